@@ -1,4 +1,4 @@
-# trireme::build_info: src/base/build_info.hpp over a source generated at every build. A library of its own, so that a new
+# trireme::build_info: src/foundation/base/build_info.hpp over a source generated at every build. A library of its own, so that a new
 # revision links again only what reports it.
 set(TRIREME_MPI_DESCRIPTION "MPI ${MPI_C_VERSION}")
 if(MPI_C_LIBRARY_VERSION_STRING)

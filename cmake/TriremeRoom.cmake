@@ -1,7 +1,9 @@
-# A room of src/ is a folder, a namespace and a static library. Its LINKS name the lower rooms that it may include;
-# tests/check_layers.py compares the includes with the floors.
+# A room, src/WING/ROOM, is a namespace and a static library. Its LINKS name the lower rooms that it may include;
+# tests/check_layers.py compares the includes with the wings and floors. An include begins with the room: "ops/rotary.hpp".
 add_library(trireme_flags INTERFACE)
-target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+foreach(wing foundation compute parallel data records training apps)
+  target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR}/src/${wing})
+endforeach()
 target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)

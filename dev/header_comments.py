@@ -29,7 +29,7 @@ def count(header):
 def main(rooms):
     shares = {}
     for header in sorted(SRC.rglob("*.hpp")):
-        name = header.relative_to(SRC)
+        name = header.relative_to(SRC / header.relative_to(SRC).parts[0])  # ROOM/…, without its wing
         if rooms and name.parts[0] not in rooms:
             continue
         comment, lines = count(header)

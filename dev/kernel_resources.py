@@ -85,7 +85,7 @@ def kernels_of(build, arch):
         if said.returncode != 0:
             print(f"error: {tool} failed on {item}: {said.stderr.strip()}", file=sys.stderr)
             sys.exit(3)
-        source = item.relative_to(build / "src").as_posix()
+        source = "/".join(item.relative_to(build / "src").parts[1:])  # ROOM/…, without its wing
         source = re.sub(r"CMakeFiles/[^/]*/", "", source.removesuffix(".o"))
         for kernel, row in rows_of(said.stdout, arch).items():
             all_rows[f"{source} {kernel}"] = row

@@ -193,11 +193,11 @@ def filled(template, name):
 
 
 def files_of(name):
-    return {f"src/ops/{name}.hpp": filled(CONTRACT, name),
-            f"src/ops/{name}.cpp": filled(DISPATCH, name),
-            f"src/ops/calls/{name}.hpp": filled(CALL, name),
-            f"src/ops/cpu/{name}.cpp": filled(CPU_BODY, name),
-            f"src/ops/cuda/{name}.cu": filled(CUDA_BODY, name),
+    return {f"src/compute/ops/{name}.hpp": filled(CONTRACT, name),
+            f"src/compute/ops/{name}.cpp": filled(DISPATCH, name),
+            f"src/compute/ops/calls/{name}.hpp": filled(CALL, name),
+            f"src/compute/ops/cpu/{name}.cpp": filled(CPU_BODY, name),
+            f"src/compute/ops/cuda/{name}.cu": filled(CUDA_BODY, name),
             f"tests/ops/{name}_test.cpp": filled(TEST, name)}
 
 
@@ -228,15 +228,15 @@ def main():
     if there:
         sys.exit(f"error: {', '.join(there)} exists already; nothing was written")
     lists = {}
-    for path, begin, source in (("src/ops/CMakeLists.txt", "set(cpu_bodies ", f"cpu/{name}.cpp"),
-                                ("src/ops/CMakeLists.txt", "set(kernels ", f"cuda/{name}.cu"),
-                                ("src/ops/CMakeLists.txt", "SOURCES ", f"{name}.cpp"),
+    for path, begin, source in (("src/compute/ops/CMakeLists.txt", "set(cpu_bodies ", f"cpu/{name}.cpp"),
+                                ("src/compute/ops/CMakeLists.txt", "set(kernels ", f"cuda/{name}.cu"),
+                                ("src/compute/ops/CMakeLists.txt", "SOURCES ", f"{name}.cpp"),
                                 ("tests/ops/CMakeLists.txt", "SOURCES ", f"{name}_test.cpp")):
         lists[path] = with_source(lists.get(path, (arguments.root / path).read_text()), begin, source)
     for path, text in {**files, **lists}.items():
         (arguments.root / path).write_text(text)
         print(("changed " if path in lists else "made    ") + path)
-    print(f"next: the contract in src/ops/{name}.hpp, then the reference in tests/ops/{name}_test.cpp, which fails until it is written")
+    print(f"next: the contract in src/compute/ops/{name}.hpp, then the reference in tests/ops/{name}_test.cpp, which fails until it is written")
 
 
 if __name__ == "__main__":

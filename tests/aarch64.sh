@@ -65,7 +65,7 @@ vectors() { # an object: its instructions on whole vectors that compute (fmla, u
 }
 # All of the files that are compiled by themselves, for options of their own, but those of x86, the calls of oneDNN and two that compute with
 # integers.
-objects=$build/build/src/ops/CMakeFiles/trireme_ops.dir/cpu
+objects=$build/build/src/compute/ops/CMakeFiles/trireme_ops.dir/cpu
 mapfile -t bodies < <(find $objects -name '*.cpp.o' -printf '%P\n' | sed 's/\.cpp\.o$//' | grep -vE '^x86/|^onednn/|^document_starts$|^optimizer/hash$' | sort)
 [ ${#bodies[@]} -gt 0 ] || { echo "aarch64: FAILED: no objects in $objects" && status=1; }
 for body in "${bodies[@]}"; do

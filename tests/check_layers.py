@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the rules of the source tree that no compiler checks.
 
-The floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors, links what it includes, and
-third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
+The wings and floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors of its own wing or
+of wings that the table names before it, links what it includes, and third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
 MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has, and fmt::join with its header of fmt 11.
 
 usage: check_layers.py [PROJECT_DIR]     prints one line per finding, exit code 1 when there is any
@@ -30,7 +30,7 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "H5": {"h5"},
     "oneapi/": {"ops"},
     "dnnl": {"ops"},
-    "nlohmann/": {"text", "tokens", "data", "corpus", "weights", "doctor"},
+    "nlohmann/": {"text", "tokens", "batches", "corpus", "weights", "doctor"},
     "zlib.h": {"tokens"},
     "zstd.h": {"tokens"},
     "CLI/": {"cli"},
@@ -50,36 +50,56 @@ AFTER_MPI_3_1 = re.compile(r"""\bP?MPI_(?:
 )\b""", re.VERBOSE)
 
 
-def floors_of(page):
-    """The rows `| 2 | `ops` | … |` of its table."""
-    rows = re.findall(r"^\|\s*(\d+)\s*\|\s*`([\w.]+)`\s*\|", page, re.MULTILINE)
-    return {room: int(floor) for floor, room in rows}
+class Place:
+    """Where a room is: its wing, the wing's number from below, and its floor."""
+
+    def __init__(self, wing, number, floor):
+        self.wing, self.number, self.floor = wing, number, floor
+
+    def is_below(self, other):
+        return self.floor < other.floor and self.number <= other.number
+
+    def __str__(self):
+        return f"{self.wing}, floor {self.floor}"
+
+
+def places_of(page):
+    """The rows `| `compute` | 2 | `ops` | … |` of its table; a row without a wing belongs to the wing of the row before."""
+    places, wings = {}, []
+    for wing, floor, room in re.findall(r"^\|\s*(?:`(\w+)`)?\s*\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|", page, re.MULTILINE):
+        if wing:
+            wings.append(wing)
+        places[room] = Place(wings[-1] if wings else "", len(wings), int(floor))
+    return places
 
 
 def lines_of(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def check_rooms(root, floors, found):
+def check_rooms(root, places, found):
     source = root / "src"
-    folders = {p.name for p in source.iterdir() if p.is_dir()}
-    for room in sorted(folders - floors.keys()):
-        found.append(f"src/{room}: not in the table of rooms in {MAP}")
-    for room in sorted(floors.keys() - folders - {"main.cpp"}):
+    folders = {p.name: p for p in source.glob("*/*") if p.is_dir()}
+    for room in sorted(folders.keys() - places.keys()):
+        found.append(f"{folders[room].relative_to(root)}: not in the table of rooms in {MAP}")
+    for room in sorted(places.keys() - folders.keys()):
         found.append(f"{MAP}: the table has a room '{room}' that src/ does not have")
-    for room in sorted(folders & floors.keys()):
-        cmake = source / room / "CMakeLists.txt"
+    for room in sorted(folders.keys() & places.keys()):
+        folder, place = folders[room], places[room]
+        if folder.parent.name != place.wing:
+            found.append(f"{folder.relative_to(root)}: {MAP} has it in {place.wing}")
+        cmake = folder / "CMakeLists.txt"
         links = set(re.findall(r"trireme::(\w+)", cmake.read_text(encoding="utf-8"))) if cmake.exists() else set()
         for link in sorted(links):
-            if floors.get(link, 99) >= floors[room]:
-                found.append(f"src/{room}/CMakeLists.txt: links {link}, which is not on a lower floor")
-        for path in sorted(p for p in (source / room).rglob("*") if p.suffix in SOURCES):
-            check_includes(root, path, room, floors, links, found)
+            if link not in places or not places[link].is_below(place):
+                found.append(f"{cmake.relative_to(root)}: links {link}, which is not below it")
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in SOURCES):
+            check_includes(root, path, room, places, links, found)
     for path in sorted(p for p in source.glob("*") if p.suffix in SOURCES):
-        check_includes(root, path, "", floors, folders, found)
+        check_includes(root, path, "", places, folders, found)
 
 
-def check_includes(root, path, room, floors, links, found):
+def check_includes(root, path, room, places, links, found):
     for number, line in enumerate(lines_of(path), 1):
         include = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
         if not include:
@@ -93,12 +113,12 @@ def check_includes(root, path, room, floors, links, found):
         other = name.split("/")[0]
         if "/" not in name:
             found.append(f'{where}: "{name}" does not name its room')
-        elif other == room or (room == "" and ("/" not in name or other in floors)):
+        elif other == room or (room == "" and ("/" not in name or other in places)):
             continue
-        elif other not in floors:
+        elif other not in places:
             found.append(f"{where}: '{other}' is no room")
-        elif floors[other] >= floors[room]:
-            found.append(f"{where}: {room} (floor {floors[room]}) includes {other} (floor {floors[other]})")
+        elif not places[other].is_below(places[room]):
+            found.append(f"{where}: {room} ({places[room]}) includes {other} ({places[other]})")
         elif other not in links:
             found.append(f"{where}: {room} includes {other} without linking trireme::{other}")
 
@@ -131,10 +151,10 @@ def check_files(root, found, warned):
 
 def check(root):
     found, warned = [], []
-    floors = floors_of((root / MAP).read_text(encoding="utf-8"))
-    if not floors:
+    places = places_of((root / MAP).read_text(encoding="utf-8"))
+    if not places:
         found.append(f"{MAP}: no table of rooms")
-    check_rooms(root, floors, found)
+    check_rooms(root, places, found)
     check_files(root, found, warned)
     return found, warned
 
@@ -142,24 +162,29 @@ def check(root):
 def self_test():
     spdx = "// SPDX-License-Identifier: Apache-2.0\n"
     files = {
-        MAP: "| floor | room | what |\n|---|---|---|\n| 0 | `base` | x |\n| 1 | `h5` | x |\n| 2 | `ops` | x |\n| 2 | `gone` | x |\n",
-        "src/base/CMakeLists.txt": "trireme_room(base LINKS trireme::ops)",
-        "src/base/up.hpp": spdx + '#include "ops/x.hpp"\n#include <mpi.h>\n#include "bare.hpp"\n#include "nowhere/x.hpp"\n',
-        "src/ops/CMakeLists.txt": "trireme_room(ops LINKS trireme::base)",
-        "src/ops/x.hpp": "int no_licence();\n// TO" "DO later\n",
-        "src/ops/y.hpp": spdx + '#include "h5/file.hpp"\n',
-        "src/ops/long.cpp": spdx + "\n" * HARD_LINES,
-        "src/ops/wide.hpp": spdx + "\n" * HEADER_LINES,
-        "src/ops/new_mpi.cpp": spdx + "MPI_Allreduce_init(MPI_Bcast_c(MPI_Send_init(MPI_Comm_f2c(MPI_Init_thread()))));\nMPI_Session session;\n",
-        "src/ops/joined.cpp": spdx + 'fmt::join(words, ", ");\n',
-        "src/h5/file.hpp": spdx + '#include "ops/x.hpp"\n',
-        "src/attic/x.hpp": spdx,
+        MAP: "| wing | floor | room | what |\n|---|---|---|---|\n| `low` | 0 | `base` | x |\n| | 1 | `h5` | x |\n| | 2 | `ops` | x |\n"
+             "| | 2 | `gone` | x |\n| `high` | 1 | `apart` | x |\n",
+        "src/low/base/CMakeLists.txt": "trireme_room(base LINKS trireme::ops)",
+        "src/low/base/up.hpp": spdx + '#include "ops/x.hpp"\n#include <mpi.h>\n#include "bare.hpp"\n#include "nowhere/x.hpp"\n',
+        "src/low/ops/CMakeLists.txt": "trireme_room(ops LINKS trireme::base)",
+        "src/low/ops/x.hpp": "int no_licence();\n// TO" "DO later\n",
+        "src/low/ops/y.hpp": spdx + '#include "h5/file.hpp"\n#include "apart/x.hpp"\n',
+        "src/low/ops/long.cpp": spdx + "\n" * HARD_LINES,
+        "src/low/ops/wide.hpp": spdx + "\n" * HEADER_LINES,
+        "src/low/ops/new_mpi.cpp": spdx
+        + "MPI_Allreduce_init(MPI_Bcast_c(MPI_Send_init(MPI_Comm_f2c(MPI_Init_thread()))));\nMPI_Session session;\n",
+        "src/low/ops/joined.cpp": spdx + 'fmt::join(words, ", ");\n',
+        "src/low/h5/file.hpp": spdx + '#include "ops/x.hpp"\n',
+        "src/low/attic/x.hpp": spdx,
+        "src/low/apart/x.hpp": spdx,
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
     }
     expected = [
-        "src/attic: not in the table", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to bench and comm",
-        '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5", "h5 (floor 1) includes ops (floor 2)",
-        "src/ops/x.hpp:1: the SPDX line", "src/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
+        "src/low/attic: not in the table", "room 'gone'", "links ops", "base (low, floor 0) includes ops (low, floor 2)",
+        "<mpi.h> belongs to bench and comm", '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5",
+        "h5 (low, floor 1) includes ops (low, floor 2)", "ops (low, floor 2) includes apart (high, floor 1)",
+        "src/low/apart: docs/architecture.md has it in high",
+        "src/low/ops/x.hpp:1: the SPDX line", "src/low/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
         "new_mpi.cpp:2: MPI_Allreduce_init is not in MPI 3.1", "new_mpi.cpp:3: MPI_Session is not in MPI 3.1",
         "joined.cpp:2: fmt::join without <fmt/ranges.h>",
     ]

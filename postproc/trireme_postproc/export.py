@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of run.h5 for other programs, as JSON lines, CSV or TensorBoard event files. follow.py writes the last two during a run.
 
-steps.jsonl and validation.jsonl have the same bytes as those of a run with `record.also: [jsonl]` (src/record/also/row_text.hpp says
+steps.jsonl and validation.jsonl have the same bytes as those of a run with `record.also: [jsonl]` (src/records/record/also/row_text.hpp says
 how numbers are written), and CSV has the same numbers, with nan, inf and -inf. The times of event files are the start of the session plus the seconds of
 its steps, because run.h5 does not hold the time of each row.
 """
@@ -17,7 +17,7 @@ from .run_file import RunFileError
 
 FORMATS = ("jsonl", "csv", "tensorboard")
 TABLES = ("steps", "validation")
-# Those of src/record/run/run_schema.hpp; columns that a later version adds come after them.
+# Those of src/records/record/run/run_schema.hpp; columns that a later version adds come after them.
 ORDER = ("step", "loss", "bits_per_byte", "grad_norm", "learning_rate", "tokens", "seconds", "tokens_per_s", "flops_per_s", "exposed_s",
          "allocations")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run file as it will be once the journal beside it is applied, for reading only.
 
-trireme replaces pages of RUN_DIR/run.h5 in place; what replaces them is in run.h5.journal before (src/h5/journal.hpp has the format and
+trireme replaces pages of RUN_DIR/run.h5 in place; what replaces them is in run.h5.journal before (src/records/h5/journal.hpp has the format and
 the rules, which are those of this module). Without the journal, a run that was killed while it wrote, or that writes at this moment,
 shows some old pages and some new ones.
 """
@@ -36,7 +36,7 @@ def _round(lane, word):
 
 
 def xxh64(data, seed=0):
-    """XXH64, as src/base/hash.cpp has it."""
+    """XXH64, as src/foundation/base/hash.cpp has it."""
     whole = len(data) // 32 * 32
     result = (seed + _PRIME5) & _MASK
     if whole:

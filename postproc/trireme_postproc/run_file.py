@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads RUN_DIR/run.h5. The format is described in src/record/run/run_file.hpp.
+"""Reads RUN_DIR/run.h5. The format is described in src/records/record/run/run_file.hpp.
 
 A run may have been killed at any moment, or may still be running: columns can have different
 lengths, and any of them can be empty or absent. What the journal beside the file holds is read as well (journal.py).

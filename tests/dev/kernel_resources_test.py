@@ -35,7 +35,7 @@ class KernelResources(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.build = pathlib.Path(folder.name)
-        objects = self.build / "src/ops/CMakeFiles/trireme_ops.dir/cuda"
+        objects = self.build / "src/compute/ops/CMakeFiles/trireme_ops.dir/cuda"
         objects.mkdir(parents=True)
         (objects / "adamw.cu.o").touch()
         self.table = self.build / "table.txt"

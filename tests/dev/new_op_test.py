@@ -17,7 +17,7 @@ class NewOperation(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for part in ("src/ops", "tests/ops"):
+        for part in ("src/compute/ops", "tests/ops"):
             shutil.copytree(PROJECT / part, self.root / part)
 
     def make(self, name):
@@ -26,15 +26,16 @@ class NewOperation(unittest.TestCase):
     def test_everything_that_it_makes_is_named_by_cmake_and_compiles(self):
         made = self.make("soft_floor")
         self.assertEqual(made.returncode, 0, made.stderr)
-        for folder, names in (("src/ops", ("soft_floor.cpp", "cpu/soft_floor.cpp", "cuda/soft_floor.cu")),
+        for folder, names in (("src/compute/ops", ("soft_floor.cpp", "cpu/soft_floor.cpp", "cuda/soft_floor.cu")),
                               ("tests/ops", ("soft_floor_test.cpp",))):
             words = (self.root / folder / "CMakeLists.txt").read_text().replace(")", " ").split()
             for name in names:
                 self.assertEqual(words.count(name), 1, name)
             before = (PROJECT / folder / "CMakeLists.txt").read_text().replace(")", " ").split()
             self.assertEqual([word for word in words if word not in names], before)
-        includes = [f"-I{folder}" for folder in (self.root / "src", self.root / "tests", PROJECT / "src", PROJECT / "tests")]
-        for source in ("src/ops/soft_floor.cpp", "src/ops/cpu/soft_floor.cpp", "tests/ops/soft_floor_test.cpp"):
+        wings = [path for path in (PROJECT / "src").iterdir() if path.is_dir()]
+        includes = [f"-I{folder}" for folder in (self.root / "src/compute", *wings, self.root / "tests", PROJECT / "tests")]
+        for source in ("src/compute/ops/soft_floor.cpp", "src/compute/ops/cpu/soft_floor.cpp", "tests/ops/soft_floor_test.cpp"):
             compiled = subprocess.run([COMPILER, "-std=c++20", "-fsyntax-only", "-fopenmp", "-Wall", "-Wextra", "-Wconversion", "-Wshadow",
                                        "-Werror", *includes, self.root / source], capture_output=True, text=True)
             self.assertEqual(compiled.returncode, 0, compiled.stderr)
@@ -44,7 +45,7 @@ class NewOperation(unittest.TestCase):
         before = {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
         made = self.make("rotary")
         self.assertEqual(made.returncode, 1)
-        self.assertIn("src/ops/rotary.hpp", made.stderr)
+        self.assertIn("src/compute/ops/rotary.hpp", made.stderr)
         self.assertEqual({path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}, before)
 
     def test_it_refuses_names_that_are_none(self):

@@ -14,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "device/device.hpp"
 
 namespace trireme::device {

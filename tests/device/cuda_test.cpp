@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "device/device.hpp"
 #include "device/pool.hpp"
 

@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "device/cpu/cpu_stream.hpp"
 
 namespace trireme::device {

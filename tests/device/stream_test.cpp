@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-
 #include "device/cpu/cpu_stream.hpp"
 #include "device/device.hpp"
 

@@ -8,13 +8,14 @@
 
 #include "base/round_up.hpp"
 
+#include "model/small_model.hpp"
+
 #include "comm/control/agreement.hpp"
 
-#include "model/small_model.hpp"
+#include "tokens/held_tokens.hpp"
 
 #include "evaluate/multiple_choice.hpp"
 #include "evaluate/token_loss.hpp"
-#include "tokens/held_tokens.hpp"
 
 namespace trireme::evaluate {
 namespace {
@@ -71,10 +72,10 @@ TEST_F(OnRanks, TheLossIsThatOfAllTokensButTheFirst) {
   }
 }
 
-std::vector<data::Question> random_questions(std::uint64_t count) {
-  std::vector<data::Question> questions;
+std::vector<batches::Question> random_questions(std::uint64_t count) {
+  std::vector<batches::Question> questions;
   for (std::uint64_t q = 0; q < count; ++q) {
-    data::Question question;
+    batches::Question question;
     question.context = random_tokens(1 + 5 * static_cast<std::int64_t>(q), 17, q);
     question.label = static_cast<std::int64_t>(q % 3);
     for (std::uint64_t c = 0; c < 3; ++c)
@@ -114,7 +115,7 @@ TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
   const ChoiceScores got = multiple_choice(scorer, questions, bytes_of, *world);
   // By hand: the answer is the choice with the smallest loss.
   Accuracy sum, per_token;
-  for (const data::Question& question : questions) {
+  for (const batches::Question& question : questions) {
     std::vector<double> sums, means;
     for (const Tokens& choice : question.choices) {
       const Row row = row_of(question.context, choice, 70);

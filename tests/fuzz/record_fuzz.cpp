@@ -14,7 +14,6 @@
 #include "base/error.hpp"
 
 #include "h5/file.hpp"
-
 #include "record/checkpoint/manifest.hpp"
 #include "record/run/run_file.hpp"
 

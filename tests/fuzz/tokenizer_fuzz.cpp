@@ -5,8 +5,9 @@
 
 #include "base/error.hpp"
 
-#include "fuzz.hpp"
 #include "text/readers.hpp"
+
+#include "fuzz.hpp"
 
 namespace {
 

@@ -14,12 +14,13 @@
 
 #include "base/error.hpp"
 
-#include "fuzz.hpp"
 #include "tokens/documents.hpp"
 #include "tokens/manifest.hpp"
 #include "tokens/stored_hash.hpp"
 #include "tokens/token_cache.hpp"
 #include "tokens/token_files.hpp"
+
+#include "fuzz.hpp"
 
 namespace {
 

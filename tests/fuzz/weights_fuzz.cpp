@@ -10,11 +10,12 @@
 
 #include "base/error.hpp"
 
-#include "fuzz.hpp"
 #include "weights/huggingface.hpp"
 #include "weights/llmc.hpp"
 #include "weights/safetensors.hpp"
 #include "weights/tensor_reader.hpp"
+
+#include "fuzz.hpp"
 
 namespace {
 

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "layout/models.hpp"
 
 namespace trireme::layout {

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "layout/models.hpp"
 
 namespace trireme::layout {

@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/control/world.hpp"
 #include "timing/recorder.hpp"
+
+#include "comm/control/world.hpp"
 
 #include "support/gpu.hpp"
 

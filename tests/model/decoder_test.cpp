@@ -6,9 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/matmul.hpp"
-
 #include "model/small_model.hpp"
+#include "ops/matmul.hpp"
 
 #include "support/gpu.hpp"
 

@@ -11,11 +11,10 @@
 
 #include "layout/ring.hpp"
 
-#include "ops/matmul.hpp"
-
 #include "model/counting_device.hpp"
 #include "model/recompute_choice.hpp"
 #include "model/small_model.hpp"
+#include "ops/matmul.hpp"
 
 namespace trireme::model::testing {
 namespace {

@@ -9,9 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/head.hpp"
-
 #include "model/gpt.hpp"
+#include "nn/head.hpp"
 
 namespace trireme::model {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's forward in double precision, written for reading: one position at a time, nothing
-// cached, nothing shared with src/model but the parameter names and the rule for dropout. Finite
+// cached, nothing shared with src/compute/model but the parameter names and the rule for dropout. Finite
 // differences of it judge the model's gradients.
 #pragma once
 
@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/dropout.hpp"
-
 #include "model/gpt.hpp"
+#include "ops/dropout.hpp"
 
 namespace trireme::model::testing {
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/random.hpp"
-
 #include "device/device.hpp"
 
 #include "model/gpt.hpp"

@@ -15,7 +15,6 @@
 
 #include "base/random.hpp"
 #include "base/view.hpp"
-
 #include "device/device.hpp"
 
 #include "ops/dropout.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations linked with src/ops/cpu/onednn/without_onednn.cpp in place of oneDNN, as a build
+// The operations linked with src/compute/ops/cpu/onednn/without_onednn.cpp in place of oneDNN, as a build
 // with TRIREME_ONEDNN=OFF has them.
 #include <vector>
 

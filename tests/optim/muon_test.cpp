@@ -14,7 +14,6 @@
 #include <omp.h>
 
 #include "base/error.hpp"
-
 #include "layout/budget.hpp"
 
 #include "reduce/thread_ranks.hpp"

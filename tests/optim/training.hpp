@@ -12,7 +12,6 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/world.hpp"
-
 #include "reduce/engine.hpp"
 
 #include "optim/optimizer.hpp"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records with a journal beside them, as src/h5/journal.cpp writes it: before, while and after it is applied."""
+"""Records with a journal beside them, as src/records/h5/journal.cpp writes it: before, while and after it is applied."""
 
 import os
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small run files laid out as src/record/run/run_file.hpp says, so that no training is needed."""
+"""Writes small run files laid out as src/records/record/run/run_file.hpp says, so that no training is needed."""
 
 import h5py
 import numpy as np

@@ -11,7 +11,7 @@ from trireme_postproc.span_looks import LOOKS, OTHER_WAIT, OTHERS, WAIT, look_of
 from trireme_postproc.timeline import OTHER, Interval
 from trireme_postproc.timings import ROOT
 
-NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "timing", "names.hpp")
+NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "foundation", "timing", "names.hpp")
 # How colours look with each kind of colour blindness, of linear RGB: Machado, Oliveira, Fernandes 2009, "A physiologically-based model for
 # simulation of color vision deficiency", severity 1.
 SIGHTS = {

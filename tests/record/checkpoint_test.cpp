@@ -18,7 +18,6 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint_cases.hpp"

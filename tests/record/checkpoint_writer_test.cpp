@@ -17,7 +17,6 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "h5/handle.hpp"
-
 #include "record/checkpoint_cases.hpp"
 #include "record/run/run_file.hpp"
 

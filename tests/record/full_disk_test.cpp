@@ -20,7 +20,6 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "h5/journal.hpp"
-
 #include "record/also/also_files.hpp"
 #include "record/run/run_file.hpp"
 #include "record/run/run_writer.hpp"

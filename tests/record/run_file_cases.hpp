@@ -8,7 +8,6 @@
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-
 #include "record/run/run_file.hpp"
 
 namespace trireme::record {

@@ -15,7 +15,6 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-
 #include "record/run_file_cases.hpp"
 
 #include "support/child_process.hpp"

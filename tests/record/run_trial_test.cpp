@@ -9,7 +9,6 @@
 
 #include "h5/file.hpp"
 #include "h5/journal.hpp"
-
 #include "record/run/run_file.hpp"
 
 #include "support/scratch_directory.hpp"

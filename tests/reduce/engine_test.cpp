@@ -14,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "layout/budget.hpp"
 #include "layout/ring.hpp"
 

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-
 #include "device/cpu/cpu_stream.hpp"
 
 #include "reduce/engine.hpp"

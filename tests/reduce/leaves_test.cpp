@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 
 #include "comm/payload.hpp"
-
 #include "reduce/engine.hpp"
 #include "reduce/thread_ranks.hpp"
 

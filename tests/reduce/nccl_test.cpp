@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/control/mpi_world.hpp"
-
 #include "reduce/steps.hpp"
 
 #include "support/shared_gpu.hpp"

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/control/together.hpp"
-
 #include "reduce/steps.hpp"
 #include "reduce/thread_ranks.hpp"
 

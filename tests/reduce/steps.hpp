@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.hpp"
 #include "ops/elementwise.hpp"
 
+#include "comm/communicator.hpp"
 #include "reduce/engine.hpp"
 
 namespace trireme::testing {

@@ -17,7 +17,6 @@
 #include "device/device.hpp"
 
 #include "comm/communicator.hpp"
-
 #include "reduce/thread_world.hpp"
 
 namespace trireme::testing {

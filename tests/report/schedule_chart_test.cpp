@@ -30,7 +30,7 @@ ScheduleTable table_of(const optim::OptimizerConfig& optimizer,
                        std::int64_t steps,
                        std::int64_t schedule_steps,
                        std::int64_t context,
-                       const data::BatchSizes& sizes = data::BatchSizes(1)) {
+                       const batches::BatchSizes& sizes = batches::BatchSizes(1)) {
   return schedule_table({.optimizer = optimizer,
                          .groups = groups,
                          .steps = steps,
@@ -114,7 +114,7 @@ optim::OptimizerConfig muon_config() {
 
 TEST(ScheduleChart, DrawsAllThatChanges) {
   const std::string text = schedule_text(
-      table_of(muon_config(), groups_of({1e-3}), 9, 9, 10, data::BatchSizes(4, {{6, 12}})));
+      table_of(muon_config(), groups_of({1e-3}), 9, 9, 10, batches::BatchSizes(4, {{6, 12}})));
   EXPECT_EQ(
       text.substr(text.find("weight decay")),
       "weight decay over the steps of the run\n"
@@ -173,7 +173,7 @@ TEST(ScheduleChart, DrawsAllThatChanges) {
 }
 
 TEST(ScheduleChart, ShowsTheLargestValueOfEachColumnOfAllCurves) {
-  const data::BatchSizes sizes(12, {{3, 4}, {700, 24}, {701, 8}});
+  const batches::BatchSizes sizes(12, {{3, 4}, {700, 24}, {701, 8}});
   for (const std::int64_t steps : {1, 7, 64, 1000})
     for (const auto decay :
          {optim::DecaySchedule::linear, optim::DecaySchedule::cosine, optim::DecaySchedule::rate}) {

@@ -14,7 +14,6 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-
 #include "record/run/run_file.hpp"
 
 #include "support/scratch_directory.hpp"

@@ -14,6 +14,7 @@
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "session/small_job.hpp"
+
 #include "support/gpu.hpp"
 
 namespace trireme::session {
@@ -57,7 +58,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
 
   const std::unique_ptr<comm::World> world_ = comm::make_self_world();
   Job job_ = small_job();
-  std::optional<data::Split> data_;
+  std::optional<batches::Split> data_;
 };
 
 TEST_P(LateOutcomes, EqualThoseThatAreReadAtOnce) {

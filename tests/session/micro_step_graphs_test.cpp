@@ -19,6 +19,7 @@
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "session/small_job.hpp"
+
 #include "support/backends.hpp"
 #include "support/scratch_directory.hpp"
 

@@ -8,7 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/control/world.hpp"
-#include "data/dataset.hpp"
+
+#include "batches/dataset.hpp"
 
 #include "session/session.hpp"
 #include "session/small_job.hpp"
@@ -43,7 +44,7 @@ TEST_F(RankMemory, UnderALimitEqualsThatOfASession) {
   const std::int64_t most = bytes_with(model::Recompute::none);
   const std::int64_t least = bytes_with(model::Recompute::block);
   set_limit((least + most) / 2);
-  const data::Split data = open_data(job_, "unused", *world_, log_);
+  const batches::Split data = open_data(job_, "unused", *world_, log_);
   const Session session(job_, data, *world_);
   const model::RecomputeChoice choice = decide_recompute(job_, *world_, *device_, DType::f32);
   EXPECT_EQ(session.shape.recompute, choice.recompute);
@@ -65,7 +66,7 @@ TEST_F(RankMemory, ReportsATooSmallLimitAtItsPlaceInTheDeck) {
   job_.deck = {{"model.layers", "6"}, {key, "{memory: 1}"}};
   job_.places = {Place{"deck.yaml", 2, 1}, Place{"deck.yaml", 3, 14}};
   set_limit(least);
-  const data::Split data = open_data(job_, "unused", *world_, log_);
+  const batches::Split data = open_data(job_, "unused", *world_, log_);
   EXPECT_NO_THROW(Session(job_, data, *world_));
   set_limit(least - 1);
   try {

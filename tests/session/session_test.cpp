@@ -12,6 +12,7 @@
 
 #include "session/saver.hpp"
 #include "session/small_job.hpp"
+
 #include "support/backends.hpp"
 
 namespace trireme::session {

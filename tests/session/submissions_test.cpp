@@ -8,10 +8,11 @@
 
 #include <gtest/gtest.h>
 
-#include "emulated_gpu/queue.hpp"
 #include "session/rank_memory.hpp"
 #include "session/session.hpp"
 #include "session/small_job.hpp"
+
+#include "emulated_gpu/queue.hpp"
 #include "support/gpu.hpp"
 
 namespace trireme::session {

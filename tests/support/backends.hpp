@@ -16,7 +16,6 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
-
 #include "device/device.hpp"
 
 #include "ops/matmul.hpp"

@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "base/dtype.hpp"
-
 #include "device/device.hpp"
 
 #include "comm/control/mpi_world.hpp"

@@ -13,8 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "support/open_file_limit.hpp"
 #include "tokens/scratch.hpp"
+
+#include "support/open_file_limit.hpp"
 
 namespace {
 /// The next call of this name fails with the number.

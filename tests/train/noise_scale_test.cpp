@@ -121,7 +121,10 @@ TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
 
 /// A session of `job`, its parameters initialized, whose first step begins with sample `first`.
 struct Started {
-  Started(const session::Job& job, const data::Split& data, comm::World& world, std::uint64_t first)
+  Started(const session::Job& job,
+          const batches::Split& data,
+          comm::World& world,
+          std::uint64_t first)
       : session(job, data, world) {
     session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
         .initialize(*session.compute_stream);
@@ -135,7 +138,7 @@ struct Started {
 
 /// The gradients of one step over the job's whole batch, mean over the sequences.
 std::vector<double> gradients(const session::Job& job,
-                              const data::Split& data,
+                              const batches::Split& data,
                               comm::World& world,
                               std::uint64_t first) {
   Started started(job, data, world, first);

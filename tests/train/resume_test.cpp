@@ -12,6 +12,7 @@
 #include "comm/control/world.hpp"
 
 #include "session/small_job.hpp"
+
 #include "support/scratch_directory.hpp"
 
 namespace trireme::train {

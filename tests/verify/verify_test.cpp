@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "session/small_job.hpp"
+
 #include "verify/checks.hpp"
 
 namespace trireme::verify {

@@ -14,7 +14,6 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/rank_file.hpp"
-
 #include "weights/checkpoint_weights.hpp"
 #include "weights/folder.hpp"
 #include "weights/huggingface.hpp"

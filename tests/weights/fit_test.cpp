@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "text/vocabulary.hpp"
+
 #include "weights/folder.hpp"
 #include "weights/open.hpp"
 

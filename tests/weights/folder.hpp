@@ -19,8 +19,9 @@
 
 #include "model/layers.hpp"
 
-#include "support/scratch_directory.hpp"
 #include "weights/family.hpp"
+
+#include "support/scratch_directory.hpp"
 
 namespace trireme::weights {
 

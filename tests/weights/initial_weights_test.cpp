@@ -11,9 +11,9 @@
 
 #include "base/hash.hpp"
 
-#include "comm/control/together.hpp"
-
 #include "model/layers.hpp"
+
+#include "comm/control/together.hpp"
 
 #include "weights/checkpoint_weights.hpp"
 #include "weights/folder.hpp"

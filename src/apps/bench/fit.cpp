@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/fit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+#include "base/quantile.hpp"
+#include "base/round_up.hpp"
+#include "layout/budget.hpp"
+#include "timing/recorder.hpp"
+
+#include "model/layers.hpp"
+
+#include "comm/collective/hosts.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/control/placement.hpp"
+#include "comm/control/temporary_directory.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "measure/race.hpp"
+#include "session/machine.hpp"
+#include "session/stop.hpp"
+
+#include "bench/lone_step.hpp"
+#include "predict/bucket_traffic.hpp"
+#include "predict/fit.hpp"
+
+namespace trireme::bench {
+namespace {
+
+using predict::Link;
+using predict::Machine;
+
+constexpr int fit_warmups = 3;
+constexpr std::int64_t least_bytes = 1 << 10;
+constexpr std::int64_t size_factor = 4;
+constexpr std::int64_t row_bytes = 4 << 20;
+
+double now() {
+  return timing::steady_seconds();
+}
+
+/// The median of the slowest rank's times of `action`.
+double seconds_of(const std::function<void()>& action,
+                  device::Stream& stream,
+                  comm::World& world,
+                  int repetitions) {
+  const measure::RaceLimits limits{.repetitions = repetitions, .warmups = fit_warmups};
+  return measure::race({action}, stream, world, limits).front();
+}
+
+std::int64_t largest_bucket_bytes(const session::Job& job,
+                                  const comm::World& world,
+                                  const device::Device& device,
+                                  int copies) {
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Plan plan(parameters,
+                          reduce::layout_options(job.parallel, parameters, world.size(),
+                                                 reduce::wire_of(world, device), copies));
+  return plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
+}
+
+/// One link per transport, with fits, between what `wire` says but for the transport.
+std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
+                           const predict::Wire& wire) {
+  std::vector<Link> links;
+  for (const CollectivesBenchRow& row : rows) {
+    TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
+                   row.transport);
+    const auto with_name = [&](const auto& known) { return row.transport == known.second; };
+    const auto transport = std::ranges::find_if(EnumNames<comm::Transport>::table, with_name);
+    const auto operation =
+        std::ranges::find(EnumNames<predict::Operation>::table, row.operation,
+                          [](const auto& known) { return std::string(known.second); });
+    auto link = std::ranges::find(links, transport->first, &Link::transport);
+    if (link == links.end())
+      link = links.insert(link, Link{.transport = transport->first,
+                                     .reduction = wire.reduction,
+                                     .hosts = wire.hosts,
+                                     .ranks = row.ranks,
+                                     .groups = wire.groups,
+                                     .collectives = {}});
+    const predict::Numbers dtype = predict::numbers_of(row.dtype);
+    auto collective = std::ranges::find_if(link->collectives, [&](const auto& one) {
+      return one.operation == operation->first && one.dtype == dtype;
+    });
+    if (collective == link->collectives.end())
+      collective = link->collectives.insert(
+          collective,
+          predict::Collective{.operation = operation->first, .dtype = dtype, .points = {}});
+    if (collective->points.empty() || collective->points.back().bytes < row.bytes)
+      collective->points.push_back({row.bytes, row.seconds});
+  }
+  for (Link& link : links)
+    for (predict::Collective& collective : link.collectives) {
+      // Disturbances only add: a bucket takes no longer than a larger one.
+      for (std::size_t i = collective.points.size() - 1; i > 0; --i)
+        collective.points[i - 1].seconds =
+            std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
+      const predict::Line line = predict::fit_line(collective.points);
+      collective.latency_s = line.latency_s;
+      collective.seconds_per_byte = line.seconds_per_byte;
+      collective.residual = line.residual;
+    }
+  return links;
+}
+
+/// Buckets that travel beside a step.
+class Traffic {
+ public:
+  Traffic(comm::Communicator& communicator, device::Device& device, std::int64_t elements)
+      : communicator_(communicator),
+        buffer_(communicator.allocate(static_cast<std::size_t>(elements) * sizeof(float),
+                                      "buckets beside a step")),
+        shards_(communicator.shards(buffer_.view(DType::f32))),
+        begin_(device.make_event()),
+        end_(device.make_event()),
+        stream_(device.make_stream(device::StreamMode::concurrent, "communication")) {}
+
+  void enqueue(int times) {
+    stream_->record(*begin_);
+    for (int i = 0; i < times; ++i)
+      communicator_.reduce_scatter(*shards_, BucketIndex{0}, *stream_);
+    stream_->record(*end_);
+  }
+  /// Waits for what was enqueued; how long it took.
+  double seconds() {
+    stream_->synchronize();
+    return end_->seconds() - begin_->seconds();
+  }
+
+ private:
+  comm::Communicator& communicator_;
+  device::Buffer buffer_;
+  std::unique_ptr<comm::Shards> shards_;
+  std::unique_ptr<device::Event> begin_, end_;
+  std::unique_ptr<device::Stream> stream_;
+};
+
+struct SlowestAndMean {
+  std::vector<double> slowest, mean;  ///< of the ranks, value by value
+};
+
+SlowestAndMean slowest_and_mean(comm::World& world, const std::vector<double>& mine) {
+  SlowestAndMean result{mine, std::vector<double>(mine.size())};
+  const std::vector<double> all = world.gather_all(mine);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t value = i % mine.size();
+    result.slowest[value] = std::max(result.slowest[value], all[i]);
+    result.mean[value] += all[i] / world.size();
+  }
+  return result;
+}
+
+/// How to measure what steps and collectives take from each other.
+struct Sharing {
+  double step_s = 0;  ///< of a lone step, about
+  int rounds = 1;
+};
+
+/// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost`,
+/// `link.stretch` and `link.waiting_beside`. Collectives fill about half of the step.
+void measure_sharing(Link& link,
+                     LoneStep& lone,
+                     comm::Communicator& communicator,
+                     comm::World& world,
+                     std::int64_t largest_bytes,
+                     const Sharing& sharing) {
+  const double step_s = sharing.step_s;
+  const predict::Collective& price = link.collectives.front();
+  std::int64_t bytes = largest_bytes;
+  while (bytes > least_bytes &&
+         predict::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
+    bytes /= 2;
+  constexpr std::int64_t granule = 64;
+  const std::int64_t elements = rounded_up(bytes / 4, granule * communicator.size());
+  Traffic traffic(communicator, lone.device(), elements);
+  const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
+  const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
+  std::vector<double> lost, stretch, uneven;
+  const int warm_rounds = step_s > warm_s ? 1 : fit_warmups;
+  for (int round = -warm_rounds; round < sharing.rounds; ++round) {
+    world.barrier();
+    traffic.enqueue(times);
+    const double quiet = traffic.seconds();
+    world.barrier();
+    const double alone_from = now();
+    lone.step();
+    const double alone_s = now() - alone_from;
+    world.barrier();
+    const double from = now();
+    traffic.enqueue(times);
+    lone.step();
+    const double beside_s = now() - from;
+    const double busy = traffic.seconds();
+    const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
+    if (round < 0)
+      continue;
+    const auto& most = all.slowest;
+    const double shared = std::min(most[3], most[2]);
+    lost.push_back((most[2] - most[1]) / shared);
+    stretch.push_back(most[3] / most[0]);
+    uneven.push_back(((most[2] - all.mean[2]) - (most[1] - all.mean[1])) / shared);
+  }
+  link.compute_lost = std::clamp(median(lost), 0.0, 1.0);
+  link.stretch = std::max(median(stretch), 1.0);
+  link.waiting_beside = std::clamp(median(uneven), 0.0, 1.0);
+}
+
+/// Each round takes about as long as three lone steps.
+Sharing sharing_within(const FitRequest& request, const predict::Compute& compute) {
+  constexpr double least = 3;
+  const double step_s = compute.seconds(lone_micro_steps);
+  const double rounds = std::max(request.most_s / (3 * step_s), least);
+  return {step_s, static_cast<int>(std::min(rounds, 1.0 * request.steps))};
+}
+
+void measure_exchanges(Link& link,
+                       comm::Communicator& communicator,
+                       device::Device& device,
+                       comm::World& world,
+                       int repetitions) {
+  const auto stream = device.make_stream(device::StreamMode::inlined, "exchanges");
+  const std::int64_t words = layout::step_sum_elements(world.size());
+  const auto buffer = communicator.allocate(static_cast<std::size_t>(words) * sizeof(std::int64_t),
+                                            "sums of a step");
+  const auto shards = communicator.shards(buffer.view(DType::i64));
+  const auto sums = [&] { communicator.all_reduce(*shards, comm::sums_of_the_step, *stream); };
+  const auto control = [&] { session::agree(world, session::Requests{}); };
+  link.sums_s = seconds_of(sums, *stream, world, repetitions);
+  link.control_s = seconds_of(control, *stream, world, repetitions);
+}
+
+comm::Hosts hosts_of(comm::World& world, int threads) {
+  std::vector<int> host_of(static_cast<std::size_t>(world.size()));
+  const comm::Placement placement = comm::gather_placement(world, threads);
+  const std::vector<std::string> hosts = placement.hosts();
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (const int rank : placement.ranks_on(hosts[host]))
+      host_of[static_cast<std::size_t>(rank)] = static_cast<int>(host);
+  return comm::Hosts(host_of);
+}
+
+/// What is measured beside links.
+struct Measured {
+  LoneStep& lone;
+  comm::World& world;  ///< all ranks
+  device::Device& device;
+  Sharing sharing;
+};
+
+/// What `part` of the world communicates over, all parts at the same time; of the slowest part.
+std::vector<Link> measure_links(const Measured& measured,
+                                comm::World& part,
+                                const predict::Wire& wire,
+                                CollectivesBenchRequest bench,
+                                std::int64_t largest) {
+  if (wire.hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
+    bench.row_bytes = row_bytes;
+  std::ranges::sort(bench.bytes);
+  const auto repeated = std::ranges::unique(bench.bytes);
+  bench.bytes.erase(repeated.begin(), repeated.end());
+  std::vector<CollectivesBenchRow> rows = bench_collectives(part, measured.device, bench);
+  for (CollectivesBenchRow& row : rows)
+    row.seconds = comm::largest_of_ranks(measured.world, std::array{row.seconds}).front();
+  std::vector<Link> links = links_of(rows, wire);
+  for (Link& link : links) {
+    const auto communicator = comm::make_communicator(link.transport, link.reduction, part,
+                                                      measured.device, bench.options);
+    measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
+    for (double* seconds : {&link.sums_s, &link.control_s})
+      *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
+    measure_sharing(link, measured.lone, *communicator, measured.world, largest, measured.sharing);
+  }
+  return links;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> fit_sizes(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = least_bytes; bytes < largest; bytes *= size_factor)
+    sizes.push_back(bytes);
+  sizes.push_back(std::max(largest, least_bytes));
+  return sizes;
+}
+
+Machine measure_machine(const session::Job& job,
+                        comm::World& world,
+                        Log& log,
+                        const FitRequest& request) {
+  session::expect_cpus(world, "bench reduce --fit", job.run.device, device::count_cuda_devices());
+  omp_set_num_threads(session::choose_threads(job.run.threads, world));
+  std::optional<batches::Split> data;
+  {
+    const comm::TemporaryDirectory cache(world);
+    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+  }
+  return measure_machine(job, *data, world, request);
+}
+
+Machine measure_machine(const session::Job& job,
+                        const batches::Split& data,
+                        comm::World& world,
+                        const FitRequest& request) {
+  const int threads = omp_get_max_threads();
+  const auto device = session::open_device(session::DeviceChoice::cpu, threads, world);
+  const DType dtype = session::choose_dtype(job.run.precision, *device, world);
+  Machine machine{.processor = device->description(), .links = {}, .compute = {}};
+  machine.cpus =
+      std::min<std::int64_t>(std::int64_t{session::choose_threads({}, world)} * world.local_size(),
+                             std::max(std::thread::hardware_concurrency(), 1U));
+  machine.ranks_per_host = world.local_size();
+  LoneStep lone(job, data, world, dtype);
+  machine.compute = measure_in_turns({&lone}, request.steps, request.most_s);
+  if (world.size() == 1)
+    return machine;
+
+  CollectivesBenchRequest bench = request.collectives;
+  bench.baselines = false;
+  bench.reduction = job.parallel.reduction;
+  bench.dtypes = {DType::f32};
+  if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
+    bench.dtypes.push_back(DType::bf16);
+  const int copies = reduce::replicas(job.parallel, world);
+  const std::int64_t largest = largest_bucket_bytes(job, world, *device, copies);
+  if (request.chooses_sizes)
+    bench.bytes = fit_sizes(largest);
+  const Measured measured{lone, world, *device, sharing_within(request, machine.compute.front())};
+  const predict::Wires wires = predict::wires_of(hosts_of(world, threads), copies,
+                                                 job.parallel.transport, job.parallel.reduction);
+  bench.transports = {job.parallel.transport};
+  std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
+  if (copies == 1) {
+    machine.links = measure_links(measured, world, wires.inside, bench, largest);
+    return machine;
+  }
+  auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
+  TRIREME_EXPECT(mpi != nullptr, "{} copies without MPI", copies);
+  const int in_a_copy = world.size() / copies;
+  comm::MpiWorld copy(*mpi, world.rank() / in_a_copy);
+  comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_copy);
+  machine.links = measure_links(measured, copy, wires.inside, bench, largest);
+  // Whole buckets where sums have a promised order, else shards.
+  const std::int64_t parts = world.size() / wires.across->ranks;
+  bench.transports = {comm::Transport::mpi};
+  for (std::int64_t& bytes : bench.bytes) bytes = std::max(bytes / parts, least_bytes);
+  std::ranges::move(measure_links(measured, peers, *wires.across, bench, largest / parts),
+                    std::back_inserter(machine.links));
+  return machine;
+}
+
+}  // namespace trireme::bench

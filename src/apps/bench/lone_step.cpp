@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/lone_step.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/quantile.hpp"
+#include "timing/recorder.hpp"
+
+#include "model/layers.hpp"
+#include "model/recompute_choice.hpp"
+
+#include "session/rank_memory.hpp"
+#include "session/saver.hpp"
+
+namespace trireme::bench {
+namespace {
+
+constexpr int lone_warmups = 3;
+constexpr int least_steps = 3;
+/// Where a piece is too short for the clock.
+constexpr double least_s = 1e-9;
+
+session::Job alone(const session::Job& job, DType dtype) {
+  session::Job one = job;
+  one.run.device = session::DeviceChoice::cpu;
+  one.run.threads.value = omp_get_max_threads();
+  one.run.precision = dtype == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
+  one.batch.sequences = lone_micro_steps * job.batch.micro_sequences;
+  one.batch.schedule.clear();
+  one.parallel = {};
+  one.parallel.bucket_elements.value = 1;
+  one.parallel.check_gradients = job.parallel.check_gradients;
+  one.parallel.shard = layout::Shard::optimizer;
+  one.evaluate.every_steps = 0;
+  one.evaluate.noise_scale.every_steps = 0;
+  one.record.spans = true;
+  return one;
+}
+
+}  // namespace
+
+LoneStep::LoneStep(const session::Job& job,
+                   const batches::Split& data,
+                   comm::World& world,
+                   DType dtype)
+    : world_(world),
+      job_(alone(session::decided(job, world, *device::make_cpu_device(1), dtype), dtype)),
+      self_(comm::make_self_world()),
+      session_(job_, data, *self_) {
+  session::Saver(job_, session_.plan, session_.engine, session_.optimizer, *session_.device, *self_)
+      .initialize(*session_.compute_stream);
+}
+
+StepPieces LoneStep::step() {
+  session_.recorder.clear();
+  const session::StepOutcome outcome = session_.step(++number_, [] { return session::Requests{}; });
+  StepPieces pieces{.step = outcome.seconds, .ready = {}};
+  double last_began = 0;
+  for (const timing::Sample& sample : session_.recorder.samples())
+    switch (static_cast<timing::Name>(sample.name)) {
+      case timing::Name::model_train:
+        (sample.micro == 0 ? pieces.micro_step : pieces.last_micro_step) = sample.duration_s;
+        last_began = session_.recorder.anchor() + sample.begin_s;
+        break;
+      case timing::Name::optim_step:
+        pieces.update += sample.duration_s;
+        break;
+      case timing::Name::optim_matrices:
+        pieces.matrices += sample.duration_s;
+        break;
+      default:
+        break;
+    }
+  pieces.norm = outcome.sums_begin - outcome.optimizer_began;
+  pieces.update -= pieces.norm + pieces.matrices;
+  for (const reduce::ReductionTimes& one : outcome.times.reductions)
+    if (one.round == outcome.times.reductions.back().round)  // of the last micro-step
+      pieces.ready.push_back(
+          std::clamp((one.ready - last_began) / pieces.last_micro_step, 0.0, 1.0));
+  return pieces;
+}
+
+StepPieces LoneStep::slowest() {
+  world_.barrier();
+  const StepPieces mine = step();
+  std::vector<double> values = {mine.step, mine.micro_step, mine.last_micro_step,
+                                mine.norm, mine.update,     mine.matrices};
+  const auto singles = static_cast<std::ptrdiff_t>(values.size());
+  values.insert(values.end(), mine.ready.begin(), mine.ready.end());
+  const auto all = world_.gather_all(values);
+  auto slowest = all.begin();
+  const auto each = static_cast<std::ptrdiff_t>(values.size());
+  double sum = 0;
+  for (auto rank = all.begin(); rank != all.end(); rank += each) {
+    sum += *rank;
+    if (*rank > *slowest)
+      slowest = rank;
+  }
+  const double waiting = *slowest - sum / world_.size();
+  return {slowest[0], slowest[1], slowest[2], slowest[3],
+          slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
+}
+
+predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
+  const auto middle = [&](const auto& value) {
+    std::vector<double> values;
+    values.reserve(all.size());
+    for (const StepPieces& pieces : all) values.push_back(value(pieces));
+    return std::max(median(values), least_s);
+  };
+  const layout::Plan& plan = session_.plan;
+  const auto elements = static_cast<double>(plan.parameter_elements());
+  const auto tokens = static_cast<double>(job_.batch.micro_sequences * job_.shape.context);
+  predict::Compute row{
+      .model = model_text(job_.shape),
+      .precision = predict::numbers_of(session_.dtype),
+      .threads = omp_get_max_threads(),
+      .micro_sequences = job_.batch.micro_sequences,
+      .ranks_on_host = world_.local_size(),
+      .micro_step_flops = tokens * model::flops_per_token(job_.shape),
+      .micro_step_s = middle([](const StepPieces& p) { return p.micro_step; }),
+      .last_micro_step_s = middle([](const StepPieces& p) { return p.last_micro_step; }),
+      .rest_s = middle([](const StepPieces& p) { return p.rest(); }),
+      .norm_s_per_element = middle([](const StepPieces& p) { return p.norm; }) / elements,
+      .update_s_per_element = middle([](const StepPieces& p) { return p.update; }) / elements,
+      .waiting_share = middle([](const StepPieces& p) { return p.waiting / p.step; }),
+      .ready = {}};
+  if (session_.optimizer.matrix_bytes() > 0)
+    row.matrices_s = middle([](const StepPieces& p) { return p.matrices; });
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+    for (const ParameterIndex parameter : plan.buckets()[b].parameters)
+      row.ready.push_back({plan.parameter(parameter).name,
+                           middle([b](const StepPieces& p) { return p.ready[b]; })});
+  return row;
+}
+
+std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lones,
+                                               int steps,
+                                               double most_s) {
+  std::vector<std::vector<StepPieces>> pieces(lones.size());
+  double taken = 0;
+  for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i)
+    for (LoneStep* lone : lones) taken += lone->slowest().step;
+  for (int i = 0; i < steps && (i < least_steps || taken < most_s); ++i)
+    for (std::size_t which = 0; which < lones.size(); ++which) {
+      pieces[which].push_back(lones[which]->slowest());
+      taken += pieces[which].back().step;
+    }
+  std::vector<predict::Compute> rows;
+  for (std::size_t which = 0; which < lones.size(); ++which)
+    rows.push_back(lones[which]->compute_of(pieces[which]));
+  return rows;
+}
+
+double least_lone_seconds(double micro_step_s) {
+  return (1 + least_steps) * lone_micro_steps * micro_step_s;
+}
+
+std::string model_text(const model::GptShape& shape) {
+  return fmt::format("{} parameters, {} layers, context {}, {:.0f} FLOP per token, recompute {}",
+                     layout::total_elements(model::parameter_table(shape)), shape.layers,
+                     shape.context, model::flops_per_token(shape),
+                     model::recompute_text(shape.recompute));
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/matmul.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/layers.hpp"
+#include "nn/product_list.hpp"
+
+namespace trireme::bench {
+
+MatmulBench bench_matmul(const model::GptShape& shape,
+                         DType dtype,
+                         device::Device& device,
+                         comm::World& world,
+                         const MatmulBenchRequest& request) {
+  const auto products =
+      model::linear_products(shape, dtype, request.micro_sequences, device.kind());
+  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
+  if (request.threads > 1 && device.kind() == device::Kind::cpu)
+    bench.rows = measure::measure_products(products, dtype, device, world, 1, measure::Field::all,
+                                           {.repetitions = request.repetitions}, request.options);
+  for (auto& row : measure::measure_products(products, dtype, device, world, request.threads,
+                                             measure::Field::all,
+                                             {.repetitions = request.repetitions}, request.options))
+    bench.rows.push_back(std::move(row));
+  const double micro_steps =
+      static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const nn::ListedProduct& p = products[i];
+    for (const char* pass : {"forward", "input", "weight"}) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const measure::ProductRow& row : bench.rows) {
+        if (row.threads != request.threads || row.listed != i || row.pass != pass)
+          continue;
+        best = std::min(best, row.seconds);
+        if (row.flops_per_s() > bench.ceiling_flops) {
+          bench.ceiling_flops = row.flops_per_s();
+          bench.ceiling_library = row.library;
+        }
+        if (row.how == "step")
+          bench.step_seconds += micro_steps * static_cast<double>(p.count) * row.seconds;
+      }
+      bench.floor_seconds += micro_steps * static_cast<double>(p.count) * best;
+      bench.product_flops += micro_steps * static_cast<double>(p.count) * p.flops();
+    }
+  }
+  return bench;
+}
+
+std::string matmul_table(const MatmulBench& bench) {
+  std::string text =
+      fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
+                  "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "by");
+  for (const measure::ProductRow& row : bench.rows)
+    text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}{:>10.1f} %  {}\n",
+                        row.layer, row.pass, row.how, row.m, row.n, row.k, row.threads,
+                        row.seconds * 1e6, row.flops_per_s() / 1e9,
+                        100 * row.flops_per_s() / bench.ceiling_flops,
+                        row.library + (row.kernel.empty() ? "" : " " + row.kernel));
+  return text +
+         fmt::format(
+             "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
+             "floor   {:.1f} ms: a step's products, each at its best\n"
+             "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
+             "ceiling\n",
+             bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
+             bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
+             bench.ceiling_library, bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
+             100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
+}
+
+std::string matmul_json(const MatmulBench& bench) {
+  std::string text = fmt::format(
+      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
+      "\"ceiling_library\": \"{}\", "
+      "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
+      "[",
+      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
+      bench.floor_seconds, bench.step_seconds, bench.product_flops);
+  const char* separator = "\n  ";
+  for (const measure::ProductRow& row : bench.rows) {
+    text += fmt::format(
+        "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
+        "{}, "
+        "\"count\": {}, \"threads\": {}, \"seconds\": {:.9g}, \"flops_per_s\": {:.9g}, "
+        "\"library\": \"{}\", \"kernel\": \"{}\"}}",
+        separator, row.layer, row.pass, row.how, row.m, row.n, row.k, row.count, row.threads,
+        row.seconds, row.flops_per_s(), row.library, row.kernel);
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench matmul`: what matrix products reach on this machine, for the shapes of a deck, on
+// one thread and on all; how rows are measured is in measure/ceiling.hpp.
+//
+// The *floor* is the time of a step's products back to back on one rank, each by its fastest row:
+// no step can be shorter as long as these products are what it computes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "device/device.hpp"
+
+#include "model/config.hpp"
+#include "ops/options.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "measure/ceiling.hpp"
+#include "measure/race.hpp"
+
+namespace trireme::bench {
+
+struct MatmulBenchRequest {
+  std::int64_t sequences = 0;        ///< of one rank in one step
+  std::int64_t micro_sequences = 0;  ///< at a time
+  int threads = 1;
+  int repetitions = measure::RaceLimits().repetitions;
+  ops::ProductOptions options = {};
+};
+
+struct MatmulBench {
+  DType dtype = DType::f32;
+  int ranks = 1, threads = 1;
+  std::vector<measure::ProductRow> rows;
+  double ceiling_flops = 0;     ///< FLOP/s of one rank
+  std::string ceiling_library;  ///< of the row that reached it
+  double floor_seconds = 0;     ///< of one step
+  double step_seconds = 0;      ///< the same products as the step computes them
+  double product_flops = 0;     ///< FLOP of these products in one step of one rank
+};
+
+/// Collective. On a CPU one thread, and all of them where they are more.
+MatmulBench bench_matmul(const model::GptShape& shape,
+                         DType dtype,
+                         device::Device& device,
+                         comm::World& world,
+                         const MatmulBenchRequest& request);
+
+std::string matmul_table(const MatmulBench& bench);
+/// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}
+std::string matmul_json(const MatmulBench& bench);
+
+}  // namespace trireme::bench

@@ -1,0 +1,546 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/ops.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+
+#include "model/layers.hpp"
+#include "nn/head.hpp"
+#include "nn/linear_products.hpp"
+#include "ops/activations.hpp"
+#include "ops/attention.hpp"
+#include "ops/cross_entropy.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/embedding.hpp"
+#include "ops/head_norm.hpp"
+#include "ops/layer_norm.hpp"
+#include "ops/optimizer/adamw.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
+#include "ops/rotary.hpp"
+
+#include "measure/ceiling.hpp"
+#include "measure/race.hpp"
+#include "measure/small_numbers.hpp"
+
+namespace trireme::bench {
+namespace {
+
+constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
+
+/// What model.loss_rows is tried with where the deck does not ask for it: 26 MB of GPT-2's logits in
+/// bf16, half of an H200's L2 (docs/figures.md).
+constexpr std::int64_t candidate_loss_rows = 256;
+
+/// Makes the rows of one bench; owns all that they read and write.
+class Maker {
+ public:
+  Maker(const model::GptShape& shape,
+        DType dtype,
+        device::Device& device,
+        device::Stream& stream,
+        const OpsBenchRequest& request)
+      : shape_(shape),
+        dtype_(dtype),
+        device_(device),
+        stream_(stream),
+        request_(request),
+        rows_(request.micro_sequences * shape.context),
+        micro_steps_(static_cast<double>(request.sequences) /
+                     static_cast<double>(request.micro_sequences)),
+        first_sample_(device.allocate(sizeof(std::uint64_t), "first sample")) {}
+
+  void add_all() {
+    add_linear();
+    add_attention();
+    add_norms();
+    add_elementwise();
+    add_embedding();
+    add_loss();
+    add_optimizer();
+  }
+
+  std::vector<OpsBenchRow> rows;
+  std::vector<std::function<void()>> entrants;
+
+ private:
+  /// Small numbers, or tokens; kept until the bench is over.
+  View tensor(DType dtype, std::int64_t elements) {
+    buffers_.push_back(
+        device_.allocate(static_cast<std::size_t>(elements) * size_bytes(dtype), "bench"));
+    const View view = buffers_.back().view(dtype, 0, elements);
+    if (dtype == DType::i32)
+      fill_tokens(view);
+    else
+      measure::fill_small_numbers(view, stream_);
+    return view;
+  }
+  View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
+  void fill_tokens(View to) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(to.elements));
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<std::int32_t>(i * 31 % static_cast<std::size_t>(shape_.vocabulary));
+    device_.copy(to, view_of(ids.data(), to.elements), stream_);
+    stream_.synchronize();
+  }
+
+  void add(std::string op, double per_step, double bytes, std::function<void()> run) {
+    rows.push_back({std::move(op), per_step, 0, bytes, 0, false});
+    entrants.push_back(std::move(run));
+  }
+  void add_product(std::string op, double per_step, double flops, std::function<void()> run) {
+    rows.push_back({std::move(op), per_step, 0, 0, flops, true});
+    entrants.push_back(std::move(run));
+  }
+  /// Bytes of so many elements of the activations' dtype, and of so many fp32.
+  [[nodiscard]] double bytes(double elements, double fp32 = 0) const {
+    return elements * static_cast<double>(size_bytes(dtype_)) + 4 * fp32;
+  }
+  [[nodiscard]] double per_layer(double times) const {
+    return times * static_cast<double>(shape_.layers) * micro_steps_;
+  }
+
+  [[nodiscard]] ops::Dropout dropout() const {
+    ops::Dropout made;
+    made.rate = static_cast<float>(shape_.dropout);
+    made.first_sample = reinterpret_cast<const std::uint64_t*>(first_sample_.data());
+    return made;
+  }
+
+  void add_linear() {
+    for (const nn::ListedProduct& listed :
+         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+      add_linear(listed);
+  }
+
+  /// What the device can compute within a product has a row beside the product without it, whether
+  /// the deck asks for it or not: the step has one of the two, and the other shows what that buys.
+  void add_linear(const nn::ListedProduct& listed) {
+    const nn::LinearShape& p = listed.products;
+    const ops::ProductOptions& chosen = request_.options.products;
+    ops::ProductOptions most = chosen;
+    most.fused_gelu = most.fused_gelu_backward = most.fused_row_sums = true;
+    auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain(), chosen);
+    auto fused = std::make_shared<nn::LinearProducts>(device_, p, most);
+    linear->prepare_backward(device_);
+    fused->prepare_backward(device_);
+    const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
+    const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
+    const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
+    const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
+    const double count = static_cast<double>(listed.count) * micro_steps_;
+    const bool in_parts = listed.logits && shape_.loss_rows > 0;  // add_loss() has them
+    device::Stream& s = stream_;
+
+    const bool gelu_after = p.gelu_after && fused->fuses_gelu_after();
+    const double with_gelu = gelu_after && chosen.fused_gelu ? count : 0;
+    gelu_forwards_ += p.gelu_after ? count - with_gelu : 0;
+    add_product(listed.layer + ".forward", in_parts ? 0 : count - with_gelu, listed.flops(),
+                [=, &s] { linear->forward(y, x, weight, bias, s); });
+    if (gelu_after)
+      add_product(
+          listed.layer + ".forward with gelu", with_gelu, listed.flops(),
+          [=, z = tensor(p.rows * p.out), &s] { fused->forward_gelu(y, z, x, weight, bias, s); });
+
+    const bool gelu_before = p.gelu_before && fused->fuses_gelu_before();
+    const double with_gradient = gelu_before && chosen.fused_gelu_backward ? count : 0;
+    gelu_backwards_ += p.gelu_before ? count - with_gradient : 0;
+    add_product(listed.layer + ".input_gradient", count - with_gradient, listed.flops(),
+                [=, &s] { linear->backward_input(dx, dy, weight, s); });
+    if (gelu_before)
+      add_product(
+          listed.layer + ".input_gradient with gelu", with_gradient, listed.flops(),
+          [=, z = tensor(p.rows * p.in), &s] { fused->backward_input_gelu(dx, z, dy, weight, s); });
+
+    const bool own_bias = p.bias && !listed.bias_by_neighbour;
+    const bool sums = own_bias && fused->sums_bias();
+    const double with_bias = sums && chosen.fused_row_sums ? count : 0;
+    const View dbias = own_bias ? tensor(DType::f32, p.out) : View(nullptr, 0, DType::f32);
+    add_product(listed.layer + ".weight_gradient", count - with_bias, listed.flops(),
+                [=, &s] { linear->backward_weight(dweight, dy, x, s); });
+    if (sums)
+      add_product(listed.layer + ".weight_gradient with bias", with_bias, listed.flops(),
+                  [=, &s] { fused->backward_weight_and_bias(dweight, dbias, dy, x, s); });
+    if (own_bias)
+      add(listed.layer + ".bias_gradient", count - with_bias,
+          bytes(static_cast<double>(dy.elements)), [=, &s] { ops::bias_backward(dbias, dy, s); });
+  }
+
+  void add_attention() {
+    const auto whole = static_cast<std::int64_t>(shape_.long_layers.count());
+    if (whole == 0) {
+      add_attention("attention", 0, shape_.layers);
+      return;
+    }
+    std::int64_t first_whole = 0, first_short = 0;
+    while (shape_.window_of(first_whole) > 0) ++first_whole;
+    while (shape_.window_of(first_short) == 0) ++first_short;
+    add_attention("attention", first_whole, whole);
+    add_attention("windowed_attention", first_short, shape_.layers - whole);
+  }
+
+  /// Of rows that are one document each; empty where the model does not ask for them.
+  View document_starts() {
+    const View starts = tensor(DType::i32, shape_.masks_documents() ? rows_ : 0);
+    device_.fill_zero(starts, stream_);
+    return starts;
+  }
+
+  /// Of `layers` layers that are like `layer`.
+  void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
+    const nn::AttentionConfig config = model::attention_config(shape_, layer);
+    const auto attention = std::make_shared<ops::Attention>(
+        device_, model::attention_shape(shape_, layer, dtype_, request_.micro_sequences),
+        request_.options.attention);
+    const double count = static_cast<double>(layers) * micro_steps_;
+    const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
+    const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
+    const View lse = tensor(DType::f32, rows_ * shape_.heads), starts = document_starts();
+    const ops::Dropout dropout = this->dropout();
+    device::Stream& s = stream_;
+    add_product(op + ".forward", count, attention->forward_flops(),
+                [=, &s] { attention->forward(out, lse, qkv, starts, dropout, s); });
+    // Scores again, dP, dV, dQ and dK: five products where forward has two.
+    add_product(op + ".backward", count, 2.5 * attention->forward_flops(),
+                [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, starts, dropout, s); });
+  }
+
+  void add_norms() {
+    const std::int64_t C = shape_.channels, n = rows_ * C;
+    const View x = tensor(n), y = tensor(n), dx = tensor(n);
+    const bool centered = shape_.norm == model::Norm::layer_norm;
+    const View none(nullptr, 0, DType::f32);
+    const View gamma = shape_.norm_gain ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none;
+    const View beta = shape_.bias && centered ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dbeta = shape_.bias && centered ? tensor(DType::f32, C) : none;
+    const View mean = centered ? tensor(DType::f32, rows_) : none;
+    const View rstd = tensor(DType::f32, rows_);
+    const View dbias = tensor(DType::f32, C);
+    const View branch = tensor(n), sum = tensor(n);
+    const double elements = static_cast<double>(n);
+    const ops::Dropout dropout = this->dropout();
+    device::Stream& s = stream_;
+    const std::string norm = word(shape_.norm);
+    const auto epsilon = static_cast<float>(shape_.norm_epsilon);
+    add(norm + ".forward", micro_steps_, bytes(2 * elements),
+        [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, epsilon, s); });
+    add("residual_" + norm + ".forward", per_layer(2), bytes(4 * elements),
+        [=, &s, time = shape_.context] {
+          ops::residual_layer_norm_forward(sum, y, mean, rstd, x, branch, gamma, beta, time,
+                                           dropout, epsilon, s);
+        });
+    add(norm + ".backward", per_layer(2) + micro_steps_, bytes(4 * elements), [=, &s] {
+      ops::layer_norm_backward(dx, dgamma, dbeta, dbias, y, x, gamma, mean, rstd, true, s);
+    });
+  }
+
+  void add_activation() {
+    const std::int64_t columns = shape_.mlp_channels();
+    const bool gated = shape_.activation == model::Activation::swiglu;
+    const View out = tensor(rows_ * columns), in = tensor((gated ? 2 : 1) * out.elements);
+    const View d_in = gated ? tensor(in.elements) : out;
+    const auto read = static_cast<double>(in.elements), made = static_cast<double>(out.elements);
+    double again = 0;  // passes that backward makes again
+    for (std::size_t l = 0; l < static_cast<std::size_t>(shape_.layers); ++l)
+      again += shape_.recompute.of(l) == model::Recompute::gelu ? micro_steps_ : 0;
+    device::Stream& s = stream_;
+    switch (shape_.activation) {
+      case model::Activation::gelu:
+        // Beside what is inside of products; where the deck recomputes it, twice.
+        add("gelu.forward", gelu_forwards_ + 2 * again, bytes(read + made),
+            [=, &s] { ops::gelu_forward(out, in, s); });
+        add("gelu.backward", gelu_backwards_, bytes(read + 2 * made),
+            [=, &s] { ops::gelu_backward(out, out, in, s); });
+        return;
+      case model::Activation::squared_relu:
+        add("squared_relu.forward", per_layer(1) + again, bytes(read + made),
+            [=, &s] { ops::squared_relu_forward(out, in, s); });
+        add("squared_relu.backward", per_layer(1), bytes(read + 2 * made),
+            [=, &s] { ops::squared_relu_backward(out, out, in, s); });
+        return;
+      case model::Activation::swiglu:
+        add("swiglu.forward", per_layer(1) + again, bytes(read + made),
+            [=, &s] { ops::swiglu_forward(out, in, columns, s); });
+        add("swiglu.backward", per_layer(1), bytes(2 * read + made),
+            [=, &s] { ops::swiglu_backward(d_in, out, in, columns, s); });
+    }
+  }
+
+  /// Forward, and the gradient's way back.
+  void add_rotation() {
+    const ops::AttentionShape shape =
+        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
+    const ops::RotaryShape rotary{.time = shape.time,
+                                  .heads = shape.heads + shape.key_value_heads(),
+                                  .head_channels = shape.head_channels,
+                                  .stride = shape.packed_width()};
+    const View packed = tensor(rows_ * rotary.stride);
+    const View table = tensor(DType::f32, shape.time * shape.head_channels);
+    device::Stream& s = stream_;
+    add("rotate", per_layer(2),
+        bytes(2 * static_cast<double>(rows_ * rotary.heads * rotary.head_channels)),
+        [=, &s] { ops::rotate(packed, table, {}, rotary, ops::Turn::forward, s); });
+  }
+
+  /// With the rotation, where there is one.
+  void add_head_norm() {
+    const ops::AttentionShape attention =
+        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
+    const std::int64_t heads = attention.heads + attention.key_value_heads();
+    const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
+    const ops::HeadNormShape shape{.rows = {.time = attention.time,
+                                            .heads = heads,
+                                            .head_channels = D,
+                                            .stride = attention.packed_width()},
+                                   .query_heads = attention.heads,
+                                   .epsilon = static_cast<float>(shape_.norm_epsilon)};
+    const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
+    const bool turns = shape_.positions == model::Positions::rotary;
+    const View none(nullptr, 0, DType::f32);
+    const View gain = gains ? tensor(D) : none, d_gain = gains ? tensor(DType::f32, D) : none;
+    const View table = turns ? tensor(DType::f32, attention.time * D) : none;
+    const View packed = tensor(rows_ * shape.rows.stride), raw = tensor(n);
+    const View rstd = tensor(DType::f32, rows_ * heads);
+    const auto elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add("head_norm.forward", per_layer(1), bytes(3 * elements),
+        [=, &s] { ops::head_norm_forward(packed, raw, rstd, gain, gain, table, {}, shape, s); });
+    add("head_norm.backward", per_layer(1), bytes(3 * elements), [=, &s] {
+      ops::head_norm_backward(packed, d_gain, d_gain, raw, rstd, gain, gain, table, shape, s);
+    });
+  }
+
+  void add_elementwise() {
+    const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
+    const ops::Dropout dropout = this->dropout();
+    const auto elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add_activation();
+    if (shape_.qk_norm != model::QkNorm::none)
+      add_head_norm();
+    else if (shape_.positions == model::Positions::rotary)
+      add_rotation();
+    if (dropout.active())
+      add("dropout.backward", per_layer(2), bytes(2 * elements),
+          [=, x = tensor(n), y = tensor(n), &s] {
+            ops::dropout_backward(y, x, sample, dropout, s);
+          });
+  }
+
+  void add_embedding() {
+    const std::int64_t C = shape_.channels, V = shape_.vocabulary;
+    const ops::EmbeddingShape embedding{request_.micro_sequences, shape_.context, C, V};
+    const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
+    const std::int64_t positions =
+        shape_.positions == model::Positions::learned ? shape_.context * C : 0;
+    const View wte = tensor(V * C), dwte = tensor(DType::f32, V * C);
+    const View wpe = positions > 0 ? tensor(positions) : View(nullptr, 0, dtype_);
+    const View dwpe = positions > 0 ? tensor(DType::f32, positions) : View(nullptr, 0, DType::f32);
+    const ops::Dropout dropout = this->dropout();
+    const double elements = static_cast<double>(rows_ * C);
+    device::Stream& s = stream_;
+    add("embedding.forward", micro_steps_, bytes(3 * elements),
+        [=, &s] { ops::embedding_forward(out, tokens, wte, wpe, embedding, dropout, s); });
+    add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
+        [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
+  }
+
+  /// Of a chunk of the head's rows. Where there are parts (model.loss_rows), or could be on a GPU,
+  /// also product and loss of one part after the other, as a step makes them: what the loss finds
+  /// in a cache shows only there.
+  void add_loss() {
+    const std::int64_t V = shape_.vocabulary;
+    const nn::ActivationPlan plan =
+        model::activation_plan(shape_, dtype_, request_.micro_sequences, device_.kind());
+    const std::int64_t chunk = plan.head_rows();
+    const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
+    const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
+    const View losses = tensor(DType::f32, chunk);
+    const View targets = tensor(DType::i32, chunk);
+    const double count = micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk);
+    const ops::LossTerms terms = model::loss_terms(shape_);
+    const bool in_parts = shape_.loss_rows > 0;
+    device::Stream& s = stream_;
+    add("cross_entropy", in_parts ? 0 : count,
+        static_cast<double>(logits.bytes() + d_logits.bytes()), [=, &s] {
+          ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, terms, 1e-3F, s);
+        });
+    const std::int64_t part =
+        nn::rows_of_loss(in_parts ? shape_.loss_rows : candidate_loss_rows, chunk, shape_.context);
+    if (!in_parts && (device_.kind() == device::Kind::cpu || part == chunk))
+      return;
+
+    nn::LinearShape product = head_shape();
+    const auto of_rows = [&](std::int64_t m) {
+      product.rows = m;
+      return std::make_shared<nn::LinearProducts>(device_, product, request_.options.products);
+    };
+    const auto usual = of_rows(part), last = of_rows(chunk % part > 0 ? chunk % part : part);
+    const std::int64_t C = shape_.channels;
+    const View x = tensor(chunk * C), weight = tensor(V * C);
+    const double flops = 2.0 * static_cast<double>(chunk) * static_cast<double>(V * C);
+    add_product(fmt::format("head.forward, cross_entropy by {} rows", part), in_parts ? count : 0,
+                flops, [=, &s] {
+                  for (std::int64_t at = 0; at < chunk; at += part) {
+                    const std::int64_t m = std::min(part, chunk - at);
+                    const View to = logits.slice(at * V, m * V);
+                    (m == part ? usual : last)->forward(to, x.slice(at * C, m * C), weight, {}, s);
+                    ops::cross_entropy_forward_backward(losses.slice(at, m),
+                                                        d_logits.slice(at * V, m * V), to,
+                                                        targets.slice(at, m), terms, 1e-3F, s);
+                  }
+                });
+  }
+
+  [[nodiscard]] nn::LinearShape head_shape() const {
+    for (const nn::ListedProduct& listed :
+         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+      if (listed.logits)
+        return listed.products;
+    TRIREME_EXPECT(false, "{} layers without a head", shape_.layers);
+    return {};
+  }
+
+  void add_optimizer() {
+    const std::int64_t n = request_.owned_elements;
+    const DType moments = request_.moment_dtype;
+    const View parameter = tensor(n), m = tensor(moments, n), v = tensor(moments, n);
+    const View master = dtype_ == DType::f32 ? parameter : tensor(DType::f32, n);
+    const View gradient = tensor(DType::f32, n);
+    device_.fill_zero(v, stream_);
+    const ops::AdamwStep step{1e-4F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.5F, 0.5F};
+    const auto fresh = [&](std::size_t size) -> const device::Buffer& {
+      return buffers_.emplace_back(device_.allocate(size, "bench"));
+    };
+    const View squares = fresh(sizeof(double)).view(DType::f64);  // zero: a scale of 1
+    auto& norm = *reinterpret_cast<ops::GradientNorm*>(fresh(sizeof(ops::GradientNorm)).data());
+    ops::gradient_norm(norm, squares, {}, stream_);
+
+    const auto elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    const double of_moments = 4 * static_cast<double>(m.bytes());  // two are read and written
+    add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 3 * elements) + of_moments,
+        [piece = ops::AdamwPiece{parameter, master, m, v, gradient, step, {}}, &s, &norm] {
+          ops::adamw({&piece, 1}, norm, s);
+        });
+    add("gradient_norm", 1, bytes(0, elements),
+        [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
+          sum->add_squares(gradient, s);
+        });
+  }
+
+  const model::GptShape& shape_;
+  const DType dtype_;
+  device::Device& device_;
+  device::Stream& stream_;
+  const OpsBenchRequest& request_;
+  const std::int64_t rows_;
+  const double micro_steps_;
+  double gelu_forwards_ = 0, gelu_backwards_ = 0;  // of a step, apart from products
+  const device::Buffer first_sample_;              // for dropout
+  std::vector<device::Buffer> buffers_;
+};
+
+/// Bytes read and written per second by copying from memory to memory, on all ranks at once. By
+/// itself, because it leaves nothing in the caches.
+double measure_copy(device::Device& device, device::Stream& stream, comm::World& world) {
+  const device::Buffer from = device.allocate(copied_bytes, "bench");
+  const device::Buffer to = device.allocate(copied_bytes, "bench");
+  device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
+  const auto seconds =
+      measure::race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }},
+                    stream, world, {});
+  return 2.0 * static_cast<double>(copied_bytes) / seconds.front();
+}
+
+}  // namespace
+
+double OpsBench::rate(const OpsBenchRow& row) const {
+  return (row.product ? row.flops : row.bytes) / row.seconds;
+}
+
+double OpsBench::share(const OpsBenchRow& row) const {
+  return rate(row) / (row.product ? matrix_ceiling : memory_ceiling);
+}
+
+double OpsBench::step_seconds() const {
+  double sum = 0;
+  for (const OpsBenchRow& row : rows) sum += row.per_step * row.seconds;
+  return sum;
+}
+
+double OpsBench::step_share() const {
+  double flops = 0;
+  for (const OpsBenchRow& row : rows) flops += row.per_step * row.flops;
+  return flops / step_seconds() / matrix_ceiling;
+}
+
+OpsBench bench_ops(const model::GptShape& shape,
+                   DType dtype,
+                   device::Device& device,
+                   comm::World& world,
+                   const OpsBenchRequest& request) {
+  OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
+  bench.matrix_ceiling = measure::measure_ceiling(shape, dtype, request.micro_sequences, device,
+                                                  world, request.options.products);
+  const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
+  bench.memory_ceiling = measure_copy(device, *stream, world);
+  Maker maker(shape, dtype, device, *stream, request);
+  maker.add_all();
+  const auto seconds =
+      measure::race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
+  for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
+  bench.rows = std::move(maker.rows);
+  return bench;
+}
+
+std::string ops_table(const OpsBench& bench) {
+  std::string text =
+      fmt::format("{:<47}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
+                  "ms / step", "of step", "rate", "of its ceiling");
+  const double whole = bench.step_seconds();
+  for (const OpsBenchRow& row : bench.rows)
+    text += fmt::format("{:<47}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
+                        row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
+                        100 * row.per_step * row.seconds / whole, bench.rate(row) / 1e9,
+                        row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
+  if (std::ranges::any_of(bench.rows, [](const OpsBenchRow& row) { return row.per_step == 0; }))
+    text +=
+        "0 per step: what another position of gpu.fused_gelu, gpu.fused_gelu_backward, "
+        "gpu.fused_bias_gradients or model.loss_rows would make instead\n";
+  return text + fmt::format(
+                    "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} "
+                    "at a time); the operations of a step together {:.1f} ms, at {:.1f} % of the "
+                    "first\n",
+                    bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
+                    bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
+                    bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
+}
+
+std::string ops_json(const OpsBench& bench) {
+  std::string text = fmt::format(
+      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"matrix_ceiling_flops\": {:.9g}, "
+      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"step_seconds\": {:.9g}, \"step_share\": {:.9g},\n"
+      "\"rows\": [",
+      name(bench.dtype), bench.ranks, bench.threads, bench.matrix_ceiling, bench.memory_ceiling,
+      bench.step_seconds(), bench.step_share());
+  const char* separator = "\n  ";
+  for (const OpsBenchRow& row : bench.rows) {
+    text += fmt::format(
+        "{}{{\"op\": \"{}\", \"per_step\": {:.9g}, \"seconds\": {:.9g}, \"bytes\": {:.9g}, "
+        "\"flops\": {:.9g}, \"{}\": {:.9g}, \"share\": {:.9g}}}",
+        separator, row.op, row.per_step, row.seconds, row.bytes, row.flops,
+        row.product ? "flops_per_s" : "bytes_per_s", bench.rate(row), bench.share(row));
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace trireme::bench

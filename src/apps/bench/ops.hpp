@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench ops`: every operation of a training step alone, at the sizes that a deck gives it,
+// and what one rank's step spends in it.
+//
+// A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
+// operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
+// the deck's products (measure/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
+// written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
+//
+// What a switch of the deck chooses between (gpu.fused_gelu, fused_gelu_backward and
+// fused_bias_gradients, model.loss_rows) has a row for each way that the device offers; the step has
+// one of them, and the others count 0 times.
+//
+// Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same
+// time (race.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "device/device.hpp"
+
+#include "model/config.hpp"
+#include "ops/options.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "measure/race.hpp"
+
+namespace trireme::bench {
+
+struct OpsBenchRequest {
+  std::int64_t sequences = 0;        ///< of one rank in one step
+  std::int64_t micro_sequences = 0;  ///< at a time
+  std::int64_t owned_elements = 0;   ///< parameters that one rank updates
+  DType moment_dtype = DType::f32;   ///< of AdamW
+  ops::Options options = {};
+  int repetitions = measure::RaceLimits().repetitions;
+};
+
+struct OpsBenchRow {
+  std::string op;
+  double per_step = 0;  ///< how often in one rank's step
+  double seconds = 0;   ///< of one call
+  double bytes = 0, flops = 0;
+  bool product = false;  ///< measured by FLOP/s
+};
+
+struct OpsBench {
+  DType dtype = DType::f32;
+  int ranks = 1, threads = 1;
+  double matrix_ceiling = 0;  ///< FLOP/s of one rank
+  double memory_ceiling = 0;  ///< bytes/s of one rank
+  std::vector<OpsBenchRow> rows;
+
+  [[nodiscard]] double rate(const OpsBenchRow& row) const;
+  [[nodiscard]] double share(const OpsBenchRow& row) const;
+  /// All rows times how often they happen.
+  [[nodiscard]] double step_seconds() const;
+  /// The step's products and attention, of what the matrix ceiling would make in that time.
+  [[nodiscard]] double step_share() const;
+};
+
+/// Collective. On the threads that OpenMP has.
+OpsBench bench_ops(const model::GptShape& shape,
+                   DType dtype,
+                   device::Device& device,
+                   comm::World& world,
+                   const OpsBenchRequest& request);
+
+std::string ops_table(const OpsBench& bench);
+/// {"matrix_ceiling_flops": …, "memory_ceiling_bytes_per_s": …, "rows": [{"op": …, …}, …]}
+std::string ops_json(const OpsBench& bench);
+
+}  // namespace trireme::bench

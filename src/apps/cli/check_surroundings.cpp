@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/check_surroundings.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/text.hpp"
+#include "timing/recorder.hpp"
+
+#include "tokens/sources.hpp"
+
+#include "record/checkpoint/checkpoint_directory.hpp"
+
+#include "session/host_memory.hpp"
+#include "session/stop.hpp"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Lookout {
+ public:
+  explicit Lookout(const deck::Deck& deck) : deck_(deck) {}
+
+  /// The findings of `action`, at the places of their keys.
+  template <class Action>
+  void find(const std::string& key, const Action& action) {
+    try {
+      action();
+    } catch (const UserError& mistakes) {
+      for (Diagnostic one : mistakes.findings()) {
+        if (one.place.file.empty())
+          one.place = deck_.places.of(key);
+        add(std::move(one));
+      }
+    } catch (const StorageError& problem) {
+      add({deck_.places.of(key), key, problem.what()});
+    }
+  }
+  void add(Diagnostic one) {
+    if (std::ranges::none_of(
+            found_, [&](const Diagnostic& other) { return to_string(other) == to_string(one); }))
+      found_.push_back(std::move(one));
+  }
+  void files(const std::string& key,
+             const std::vector<std::string>& text,
+             const std::vector<std::string>& tokens) {
+    if (!text.empty())
+      find(key + ".text", [&] { tokens::find_text(text, key + ".text"); });
+    if (!tokens.empty())
+      find(key + ".tokens", [&] { tokens::find_shards(tokens, key + ".tokens"); });
+  }
+  /// Returns the free bytes where `path` is, or will be made; -1: not known.
+  std::int64_t directory(const std::string& key, const fs::path& path) {
+    std::error_code problem;
+    fs::path there = fs::absolute(path, problem);
+    while (!fs::exists(fs::symlink_status(there, problem)) && there.has_relative_path())
+      there = there.parent_path();
+    const auto refuse = [&](const std::string& why) {
+      add({deck_.places.of(key), key,
+           there == path
+               ? why
+               : fmt::format("{} cannot be made: {} {}", path.string(), there.string(), why)});
+    };
+    if (!fs::exists(there, problem)) {
+      refuse("is a link to a place that is not there");
+      return -1;
+    }
+    if (!fs::is_directory(there, problem)) {
+      refuse("is a file, not a directory");
+      return -1;
+    }
+    if (::access(there.c_str(), W_OK | X_OK) != 0)
+      refuse(fmt::format("cannot be written: {}", std::strerror(errno)));
+    struct statvfs space {};
+    return ::statvfs(there.c_str(), &space) == 0 ? static_cast<std::int64_t>(space.f_bavail) *
+                                                       static_cast<std::int64_t>(space.f_frsize)
+                                                 : -1;
+  }
+  std::vector<Diagnostic> take() { return std::move(found_); }
+
+ private:
+  const deck::Deck& deck_;
+  std::vector<Diagnostic> found_;
+};
+
+void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
+  lookout.files("data.train", config.data.train.text, config.data.train.tokens);
+  for (std::size_t i = 0; i < config.data.train.mixture.size(); ++i)
+    lookout.files(fmt::format("data.train.mixture[{}]", i), config.data.train.mixture[i].text,
+                  config.data.train.mixture[i].tokens);
+  lookout.files("data.validation", config.data.validation.text, config.data.validation.tokens);
+  for (std::size_t i = 0; i < config.evaluate.sets.size(); ++i) {
+    const auto& set = config.evaluate.sets[i];
+    const std::string key = fmt::format("evaluate.sets[{}]", i);
+    lookout.files(key, set.text, set.tokens);
+    if (!set.multiple_choice.empty())
+      lookout.find(key + ".multiple_choice",
+                   [&] { tokens::find_shards({set.multiple_choice}, key + ".multiple_choice"); });
+  }
+}
+
+std::string size_text(std::int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+/// Of all checkpoints that a run keeps, and the one that it writes.
+std::string space_note(const deck::JobConfig& config, const DeckPlan& plan, std::int64_t free) {
+  if (!config.checkpoint.regular() || free < 0)
+    return "";
+  const std::int64_t one =
+      layout::snapshot_bytes(plan.plan, plan.slots) * plan.plan.all_ranks() / plan.plan.replicas();
+  const std::int64_t all = one * (std::max<std::int64_t>(config.checkpoint.keep, 1) + 1);
+  return fmt::format("space: {} for a checkpoint, {} for those that are kept; {} are free{}\n",
+                     size_text(one), size_text(all), size_text(free),
+                     all > free ? ". Warning: this is not enough; lower checkpoint.keep or choose "
+                                  "another checkpoint.directory"
+                                : "");
+}
+
+std::string time_note(const deck::JobConfig& config) {
+  std::string text;
+  if (config.run.walltime.given())
+    text = fmt::format("time:  the run stops after {} (run.walltime)\n",
+                       duration_text(config.run.walltime.value->seconds));
+  std::string warning;
+  const double now = trireme::timing::calendar_seconds();
+  if (const auto end = trireme::session::slurm_end(now, warning))
+    text += fmt::format("time:  the Slurm job ends in {}\n", duration_text(*end - now));
+  if (!warning.empty())
+    text += fmt::format("time:  warning: {}\n", warning);
+  return text;
+}
+
+}  // namespace
+
+std::string memory_note(const deck::Deck& deck, const DeckPlan& plan, int ranks) {
+  if (plan.device != device::Kind::cpu)
+    return "";
+  const trireme::session::MemoryRoom room = trireme::session::memory_room();
+  std::string text;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
+    const std::int64_t bytes = whole_bytes(plan, i);
+    const std::string problem = trireme::session::memory_problem(room, bytes, ranks);
+    text +=
+        fmt::format("memory: in {} a rank takes {}; {} leaves {}{}\n", name(plan.dtypes[i]),
+                    size_text(bytes), room.host_limit, size_text(room.host_bytes),
+                    problem.empty() ? ""
+                                    : fmt::format(". Warning: on this host {}. {}", problem,
+                                                  trireme::session::what_would_fit(
+                                                      deck.config, deck.shape(), plan.plan,
+                                                      {plan.dtypes[i], plan.device}, room, ranks)));
+  }
+  return text;
+}
+
+Surroundings look_around(const deck::Deck& deck, const DeckPlan& plan) {
+  Lookout lookout(deck);
+  const deck::JobConfig& config = deck.config;
+  look_for_data(config, lookout);
+  std::int64_t free = lookout.directory("run.directory", config.run.directory);
+  if (config.data.cache.given())
+    lookout.directory("data.cache", *config.data.cache.value);
+  if (!config.checkpoint.directory.empty()) {
+    free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
+    lookout.find("checkpoint.directory", [&] {
+      record::expect_place_of_checkpoints(config.checkpoint.directory,
+                                          deck.places.of("checkpoint.directory"));
+    });
+  }
+  const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
+  return {lookout.take(),
+          space_note(config, plan, free) + memory_note(deck, plan, ranks) + time_note(config)};
+}
+
+std::string not_checked(const deck::Deck& deck) {
+  std::string text = "not checked: the content of ";
+  text += deck.config.data.train.tokens.empty() ? "the text" : "the token files";
+  return text +
+         ", other hosts (their files, memory and network), GPUs, and how long a step takes\n";
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_command.hpp"
+
+#include <cstdint>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "train/span_sample.hpp"
+
+#include "cli/check_surroundings.hpp"
+#include "cli/deck_plan.hpp"
+#include "cli/new_file.hpp"
+#include "cli/plan_text.hpp"
+#include "cli/scaling.hpp"
+#include "deck/machine_file.hpp"
+
+namespace trireme::cli {
+namespace {
+
+/// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
+std::string batch_note(const trireme::session::BatchConfig& batch, int ranks) {
+  const std::int64_t unit = batch.micro_sequences * ranks;
+  const batches::BatchSizes sizes = batch.sizes();
+  for (const batches::BatchSizes::Part& part : sizes.parts())
+    if (part.sequences % unit != 0)
+      return fmt::format(
+          "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
+          "micro_sequences x {} ranks\n",
+          ranks, part.sequences, unit, batch.micro_sequences, ranks);
+  return {};
+}
+
+/// What the record of a run on so many ranks keeps of its spans.
+std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
+  if (!config.record.spans)
+    return {};
+  const auto spans = trireme::train::spans_of_a_step(
+      config.parallel, trireme::session::most_micro_steps(config.batch, plan.all_ranks()),
+      static_cast<std::int64_t>(plan.buckets().size()),
+      config.optimizer.kind == trireme::optim::Kind::muon);
+  return fmt::format(
+      "\nrun.h5: {}; statistics over all ranks every {} steps\n",
+      trireme::train::sample_of(config.record, plan.all_ranks(), config.run.steps, spans).text(),
+      trireme::train::collect_every_steps);
+}
+
+}  // namespace
+
+std::string plan_command(const std::string& deck_path,
+                         const std::vector<std::string>& overrides,
+                         const deck::Circumstances& circumstances,
+                         const PlanOutput& output) {
+  const deck::Deck deck = parse_for_plan(deck_path, overrides, circumstances);
+  if (circumstances.hosts > circumstances.ranks)
+    throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
+                                circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
+  const DeckPlan plan = plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
+  expect_room(deck, plan);
+  std::optional<Scaling> scaling;
+  if (!output.machine_path.empty())
+    scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,
+                         circumstances.hosts);
+  const std::string json = plan_json(plan, scaling ? scaling_json(*scaling) : "");
+  if (output.json_path == "-")
+    return json;
+  if (!output.json_path.empty())
+    write_new_file(output.json_path, json);
+  const std::string recompute = recompute_text(deck, plan);
+  return plan_text(plan) + "\n" +
+         memory_note(deck, plan,
+                     (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
+         (recompute.empty() ? "" : "\n" + recompute) +
+         (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
+         record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
+         (scaling ? "\n" + scaling_text(*scaling) : "");
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/under_mpi.hpp"
+
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/build_info.hpp"
+#include "base/error_line.hpp"
+#include "base/log.hpp"
+#include "timing/recorder.hpp"
+
+#include "ops/matmul.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+#include "deck/deck.hpp"
+#include "deck/survey.hpp"
+#include "doctor/findings.hpp"
+
+namespace trireme::cli {
+
+record::NameValues build_facts() {
+  const BuildInfo& build = build_info();
+  return {{"software", "trireme"},
+          {"software_version", build.version},
+          {"git_sha1", build.git_revision},
+          {"compiler", build.compiler},
+          {"build_type", build.build_type},
+          {"mpi", comm::mpi_version()},
+          {"hdf5", build.hdf5},
+          {"onednn", ops::onednn_version()},
+          {"cuda", build.cuda},
+          {"cudnn", build.cudnn},
+          {"nccl", build.nccl}};
+}
+
+namespace {
+
+std::string as_text(const deck::Value& value) {
+  return std::visit([](const auto& v) { return deck::yaml_text(v); }, value);
+}
+
+}  // namespace
+
+session::Job job_of(const deck::Deck& deck) {
+  const model::GptShape shape = deck.shape();
+  const session::Sections& sections = deck.config;
+  session::Job job{sections};
+  job.shape = shape;
+  job.resolved_deck = deck::echo(deck);
+  job.build = build_facts();
+  job.tokenizer = deck.tokenizer_of_data();
+  const std::map<std::string, std::string> resolved = deck::resolved_model(shape);
+  for (const deck::Entry& entry : deck::survey(deck.config)) {
+    const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
+    job.deck.emplace_back(entry.path,
+                          known == resolved.end() ? as_text(entry.value) : known->second);
+    job.rules.push_back(entry.change);
+    job.places.push_back(deck.places.of(entry.path));
+  }
+  return job;
+}
+
+namespace {
+
+/// What every rank read from its own command line, and what it is made of.
+std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& deck_path) {
+  using Owner = comm::Fact::Owner;
+  std::vector<comm::Fact> facts{{"deck", deck_path, Owner::user}};
+  for (const auto& [path, value] : job.deck) facts.push_back({path, value, Owner::user});
+  for (const auto& [name, version] : job.build) facts.push_back({name, version, Owner::machine});
+  return facts;
+}
+
+/// The deck's tokenizer, read by the first rank; null where it cannot be read, as parse() reports.
+std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
+                                                      const std::string& bytes,
+                                                      const DeckArguments& arguments) {
+  std::string serialized;
+  if (world.rank() == 0) {
+    const comm::World::AtWork work(world);
+    try {
+      std::vector<Diagnostic> ignored;
+      const deck::Deck deck = deck::read(bytes, arguments.path, arguments.overrides, ignored);
+      if (deck.places.readable("data.tokenizer"))
+        serialized = deck::read_tokenizer(deck.config)->serialized();
+    } catch (const UserError&) {
+    } catch (const StorageError&) {
+    }
+  }
+  serialized = world.broadcast(std::move(serialized), 0);
+  return serialized.empty() ? nullptr : text::tokenizer_from(serialized);
+}
+
+}  // namespace
+
+ExitCode with_deck(comm::World& world,
+                   const DeckArguments& arguments,
+                   const std::function<ExitCode(const session::Job&, Log&)>& action) {
+  return with_shared_deck(world, arguments, [&](const SharedDeck& shared, Log& log) {
+    const session::Job job = job_of(shared.deck);
+    return action(job, log);
+  });
+}
+
+ExitCode with_shared_deck(comm::World& world,
+                          const DeckArguments& arguments,
+                          const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
+  SharedDeck shared;
+  shared.circumstances.ranks = world.size();
+  shared.circumstances.cuda = build_info().has_cuda;
+  comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(arguments.path); });
+  shared.bytes = world.broadcast(std::move(shared.bytes), 0);
+  shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, arguments);
+  shared.circumstances.reads_weights = world.rank() == 0;
+  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
+    shared.deck =
+        deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
+  });
+  world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
+  comm::expect_agreement(world, facts_of(job_of(shared.deck), arguments.path));
+  Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
+  try {
+    return action(shared, log);
+  } catch (const std::exception& problem) {  // log.txt is where people look for why a run ended
+    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
+    throw;
+  }
+}
+
+namespace {
+
+/// Each part of what a launcher started would do the work alone, in the same directory.
+void expect_one_job(comm::World& world, const char* verb) {
+  if (std::string_view(verb) != "doctor")
+    if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))
+      throw CommError("MPI", "connect the processes",
+                      fmt::format("{}: {}", finding->text, finding->remedy), __FILE__, __LINE__);
+  using Owner = comm::Fact::Owner;
+  const BuildInfo& build = build_info();
+  comm::expect_agreement(
+      world,
+      {{"verb", verb, Owner::user},
+       {"trireme", fmt::format("{} {}", build.version, build.git_revision), Owner::machine}});
+}
+
+}  // namespace
+
+ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
+  const comm::MpiScope mpi(arguments.argc, arguments.argv);
+  const auto world = comm::make_mpi_world();
+  try {
+    expect_one_job(*world, arguments.verb);
+    return action(*world);
+  } catch (const UserError& mistake) {  // the same on all ranks
+    if (world->rank() == 0)
+      error_line("{}", mistake.what());
+    return ExitCode::user_error;
+  } catch (const std::exception& problem) {
+    const Verdict verdict = verdict_of(problem);
+    if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
+        nullptr)  // that rank prints its own message
+      for (const std::string& line : verdict.lines)
+        error_line("[rank {} {}] {}", world->rank(), world->host(), line);
+    const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
+    if (outside != nullptr && outside->known_to_all())
+      world->barrier();  // the line is out before any rank ends the job
+    // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
+    // closing, and crash in there.
+    world->abort(verdict.code);
+    return verdict.code;
+  }
+}
+
+namespace {
+
+/// While it exists, what ends the run at once ends all ranks of `world`.
+class EndsByWorld {
+ public:
+  EndsByWorld(session::SignalScope& signals, comm::World& world) : signals_(signals) {
+    signals_.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
+  }
+  ~EndsByWorld() { signals_.end_by(0, nullptr); }
+  EndsByWorld(const EndsByWorld&) = delete;
+  EndsByWorld& operator=(const EndsByWorld&) = delete;
+
+ private:
+  session::SignalScope& signals_;
+};
+
+}  // namespace
+
+ExitCode under_mpi_until_stopped(
+    Arguments arguments,
+    const std::string& work,
+    const std::function<ExitCode(comm::World&, const Stops&)>& action) {
+  const double started_at = timing::steady_seconds();
+  session::SignalScope signals(work);  // before MPI starts threads
+  return under_mpi(arguments, [&](comm::World& world) {
+    const EndsByWorld ends(signals, world);
+    return action(world, {signals, started_at});
+  });
+}
+
+}  // namespace trireme::cli

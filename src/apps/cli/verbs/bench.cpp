@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <omp.h>
+
+#include "base/build_info.hpp"
+
+#include "model/gpt.hpp"
+
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "session/machine.hpp"
+#include "session/rank_memory.hpp"
+
+#include "bench/collectives.hpp"
+#include "bench/engine.hpp"
+#include "bench/generate.hpp"
+#include "bench/matmul.hpp"
+#include "bench/ops.hpp"
+#include "bench/pool.hpp"
+#include "bench/repetitions.hpp"
+#include "bench/shards.hpp"
+#include "cli/deck_plan.hpp"
+#include "cli/fit_command.hpp"
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
+#include "deck/deck.hpp"
+
+namespace trireme::cli {
+namespace {
+
+struct Report {
+  std::string table, json;
+  ExitCode code = ExitCode::done;
+};
+
+/// On one rank.
+ExitCode give(const Report& report, const std::string& path) {
+  give_result(report.table, path, report.json);
+  return ExitCode::done;
+}
+
+/// What every bench takes.
+struct Common {
+  std::string json;
+  std::optional<int> repetitions;
+};
+
+void add_common(CLI::App& command, Common& common) {
+  add_json(command, common.json);
+  command.add_option("--repetitions", common.repetitions, "A row is the median of so many")
+      ->check(CLI::Range(1, 100000));
+}
+
+ExitCode bench_on_ranks(Arguments arguments,
+                        const std::string& json,
+                        const std::function<Report(comm::World&)>& measure) {
+  return under_mpi(arguments, [&](comm::World& world) {
+    comm::on_first_rank(world, [&] { expect_new_file(json); });
+    const Report report = measure(world);
+    comm::on_first_rank(world, [&] { give(report, json); });
+    return report.code;
+  });
+}
+
+/// What the benches of a deck take.
+struct DeckBench : Common {
+  DeckArguments deck;
+};
+
+std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
+  auto asked = std::make_shared<DeckBench>();
+  add_common(command, *asked);
+  add_deck(command, asked->deck)->required(required);
+  return asked;
+}
+
+/// `measure` with what a run of the deck would compute on.
+ExitCode bench_deck(
+    Arguments arguments,
+    DeckBench asked,
+    const std::function<Report(const session::Job&, device::Device&, comm::World&)>& measure) {
+  if (asked.deck.path.empty())
+    asked.deck.path = "input/gpt2-124m.yaml";
+  return bench_on_ranks(arguments, asked.json, [&](comm::World& world) {
+    Report report;
+    with_deck(world, asked.deck, [&](const session::Job& job, Log& /*log*/) {
+      const int threads = session::choose_threads(job.run.threads, world);
+      omp_set_num_threads(threads);
+      const auto device = session::open_device(job.run.device, threads, world);
+      const DType dtype = session::choose_dtype(job.run.precision, *device, world);
+      report = measure(session::decided(job, world, *device, dtype), *device, world);
+      return ExitCode::done;
+    });
+    return report;
+  });
+}
+
+}  // namespace
+
+Action declare_bench_reduce(CLI::App& command) {
+  struct Asked : Common {
+    bench::CollectivesBenchRequest request;
+    DeckArguments deck;
+    std::string fit;
+  };
+  static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},
+                                                             {DType::bf16, "bf16"}};
+  const auto asked = std::make_shared<Asked>();
+  bench::CollectivesBenchRequest& request = asked->request;
+  add_common(command, *asked);
+  const CLI::Option* bytes = command.add_option("--bytes", request.bytes, "Sizes of a bucket")
+                                 ->delimiter(',')
+                                 ->allow_extra_args(false)
+                                 ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  const std::vector<CLI::Option*> of_the_deck = {
+      add_choice(command, "--transport", "As parallel.transport", EnumNames<comm::Transport>::table,
+                 [&request](const auto& chosen) { request.transports = chosen; })
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      add_choice(command, "--reduction", "As parallel.reduction", EnumNames<comm::Reduction>::table,
+                 [&request](const auto& chosen) { request.reduction = chosen.back(); })
+          ->expected(1),
+      add_choice(command, "--dtype", "fp32, bf16", dtypes,
+                 [&request](const auto& chosen) { request.dtypes = chosen; })
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      command.add_flag("!--no-baselines", request.baselines, "Without MPI's functions and memcpy")};
+  CLI::Option* deck = add_deck(command, asked->deck);
+  CLI::Option* fit =
+      command
+          .add_option("--fit", asked->fit,
+                      "Measure what `plan --machine` needs for DECK, and keep it in this file")
+          ->needs(deck);
+  deck->needs(fit);
+  fit->excludes(command.get_option("--json"));
+  for (CLI::Option* option : of_the_deck) fit->excludes(option);
+  return [asked, bytes](Arguments arguments) {
+    if (!asked->fit.empty()) {
+      bench::FitRequest fitted{.collectives = asked->request, .chooses_sizes = bytes->empty()};
+      fitted.collectives.repetitions = asked->repetitions.value_or(fitted.collectives.repetitions);
+      fitted.steps = asked->repetitions.value_or(fitted.steps);
+      return fit_command(arguments, asked->deck, asked->fit, fitted);
+    }
+    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
+      bench::CollectivesBenchRequest timed = asked->request;
+      timed.repetitions = asked->repetitions.value_or(timed.repetitions);
+      const bool on_gpus =
+          std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
+      const auto device = session::open_device(
+          on_gpus ? session::DeviceChoice::cuda : session::DeviceChoice::cpu, 1, world);
+      const auto rows = bench::bench_collectives(world, *device, timed);
+      const bool right = std::ranges::all_of(rows, [](const auto& row) { return row.wrong == 0; });
+      return Report{bench::collectives_table(rows), bench::collectives_json(rows),
+                    right ? ExitCode::done : ExitCode::environment};
+    });
+  };
+}
+
+Action declare_bench_matmul(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(arguments, *asked,
+                      [&](const session::Job& job, device::Device& device, comm::World& world) {
+                        bench::MatmulBenchRequest request{
+                            .sequences = job.batch.sequences / world.size(),
+                            .micro_sequences = job.batch.micro_sequences,
+                            .threads = omp_get_max_threads(),
+                            .options = session::operation_options(job, device).products};
+                        request.repetitions = asked->repetitions.value_or(request.repetitions);
+                        const auto products = bench::bench_matmul(
+                            job.shape, session::choose_dtype(job.run.precision, device, world),
+                            device, world, request);
+                        return Report{bench::matmul_table(products), bench::matmul_json(products)};
+                      });
+  };
+}
+
+Action declare_bench_ops(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(
+        arguments, *asked,
+        [&](const session::Job& job, device::Device& device, comm::World& world) {
+          const auto parameters = model::parameter_table(job.shape);
+          const layout::Plan plan(parameters,
+                                  reduce::layout_options(job.parallel, parameters, world.size(),
+                                                         reduce::wire_of(world, device),
+                                                         reduce::replicas(job.parallel, world)));
+          bench::OpsBenchRequest request{.sequences = job.batch.sequences / world.size(),
+                                         .micro_sequences = job.batch.micro_sequences,
+                                         .owned_elements = job.parallel.sharded()
+                                                               ? plan.owned_elements()
+                                                               : plan.parameter_elements()};
+          request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
+          request.options = session::operation_options(job, device);
+          request.repetitions = asked->repetitions.value_or(request.repetitions);
+          const auto operations =
+              bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),
+                               device, world, request);
+          return Report{bench::ops_table(operations), bench::ops_json(operations)};
+        });
+  };
+}
+
+Action declare_bench_generate(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(
+        arguments, *asked,
+        [&](const session::Job& job, device::Device& device, comm::World& world) {
+          constexpr std::int64_t texts = 8;
+          constexpr int turns = 3;
+          const auto generating = bench::bench_generate(
+              job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
+              texts, asked->repetitions.value_or(turns), session::operation_options(job, device));
+          return Report{bench::generate_table(generating), bench::generate_json(generating)};
+        });
+  };
+}
+
+Action declare_bench_engine(CLI::App& command) {
+  return [asked = declare_deck_bench(command, true)](Arguments arguments) {
+    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
+      Report report;
+      with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
+        const auto result = bench::bench_engine(
+            job, world, log, asked->repetitions.value_or(bench::usual_repetitions));
+        report = {bench::engine_table(result), bench::engine_json(result)};
+        return ExitCode::done;
+      });
+      return report;
+    });
+  };
+}
+
+Action declare_bench_shards(CLI::App& command) {
+  struct Asked : DeckBench {
+    int ranks = 1;
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_common(command, *asked);
+  add_deck(command, asked->deck)->required();
+  add_ranks(command, asked->ranks);
+  return [asked](Arguments) {
+    expect_new_file(asked->json);
+    const deck::Deck deck =
+        parse_for_plan(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks));
+    const DeckPlan plan = plan_of(deck, asked->ranks);
+    const auto result = bench::bench_shards(plan.plan, *device::make_cpu_device(1),
+                                            asked->repetitions.value_or(bench::usual_repetitions));
+    return give({bench::shards_table(result), bench::shards_json(result)}, asked->json);
+  };
+}
+
+Action declare_bench_pool(CLI::App& command) {
+  struct Asked : Common {
+    bench::PoolBenchRequest request;
+    std::string device = "cpu";
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_common(command, *asked);
+  command.add_option("--bytes", asked->request.bytes, "Sizes")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
+  command.add_option("--device", asked->device, "cpu, or the first GPU: cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  return [asked](Arguments) {
+    expect_new_file(asked->json);
+    bench::PoolBenchRequest request = asked->request;
+    request.repetitions = asked->repetitions.value_or(request.repetitions);
+    const auto device =
+        asked->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
+    const auto leases = bench::bench_pool(*device, request);
+    return give({bench::pool_table(leases), bench::pool_json(leases)}, asked->json);
+  };
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+
+#include "inference/evaluate_run.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
+
+namespace trireme::cli {
+namespace {
+
+struct EvaluateWords {
+  inference::EvaluateRequest request;
+  std::string json;
+};
+
+ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
+  const inference::EvaluateRequest& r = asked.request;
+  comm::expect_agreement(world, {{"MODEL", r.source.path},
+                                 {"--step", fmt::format("{}", r.source.step.value_or(-1))},
+                                 {"--text", fmt::format("{}", fmt::join(r.data.text, " "))},
+                                 {"--tokens", fmt::format("{}", fmt::join(r.data.tokens, " "))},
+                                 {"--field", r.data.field},
+                                 {"--multiple-choice", r.data.multiple_choice},
+                                 {"--format", fmt::format("{}", static_cast<int>(r.data.format))},
+                                 {"--json", asked.json}});
+  if (r.data.text.empty() && r.data.tokens.empty() && r.data.multiple_choice.empty())
+    throw UserError("nothing to evaluate on: give --text, --tokens or --multiple-choice");
+  comm::on_first_rank(world, [&] { expect_new_file(asked.json); });
+  Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));
+  const inference::Evaluated evaluated = inference::evaluate_run(r, world, log);
+  comm::on_first_rank(world, [&] {
+    give_result(inference::evaluation_table(evaluated), asked.json,
+                inference::evaluation_json(evaluated));
+  });
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Action declare_evaluate(CLI::App& command) {
+  const auto asked = std::make_shared<EvaluateWords>();
+  inference::EvaluateRequest& request = asked->request;
+  add_model(command, request.source);
+  auto* text = command.add_option("--text", request.data.text,
+                                  "Files, directories and globs of text; also .gz and .zst");
+  command
+      .add_option("--tokens", request.data.tokens,
+                  "Token files and globs: llm.c's .bin, or Megatron's with its .idx")
+      ->excludes(text);
+  command
+      .add_option("--field", request.data.field,
+                  "The text is JSON lines, a document each, under this key")
+      ->needs(text);
+  auto* choice = command.add_option("--multiple-choice", request.data.multiple_choice,
+                                    "A file of questions with choices");
+  add_choice(command, "--format", "Of that file: hellaswag (llm.c's), or jsonl",
+             EnumNames<batches::ChoiceFormat>::table,
+             [&request](const auto& chosen) { request.data.format = chosen.back(); })
+      ->expected(1)
+      ->needs(choice);
+  add_json(command, asked->json);
+  return [asked](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return evaluate(world, *asked); });
+  };
+}
+
+}  // namespace trireme::cli

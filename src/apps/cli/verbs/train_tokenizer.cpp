@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+#include "base/new_directory.hpp"
+#include "base/packing.hpp"
+#include "base/stage_progress.hpp"
+#include "base/text.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+#include "corpus/text_blocks.hpp"
+#include "text/count_texts.hpp"
+#include "text/train.hpp"
+#include "text/write.hpp"
+#include "tokens/sources.hpp"
+
+#include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
+
+namespace trireme::cli {
+namespace {
+
+struct TrainWords {
+  std::vector<std::string> files;
+  std::string field;
+  std::string pattern = "gpt2", output;
+  std::int64_t vocabulary = 0;
+  double memory_gib = 4;
+  int threads = 0;
+};
+
+class WorldExchange final : public text::RankExchange {
+ public:
+  explicit WorldExchange(comm::World& world) : world_(world) {}
+  [[nodiscard]] int rank() const override { return world_.rank(); }
+  [[nodiscard]] int size() const override { return world_.size(); }
+  void sum(std::span<std::int64_t> values) override { world_.sum(values); }
+  void max(std::span<std::int64_t> values) override { world_.max(values); }
+  std::vector<std::string> gather(const std::string& bytes) override {
+    return world_.gather(bytes);
+  }
+  void together(const std::function<void()>& action) override { comm::together(world_, action); }
+
+ private:
+  comm::World& world_;
+};
+
+/// The files that the words mean, as the first rank sees them, on every rank.
+std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& words) {
+  Packer packer;
+  comm::on_first_rank(world, [&] {
+    expect_new_directory(words.output);
+    for (const tokens::TextFile& file : tokens::find_text(words.files, "--text").files) {
+      packer.text(file.path);
+      packer.number(file.size);
+      packer.number(file.named);
+    }
+  });
+  const std::string packed = world.broadcast(packer.take(), 0);
+  std::vector<tokens::TextFile> files;
+  for (Unpacker from(packed); !from.empty();) {
+    tokens::TextFile& file = files.emplace_back();
+    file.path = from.text();
+    file.size = from.number<std::int64_t>();
+    file.named = from.number<bool>();
+  }
+  return files;
+}
+
+void say_counted(Log& log, const text::CountedCorpus& corpus) {
+  log.info("{} of text: {} pieces, {} distinct ones kept{}",
+           bytes_text(static_cast<double>(corpus.bytes)),
+           count_text(static_cast<double>(corpus.pieces)), corpus.kept.pieces().size(),
+           corpus.passes > 1 ? fmt::format(" ({} passes for lack of memory)", corpus.passes) : "");
+  if (corpus.kept.dropped() > 0)
+    log.warning(
+        "dropped {} distinct pieces that occur less than {} times, {} times in all: they "
+        "did not fit into --memory",
+        corpus.kept.dropped(), corpus.kept.threshold(), corpus.kept.dropped_occurrences());
+  if (corpus.too_long > 0)
+    log.warning("left out {} pieces of more than {} bytes", corpus.too_long,
+                text::most_piece_bytes);
+}
+
+void train_on(const text::CountedCorpus& corpus,
+              const TrainWords& words,
+              text::Pattern pattern,
+              Log& log,
+              StageProgress& progress) {
+  if (corpus.bytes == 0)
+    throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
+  say_counted(log, corpus);
+  const auto vocabulary = text::train_vocabulary(
+      corpus.kept.pieces(), {.pattern = pattern, .vocabulary = words.vocabulary},
+      [&](std::int64_t merges, std::int64_t all) {
+        progress.report("merging pairs", static_cast<double>(merges), static_cast<double>(all));
+      });
+  if (std::ssize(vocabulary.tokens) < words.vocabulary)
+    log.warning(
+        "{} ids instead of {}: no two tokens are neighbours any more; the text is too small",
+        vocabulary.tokens.size(), words.vocabulary);
+  text::write_tokenizer(words.output, vocabulary, text::training_json(vocabulary, corpus));
+  log.info("{}: {} ids, pattern {}, {:.3f} bytes per token of the pieces that were kept",
+           words.output, vocabulary.tokens.size(), words.pattern,
+           text::bytes_per_token(vocabulary, corpus.kept.pieces()));
+}
+
+ExitCode train(comm::World& world, const TrainWords& words) {
+  Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
+  using Owner = comm::Fact::Owner;
+  comm::expect_agreement(world,
+                         {{"--text", fmt::format("{}", fmt::join(words.files, " ")), Owner::user},
+                          {"--field", words.field, Owner::user},
+                          {"--vocabulary", fmt::format("{}", words.vocabulary), Owner::user},
+                          {"--pattern", words.pattern, Owner::user},
+                          {"--output", words.output, Owner::user},
+                          {"--memory", fmt::format("{}", words.memory_gib), Owner::user}});
+  const text::Pattern pattern = text::pattern_named(words.pattern).value();
+  const corpus::TextFileBlocks texts(files_of(world, words), words.field);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  StageProgress progress(log);
+  text::CountRequest request{
+      .pattern = pattern,
+      .threads = words.threads > 0 ? words.threads : std::max(1, cores / world.local_size()),
+      .memory_bytes = static_cast<std::int64_t>(words.memory_gib * 1024 * 1024 * 1024),
+      .progress = [&](const text::CountProgress& now) {
+        progress.report(now.classes_done == 0
+                            ? std::string("counting pieces")
+                            : fmt::format("counting pieces, pass {} from {} % of them on", now.pass,
+                                          100 * now.classes_done / text::PieceCounts::classes),
+                        static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
+      }};
+  WorldExchange exchange(world);
+  const text::CountedCorpus corpus = text::count_texts(texts, request, exchange);
+  std::int64_t binary_files = texts.binary_files();
+  world.sum({&binary_files, 1});
+  comm::on_first_rank(world, [&] {
+    if (binary_files > 0)
+      log.info("{} binary files skipped", binary_files);
+    train_on(corpus, words, pattern, log, progress);
+  });
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Action declare_tokenizer_train(CLI::App& command) {
+  const auto words = std::make_shared<TrainWords>();
+  command.add_option("--text", words->files, "Files, directories and globs; also .gz and .zst")
+      ->required();
+  command.add_option("--field", words->field,
+                     "The text is JSON lines, a document each, under this key");
+  command.add_option("--vocabulary", words->vocabulary, "Ids, the end of text included")
+      ->required()
+      ->check(CLI::Range(text::least_vocabulary, text::most_vocabulary));
+  command.add_option("--pattern", words->pattern, "How text is cut: " + text::pattern_names())
+      ->check([](const std::string& word) {
+        return text::pattern_named(word) ? "" : "not one of " + text::pattern_names();
+      });
+  command.add_option("--output", words->output, "A new directory")->required();
+  command
+      .add_option("--memory", words->memory_gib,
+                  "GiB of each rank; what has no room is counted in another pass, or dropped "
+                  "where it is rare")
+      ->check(CLI::Range(0.001, 1e6));
+  command.add_option("--threads", words->threads, "Of each rank")->check(CLI::Range(1, 1024));
+  return [words](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return train(world, *words); });
+  };
+}
+
+}  // namespace trireme::cli

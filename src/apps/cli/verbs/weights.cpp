@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "weights/export.hpp"
+#include "weights/import.hpp"
+
+#include "session/config.hpp"
+
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
+#include "deck/config.hpp"
+
+namespace trireme::cli {
+namespace {
+
+constexpr std::pair<weights::StoredType, const char*> dtype_words[] = {
+    {weights::StoredType::f32, "fp32"}, {weights::StoredType::bf16, "bf16"}};
+
+class Clock {
+ public:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+void run_export(const weights::ExportRequest& request) {
+  Log log(true, "trireme");
+  const Clock clock;
+  const weights::Exported done = weights::export_model(request);
+  for (const std::string& note : done.notes) log.info("{}", note);
+  log.info("{}: {} parameters of {} in {}, {} {} in {}", request.output,
+           count_text(static_cast<double>(done.parameters)), done.source,
+           bytes_text(static_cast<double>(done.bytes)), done.files.size(),
+           done.files.size() == 1 ? "file" : "files", duration_text(clock.seconds()));
+}
+
+struct ImportWords {
+  weights::ImportRequest request;
+  std::string tokenizer;
+};
+
+ExitCode run_import(comm::World& world, const ImportWords& words) {
+  Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
+  const Clock clock;
+  weights::ImportRequest request = words.request;
+  const std::string mine =
+      fmt::format("{}\n{}\n{}\n{}", request.source, request.output, words.tokenizer, request.seed);
+  const std::string first = world.broadcast(mine, 0);
+  comm::together(world, [&] {
+    if (mine != first)
+      throw UserError(
+          fmt::format("rank {} was started with other arguments than rank 0", world.rank()));
+  });
+  request.without_tokenizer = words.tokenizer == "none";
+  std::string serialized;
+  if (!request.without_tokenizer && !words.tokenizer.empty()) {
+    comm::on_first_rank(world, [&] {
+      serialized = words.tokenizer == "bytes" ? text::byte_tokenizer()->serialized()
+                                              : text::load_tokenizer(words.tokenizer)->serialized();
+    });
+    request.tokenizer = text::tokenizer_from(world.broadcast(std::move(serialized), 0));
+  }
+  request.build = build_facts();
+  const weights::Imported done = weights::import_model(request, world);
+  const model::GptShape& shape = done.shape;
+  log.info("{}: {} parameters of {} ({}, hash {:016x}) in {}, {} in {}", request.output,
+           count_text(static_cast<double>(done.parameters)), done.origin.path, done.origin.format,
+           done.origin.hash, bytes_text(static_cast<double>(done.bytes)),
+           world.size() == 1 ? "1 rank" : fmt::format("{} ranks", world.size()),
+           duration_text(clock.seconds()));
+  log.info(
+      "{} layers, {} heads, {} channels, context {}, vocabulary {}; continue with a deck of "
+      "with these sizes, run.directory: {} and run.seed: {}",
+      shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, request.output,
+      request.seed);
+  log.info("in a deck: {}", deck::model_section(shape));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Action declare_export(CLI::App& command) {
+  const auto request = std::make_shared<weights::ExportRequest>();
+  command
+      .add_option("RUN_DIR", request->source,
+                  "A run's directory; a checkpoint, or weights of another format, will do as well")
+      ->required();
+  add_choice(command, "--format", "What reads them", EnumNames<weights::ExportFormat>::table,
+             [request](const auto& chosen) { request->format = chosen.back(); })
+      ->required()
+      ->expected(1);
+  command.add_option("--output", request->output, "A new directory")->required();
+  add_choice(command, "--dtype", "Of the weights; bf16 is rounded to nearest even", dtype_words,
+             [request](const auto& chosen) { request->type = chosen.back(); })
+      ->expected(1);
+  command.add_option("--step", request->step, "Of the checkpoint; without it, the newest")
+      ->check(whole_number);
+  add_choice(command, "--rows",
+             "Of the vocabulary: all that the model has, or those of its tokenizer's tokens",
+             EnumNames<weights::ExportRows>::table,
+             [request](const auto& chosen) { request->rows = chosen.back(); })
+      ->expected(1);
+  command
+      .add_option("--shard-bytes", request->shard_bytes,
+                  "A safetensors file grows no larger, unless one tensor is")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62));
+  return [request](Arguments) {
+    run_export(*request);
+    return ExitCode::done;
+  };
+}
+
+Action declare_import(CLI::App& command) {
+  const auto words = std::make_shared<ImportWords>();
+  command
+      .add_option("DIR_OR_FILE", words->request.source,
+                  "A folder of Hugging Face's transformers, a model file of llm.c, a run directory "
+                  "or a checkpoint")
+      ->required();
+  command.add_option("--output", words->request.output, "A new run directory")->required();
+  command.add_option("--tokenizer", words->tokenizer,
+                     "Instead of the one that lies beside the weights; none: the model will not be "
+                     "given text");
+  words->request.seed = static_cast<std::uint64_t>(session::RunConfig{}.seed);
+  command
+      .add_option("--seed", words->request.seed,
+                  "run.seed of the run that starts from these weights")
+      ->check(whole_number);
+  return [words](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return run_import(world, *words); });
+  };
+}
+
+}  // namespace trireme::cli

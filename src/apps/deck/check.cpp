@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "model/layers.hpp"
+
+#include "tokens/token_files.hpp"
+
+#include "optim/groups.hpp"
+
+#include "deck/check_batch.hpp"
+#include "deck/check_model.hpp"
+#include "deck/check_sets.hpp"
+#include "deck/check_shard.hpp"
+#include "deck/check_tree.hpp"
+#include "deck/findings.hpp"
+#include "deck/survey.hpp"
+
+namespace trireme::deck {
+
+bool has_token_files(const trireme::batches::DataConfig& data) {
+  return !data.train.tokens.empty() ||
+         std::ranges::any_of(data.train.mixture, [](const trireme::batches::MixturePart& part) {
+           return !part.tokens.empty();
+         });
+}
+
+trireme::model::GptShape shape_of(const JobConfig& config,
+                                  const trireme::text::Tokenizer* tokenizer) {
+  trireme::model::GptShape shape = trireme::model::resolve(config.model);
+  const bool follows = !config.data.in_bytes() || !has_token_files(config.data);
+  if (shape.vocabulary == 0 && follows && tokenizer != nullptr)
+    shape.vocabulary = tokenizer->vocabulary();
+  if (config.model.document_mask && tokenizer != nullptr)
+    shape.document_token = tokenizer->end_of_text().value_or(-1);
+  return shape;
+}
+
+namespace {
+
+using trireme::optim::Schedule;
+
+class Checker : Findings {
+ public:
+  Checker(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings)
+      : Findings(deck.places, findings),
+        config_(deck.config),
+        circumstances_(circumstances),
+        tokenizer_(deck.tokenizer.get()),
+        shape_(deck.shape()) {}
+
+  void run() {
+    texts_are_there();
+    check_batch(config_, shape_, circumstances_, *this);
+    sizes_are_complete();
+    check_model(config_, shape_, places_, *this);
+    one_source();
+    files_agree();
+    documents_begin();
+    mask_finds_documents();
+    vocabulary_holds_tokens();
+    schedule_fits();
+    momentum_warms_up();
+    validation_exists();
+    check_evaluation_sets(config_.evaluate, places_, *this);
+    machine_is_there();
+    boundaries_are_parameters();
+    check_tree(config_, circumstances_, *this);
+    check_shard(config_, circumstances_, *this);
+    walltime_can_checkpoint();
+    checkpoints_are_one_runs();
+    sample_can_begin();
+    graphs_keep_their_memory();
+    numbers_fit_the_arithmetic();
+    changes_can_be_allowed();
+    groups_have_parameters();
+  }
+
+ private:
+  void texts_are_there() {
+    if (readable({"run.directory"}) && config_.run.directory.empty())
+      say("run.directory", "empty; name a directory");
+    if (readable({"run.name"}) && config_.run.name.empty())
+      say("run.name", "empty; name the run");
+  }
+
+  void sizes_are_complete() {
+    if (!readable({"model.preset"}))
+      return;
+    const auto needs = [&](const char* path, std::int64_t size) {
+      if (size == 0 && readable({path}))
+        say(path, "neither given nor filled in by model.preset");
+    };
+    needs("model.layers", shape_.layers);
+    needs("model.heads", shape_.heads);
+    needs("model.channels", shape_.channels);
+    needs("model.context", shape_.context);
+    if (tokenizer_ != nullptr && readable({"data.train"}))
+      needs("model.vocabulary", shape_.vocabulary);
+  }
+
+  void one_source() {
+    if (!readable({"data", "data.train", "data.train.text", "data.train.tokens",
+                   "data.train.synthetic", "data.train.mixture"}))
+      return;
+    const trireme::batches::SourceConfig& source = config_.data.train;
+    std::vector<const char*> given;
+    if (!source.text.empty())
+      given.push_back("data.train.text");
+    if (!source.tokens.empty())
+      given.push_back("data.train.tokens");
+    if (source.synthetic != 0)
+      given.push_back("data.train.synthetic");
+    if (!source.mixture.empty())
+      given.push_back("data.train.mixture");
+    if (given.empty())
+      say("data.train", "no data; give one of text, tokens, synthetic and mixture");
+    if (given.size() > 1)
+      for (const char* path : given)
+        say(path,
+            "one of several sources of data; give only one of text, tokens, synthetic and mixture");
+  }
+
+  /// Keys that belong to text need text beside them, and keys that belong to tokens need tokens.
+  void files_agree() {
+    files_agree_in("data.train", config_.data.train);
+    files_agree_in("data.validation", config_.data.validation);
+    for (std::size_t i = 0; i < config_.data.train.mixture.size(); ++i) {
+      const std::string part = fmt::format("data.train.mixture[{}]", i);
+      const trireme::batches::MixturePart& files = config_.data.train.mixture[i];
+      files_agree_in(part, files);
+      if (!files.given() && places_.readable(part) && places_.readable(part + ".text") &&
+          places_.readable(part + ".tokens"))
+        say(part, "no data; give one of text and tokens");
+      if (!files.text.empty() && !files.tokens.empty())
+        say(part, "text and tokens; give only one of them, or a part for each");
+    }
+    if (!config_.data.validation.text.empty() && !config_.data.validation.tokens.empty())
+      say("data.validation", "text and tokens; give only one of them");
+    if (config_.data.train.mixture.size() == 1)
+      say("data.train.mixture", "one part is no mixture; write it as data.train");
+  }
+
+  void files_agree_in(const std::string& section, const trireme::batches::FilesConfig& files) {
+    const auto beside = [&](const char* key, bool needs, const char* other) {
+      const std::string path = section + "." + key, source = section + "." + other;
+      if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
+        say(path, fmt::format("it is about {}, which is not given", source));
+    };
+    beside("field", !files.field.empty() && files.text.empty(), "text");
+    beside("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
+           "tokens");
+  }
+
+  /// Rows of documents need marks where documents begin.
+  void documents_begin() {
+    if (!readable({"data.rows", "data.train", "data.tokenizer"}) || tokenizer_ == nullptr ||
+        config_.data.rows != trireme::batches::Rows::documents)
+      return;
+    if (config_.data.train.synthetic != 0)
+      disagree({{"data.rows", "documents: synthetic data have none"},
+                {"data.train.synthetic", "it has no documents, as data.rows asks for"}});
+    const bool text = !config_.data.train.text.empty() ||
+                      std::ranges::any_of(config_.data.train.mixture,
+                                          [](const auto& part) { return !part.text.empty(); });
+    if (text && !tokenizer_->end_of_text())
+      disagree({{"data.rows",
+                 "documents: data.tokenizer has no end-of-text token, which begins a document"},
+                {"data.tokenizer",
+                 fmt::format("{} has no end-of-text token, as data.rows: documents needs",
+                             config_.data.tokenizer)}});
+  }
+
+  /// A mask of documents needs the token that begins them.
+  void mask_finds_documents() {
+    constexpr const char* key = "model.document_mask";
+    if (!readable({key}) || !config_.model.document_mask)
+      return;
+    if (readable({"data.train"}) && config_.data.train.synthetic != 0)
+      disagree({{key, "synthetic data have no documents"},
+                {"data.train.synthetic", "it has no documents, as model.document_mask asks for"}});
+    else if (readable({"data.tokenizer"}) && tokenizer_ != nullptr && !tokenizer_->end_of_text())
+      disagree({{key, "data.tokenizer has no end-of-text token, which begins a document"},
+                {"data.tokenizer",
+                 fmt::format("{} has no end-of-text token, as model.document_mask needs",
+                             config_.data.tokenizer)}});
+  }
+
+  void vocabulary_holds_tokens() {
+    if (!readable({"model.preset", "model.vocabulary", "data.tokenizer", "data.train"}) ||
+        tokenizer_ == nullptr || shape_.vocabulary == 0 ||
+        shape_.vocabulary >= tokenizer_->vocabulary() || config_.data.train.synthetic != 0 ||
+        (config_.data.in_bytes() && has_token_files(config_.data)))
+      return;
+    const std::int64_t needed = tokenizer_->vocabulary();
+    if (config_.data.in_bytes()) {
+      disagree({{"model.vocabulary",
+                 fmt::format("{} is too small: text in bytes has 256 different tokens",
+                             shape_.vocabulary)},
+                {"data.tokenizer", fmt::format("bytes needs model.vocabulary >= 256, which is {}",
+                                               shape_.vocabulary)}});
+      return;
+    }
+    disagree({{"model.vocabulary",
+               fmt::format("{} is too small: the tokenizer {} has {} different tokens",
+                           shape_.vocabulary, config_.data.tokenizer, needed)},
+              {"data.tokenizer", fmt::format("{} has {} tokens, and model.vocabulary is {}",
+                                             config_.data.tokenizer, needed, shape_.vocabulary)}});
+  }
+
+  void schedule_fits() {
+    const trireme::optim::ScheduleConfig& schedule = config_.optimizer.schedule;
+    if (!readable({"run.steps", "optimizer.schedule.warmup_steps", "optimizer.schedule.steps"}))
+      return;
+    const bool own = schedule.steps.given();
+    const std::int64_t steps = schedule.steps.value_or(config_.run.steps);
+    if (schedule.warmup_steps > steps) {
+      disagree({{"optimizer.schedule.warmup_steps",
+                 fmt::format("{} warm-up steps in a {} of {} steps", schedule.warmup_steps,
+                             own ? "schedule" : "run", steps)},
+                {own ? "optimizer.schedule.steps" : "run.steps",
+                 fmt::format("{} steps end before the warm-up of {} steps", steps,
+                             schedule.warmup_steps)}});
+      return;
+    }
+    if (!readable({"optimizer.schedule.kind", "optimizer.schedule.decay_fraction"}) ||
+        schedule.kind != Schedule::wsd)
+      return;
+    const double decay = schedule.decay_fraction * static_cast<double>(steps);
+    if (schedule.decay_fraction == 0)
+      disagree({{"optimizer.schedule.decay_fraction",
+                 "0 leaves the wsd schedule without its decay; use kind: constant"}});
+    else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
+      disagree({{"optimizer.schedule.decay_fraction",
+                 fmt::format("the last {} of {} steps overlap the {} warm-up steps",
+                             schedule.decay_fraction, steps, schedule.warmup_steps)},
+                {"optimizer.schedule.warmup_steps",
+                 fmt::format("{} warm-up steps overlap the decay, the last {} of {} steps",
+                             schedule.warmup_steps, schedule.decay_fraction, steps)}});
+  }
+
+  void momentum_warms_up() {
+    const trireme::optim::MuonConfig& muon = config_.optimizer.muon;
+    if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
+        readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
+      disagree({{"optimizer.muon.momentum_start",
+                 "without effect: optimizer.muon.momentum_warmup_steps is 0"}});
+  }
+
+  void validation_exists() {
+    if (!readable({"evaluate.every_steps", "data.validation_fraction", "data.validation",
+                   "data.train.mixture"}))
+      return;
+    const bool own = config_.data.validation.given(), mixed = !config_.data.train.mixture.empty();
+    if (places_.given("data.validation_fraction") && config_.data.validation_fraction > 0 &&
+        (own || mixed))
+      disagree({{"data.validation_fraction",
+                 own ? "without effect: data.validation names the validation data"
+                     : "without effect with a mixture: give data.validation"}});
+    if (config_.evaluate.every_steps == 0 || own)
+      return;
+    if (mixed)
+      disagree({{"evaluate.every_steps",
+                 "nothing to evaluate: a mixture needs data.validation of its own"},
+                {"data.train.mixture",
+                 fmt::format("leaves nothing for evaluate.every_steps = {}; give data.validation",
+                             config_.evaluate.every_steps)}});
+    else if (config_.data.validation_fraction == 0)
+      disagree({{"evaluate.every_steps", "nothing to evaluate: data.validation_fraction is 0"},
+                {"data.validation_fraction",
+                 fmt::format("0 leaves nothing for evaluate.every_steps = {}",
+                             config_.evaluate.every_steps)}});
+  }
+
+  void machine_is_there() {
+    if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda &&
+        !circumstances_.cuda)
+      say("run.device", "cuda: this build has no CUDA");
+    if (readable({"parallel.transport"}) &&
+        config_.parallel.transport == trireme::comm::Transport::nccl) {
+      if (!circumstances_.cuda)
+        say("parallel.transport", "nccl: this build has no CUDA");
+      else if (readable({"run.device"}) &&
+               config_.run.device == trireme::session::DeviceChoice::cpu)
+        disagree({{"parallel.transport", "nccl needs GPUs, and run.device is cpu"},
+                  {"run.device", "cpu, but parallel.transport is nccl"}});
+    }
+    if (readable({"parallel.transport"}) &&
+        config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
+      say("parallel.transport",
+          fmt::format("self is for one rank, and there are {}", circumstances_.ranks));
+  }
+
+  void boundaries_are_parameters() {
+    const auto& boundaries = config_.parallel.bucket_boundaries;
+    if (boundaries.empty() || !readable({"parallel.bucket_boundaries"}))
+      return;
+    if (readable({"parallel.bucket_elements"}) && config_.parallel.bucket_elements.given())
+      disagree({{"parallel.bucket_boundaries",
+                 "close buckets by hand, and parallel.bucket_elements would close them by size"},
+                {"parallel.bucket_elements",
+                 "closes buckets by size, and parallel.bucket_boundaries close them by hand"}});
+    if (std::min(
+            {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
+      return;  // reported elsewhere
+    std::vector<std::string> names;
+    for (const auto& parameter : trireme::model::parameter_table(shape_))
+      names.push_back(parameter.name);
+    for (std::size_t i = 0; i < boundaries.size(); ++i) {
+      const auto near = nearest(boundaries[i], names);
+      if (std::ranges::count(names, boundaries[i]) == 0)
+        say("parallel.bucket_boundaries",
+            fmt::format("the model has no parameter '{}'{}", boundaries[i],
+                        near ? fmt::format("; did you mean '{}'?", *near)
+                             : "; `trireme plan` shows their names"));
+      if (std::count(boundaries.begin(), boundaries.begin() + static_cast<std::ptrdiff_t>(i),
+                     boundaries[i]) != 0)
+        say("parallel.bucket_boundaries", fmt::format("'{}' twice", boundaries[i]));
+    }
+  }
+
+  void groups_have_parameters() {
+    const auto& rules = config_.optimizer.groups;
+    if (rules.empty() || std::min({shape_.layers, shape_.heads, shape_.channels, shape_.context,
+                                   shape_.vocabulary}) <= 0)
+      return;  // reported elsewhere
+    const auto table = trireme::model::parameter_table(shape_);
+    const auto groups = trireme::optim::resolve_groups(config_.optimizer, table);
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const std::string path = fmt::format("optimizer.groups[{}].match", i);
+      const auto has_rule = [&](const auto& one) { return one.rule == static_cast<int>(i); };
+      const std::string item = fmt::format("optimizer.groups[{}]", i);
+      if (!readable({item.c_str(), path.c_str()}) || std::ranges::any_of(groups.all, has_rule))
+        continue;
+      const bool taken = std::ranges::any_of(table, [&](const auto& parameter) {
+        return trireme::optim::matches(rules[i].match, parameter.name);
+      });
+      say(path.c_str(),
+          taken
+              ? fmt::format("rules before it have all parameters that '{}' matches", rules[i].match)
+              : fmt::format("no parameter of the model matches '{}'; `trireme plan` "
+                            "shows their names",
+                            rules[i].match));
+    }
+  }
+
+  void walltime_can_checkpoint() {
+    if (!readable({"run.walltime", "checkpoint.every_steps", "checkpoint.every_minutes"}) ||
+        !config_.run.walltime.given() || config_.checkpoint.regular())
+      return;
+    disagree(
+        {{"run.walltime",
+          "the run would stop with a checkpoint, but checkpoint.every_steps is 0 (none)"},
+         {"checkpoint.every_steps", "0 (none) leaves run.walltime no checkpoint to stop with"}});
+  }
+
+  void graphs_keep_their_memory() {
+    if (!readable({"gpu.graphs", "memory.pool"}) || !config_.gpu.graphs.value_or(false) ||
+        config_.memory.pool)
+      return;
+    disagree({{"gpu.graphs",
+               "true: what is captured keeps its addresses, and memory.pool = false allocates "
+               "scratch anew each time"},
+              {"memory.pool", "false: gpu.graphs = true needs scratch that stays where it is"}});
+  }
+
+  void checkpoints_are_one_runs() {
+    if (!readable({"run.when_finished", "checkpoint.directory"}) ||
+        config_.run.when_finished != trireme::session::WhenFinished::renew ||
+        config_.checkpoint.directory.empty())
+      return;
+    disagree({{"checkpoint.directory",
+               "one directory, but run.when_finished = new begins a new run beside a finished one"},
+              {"run.when_finished",
+               "new: the next run would find the finished one's checkpoints in "
+               "checkpoint.directory"}});
+  }
+
+  void sample_can_begin() {
+    if (!readable({"sample.every_steps"}) || config_.sample.every_steps == 0)
+      return;
+    if (readable({"sample.prompt"}) && config_.sample.prompt.empty())
+      disagree({{"sample.every_steps", "a sample needs sample.prompt to continue"},
+                {"sample.prompt", "empty; a sample needs something to continue"}});
+    if (readable({"data.train", "data.tokenizer", "model.vocabulary"}) &&
+        has_token_files(config_.data) && config_.data.in_bytes() && shape_.vocabulary > 256)
+      disagree({{"sample.every_steps",
+                 "prompt and sample are text, and the data are tokens of a tokenizer that "
+                 "data.tokenizer does not name"},
+                {"data.train.tokens",
+                 fmt::format("tokens of an alphabet of {} cannot be printed, as sample.every_steps "
+                             "asks for, without data.tokenizer",
+                             shape_.vocabulary)}});
+  }
+
+  /// The optimizer computes in fp32, and a number that is 0 or 1 there means another thing.
+  void numbers_fit_the_arithmetic() {
+    constexpr double smallest = std::numeric_limits<float>::min();
+    const std::pair<const char*, double> numbers[] = {
+        {"optimizer.learning_rate", config_.optimizer.learning_rate},
+        {"optimizer.epsilon", config_.optimizer.epsilon},
+        {"optimizer.muon.update_rms", config_.optimizer.muon.update_rms},
+        {"model.z_loss", config_.model.z_loss},
+        {"optimizer.weight_decay", config_.optimizer.weight_decay},
+        {"optimizer.clip_norm", config_.optimizer.clip_norm}};
+    for (const auto& [path, value] : numbers)
+      if (readable({path}) && value != 0 && std::abs(value) < smallest)
+        say(path,
+            fmt::format("{} is too small for fp32, in which it is used; the smallest is {:.3g}",
+                        value, smallest));
+    constexpr double least_cap = 1e-3;
+    const double cap = config_.model.logit_softcap.value_or(0);
+    if (readable({"model.logit_softcap"}) && cap > 0 && cap < least_cap)
+      say("model.logit_softcap",
+          fmt::format("{} is below {}, where logits would hardly differ; 0 is for none", cap,
+                      least_cap));
+    for (const auto& [path, value] :
+         {std::pair{"optimizer.beta1", config_.optimizer.beta1},
+          std::pair{"optimizer.beta2", config_.optimizer.beta2},
+          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum},
+          std::pair{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start}})
+      if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
+        say(path,
+            fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "
+                        "the largest is 0.9999999",
+                        value));
+  }
+
+  void changes_can_be_allowed() {
+    if (!readable({"run.allow_changes"}) || config_.run.allow_changes.empty())
+      return;
+    const std::vector<Entry> entries = survey(config_);
+    for (const std::string& word : config_.run.allow_changes) {
+      const auto inside = [&](const Entry& entry) {
+        return entry.path == word || entry.path.starts_with(word + ".");
+      };
+      std::vector<std::string> names;
+      names.reserve(entries.size());
+      for (const Entry& entry : entries) names.push_back(entry.path);
+      if (std::ranges::none_of(entries, inside)) {
+        const auto near = nearest(word, names);
+        say("run.allow_changes",
+            fmt::format("'{}' is no key or section of a deck{}", word,
+                        near ? fmt::format("; did you mean '{}'?", *near) : ""));
+      } else if (std::ranges::none_of(entries, [&](const Entry& entry) {
+                   return inside(entry) && entry.change != Change::never;
+                 })) {
+        say("run.allow_changes", fmt::format("a run cannot change '{}'", word));
+      }
+    }
+  }
+
+  const JobConfig& config_;
+  const Circumstances& circumstances_;
+  const trireme::text::Tokenizer* tokenizer_;  // null: it could not be read
+  trireme::model::GptShape shape_;
+};
+
+}  // namespace
+
+void check(const Deck& deck,
+           const Circumstances& circumstances,
+           std::vector<Diagnostic>& findings) {
+  Checker(deck, circumstances, findings).run();
+  check_record(deck, findings);
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "weights/fit.hpp"
+#include "weights/open.hpp"
+
+#include "deck/check.hpp"
+
+namespace trireme::deck {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* weights_key = "run.initial_weights";
+constexpr const char* rows_key = "run.initial_rows";
+
+/// Whether a run would find a checkpoint and go on from it.
+bool resumes(const JobConfig& config) {
+  if (trireme::record::newest_checkpoint(config.run.directory))
+    return true;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(config.checkpoint.directory, ignored), end;
+       !config.checkpoint.directory.empty() && !ignored && entry != end; entry.increment(ignored))
+    if (trireme::record::step_of(entry->path().filename().string()) >= 0)
+      return true;
+  return false;
+}
+
+void compare(const Deck& deck, std::vector<Diagnostic>& findings) {
+  const JobConfig& config = deck.config;
+  const auto place_of = [&](const std::string& key) { return deck.places.of(key); };
+  const auto tokenizer = deck.tokenizer_of_data();
+  const auto stored =
+      trireme::weights::open_model(config.run.initial_weights, tokenizer != nullptr);
+  auto found = trireme::weights::misfits(
+      stored, {deck.shape(), config.run.initial_rows, tokenizer, place_of});
+  std::ranges::move(found, std::back_inserter(findings));
+}
+
+}  // namespace
+
+void check_weights(const Deck& deck,
+                   const Circumstances& circumstances,
+                   std::vector<Diagnostic>& findings) {
+  const JobConfig& config = deck.config;
+  const Places& places = deck.places;
+  if (!places.readable(weights_key) || !places.readable(rows_key))
+    return;
+  if (config.run.initial_weights.empty()) {
+    if (places.given(rows_key) && config.run.initial_rows != trireme::weights::InitialRows::exact)
+      findings.push_back(
+          {places.of(rows_key), rows_key, "without effect: run.initial_weights names no weights"});
+    return;
+  }
+  const bool sizes_known = std::ranges::all_of(
+      std::initializer_list<const char*>{"model.preset",         "model.layers",
+                                         "model.heads",          "model.channels",
+                                         "model.context",        "model.vocabulary",
+                                         "model.family",         "model.key_value_heads",
+                                         "model.head_channels",  "model.norm",
+                                         "model.norm_gain",      "model.norm_epsilon",
+                                         "model.embedding_norm", "model.qk_norm",
+                                         "model.activation",     "model.mlp_channels",
+                                         "model.positions",      "model.rotary_theta",
+                                         "model.rotary_scaling", "model.bias",
+                                         "model.tied_head",      "model.attention_window",
+                                         "model.window_pattern", "data.tokenizer"},
+      [&](const char* key) { return places.readable(key); });
+  try {
+    if (!circumstances.reads_weights || !sizes_known || resumes(config))
+      return;
+    compare(deck, findings);
+  } catch (const UserError& error) {
+    for (const Diagnostic& finding : error.findings())
+      findings.push_back({places.of(weights_key), weights_key,
+                          finding.place.file.empty() ? finding.text : elsewhere(finding)});
+  } catch (const StorageError& error) {
+    findings.push_back({places.of(weights_key), weights_key, error.what()});
+  }
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/tune.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+#include "base/packing.hpp"
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+#include "device/device.hpp"
+
+#include "model/layers.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/control/placement.hpp"
+#include "comm/control/temporary_directory.hpp"
+#include "reduce/layout_options.hpp"
+#include "reduce/leaves.hpp"
+
+#include "session/machine.hpp"
+#include "session/rank_memory.hpp"
+#include "session/session.hpp"
+
+#include "bench/fit.hpp"
+#include "bench/lone_step.hpp"
+#include "deck/check.hpp"
+#include "deck/value.hpp"
+#include "doctor/host_facts.hpp"
+#include "tune/effort.hpp"
+#include "tune/timed_steps.hpp"
+
+namespace trireme::tune {
+namespace {
+
+constexpr std::size_t most_micro_batches = 8;
+constexpr std::size_t most_runs = 5;  ///< beside the deck's own
+constexpr int link_repetitions = 9;
+constexpr std::int64_t largest_message = std::int64_t{64} << 20;
+constexpr double part_of_free_memory = 0.9;
+/// Of the time, for each part; collectives take theirs.
+constexpr double compute_part = 0.25, runs_part = 0.4, again_part = 0.35;
+
+std::int64_t free_bytes(comm::World& world) {
+  const std::int64_t free = doctor::usable_bytes(doctor::facts_of_this_host(world.host()));
+  const double mine = part_of_free_memory * static_cast<double>(free) / world.local_size();
+  const auto all = world.gather_all(std::array{mine});
+  return static_cast<std::int64_t>(*std::ranges::min_element(all));
+}
+
+comm::Transport transport_of(std::string_view name) {
+  for (const auto& [transport, word] : EnumNames<comm::Transport>::table)
+    if (name == word)
+      return transport;
+  TRIREME_EXPECT(false, "a transport '{}'", name);
+  return comm::Transport::automatic;
+}
+
+Setting with(Setting setting, const Choices::Compute& compute) {
+  setting.micro_sequences = compute.micro_sequences;
+  setting.recompute = compute.recompute;
+  return setting;
+}
+
+std::string steps_text(const TimedSteps& timed) {
+  return fmt::format("{} {}", timed.steps, timed.steps == 1 ? "step" : "steps");
+}
+
+class Tuner {
+ public:
+  Tuner(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request)
+      : subject_(subject), world_(world), log_(log), request_(request), deck_(subject.deck) {}
+
+  Tuning tune();
+
+ private:
+  [[nodiscard]] deck::Deck deck_of(const Setting& setting) const {
+    deck::Deck other = deck_;
+    apply(setting, other.config);
+    return other;
+  }
+  [[nodiscard]] session::Job job_of(const Setting& setting) const {
+    return subject_.job(deck_of(setting));
+  }
+  [[nodiscard]] model::RecomputeChoice recompute_of(const Setting& setting) const {
+    return session::decide_recompute(job_of(setting), world_, *device_, dtype_);
+  }
+  [[nodiscard]] std::int64_t lone_bytes(const Setting& setting) const;
+  [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;
+  void find_ways();
+  void find_computes();
+  void measure();
+  void leave_out_slow_computes();
+  void measure_computes(int steps, double each_s);
+  std::vector<Candidate> predict();
+  void run(std::vector<Candidate> all);
+  void run_again();
+  double time(const Candidate& candidate, const TimedSteps& steps) {
+    return seconds_of_a_step(job_of(candidate.setting), *data_, world_, steps);
+  }
+  [[nodiscard]] OwnStep own_step() const {
+    return {result_.runs.front().candidate.predicted_s,
+            session::most_micro_steps(deck_.config.batch, world_.size())};
+  }
+  /// The first rank's, on every rank.
+  template <class T>
+  [[nodiscard]] T of_the_first(T value) const {
+    Packer packer;
+    packer.number(value);
+    const std::string bytes = world_.broadcast(packer.take(), 0);
+    return Unpacker(bytes).number<T>();
+  }
+
+  const Subject& subject_;
+  comm::World& world_;
+  Log& log_;
+  const TuneRequest& request_;
+  deck::Deck deck_;  ///< with the precision that auto means here
+  Setting own_;
+  int copies_ = 1;  ///< of the state: parallel.replicate
+  std::unique_ptr<device::Device> device_;
+  DType dtype_{};
+  std::optional<batches::Split> data_;
+  Choices choices_;
+  Tuning result_;
+};
+
+/// Of the step that compute is measured with, which is not sharded (bench/lone_step.hpp).
+std::int64_t Tuner::lone_bytes(const Setting& setting) const {
+  deck::Deck lone = deck_of(setting);
+  lone.config.model.recompute = recompute_of(setting).recompute.key();  // as the run does
+  lone.config.parallel = {};
+  return subject_.outlook(lone, {}, 1, 1).memory_bytes;
+}
+
+/// The deck's transport, and those that messages and memory of hosts allow here.
+void Tuner::find_ways() {
+  using comm::Transport;
+  const auto wire_of = [&](Transport transport) {
+    return transport_of(comm::make_communicator(transport, deck_.config.parallel.reduction, world_,
+                                                *device_, {.replicas = copies_})
+                            ->name());
+  };
+  const Transport own = own_.transport, own_wire = wire_of(own);
+  choices_.ways = {{own, own_wire}};
+  if (world_.size() == 1)
+    return;
+  if (const Transport best = wire_of(Transport::automatic); best != own_wire)
+    choices_.ways.push_back({Transport::automatic, best});
+  if (std::ranges::find(choices_.ways, Transport::mpi, &Choices::Way::wire) == choices_.ways.end())
+    choices_.ways.push_back({Transport::mpi, Transport::mpi});
+}
+
+/// Micro-batches, each with the least recomputation with which it fits, or with the deck's limit;
+/// the deck's pair first.
+void Tuner::find_computes() {
+  const auto& config = deck_.config;
+  const int leaves =
+      static_cast<int>(world_.size() * reduce::leaves_per_rank(config.parallel, world_.size()));
+  choices_.computes = {{own_.micro_sequences, own_.recompute}};
+  if (lone_bytes(own_) > result_.memory_bytes)
+    throw UserError(fmt::format(
+        "a rank by itself takes {} for this deck, of {} that it may take: what a step computes "
+        "cannot be measured here; use fewer ranks per host or a smaller batch.micro_sequences",
+        bytes_text(static_cast<double>(lone_bytes(own_))),
+        bytes_text(static_cast<double>(result_.memory_bytes))));
+  for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
+                                          own_.micro_sequences, most_micro_batches)) {
+    if (request_.same_bits && micro != own_.micro_sequences)
+      continue;
+    const auto recompute = recompute_that_fits(micro);
+    if (recompute && (micro != own_.micro_sequences || *recompute != own_.recompute))
+      choices_.computes.push_back({micro, *recompute});
+  }
+}
+
+/// The deck's limit, or the least recomputation with which a rank of a run and the one that
+/// measures compute fit into the memory: a word, or a limit that leads to it. Nothing where none
+/// does.
+std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro) const {
+  const auto choice_of = [&](const model::RecomputeKey& key) {
+    return recompute_of(with(own_, {micro, key}));
+  };
+  if (own_.recompute.limit() != nullptr) {
+    const bool fits = choice_of(own_.recompute).fits &&
+                      lone_bytes(with(own_, {micro, own_.recompute})) <= result_.memory_bytes;
+    return fits ? std::optional(own_.recompute) : std::nullopt;
+  }
+  // All three sums have the same activations, so `beside` is what else differs.
+  const Setting any = with(own_, {micro, model::Recompute::block});
+  const std::int64_t all =
+      std::max(lone_bytes(any),
+               subject_.outlook(deck_of(any), {}, world_.size(), result_.hosts).memory_bytes);
+  const std::int64_t beside = std::max<std::int64_t>(0, all - recompute_of(any).bytes);
+  const std::int64_t budget = result_.memory_bytes - beside;
+  if (budget <= 0)
+    return std::nullopt;
+  // Few digits, at most 1/256 less.
+  const auto granule = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(budget / 256, 1))));
+  const Bytes limit{budget / granule * granule};
+  const model::RecomputeChoice choice = choice_of(model::RecomputeKey(limit));
+  if (!choice.fits)
+    return std::nullopt;
+  return choice.recompute.list().empty() ? choice.recompute.key() : model::RecomputeKey(limit);
+}
+
+void Tuner::measure() {
+  const session::Job job = job_of(own_);
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Options options = reduce::layout_options(
+      job.parallel, parameters, world_.size(), reduce::wire_of(world_, *device_), copies_);
+  const double each =
+      compute_part * request_.seconds / static_cast<double>(choices_.computes.size());
+  bench::FitRequest fit{.collectives = {}, .chooses_sizes = false, .most_s = each};
+  fit.collectives.repetitions = link_repetitions;
+  if (world_.size() > 1) {
+    choices_.bucket_elements = bucket_sizes(parameters, options);
+    const std::int64_t all = layout::Plan(parameters, options).flat_elements();
+    fit.collectives.bytes =
+        bench::fit_sizes(std::min(all * static_cast<std::int64_t>(sizeof(float)), largest_message));
+    for (std::size_t i = 1; i < choices_.ways.size(); ++i)
+      fit.further_transports.push_back(choices_.ways[i].transport);
+  }
+  result_.machine = bench::measure_machine(job, *data_, world_, fit);
+  leave_out_slow_computes();
+  if (choices_.computes.size() > 1)
+    measure_computes(fit.steps, each);
+}
+
+/// Larger micro-batches of which some steps take longer than all of tune shall.
+void Tuner::leave_out_slow_computes() {
+  const predict::Compute& own = result_.machine.compute.front();
+  const double sequence_s = own.micro_step_s / static_cast<double>(own.micro_sequences);
+  double left_s = request_.seconds;
+  std::string left_out;
+  std::erase_if(choices_.computes, [&](const Choices::Compute& compute) {
+    const double all_s =
+        bench::least_lone_seconds(sequence_s * static_cast<double>(compute.micro_sequences));
+    if (compute.micro_sequences > own.micro_sequences && all_s > left_s) {
+      left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", compute.micro_sequences);
+      return true;
+    }
+    left_s -= all_s;
+    return false;
+  });
+  if (!left_out.empty())
+    log_.info(
+        "not measured, as their steps take too long: micro-batches of {} sequences; more "
+        "--seconds would measure them",
+        left_out);
+}
+
+/// As many of them in turns as memory has room for.
+void Tuner::measure_computes(int steps, double each_s) {
+  result_.machine.compute.clear();
+  for (std::size_t begin = 0; begin < choices_.computes.size();) {
+    std::vector<std::unique_ptr<bench::LoneStep>> kept;
+    std::vector<bench::LoneStep*> lones;
+    std::int64_t bytes = 0;
+    for (; begin < choices_.computes.size(); ++begin) {
+      const Setting setting = with(own_, choices_.computes[begin]);
+      bytes += lone_bytes(setting);
+      if (bytes > result_.memory_bytes && !kept.empty())
+        break;
+      kept.push_back(std::make_unique<bench::LoneStep>(job_of(setting), *data_, world_, dtype_));
+      lones.push_back(kept.back().get());
+    }
+    std::ranges::move(
+        bench::measure_in_turns(lones, steps, each_s * static_cast<double>(lones.size())),
+        std::back_inserter(result_.machine.compute));
+  }
+}
+
+/// With memory and step; the deck's own first, without what is not possible or needs too much.
+std::vector<Candidate> Tuner::predict() {
+  const Additions additions{world_.size() / copies_, deck_.config.parallel.reduction, copies_};
+  std::vector<Candidate> all = candidates(own_, choices_, additions), possible;
+  for (Candidate& one : all) {
+    if (request_.same_bits && one.changes_bits)
+      continue;
+    deck::Deck deck = deck_of(one.setting);
+    std::vector<Diagnostic> findings;
+    deck::check(deck, subject_.circumstances, findings);
+    if (!findings.empty())
+      continue;
+    deck.config.parallel.transport = one.wire;
+    const Outlook outlook = subject_.outlook(deck, result_.machine, world_.size(), result_.hosts);
+    TRIREME_EXPECT(outlook.step_s, "no measurement for a step with {}",
+                   words_of(values_of(one.setting)));
+    ++result_.predicted;
+    one.memory_bytes = outlook.memory_bytes;
+    one.predicted_s = *outlook.step_s;
+    const Bytes* limit = one.setting.recompute.limit();
+    const std::int64_t most =
+        limit != nullptr ? std::min(limit->count, result_.memory_bytes) : result_.memory_bytes;
+    if (one.memory_bytes > most && !possible.empty())
+      ++result_.too_large;
+    else
+      possible.push_back(std::move(one));
+  }
+  return possible;
+}
+
+void Tuner::run(std::vector<Candidate> all) {
+  Packer packer;
+  packer.array(shortlist(all, most_runs));
+  const std::string bytes = world_.broadcast(packer.take(), 0);
+  for (const std::size_t i : Unpacker(bytes).array<std::size_t>())
+    result_.runs.push_back({all[i], {}, {}});
+  if (result_.runs.size() == 1)
+    return;
+  const Effort effort =
+      of_the_first(effort_of_runs(runs_part * request_.seconds, own_step(), result_.runs.size()));
+  const std::size_t count = effort.blocks;
+  result_.runs.resize(count);
+  log_.info(
+      "{} settings were predicted, {} of them above memory; running the best {} beside the "
+      "deck's values, {} rounds of {}",
+      result_.predicted, result_.too_large, count - 1, effort.rounds, steps_text(effort.timed));
+  // Each round begins with another of them.
+  for (std::size_t round = 0; round < static_cast<std::size_t>(effort.rounds); ++round)
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      Run& one = result_.runs[(round + turn) % count];
+      one.seconds.push_back(time(one.candidate, effort.timed));
+    }
+  for (Run& one : result_.runs) one.ratio = ratio_of(one.seconds, result_.runs.front().seconds);
+}
+
+void Tuner::run_again() {
+  std::vector<Trial> trials;
+  trials.reserve(result_.runs.size());
+  for (const Run& one : result_.runs)
+    trials.push_back(
+        {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});
+  const std::size_t position = of_the_first(best_of(trials).value_or(0));
+  if (position == 0)
+    return;
+  Repeated again{.run = position, .seconds = {}, .own_seconds = {}, .ratio = {}};
+  const Candidate& own = result_.runs.front().candidate;
+  const Candidate& other = result_.runs[position].candidate;
+  const Effort effort =
+      of_the_first(effort_of_repetition(again_part * request_.seconds, own_step()));
+  log_.info("running the best of them once more: {} rounds of {} x {}", effort.rounds,
+            2 * effort.blocks, steps_text(effort.timed));
+  std::size_t pairs = 0;
+  for (int round = 0; round < effort.rounds; ++round) {
+    double own_s = 0, other_s = 0;
+    for (std::size_t pair = 0; pair < effort.blocks; ++pair) {
+      const bool own_first = pairs++ % 2 == 0;
+      if (own_first)
+        own_s += time(own, effort.timed);
+      other_s += time(other, effort.timed);
+      if (!own_first)
+        own_s += time(own, effort.timed);
+    }
+    again.own_seconds.push_back(own_s / static_cast<double>(effort.blocks));
+    again.seconds.push_back(other_s / static_cast<double>(effort.blocks));
+  }
+  again.ratio = ratio_of(again.seconds, again.own_seconds);
+  result_.repeated = std::move(again);
+}
+
+Tuning Tuner::tune() {
+  session::expect_cpus(world_, "trireme tune", deck_.config.run.device,
+                       device::count_cuda_devices());
+  deck_.config.run.device = session::DeviceChoice::cpu;
+  const int threads = session::choose_threads(deck_.config.run.threads, world_);
+  omp_set_num_threads(threads);
+  device_ = session::open_device(session::DeviceChoice::cpu, threads, world_);
+  dtype_ = session::choose_dtype(deck_.config.run.precision, *device_, world_);
+  deck_.config.run.precision =
+      dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
+  own_ = setting_of(deck_.config);
+  copies_ = reduce::replicas(deck_.config.parallel, world_);
+  result_.ranks = world_.size();
+  result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
+  result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
+  {
+    const comm::TemporaryDirectory cache(world_);
+    data_.emplace(session::open_data(job_of(own_), cache.path(), world_, log_));
+  }
+  (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws where nothing fits
+  find_ways();
+  find_computes();
+  std::string micro_batches;
+  for (const auto& [micro, recompute] : choices_.computes)
+    micro_batches += fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ", micro,
+                                 deck::yaml_text(recompute));
+  log_.info("measuring {} and micro-batches of {} sequences for {} {}",
+            choices_.ways.size() == 1 ? "a transport"
+                                      : fmt::format("{} transports", choices_.ways.size()),
+            micro_batches, world_.size(), world_.size() == 1 ? "rank" : "ranks");
+  measure();
+  run(predict());
+  run_again();
+  return std::move(result_);
+}
+
+}  // namespace
+
+Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request) {
+  return Tuner(subject, world, log, request).tune();
+}
+
+}  // namespace trireme::tune

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/tune_report.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+
+#include "text/terminal.hpp"
+
+#include "deck/deck.hpp"
+
+namespace trireme::tune {
+namespace {
+
+constexpr std::string_view first_comment = "# trireme tune: ";
+
+std::string step_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
+}
+
+std::string ratio_text(const Ratio& ratio) {
+  return fmt::format("{:.3f} ({:.3f} to {:.3f})", ratio.median, ratio.low, ratio.high);
+}
+
+std::string run_words(const Tuning& tuning, const Run& run) {
+  return words_of(differences(tuning.runs.front().candidate.setting, run.candidate.setting));
+}
+
+std::string where(const Tuning& tuning) {
+  return fmt::format("{} {} on {} {}, {}", tuning.ranks, tuning.ranks == 1 ? "rank" : "ranks",
+                     tuning.hosts, tuning.hosts == 1 ? "host" : "hosts", tuning.machine.processor);
+}
+
+/// The seconds, their ratio and what was decided.
+std::string verdict(const Tuning& tuning) {
+  if (!tuning.repeated)
+    return tuning.runs.size() == 1
+               ? "no other setting has a predicted step that is 0.1 % shorter: the deck's values "
+                 "stay"
+               : "none of them is measurably better (a median of 0.990 or less, an upper quartile "
+                 "below 1): the deck's values stay";
+  const Repeated& again = *tuning.repeated;
+  const std::string once_more =
+      fmt::format("{}, once more beside the deck's values, {} rounds: {} and {}, ratio {}",
+                  run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
+                  step_text(median(again.seconds)), step_text(median(again.own_seconds)),
+                  ratio_text(again.ratio));
+  return once_more + (&tuning.chosen() != tuning.runs.data()
+                          ? "\nchosen: " + run_words(tuning, tuning.runs[again.run])
+                          : "\nthat is not measurably better (a median of 0.990 or less, at most "
+                            "one round in eight above 1): the deck's values stay");
+}
+
+std::string numbers_json(const std::vector<double>& values) {
+  std::string list;
+  for (const double value : values) list += (list.empty() ? "" : ", ") + text::json_number(value);
+  return "[" + list + "]";
+}
+
+std::string ratio_json(const Ratio& ratio) {
+  return fmt::format("\"ratio\": {}, \"ratio_quartiles\": [{}, {}]",
+                     text::json_number(ratio.median), text::json_number(ratio.low),
+                     text::json_number(ratio.high));
+}
+
+std::string values_json(const std::vector<deck::KeyValue>& values) {
+  std::string list;
+  for (const deck::KeyValue& value : values)
+    list += fmt::format("{}{}: {}", list.empty() ? "" : ", ", text::json_string(value.path),
+                        text::json_string(value.value));
+  return "{" + list + "}";
+}
+
+/// Without the block of an earlier tuning and the empty line after it.
+std::string without_comments(const std::string& bytes) {
+  if (!bytes.starts_with(first_comment))
+    return bytes;
+  std::size_t begin = 0;
+  while (begin < bytes.size() && bytes[begin] == '#') {
+    const std::size_t end = bytes.find('\n', begin);
+    begin = end == std::string::npos ? bytes.size() : end + 1;
+  }
+  if (begin < bytes.size() && bytes[begin] == '\n')
+    ++begin;
+  return bytes.substr(begin);
+}
+
+std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
+  std::string text = fmt::format("{}\n{}\n", where(tuning), origin.build);
+  text += tuning_table(tuning);
+  std::string others;
+  for (const std::string& word : origin.overrides) {
+    const std::string path = word.substr(0, word.find('='));
+    const auto values = values_of(tuning.runs.front().candidate.setting);
+    if (std::ranges::find(values, path, &deck::KeyValue::path) == values.end())
+      others += " " + word;
+  }
+  if (!others.empty())
+    text += fmt::format("measured with these overrides of the deck:{}\n", others);
+  std::istringstream lines(text);
+  std::string block;
+  for (std::string line; std::getline(lines, line);)
+    block += block.empty() ? std::string(first_comment) + line + "\n" : "#   " + line + "\n";
+  return block + "\n";
+}
+
+}  // namespace
+
+std::string tuning_table(const Tuning& tuning) {
+  std::size_t width = 0;
+  for (const Run& run : tuning.runs) width = std::max(width, run_words(tuning, run).size());
+  std::string text = fmt::format("{:<{}}{:>12}{:>12}{:>12}  {:<24}{}\n", "step", width, "memory",
+                                 "predicted", "measured", "ratio (quartiles)", "bits");
+  for (const Run& run : tuning.runs) {
+    const Candidate& one = run.candidate;
+    text += fmt::format(
+        "{:<{}}{:>12}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
+        bytes_text(static_cast<double>(one.memory_bytes)), step_text(one.predicted_s),
+        run.seconds.empty() ? "-" : step_text(median(run.seconds)),
+        run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
+  }
+  text += fmt::format("{} settings were predicted; {} of them need more than {} per rank\n",
+                      tuning.predicted, tuning.too_large,
+                      bytes_text(static_cast<double>(tuning.memory_bytes)));
+  text += verdict(tuning) + "\n";
+  if (tuning.chosen().candidate.changes_bits)
+    text +=
+        "it rounds otherwise: losses differ in their last digits from those of the deck's "
+        "values; --same-bits looks for settings that do not\n";
+  return text;
+}
+
+std::string tuning_json(const Tuning& tuning) {
+  std::string runs;
+  for (const Run& run : tuning.runs) {
+    const Candidate& one = run.candidate;
+    runs += fmt::format(
+        "{}\n  {{\"values\": {}, \"transport\": \"{}\", \"changes_bits\": {}, \"memory_bytes\": "
+        "{}, \"predicted_s\": {}, \"measured_s\": {}, {}}}",
+        runs.empty() ? "" : ",", values_json(values_of(one.setting)), word(one.wire),
+        one.changes_bits, one.memory_bytes, text::json_number(one.predicted_s),
+        numbers_json(run.seconds), ratio_json(run.ratio));
+  }
+  std::string repeated = "null";
+  if (const auto& again = tuning.repeated)
+    repeated = fmt::format("{{\"run\": {}, \"measured_s\": {}, \"own_measured_s\": {}, {}}}",
+                           again->run, numbers_json(again->seconds),
+                           numbers_json(again->own_seconds), ratio_json(again->ratio));
+  return fmt::format(
+      "{{\"filetype\": \"trireme-tune\", \"version\": [1, 0],\n \"ranks\": {}, \"hosts\": {}, "
+      "\"processor\": {}, \"memory_bytes\": {},\n \"predicted\": {}, \"too_large\": {},\n "
+      "\"runs\": [{}],\n \"repeated\": {},\n \"chosen\": {}}}\n",
+      tuning.ranks, tuning.hosts, text::json_string(tuning.machine.processor), tuning.memory_bytes,
+      tuning.predicted, tuning.too_large, runs, repeated, &tuning.chosen() - tuning.runs.data());
+}
+
+std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes) {
+  std::vector<Diagnostic> findings;
+  const deck::Deck written = deck::read(bytes, "", {}, findings);
+  return differences(setting_of(written.config), tuning.chosen().candidate.setting);
+}
+
+std::optional<std::string> tuned_deck(const Tuning& tuning,
+                                      const std::string& bytes,
+                                      const DeckOrigin& origin) {
+  const std::string plain = without_comments(bytes);
+  const auto edited = deck::with_values(plain, values_to_write(tuning, plain));
+  if (!edited)
+    return std::nullopt;
+  return comments(tuning, origin) + *edited;
+}
+
+}  // namespace trireme::tune

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward visits the parameters in reverse registration order: a bias before its weight, a layer's
+// own gradients before its input's, so that a gradient is reported as early as it can be. What
+// forward did not keep is computed again just before it is needed, by the very ops of forward.
+#include "model/gpt_impl.hpp"
+#include "ops/elementwise.hpp"
+
+namespace trireme::model {
+
+void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
+  const std::int64_t elements = call.rows() * layers_.shape.channels;
+  const device::Lease all_dx = call.lease(plan_.scratch().dx);
+  const device::Lease all_d_branch = call.lease(plan_.scratch().d_branch);
+  const View dx = all_dx.view().slice(0, elements);
+  const View d_branch = all_d_branch.view().slice(0, call.dropout.active() ? elements : 0);
+  layers_.final_norm->backward(call, dx, call.narrow_of(layers_.shape.channels),
+                               layers_.stream(call, layers_.residuals.size()), false);
+  bool in_place = true;  // of the last of the blocks that share memory, forward has left everything
+  for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
+    const Block& block = layers_.blocks[l];
+    layers_.announce_backward(call, l);
+    if (layers_.shape.recompute.of(l) == Recompute::block) {
+      if (!in_place)
+        forward_again(call, block);
+      in_place = false;
+    }
+    for (std::size_t i = block.end; i-- > block.begin;) backward_residual(call, i, dx, d_branch);
+  }
+  if (!layers_.embedding_norm) {
+    layers_.embedding->backward(call, dx, tokens);
+    return;
+  }
+  layers_.announce_embedding_norm(call);
+  const View d_embedded = call.narrow_of(layers_.shape.channels);
+  layers_.embedding_norm->backward(call, d_embedded, dx, layers_.embedded(call), false);
+  layers_.embedding->backward(call, d_embedded, tokens);
+}
+
+void Gpt::Impl::forward_again(const nn::Call& call, const Block& block) const {
+  layers_.norm(block.begin).forward(call, layers_.stream(call, block.begin));
+  for (std::size_t i = block.begin; i < block.end; ++i) {
+    const nn::Branch& branch = *layers_.residuals[i].branch;
+    branch.forward_inside(call, layers_.norm(i).output(call));
+    if (i + 1 == block.end)
+      break;
+    branch.forward_output(call);
+    layers_.add_and_normalize(call, i);
+  }
+}
+
+void Gpt::Impl::backward_residual(const nn::Call& call,
+                                  std::size_t i,
+                                  View dx,
+                                  View d_branch) const {
+  const Residual& residual = layers_.residuals[i];
+  const std::int64_t C = layers_.shape.channels;
+  if (call.dropout.active())
+    ops::dropout_backward(d_branch, dx, layers_.shape.context * C,
+                          call.dropout_at(residual.dropout_site), call.stream);
+  residual.branch->backward(call, call.dropout.active() ? d_branch : dx,
+                            residual.norm->output(call));
+  residual.norm->backward(call, dx, call.narrow_of(C), layers_.stream(call, i), true);
+}
+
+}  // namespace trireme::model

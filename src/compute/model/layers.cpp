@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers.hpp"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "nn/layer_norm.hpp"
+#include "nn/mlp.hpp"
+#include "ops/document_starts.hpp"
+
+namespace trireme::model {
+namespace {
+
+// Radford et al. 2019, section 2.3: the layers that write to the residual stream are scaled by one
+// over the square root of their number. The deviation of 0.02 is that of the published code
+// (github.com/openai/gpt-2, src/model.py), which shows no such scaling and has 0.01 for the
+// position embedding; here that one has 0.02 as well, as in later implementations (nanoGPT, llm.c).
+constexpr double deviation = 0.02;
+
+double output_deviation(const GptShape& shape) {
+  return shape.output_init == OutputInit::zero
+             ? 0
+             : deviation / std::sqrt(2.0 * static_cast<double>(shape.layers));
+}
+
+nn::MlpConfig mlp_config(const GptShape& shape) {
+  return {.channels = shape.channels,
+          .hidden = shape.mlp_channels(),
+          .bias = shape.bias,
+          .deviation = deviation,
+          .output_deviation = output_deviation(shape),
+          .activation = shape.activation};
+}
+
+}  // namespace
+
+nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer) {
+  return {.channels = shape.channels,
+          .heads = shape.heads,
+          .head_channels = shape.head_channels(),
+          .bias = shape.bias,
+          .drops = shape.dropout > 0,
+          .deviation = deviation,
+          .output_deviation = output_deviation(shape),
+          .grouped_heads = shape.grouped_heads,
+          .qk_norm = shape.qk_norm,
+          .epsilon = shape.norm_epsilon,
+          .window = shape.window_of(layer),
+          .documents = shape.masks_documents()};
+}
+
+ops::LossTerms loss_terms(const GptShape& shape) {
+  return {.softcap = static_cast<float>(shape.logit_softcap),
+          .z_loss = static_cast<float>(shape.z_loss)};
+}
+
+ops::AttentionShape attention_shape(const GptShape& shape,
+                                    std::int64_t layer,
+                                    DType dtype,
+                                    std::int64_t sequences) {
+  return attention_config(shape, layer).shape({sequences, shape.context, dtype});
+}
+
+std::string slow_attention_note(const GptShape& shape, DType dtype) {
+  const std::string why = ops::slow_on_gpu(attention_shape(shape, 0, dtype, 1));
+  if (why.empty())
+    return {};
+  return fmt::format(
+      "a GPU trains attention with {} in {} without tensor cores, many times slower than it could",
+      why, name(dtype));
+}
+
+Layers::Layers(const GptShape& given) : shape(given) {
+  const bool learned = shape.positions == Positions::learned;
+  if (!learned)
+    rotary = std::make_unique<nn::Rotary>(nn::RotaryConfig{.head_channels = shape.head_channels(),
+                                                           .theta = shape.rotary_theta,
+                                                           .scaling = shape.rotary_scaling});
+  embedding =
+      std::make_unique<nn::Embedding>(registry, nn::EmbeddingConfig{.channels = shape.channels,
+                                                                    .vocabulary = shape.vocabulary,
+                                                                    .context = shape.context,
+                                                                    .shared = shape.tied_head,
+                                                                    .deviation = deviation,
+                                                                    .positions = learned});
+  first_of_embedding_norm = registry.next();
+  if (shape.embedding_norm)
+    embedding_norm = make_norm("", "ln_e");
+  for (std::int64_t l = 0; l < shape.layers; ++l) {
+    const std::string scope = fmt::format("h.{}.", l);
+    registry.next_group();
+    Block block{.begin = residuals.size(), .first = registry.next()};
+    auto ln_1 = make_norm(scope, "ln_1");
+    add(std::move(ln_1),
+        std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l), rotary.get()));
+    auto ln_2 = make_norm(scope, "ln_2");
+    add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
+    block.end = residuals.size();
+    block.count = at(registry.next()) - at(block.first);
+    blocks.push_back(block);
+  }
+  registry.next_group();
+  first_after_blocks = registry.next();
+  final_norm = make_norm("", "ln_f");
+  head = std::make_unique<nn::Head>(
+      registry,
+      nn::HeadConfig{.channels = shape.channels,
+                     .vocabulary = shape.vocabulary,
+                     .deviation = shape.output_init == OutputInit::zero ? 0 : deviation,
+                     .terms = loss_terms(shape),
+                     .loss_rows = shape.loss_rows},
+      shape.tied_head ? embedding->tokens() : nn::absent);
+  ask_neighbours();
+  indices_.resize(registry.table().size());
+  for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
+}
+
+std::unique_ptr<nn::Norm> Layers::make_norm(const std::string& scope, const char* name) {
+  switch (shape.norm) {
+    case Norm::layer_norm:
+    case Norm::rms_norm:
+      return std::make_unique<nn::LayerNorm>(
+          registry, scope, name,
+          nn::LayerNormConfig{.channels = shape.channels,
+                              .gain = shape.norm_gain,
+                              .bias = shape.bias,
+                              .centered = shape.norm == Norm::layer_norm,
+                              .epsilon = shape.norm_epsilon});
+  }
+  return nullptr;
+}
+
+void Layers::add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch) {
+  residuals.push_back({.norm = std::move(norm),
+                       .branch = std::move(branch),
+                       .dropout_site = registry.add_dropout_site(),
+                       .x = {}});
+}
+
+void Layers::ask_neighbours() {
+  if (shape.dropout > 0)
+    return;
+  for (std::size_t i = 0; i < residuals.size(); ++i)
+    residuals[i].branch->output_layer().ask_for_bias_sums(
+        i + 1 < residuals.size() ? *residuals[i + 1].norm : *final_norm);
+}
+
+nn::ActivationPlan Layers::plan(DType dtype,
+                                std::int64_t sequences,
+                                device::Kind kind,
+                                const nn::CacheSize& cache) {
+  using Scratch = nn::ActivationPlan::Scratch;
+  TRIREME_EXPECT(shape.recompute.limit() == nullptr, "{} bytes have not decided what is recomputed",
+                 shape.recompute.limit()->count);
+  TRIREME_EXPECT(shape.recompute.list().empty() || shape.recompute.list().size() == blocks.size(),
+                 "recompute of {} blocks for {}", shape.recompute.list().size(), blocks.size());
+  nn::Planner planner({.dtype = dtype,
+                       .sequences = sequences,
+                       .context = cache.given() ? 1 : shape.context,
+                       .kind = kind,
+                       .recompute = shape.recompute,
+                       .cache = cache});
+  if (rotary)
+    rotary->plan(planner);
+  if (embedding_norm)
+    embedding_norm->plan(planner, nn::Keep::stream);
+  for (std::size_t l = 0; l < blocks.size(); ++l) {
+    planner.begin_block(l);
+    for (std::size_t i = blocks[l].begin; i < blocks[l].end; ++i) {
+      const bool enters = i == blocks[l].begin;
+      residuals[i].x = planner.keep(enters ? nn::Keep::stream : nn::Keep::block,
+                                    enters ? "x" : "x_middle", shape.channels);
+      residuals[i].norm->plan(planner, nn::Keep::block);
+      residuals[i].branch->plan(planner);
+    }
+  }
+  planner.end_blocks();
+  x_last = planner.keep(nn::Keep::stream, "x_last", shape.channels);
+  final_norm->plan(planner, nn::Keep::stream);
+  window = planner.keep_one_sequence("tokens", 1, DType::i32);
+  if (shape.masks_documents() && !cache.given())
+    starts = planner.keep(nn::Keep::stream, "document_starts", 1, DType::i32);
+  planner.need(&Scratch::narrow, shape.channels);
+  planner.need(&Scratch::dx, shape.channels);
+  if (shape.dropout > 0)
+    planner.need(&Scratch::d_branch, shape.channels);
+  head->plan(planner);
+  return planner.finish();
+}
+
+void Layers::fill(const device::Buffer& memory, device::Device& device) const {
+  if (rotary)
+    rotary->fill(memory, device);
+}
+
+ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const {
+  if (!shape.masks_documents())
+    return call.document_starts;
+  const View found = call.view(starts);
+  ops::document_starts(found, tokens, shape.context, shape.document_token, call.stream);
+  return found;
+}
+
+void Layers::expect_values(const std::vector<ConstView>& values, DType dtype) const {
+  const auto& table = registry.table();
+  TRIREME_EXPECT(values.size() == table.size(), "{} parameters bound to a model with {}",
+                 values.size(), table.size());
+  for (std::size_t i = 0; i < table.size(); ++i)
+    TRIREME_EXPECT(values[i].elements == table[i].elements() && values[i].dtype == dtype,
+                   "{} elements of {} bound to {}, which has {} of {}", values[i].elements,
+                   name(values[i].dtype), table[i].name, table[i].elements(), name(dtype));
+}
+
+void Layers::prepare(nn::Kernels& kernels, const nn::BatchSize& size) {
+  for (const Residual& residual : residuals) residual.branch->prepare(kernels, size);
+  head->prepare(kernels, size);
+}
+
+std::vector<layout::Parameter> parameter_table(const GptShape& shape) {
+  return Layers(shape).registry.table();
+}
+
+double flops_per_token(const GptShape& shape) {
+  const Layers layers(shape);
+  double flops = layers.embedding->flops_per_token();
+  if (layers.embedding_norm)
+    flops += layers.embedding_norm->flops_per_token();
+  for (const Residual& residual : layers.residuals)
+    flops += residual.norm->flops_per_token() + residual.branch->flops_per_token(shape.context);
+  return flops + layers.final_norm->flops_per_token() + layers.head->flops_per_token();
+}
+
+nn::ActivationPlan activation_plan(const GptShape& shape,
+                                   DType dtype,
+                                   std::int64_t micro_sequences,
+                                   device::Kind kind) {
+  return Layers(shape).plan(dtype, micro_sequences, kind);
+}
+
+std::vector<nn::ListedProduct> linear_products(const GptShape& shape,
+                                               DType dtype,
+                                               std::int64_t micro_sequences,
+                                               device::Kind kind) {
+  Layers layers(shape);
+  layers.plan(dtype, micro_sequences, kind);
+  nn::ProductList list({micro_sequences, shape.context, dtype});
+  for (const Residual& residual : layers.residuals) residual.branch->list(list);
+  layers.head->list(list);
+  return list.all();
+}
+
+}  // namespace trireme::model

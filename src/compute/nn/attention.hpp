@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal multi-head self-attention between two linear layers: one product for queries, keys and
+// values of all heads, packed as ops/attention.hpp takes them, and one for the output. Heads of
+// queries may share keys and values, and queries and keys may be normalized (head_norm.hpp) and
+// rotated (rotary.hpp): attention sees them so, backward and in the cache as well, and their
+// gradient goes the same way back. Decoding keeps the keys and values of earlier positions
+// (ops/cached_attention.hpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/branch.hpp"
+#include "nn/head_norm.hpp"
+#include "nn/qk_norm.hpp"
+#include "nn/rotary.hpp"
+#include "ops/attention.hpp"
+#include "ops/cached_attention.hpp"
+
+namespace trireme::nn {
+
+struct AttentionConfig {
+  std::int64_t channels = 0;  ///< of the residual stream
+  std::int64_t heads = 0, head_channels = 0;
+  bool bias = true;
+  bool drops = false;              ///< dropout acts on the probabilities in training
+  double deviation = 0;            ///< of initial values
+  double output_deviation = 0;     ///< of those of the output layer
+  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
+  QkNorm qk_norm = QkNorm::none;
+  double epsilon = 0;       ///< of that norm
+  std::int64_t window = 0;  ///< positions that a token sees; 0: all up to its own
+  bool documents = false;   ///< it sees those of its document only (Call::document_starts)
+
+  /// Of what attention gives to the output layer.
+  [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
+  /// Queries, keys and values, packed.
+  [[nodiscard]] std::int64_t qkv_width() const { return shape({}).packed_width(); }
+  [[nodiscard]] ops::AttentionShape shape(const BatchSize& size) const {
+    return {.batch = size.sequences,
+            .time = size.context,
+            .heads = heads,
+            .head_channels = head_channels,
+            .dtype = size.dtype,
+            .drops = drops,
+            .grouped_heads = grouped_heads,
+            .window = window,
+            .documents = documents};
+  }
+  [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
+    return {.sequences = cache.sequences,
+            .positions = cache.positions,
+            .heads = heads,
+            .head_channels = head_channels,
+            .dtype = dtype,
+            .grouped_heads = grouped_heads,
+            .window = window,
+            .documents = documents};
+  }
+};
+
+class Attention final : public Branch {
+ public:
+  /// `rotary` outlives the layer; null: nothing turns.
+  Attention(Registry& registry,
+            const std::string& scope,
+            const AttentionConfig& config,
+            const Rotary* rotary = nullptr);
+
+  void plan(Planner& planner) override;
+  void prepare(Kernels& kernels, const BatchSize& size) override;
+  void list(ProductList& list) const override;
+  [[nodiscard]] double flops_per_token(std::int64_t context) const override;
+  [[nodiscard]] Linear& output_layer() override { return output_; }
+
+  void forward_inside(const Call& call, ConstView x) const override;
+  void forward_output(const Call& call) const override;
+  void backward(const Call& call, ConstView dy, ConstView x) const override;
+
+ private:
+  /// Of queries and keys, in packed = [rows, qkv_width]: norm and rotation, and their gradient.
+  void prepare_heads(const Call& call, View packed) const;
+  void prepare_heads_backward(const Call& call, View d_packed) const;
+
+  const AttentionConfig config_;
+  const Rotary* const rotary_;
+  Linear qkv_;
+  std::unique_ptr<HeadNorm> head_norm_;  // null: none
+  Linear output_;
+  std::uint32_t dropout_site_;
+  std::vector<const ops::Attention*> attention_;    // by batch size; none when decoding
+  const ops::CachedAttention* decoding_ = nullptr;  // for all sizes
+  Slot packed_, result_, lse_, cache_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of a model that are made for one shape and one device: products and attentions. Equal
+// shapes share one, so all blocks of a model do. Layers ask for theirs once per batch size
+// (prepare), before the first call of that size, and keep pointers, which stay valid. The options
+// of operations (ops/options.hpp) are one for the whole model and are given to each at its making.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "device/device.hpp"
+
+#include "nn/activations.hpp"
+#include "nn/linear_products.hpp"
+#include "ops/attention.hpp"
+#include "ops/cached_attention.hpp"
+#include "ops/options.hpp"
+
+namespace trireme::nn {
+
+/// A batch that layers are prepared for.
+struct BatchSize {
+  std::int64_t sequences = 0, context = 0;
+  DType dtype = DType::f32;
+  /// Given: for decoding, forward only (PlanSizes).
+  CacheSize cache{};
+
+  [[nodiscard]] std::int64_t rows() const { return sequences * context; }
+};
+
+class Kernels {
+ public:
+  Kernels(device::Device& device, const ops::Options& options)
+      : device_(device), options_(options) {}
+
+  LinearProducts& linear(const LinearShape& shape, bool backward = true) {
+    LinearProducts& found =
+        linears_.try_emplace(shape, device_, shape, options_.products).first->second;
+    if (backward)
+      found.prepare_backward(device_);
+    return found;
+  }
+  ops::Attention& attention(const ops::AttentionShape& shape) {
+    return attentions_.try_emplace(shape, device_, shape, options_.attention).first->second;
+  }
+  ops::CachedAttention& cached_attention(const ops::CachedAttentionShape& shape) {
+    return cached_attentions_.try_emplace(shape, device_, shape).first->second;
+  }
+
+ private:
+  device::Device& device_;
+  const ops::Options options_;
+  std::map<LinearShape, LinearProducts> linears_;
+  std::map<ops::AttentionShape, ops::Attention> attentions_;
+  std::map<ops::CachedAttentionShape, ops::CachedAttention> cached_attentions_;
+};
+
+}  // namespace trireme::nn

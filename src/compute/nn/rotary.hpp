@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The angles of rotary positions: one table for all layers of a model, which lies among the
+// activations and lasts from call to call. Attention layers turn their queries and keys by it.
+#pragma once
+
+#include "device/buffer.hpp"
+#include "device/device.hpp"
+
+#include "nn/activations.hpp"
+#include "nn/call.hpp"
+#include "ops/attention.hpp"
+#include "ops/rotary.hpp"
+
+namespace trireme::nn {
+
+struct RotaryConfig {
+  std::int64_t head_channels = 0;  ///< even
+  double theta = 0;
+  ops::RotaryScaling scaling{};
+};
+
+/// Heads of queries and keys in the packed rows of a call.
+ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape);
+
+class Rotary {
+ public:
+  explicit Rotary(const RotaryConfig& config) : config_(config) {}
+
+  /// For the positions of the context, or of the cache.
+  void plan(Planner& planner);
+  /// Writes the table into `memory`, the buffer of the plan, before the first call.
+  void fill(const device::Buffer& memory, device::Device& device) const;
+
+  [[nodiscard]] ConstView table(const Call& call) const { return call.whole(table_); }
+  /// Queries and keys in `packed`, by the positions of the call's rows.
+  void rotate(const Call& call,
+              View packed,
+              const ops::AttentionShape& shape,
+              ops::Turn turn) const;
+
+ private:
+  const RotaryConfig config_;
+  Slot table_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products through cuBLASLt. It counts in columns where we count in rows: a row-major C[M, N] is
+// its column-major C'[N, M] = B'·A', so B is its first operand and A its second, and what is stored
+// transposed for us is the opposite for it.
+//
+// 1. The algorithm is the first that cuBLASLt's heuristics offer for (shape, dtypes, alignment of
+//    the addresses), asked once and kept: a function of these alone, so that runs repeat to the
+//    bit. ProductOptions::timed gives that up: the fastest of today may not be that of tomorrow,
+//    nor that of another rank.
+// 2. Sums that several blocks share go through the workspace in fp32, in a fixed order; schemes
+//    that add in place, in the order of arrival, or in the output's dtype, are not asked for.
+// 3. fp32 is multiplied in fp32, not in TF32.
+// 4. In bf16, GELU and its gradient are part of the product where cuBLASLt offers that for the
+//    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
+//    library's approximation of tanh would show there, and in bf16 is below the rounding. Timed, a
+//    product that is slower with its epilogue than with a GELU after it goes without.
+// 5. So is a bias, where it has the result's dtype, rows of the result are multiples of 16 bytes and
+//    cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt 13.1
+//    rounds the product to bf16 before it adds the bias and rounds again (measured on an H100).
+// 6. Where ProductOptions say so, the sums of A's rows are the epilogue of the product that reads A
+//    anyway. In which order cuBLASLt adds them up is documented nowhere.
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "device/cuda/handle.hpp"
+
+#include "ops/calls/elementwise.hpp"
+#include "ops/cuda/cublaslt.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/matmul_backend.hpp"
+
+namespace trireme::ops {
+namespace {
+
+using cublaslt::Description;
+using cublaslt::Layout;
+using cublaslt::Library;
+using cublaslt::Preference;
+
+/// The largest power of two up to 256 that divides the address.
+std::uint32_t alignment_of(const std::byte* at) {
+  return 1U << static_cast<unsigned>(
+             std::countr_zero(reinterpret_cast<std::uintptr_t>(at) | std::uintptr_t{256}));
+}
+
+/// Of biases and of what a GELU keeps. cuBLASLt has no preference for them, and its vectorized
+/// epilogues read 16 bytes at a time.
+constexpr std::uint32_t vector_alignment = 16;
+
+/// Of b, a and c, as cuBLASLt counts them.
+using Alignments = std::array<std::uint32_t, 3>;
+
+void expect_multipliable(const MatmulShape& s) {
+  if (s.a != s.b || (s.c != s.a && s.c != DType::f32))
+    throw DeviceError("cuBLASLt",
+                      fmt::format("matmul of {} and {} into {}", name(s.a), name(s.b), name(s.c)),
+                      "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
+}
+
+/// One way to multiply: what cuBLASLt is given, and the algorithms chosen so far.
+struct Way {
+  struct Known {
+    Alignments alignments;
+    cublasLtMatmulAlgo_t algorithm;
+    bool found;
+  };
+  Description description;
+  std::vector<Known> known;
+};
+
+struct Operands {
+  const std::byte* a;
+  const std::byte* b;
+  std::byte* c;
+  float beta;
+};
+
+class MatmulCuda final : public Matmul::Implementation {
+ public:
+  /// Requires: expect_multipliable(s) has passed.
+  MatmulCuda(device::Device& device, const MatmulShape& s, const ProductOptions& options)
+      : shape_(s),
+        options_(options),
+        device_(device),
+        library_(device::cuda::kept_with<Library>(device)),
+        first_(s.b, s.b_transposed ? s.k : s.n, s.b_transposed ? s.n : s.k),
+        second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
+        result_(s.c, s.n, s.m) {
+    describe(plain_.description);
+    const bool whole_vectors = s.n * static_cast<std::int64_t>(size_bytes(s.c)) % 16 == 0;
+    if (s.bias && s.b == s.c && !s.accumulate && whole_vectors) {
+      Description& biased = biased_.emplace().description;
+      describe(biased);
+      biased.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
+      biased.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    }
+    if (s.row_sums && options_.fused_row_sums && s.a == DType::bf16) {
+      Description& summed = summed_.emplace().description;
+      describe(summed);
+      row_sums_ = device.allocate(static_cast<std::size_t>(s.m) * sizeof(float), "sums of rows");
+      summed.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(DType::f32));
+      summed.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(row_sums_.data()));
+      summed.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    }
+    const bool fuses = (s.epilogue == Epilogue::gelu && options_.fused_gelu) ||
+                       (s.epilogue == Epilogue::gelu_backward && options_.fused_gelu_backward);
+    if (!fuses || s.c != DType::bf16 || s.n % 8 != 0 || (s.bias && !biased_))
+      return;
+    Description& fused = fused_.emplace().description;
+    describe(fused);
+    if (s.bias)
+      fused.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
+    fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE, s.epilogue == Epilogue::gelu_backward
+                                                 ? CUBLASLT_EPILOGUE_DGELU
+                                             : s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                                      : CUBLASLT_EPILOGUE_GELU_AUX);
+    fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
+  }
+
+  void run(const std::byte* a,
+           const std::byte* b,
+           const std::byte* bias,
+           std::byte* c,
+           device::Stream& stream) override {
+    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
+    if (biased_ && alignment_of(bias) >= vector_alignment) {
+      biased_->description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+      const Operands operands{a, b, c, 0.0F};
+      if (auto* known = algorithm_for(*biased_, alignments, operands, stream);
+          known != nullptr && try_launch(*biased_, *known, operands, stream))
+        return;
+    }
+    if (shape_.bias)
+      spread_bias(c, bias, device::cuda::handle_of(stream));
+    const Operands operands{a, b, c, shape_.accumulate || shape_.bias ? 1.0F : 0.0F};
+    const auto* known = algorithm_for(plain_, alignments, operands, stream);
+    if (known == nullptr)
+      throw DeviceError("cuBLASLt", description_of(alignments),
+                        fmt::format("no algorithm is offered ({})", words_of(refusal_)), __FILE__,
+                        __LINE__);
+    launch(plain_, known->algorithm, operands, stream);
+  }
+
+  [[nodiscard]] bool fuses_epilogue() const override { return fused_.has_value(); }
+
+  bool run_epilogue(const std::byte* a,
+                    const std::byte* b,
+                    const std::byte* bias,
+                    std::byte* z,
+                    std::byte* c,
+                    device::Stream& stream) override {
+    if (!fused_ || alignment_of(z) < vector_alignment || alignment_of(c) < vector_alignment ||
+        (shape_.bias && alignment_of(bias) < vector_alignment))
+      return false;
+    Description& description = fused_->description;
+    description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(z));
+    if (shape_.bias)
+      description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+    const Operands operands{a, b, c, 0.0F};
+    const std::size_t before = fused_->known.size();
+    auto* known = algorithm_for(*fused_, {alignment_of(b), alignment_of(a), alignment_of(c)},
+                                operands, stream);
+    if (known == nullptr)
+      return false;
+    const auto fused = [&] { launch(*fused_, known->algorithm, operands, stream); };
+    const auto apart = [&] { run_apart(shape_, a, b, bias, z, c, stream); };
+    if (options_.timed && fused_->known.size() > before &&
+        seconds_of(apart, stream) < seconds_of(fused, stream)) {
+      known->found = false;
+      return false;
+    }
+    return try_launch(*fused_, *known, operands, stream);
+  }
+
+  [[nodiscard]] bool sums_rows() const override { return summed_.has_value(); }
+
+  bool run_row_sums(const std::byte* a,
+                    const std::byte* b,
+                    std::byte* c,
+                    View sums,
+                    device::Stream& stream) override {
+    if (!summed_)
+      return false;
+    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
+    const Operands operands{a, b, c, 1.0F};
+    const std::size_t before = summed_->known.size();
+    auto* known = algorithm_for(*summed_, alignments, operands, stream);
+    if (known == nullptr)
+      return false;
+    const View apart_sums = row_sums_.view(DType::f32);
+    if (options_.timed && summed_->known.size() > before) {
+      const device::Buffer aside = stand_in(stream);
+      const Operands trial{a, b, aside.data(), 1.0F};
+      const auto fused = [&] { launch(*summed_, known->algorithm, trial, stream); };
+      const auto apart = [&] {
+        run(a, b, nullptr, aside.data(), stream);
+        bias_backward(apart_sums, ConstView(a, shape_.k * shape_.m, shape_.a), stream);
+      };
+      if (seconds_of(apart, stream) < seconds_of(fused, stream)) {
+        known->found = false;
+        return false;
+      }
+    }
+    if (!try_launch(*summed_, *known, operands, stream))
+      return false;
+    add(sums, apart_sums, stream);
+    return true;
+  }
+
+ private:
+  /// What both ways have in common.
+  void describe(Description& description) const {
+    const MatmulShape& s = shape_;
+    description.set(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    description.set(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (options_.blocks > 0)
+      description.set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+                      static_cast<std::int32_t>(options_.blocks));
+  }
+
+  void spread_bias(std::byte* c, const std::byte* bias, device::cuda::RawStream raw) const {
+    with_float_type(shape_.c, [&](auto zero_c) {
+      with_float_type(shape_.b, [&](auto zero_b) {
+        using C = decltype(zero_c);
+        using B = decltype(zero_b);
+        cuda::spread_bias(reinterpret_cast<C*>(c), reinterpret_cast<const B*>(bias), shape_.m,
+                          shape_.n, shape_.accumulate, raw);
+      });
+    });
+  }
+
+  [[nodiscard]] cublasStatus_t enqueue(const Way& way,
+                                       const cublasLtMatmulAlgo_t& algorithm,
+                                       const Operands& operands,
+                                       device::Stream& stream) const {
+    constexpr float alpha = 1;
+    return cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
+                          operands.a, second_.raw, &operands.beta, operands.c, result_.raw,
+                          operands.c, result_.raw, &algorithm,
+                          device::cuda::workspace_of(stream, options_.workspace_bytes),
+                          options_.workspace_bytes, device::cuda::handle_of(stream));
+  }
+
+  void launch(const Way& way,
+              const cublasLtMatmulAlgo_t& algorithm,
+              const Operands& operands,
+              device::Stream& stream) const {
+    if (const auto status = enqueue(way, algorithm, operands, stream);
+        status != CUBLAS_STATUS_SUCCESS)
+      throw DeviceError("cuBLASLt",
+                        description_of({alignment_of(operands.b), alignment_of(operands.a),
+                                        alignment_of(operands.c)}),
+                        words_of(status), __FILE__, __LINE__);
+  }
+
+  /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this way is not used
+  /// again, and the result is false.
+  bool try_launch(const Way& way,
+                  Way::Known& known,
+                  const Operands& operands,
+                  device::Stream& stream) {
+    const auto status = enqueue(way, known.algorithm, operands, stream);
+    if (status == CUBLAS_STATUS_SUCCESS)
+      return true;
+    known.found = false;
+    note_refusal(way, known.alignments, status);
+    return false;
+  }
+
+  static std::string words_of(cublasStatus_t status) {
+    return fmt::format("status {}, {}", static_cast<int>(status), cublasLtGetStatusString(status));
+  }
+
+  /// Shape, types, leading dimensions and alignments, for messages.
+  [[nodiscard]] std::string description_of(const Alignments& alignments) const {
+    const MatmulShape& s = shape_;
+    return fmt::format(
+        "matmul C[{}, {}] {}= A{}[{}, {}] B{}[{}, {}] of {} and {} into {}, leading dimensions "
+        "A {}, B {}, C {}, alignments A {}, B {}, C {} bytes",
+        s.m, s.n, s.accumulate ? "+" : "", s.a_transposed ? "^T" : "", s.m, s.k,
+        s.b_transposed ? "^T" : "", s.k, s.n, name(s.a), name(s.b), name(s.c),
+        s.a_transposed ? s.m : s.k, s.b_transposed ? s.k : s.n, s.n, alignments[1], alignments[0],
+        alignments[2]);
+  }
+
+  void note_refusal(const Way& way, const Alignments& alignments, cublasStatus_t status) const {
+    const char* what = fused_ && &way == &*fused_     ? "GELU"
+                       : summed_ && &way == &*summed_ ? "sums of rows"
+                                                      : "a bias";
+    device_.note(
+        fmt::format("cuBLASLt refuses a product with {} ({}), which is computed in two "
+                    "operations instead: {}",
+                    what, words_of(status), description_of(alignments)));
+  }
+
+  /// The heuristics' first `most` algorithms; none where cuBLASLt offers none. Any status but
+  /// success means that this way is not offered.
+  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Way& way,
+                                                                    const Alignments& alignments,
+                                                                    int most) {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                   std::uint64_t{options_.workspace_bytes});
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[0]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[1]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
+        preference.raw, most, found.data(), &count);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      // Products of one row take no bias: there INVALID_VALUE is the expected answer.
+      const bool expected = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                            (shape_.m == 1 && status == CUBLAS_STATUS_INVALID_VALUE);
+      if (&way == &plain_)
+        refusal_ = status;
+      else if (!expected)
+        note_refusal(way, alignments, status);
+      return {};
+    }
+    found.resize(static_cast<std::size_t>(count));
+    std::erase_if(found, [](const auto& offer) { return offer.state != CUBLAS_STATUS_SUCCESS; });
+    return found;
+  }
+
+  /// Null where there is none.
+  Way::Known* algorithm_for(Way& way,
+                            const Alignments& alignments,
+                            const Operands& operands,
+                            device::Stream& stream) {
+    for (Way::Known& known : way.known)
+      if (known.alignments == alignments)
+        return known.found ? &known : nullptr;
+    constexpr int candidates = 8;
+    const auto offered = offers(way, alignments, options_.timed ? candidates : 1);
+    Way::Known& known = way.known.emplace_back(Way::Known{alignments, {}, !offered.empty()});
+    if (offered.empty())
+      return nullptr;
+    known.algorithm =
+        offered[offered.size() > 1 ? fastest(way, offered, operands, stream) : 0].algo;
+    return &known;
+  }
+
+  /// By the GPU's clock.
+  template <class Work>
+  static double seconds_of(const Work& work, device::Stream& stream) {
+    constexpr int runs = 5;
+    const auto begin = stream.device().make_event(), end = stream.device().make_event();
+    work();  // warms up
+    stream.record(*begin);
+    for (int run = 0; run < runs; ++run) work();
+    stream.record(*end);
+    stream.synchronize();
+    return end->seconds() - begin->seconds();
+  }
+
+  /// Of C.
+  [[nodiscard]] device::Buffer stand_in(device::Stream& stream) const {
+    return stream.device().allocate(
+        static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
+  }
+
+  /// On the operands at hand; the results go aside, for C may be added to.
+  std::size_t fastest(const Way& way,
+                      const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
+                      const Operands& operands,
+                      device::Stream& stream) const {
+    const device::Buffer aside = stand_in(stream);
+    const Operands trial{operands.a, operands.b, aside.data(), operands.beta};
+    std::size_t best = 0;
+    double shortest = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < offered.size(); ++i) {
+      const auto work = [&] { launch(way, offered[i].algo, trial, stream); };
+      if (const double seconds = seconds_of(work, stream); seconds < shortest) {
+        shortest = seconds;
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  const MatmulShape shape_;
+  const ProductOptions options_;
+  device::Device& device_;
+  Library& library_;
+  cublasStatus_t refusal_ = CUBLAS_STATUS_NOT_SUPPORTED;  // of plain_ by the heuristics
+  Layout first_, second_, result_;
+  Way plain_;
+  std::optional<Way> biased_;  // with the bias, where its dtype allows it
+  std::optional<Way> fused_;   // with the epilogue, where the shape allows it
+  std::optional<Way> summed_;  // with the sums of A's rows, which it writes to row_sums_
+  device::Buffer row_sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
+                                                         const MatmulShape& shape,
+                                                         const ProductOptions& options) {
+  expect_multipliable(shape);
+  return std::make_unique<MatmulCuda>(device, shape, options);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products with everything that can be decided beforehand decided at construction: one
+// Matmul object per (shape, dtypes, transposes), made once by the layer that owns it and called
+// every step.
+//
+// 1. Matrices are row-major and dense. "Transposed" is how an operand is stored: a_transposed means
+//    A is stored as [K, M].
+// 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
+// 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
+//    the same bits on any number.
+// 4. On a CPU a product holds no memory: it uses the workspace of the stream
+//    (device/cpu/workspace.hpp), for the threads that OpenMP has when the product is made; later
+//    calls use no more. One call at a time per object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/view.hpp"
+#include "device/device.hpp"
+
+#include "ops/options.hpp"
+
+namespace trireme::ops {
+
+/// What becomes of the sums before they are stored, with a second matrix Z of C's shape and dtype.
+/// gelu: Z = A · B + bias and C = gelu(Z). gelu_backward: C = (A · B) · gelu'(Z). Where the product
+/// does it by itself, the GELU sees the sums before they are rounded to Z's dtype.
+enum class Epilogue : std::uint8_t { none, gelu, gelu_backward };
+
+/// C[M, N] = A[M, K] · B[K, N] (+ bias[N]) (+ C)
+struct MatmulShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  bool bias = false;                   ///< bias[N], of dtype `b`
+  bool accumulate = false;             ///< adds to C instead of overwriting it; C is fp32 then
+  Epilogue epilogue = Epilogue::none;  ///< not with accumulate
+  /// There will be calls of with_row_sums(). A is stored transposed then, and C accumulates.
+  bool row_sums = false;
+};
+
+class Matmul {
+ public:
+  /// Throws DeviceError when the device cannot multiply these dtypes.
+  Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options = {});
+  ~Matmul();
+  Matmul(Matmul&&) noexcept;
+  Matmul& operator=(Matmul&&) noexcept;
+
+  [[nodiscard]] const MatmulShape& shape() const { return shape_; }
+  /// 2·M·N·K.
+  [[nodiscard]] double flops() const;
+
+  /// Requires: views of exactly M·K, K·N, M·N (and N) elements in the shape's dtypes.
+  void operator()(ConstView a, ConstView b, View c, device::Stream& stream) const;
+  void operator()(ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const;
+  /// With an epilogue; `bias` is empty where the shape has none.
+  void operator()(
+      ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const;
+
+  /// Whether the epilogue is part of the product rather than a pass of its own. One that is timed
+  /// may still go without at some calls.
+  [[nodiscard]] bool fuses_epilogue() const;
+
+  /// And sums[m] += Σ A[m, k] over k, fp32 [M]: with a weight's gradient that of its bias.
+  void with_row_sums(ConstView a, ConstView b, View c, View sums, device::Stream& stream) const;
+  /// Whether that is part of the product, so that A is read once.
+  [[nodiscard]] bool sums_rows() const;
+
+  struct Implementation;
+
+ private:
+  void expect_operands(ConstView a, ConstView b, ConstView bias, View c) const;
+
+  MatmulShape shape_;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16 of AMD): what
+/// `precision: auto` asks. AVX-512 BF16 of AMD only doubles fp32's rate, what bf16 does to the
+/// loss there is in docs/figures.md; Intel's halves it.
+bool has_fast_bf16(const device::Device& device);
+
+/// Whether a row of C has the same bits whatever the number of rows and its place among them. Our
+/// kernels, which a CPU runs, promise that; a matrix library may add up in another order when the
+/// rows are more or fewer.
+bool rows_are_independent(const device::Device& device);
+
+/// "2.6.3": that of oneDNN, a matrix library that products are measured beside, at run time; "not in
+/// this build" without.
+const char* onednn_version();
+
+/// Who computes products: "trireme" or "cuBLASLt".
+std::string product_library(const device::Device& device);
+
+}  // namespace trireme::ops

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary position embedding: pairs of channels of queries and keys turn by an angle that grows with
+// the position, so that their products depend on distances alone. Source: Su et al. 2021, section
+// 3.4; in the halves form of transformers, where channel j turns together with channel j + D/2:
+//
+//   y[j]       = x[j] cos a - x[j + D/2] sin a        a = position · f[j],  j < D/2
+//   y[j + D/2] = x[j + D/2] cos a + x[j] sin a        f[j] = theta^(-2j/D), scaled
+//
+// The gradient turns back, by -a. Both work in place.
+//
+// Shapes: packed = [rows, stride] of T, of whose rows the first heads · D elements turn; table =
+// [positions, 2, D/2] fp32, cosines and then sines (rotary_table); positions = [rows] int32, or
+// empty: row r is at position r mod T.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/view.hpp"
+#include "device/device.hpp"
+
+#include "ops/shapes.hpp"
+
+namespace trireme::ops {
+
+/// Llama 3.1's: frequencies whose wavelength is above original_context / low_freq_factor are
+/// divided by `factor`, those below original_context / high_freq_factor stay, those between are
+/// mixed. Source: the published code, llama_models/llama3/model.py, apply_scaling.
+struct RotaryScaling {
+  double factor = 1;  ///< 1: none
+  double low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_context = 8192;
+
+  [[nodiscard]] bool active() const { return factor != 1; }
+  bool operator==(const RotaryScaling&) const = default;
+};
+
+/// f[j], for j below head_channels / 2.
+std::vector<double> rotary_frequencies(std::int64_t head_channels,
+                                       double theta,
+                                       const RotaryScaling& scaling);
+
+/// The table of the positions [0, positions), computed in double precision.
+std::vector<float> rotary_table(std::int64_t positions,
+                                std::int64_t head_channels,
+                                double theta,
+                                const RotaryScaling& scaling);
+
+enum class Turn : bool { forward, back };
+
+void rotate(View packed,
+            ConstView table,
+            ConstView positions,
+            const RotaryShape& shape,
+            Turn turn,
+            device::Stream& stream);
+
+}  // namespace trireme::ops

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batches/dataset.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "tokens/stored_hash.hpp"
+
+namespace trireme::batches {
+
+namespace {
+
+using RowStarts = std::vector<std::int64_t>;
+
+std::int64_t windows_in(std::int64_t tokens, std::int64_t context) {
+  return tokens > context ? (tokens - 1) / context : 0;
+}
+
+/// The rows that lie in [begin, begin + count): the first, and how many.
+std::pair<std::int64_t, std::int64_t> rows_in(const RowStarts& rows,
+                                              std::int64_t begin,
+                                              std::int64_t count,
+                                              std::int64_t context) {
+  const auto first = std::ranges::lower_bound(rows, begin);
+  const auto last = std::ranges::lower_bound(rows, begin + count - context);
+  return {first - rows.begin(), std::max<std::ptrdiff_t>(last - first, 0)};
+}
+
+}  // namespace
+
+std::int64_t count_windows(std::int64_t begin,
+                           std::int64_t count,
+                           std::int64_t context,
+                           const RowStarts* rows) {
+  return rows == nullptr ? windows_in(count, context)
+                         : rows_in(*rows, begin, count, context).second;
+}
+
+Windows::Windows(std::shared_ptr<const tokens::TokenStream> stream,
+                 std::int64_t begin,
+                 std::int64_t count,
+                 std::int64_t context,
+                 std::shared_ptr<const RowStarts> rows)
+    : stream_(std::move(stream)),
+      rows_(std::move(rows)),
+      begin_(begin),
+      count_(count),
+      context_(context) {
+  TRIREME_EXPECT(stream_ != nullptr && context > 0,
+                 "a dataset needs a stream and a context, not {}", context);
+  TRIREME_EXPECT(begin >= 0 && count >= 0 && begin + count <= stream_->size(),
+                 "tokens [{}, {}) of a stream of {}", begin, begin + count, stream_->size());
+  size_ = count_windows(begin, count, context, rows_.get());
+  if (rows_)
+    first_row_ = rows_in(*rows_, begin, count, context).first;
+  TRIREME_EXPECT(size_ >= 1, "{} tokens hold no window of {}", count, context + 1);
+}
+
+std::uint64_t Windows::content_hash() const {
+  tokens::StoredHash hash;
+  hash.add(stream_->content_hash())
+      .add(static_cast<std::uint64_t>(begin_))
+      .add(static_cast<std::uint64_t>(count_));
+  if (rows_)
+    hash.add("documents");
+  return hash.value();
+}
+
+void Windows::fill(std::int64_t window,
+                   std::span<std::int32_t> tokens,
+                   std::span<std::int32_t> targets) const {
+  const auto length = static_cast<std::size_t>(context_);
+  TRIREME_EXPECT(tokens.size() == length && targets.size() == length,
+                 "room for {} tokens and {} targets, the context is {}", tokens.size(),
+                 targets.size(), context_);
+  const std::int64_t begin =
+      rows_ ? (*rows_)[static_cast<std::size_t>(first_row_ + window)] : begin_ + window * context_;
+  stream_->read(begin, tokens);
+  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+  stream_->read(begin + context_, targets.last(1));
+}
+
+Dataset::Dataset(std::shared_ptr<const tokens::TokenStream> stream,
+                 std::int64_t begin,
+                 std::int64_t count,
+                 std::int64_t context,
+                 std::optional<std::uint64_t> shuffle_seed)
+    : Dataset({Windows(std::move(stream), begin, count, context)},
+              {MixtureOrder::block},
+              shuffle_seed) {}
+
+Dataset::Dataset(std::vector<Windows> parts,
+                 std::vector<std::int64_t> quotas,
+                 std::optional<std::uint64_t> shuffle_seed)
+    : parts_(std::move(parts)),
+      mixture_(shuffle_seed.value_or(0), std::move(quotas)),
+      seed_(shuffle_seed.value_or(0)),
+      seen_(parts_.size()) {
+  TRIREME_EXPECT(mixture_.quotas().size() == parts_.size(), "{} quotas for {} parts",
+                 mixture_.quotas().size(), parts_.size());
+  for (const Windows& part : parts_)
+    orders_.push_back(shuffle_seed ? std::optional(SampleOrder(*shuffle_seed, part.size()))
+                                   : std::nullopt);
+}
+
+std::int64_t Dataset::num_tokens() const {
+  std::int64_t sum = 0;
+  for (const Windows& part : parts_) sum += part.num_tokens();
+  return sum;
+}
+
+std::int64_t Dataset::num_samples() const {
+  std::int64_t sum = 0;
+  for (const Windows& part : parts_) sum += part.size();
+  return sum;
+}
+
+Dataset::Shown Dataset::shown(std::int64_t sample) const {
+  TRIREME_EXPECT(sample >= base_, "sample {} before {}", sample, base_);
+  const MixtureOrder::Place place = mixture_.at(sample - base_);
+  const std::int64_t number = seen_[place.part] + place.sample, size = parts_[place.part].size();
+  const auto& order = orders_[place.part];
+  return {place.part, order ? (*order)(number / size, number % size) : number % size};
+}
+
+std::int64_t Dataset::window(std::int64_t sample) const {
+  return shown(sample).window;
+}
+
+void Dataset::fill(std::int64_t sample,
+                   std::span<std::int32_t> tokens,
+                   std::span<std::int32_t> targets) const {
+  const Shown what = shown(sample);
+  parts_[what.part].fill(what.window, tokens, targets);
+}
+
+std::vector<std::int64_t> Dataset::seen(std::int64_t samples) const {
+  auto counts = mixture_.counts(std::max<std::int64_t>(samples - base_, 0));
+  for (std::size_t part = 0; part < counts.size(); ++part) counts[part] += seen_[part];
+  return counts;
+}
+
+std::uint64_t Dataset::content_hash() const {
+  if (parts_.size() == 1)
+    return parts_.front().content_hash();
+  tokens::StoredHash hash;
+  for (std::size_t part = 0; part < parts_.size(); ++part)
+    hash.add(parts_[part].content_hash()).add(static_cast<std::uint64_t>(mixture_.quotas()[part]));
+  return hash.value();
+}
+
+std::uint64_t content_hash(const Split& split) {
+  return tokens::StoredHash()
+      .add(split.train.content_hash())
+      .add(split.validation ? split.validation->content_hash() : 0)
+      .value();
+}
+
+std::int64_t validation_begin(std::int64_t num_tokens, double validation_fraction) {
+  const double wanted = std::round(static_cast<double>(num_tokens) * validation_fraction);
+  return num_tokens - std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 0, num_tokens);
+}
+
+namespace {
+
+using Found = std::vector<Diagnostic>;
+
+void check_vocabulary(const Stream& stream, const Demand& demand, Found& found) {
+  if (stream.tokens->vocabulary() > demand.vocabulary)
+    found.push_back({{},
+                     "model.vocabulary",
+                     fmt::format("{} does not hold the data, whose tokens reach up to {}",
+                                 demand.vocabulary, stream.tokens->vocabulary() - 1)});
+}
+
+std::int64_t windows_of(const Stream& stream,
+                        std::int64_t begin,
+                        std::int64_t count,
+                        const Demand& demand) {
+  return count_windows(begin, count, demand.context, stream.rows.get());
+}
+
+void check_mixture(const std::vector<Stream>& train,
+                   const std::vector<std::int64_t>& quotas,
+                   const Demand& demand,
+                   Found& found) {
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    const std::int64_t size = train[i].tokens->size();
+    if (windows_of(train[i], 0, size, demand) < 1)
+      found.push_back({{},
+                       train[i].key,
+                       fmt::format("{} tokens make no sequence of context {}; give more text", size,
+                                   demand.context)});
+    if (quotas[i] == 0)
+      found.push_back(
+          {{},
+           train[i].key,
+           fmt::format("weight {} is no whole sample in {} of the mixture; give a larger one, or "
+                       "leave the part out",
+                       train[i].weight, MixtureOrder::block)});
+  }
+}
+
+void check_source(const Stream& stream, std::int64_t train, const Demand& demand, Found& found) {
+  const std::int64_t samples = windows_of(stream, 0, train, demand);
+  if (samples < demand.sequences)
+    found.push_back(
+        {{},
+         stream.key,
+         fmt::format("{} training tokens make {} sequences of context {}, a step takes {} "
+                     "(batch.sequences); give more text or a smaller batch",
+                     train, samples, demand.context, demand.sequences)});
+  const std::int64_t size = stream.tokens->size();
+  if (demand.validation_fraction > 0 && windows_of(stream, train, size - train, demand) < 1)
+    found.push_back({{},
+                     "data.validation_fraction",
+                     fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
+                                 "larger fraction, more text, or 0 for no validation",
+                                 demand.validation_fraction, size, size - train, demand.context,
+                                 demand.context + 1)});
+}
+
+}  // namespace
+
+Split split(const std::vector<Stream>& train,
+            const std::optional<Stream>& validation,
+            const Demand& demand) {
+  TRIREME_EXPECT(!train.empty() && train.front().tokens != nullptr, "a split of no stream");
+  const bool mixed = train.size() > 1;
+  Demand wanted = demand;
+  if (mixed || validation)
+    wanted.validation_fraction = 0;
+  std::vector<double> weights;
+  weights.reserve(train.size());
+  for (const Stream& stream : train) weights.push_back(stream.weight);
+  auto quotas = quotas_of(weights);
+  const std::int64_t size = train.front().tokens->size();
+  const std::int64_t border = mixed ? size : validation_begin(size, wanted.validation_fraction);
+
+  Found found;
+  for (const Stream& stream : train) check_vocabulary(stream, demand, found);
+  if (mixed)
+    check_mixture(train, quotas, wanted, found);
+  else
+    check_source(train.front(), border, wanted, found);
+  if (validation) {
+    check_vocabulary(*validation, demand, found);
+    if (windows_of(*validation, 0, validation->tokens->size(), demand) < 1)
+      found.push_back({{},
+                       validation->key,
+                       fmt::format("{} tokens make no sequence of context {}; give more text",
+                                   validation->tokens->size(), demand.context)});
+  }
+  if (!found.empty())
+    throw UserError(std::move(found));
+
+  std::vector<Windows> parts;
+  parts.reserve(train.size());
+  for (const Stream& stream : train)
+    parts.emplace_back(stream.tokens, 0, mixed ? stream.tokens->size() : border, demand.context,
+                       stream.rows);
+  std::optional<Dataset> checked;
+  const auto front_to_back = [&](const Stream& stream, std::int64_t begin) {
+    checked.emplace(std::vector{Windows(stream.tokens, begin, stream.tokens->size() - begin,
+                                        demand.context, stream.rows)},
+                    std::vector{MixtureOrder::block}, std::nullopt);
+  };
+  if (validation)
+    front_to_back(*validation, 0);
+  else if (wanted.validation_fraction > 0)
+    front_to_back(train.front(), border);
+  return {Dataset(std::move(parts), std::move(quotas), demand.seed), std::move(checked)};
+}
+
+Split split(const std::shared_ptr<const tokens::TokenStream>& stream, const Demand& demand) {
+  return split({Stream{stream, nullptr}}, std::nullopt, demand);
+}
+
+}  // namespace trireme::batches

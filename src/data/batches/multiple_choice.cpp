@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batches/multiple_choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+
+#include "tokens/sources.hpp"
+
+namespace trireme::batches {
+namespace {
+
+using nlohmann::json;
+using Tokens = std::vector<std::int32_t>;
+
+constexpr std::size_t most_findings = 20;
+constexpr std::size_t choice_header_bytes = 1024, number_bytes = 2;
+constexpr std::int32_t choice_magic = 20240522, choice_version = 1;
+constexpr std::uint16_t start = 65535;
+
+/// What is wrong with one question.
+struct Wrong {
+  std::string text;
+};
+
+template <class... Args>
+[[noreturn]] void wrong(fmt::format_string<Args...> text, Args&&... args) {
+  throw Wrong{fmt::format(text, std::forward<Args>(args)...)};
+}
+
+void expect_usable(const Question& question, const QuestionDemand& demand) {
+  if (question.choices.size() < 2)
+    wrong("has {} choice{}", question.choices.size(), question.choices.size() == 1 ? "" : "s");
+  if (question.label < 0 || question.label >= std::ssize(question.choices))
+    wrong("the label {} names none of {} choices", question.label, question.choices.size());
+  const auto expect_tokens = [&](const Tokens& tokens, const std::string& what) {
+    if (tokens.empty())
+      wrong("{} is empty", what);
+    for (const std::int32_t token : tokens)
+      if (token < 0 || token >= demand.vocabulary)
+        wrong("{} holds token {}, which a vocabulary of {} does not have", what, token,
+              demand.vocabulary);
+  };
+  expect_tokens(question.context, "the context");
+  for (std::size_t i = 0; i < question.choices.size(); ++i) {
+    expect_tokens(question.choices[i], fmt::format("choice {}", i));
+    if (std::ssize(question.choices[i]) > demand.context)
+      wrong("choice {} has {} tokens, and the model's context {}", i, question.choices[i].size(),
+            demand.context);
+  }
+}
+
+class Findings {
+ public:
+  explicit Findings(const std::string& path) : path_(path) {}
+  void add(int line, std::string text) {
+    if (all_.size() < most_findings)
+      all_.push_back({{path_, line, line > 0 ? 1 : 0}, "", std::move(text)});
+    else
+      ++more_;
+  }
+  void settle() {
+    if (more_ > 0)
+      all_.push_back({{path_}, "", fmt::format("and {} more", more_)});
+    if (!all_.empty())
+      throw UserError(std::move(all_));
+  }
+
+ private:
+  const std::string& path_;
+  std::vector<Diagnostic> all_;
+  std::size_t more_ = 0;
+};
+
+/// The first of `names` that the object has.
+const json* find(const json& object, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto found = object.find(name); found != object.end())
+      return &*found;
+  return nullptr;
+}
+
+std::string text_of(const json* value, const char* what) {
+  if (value == nullptr)
+    wrong("has no {}", what);
+  if (!value->is_string())
+    wrong("{} is no text but {}", what, value->type_name());
+  return value->get<std::string>();
+}
+
+bool is_space(char c) {
+  return std::strchr(" \t\n\r\v\f", c) != nullptr && c != '\0';
+}
+
+Question from_json(std::string_view line, const QuestionDemand& demand) {
+  const json object = json::parse(line, nullptr, false);
+  if (object.is_discarded() || !object.is_object())
+    wrong("is no JSON object");
+  Question question;
+  const std::string context = text_of(find(object, {"context", "ctx", "query"}), "context");
+  const text::Tokenizer& tokenizer = *demand.tokenizer;
+  tokenizer.encode(context, question.context);
+  if (question.context.empty() && tokenizer.end_of_text())
+    question.context.push_back(*tokenizer.end_of_text());
+  const json* choices = find(object, {"choices", "endings"});
+  if (choices == nullptr || !choices->is_array())
+    wrong("has no list of choices");
+  for (const json& choice : *choices) {
+    const std::string text = text_of(&choice, "a choice");
+    const bool joined =
+        context.empty() || text.empty() || is_space(context.back()) || is_space(text.front());
+    tokenizer.encode(joined ? text : " " + text, question.choices.emplace_back());
+  }
+  const json* label = find(object, {"label", "gold", "answer"});
+  if (label == nullptr)
+    wrong("has no label");
+  // The published HellaSwag has the label of its training part as a number, elsewhere as its text.
+  if (label->is_number_unsigned() && label->get<std::uint64_t>() < (1U << 30U))
+    question.label = label->get<std::int64_t>();
+  else if (label->is_string() && label->get<std::string>().size() == 1)
+    question.label = label->get<std::string>()[0] - '0';
+  else
+    wrong("the label is {}, not the number of a choice", label->dump());
+  return question;
+}
+
+std::vector<Question> read_json_lines(const std::string& path, const QuestionDemand& demand) {
+  const std::string all = read_whole(path);
+  Findings findings(path);
+  std::vector<Question> questions;
+  int line = 0;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    const auto text = std::string_view(all).substr(at, end - at);
+    at = end + 1;
+    ++line;
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos)
+      continue;
+    try {
+      questions.push_back(from_json(text, demand));
+      expect_usable(questions.back(), demand);
+    } catch (const Wrong& problem) {
+      findings.add(line, "the line: " + problem.text);
+    }
+  }
+  findings.settle();
+  return questions;
+}
+
+/// The 16-bit numbers of one example.
+class Numbers {
+ public:
+  Numbers(const std::string& bytes, std::size_t begin, std::size_t end)
+      : bytes_(bytes), at_(begin), end_(end) {}
+  std::uint16_t next() {
+    if (at_ + number_bytes > end_)
+      wrong("ends in the middle");
+    const auto* two = reinterpret_cast<const unsigned char*>(bytes_.data()) + at_;
+    at_ += number_bytes;
+    return static_cast<std::uint16_t>(two[0] | two[1] << 8U);
+  }
+  Tokens tokens() {
+    Tokens all(next());
+    for (std::int32_t& token : all) token = next();
+    return all;
+  }
+  [[nodiscard]] std::size_t left() const { return end_ - at_; }
+
+ private:
+  const std::string& bytes_;
+  std::size_t at_, end_;
+};
+
+/// The example of number `index` that begins at byte `at`, which moves to its end.
+Question from_numbers(const std::string& bytes,
+                      std::size_t& at,
+                      std::int64_t index,
+                      const QuestionDemand& demand) {
+  Numbers header(bytes, at, bytes.size());
+  const std::uint16_t first = header.next(), size = header.next();
+  if (first != start)
+    wrong("does not begin with {}", start);
+  if (size < 5 * number_bytes || size % number_bytes != 0 || at + size > bytes.size())
+    wrong("states a size of {} bytes", size);
+  Numbers numbers(bytes, at + 2 * number_bytes, at + size);
+  const std::uint16_t number = numbers.next();
+  Question question;
+  question.label = numbers.next();
+  question.choices.resize(numbers.next());
+  question.context = numbers.tokens();
+  for (Tokens& choice : question.choices) choice = numbers.tokens();
+  if (numbers.left() > 0)
+    wrong("has {} bytes after its choices", numbers.left());
+  if (number != index)
+    wrong("has the index {}", number);
+  if (question.context.empty() && demand.tokenizer != nullptr && demand.tokenizer->end_of_text())
+    question.context.push_back(*demand.tokenizer->end_of_text());
+  at += size;
+  return question;
+}
+
+std::vector<Question> read_hellaswag(const std::string& path, const QuestionDemand& demand) {
+  const std::string bytes = read_whole(path);
+  std::array<std::int32_t, 4> header{};
+  if (bytes.size() < choice_header_bytes)
+    throw UserError(Place{path}, fmt::format("{} bytes are no evaluation file of llm.c: its header "
+                                             "alone has {}",
+                                             bytes.size(), choice_header_bytes));
+  std::memcpy(header.data(), bytes.data(), sizeof header);
+  if (header[0] != choice_magic || header[1] != choice_version)
+    throw UserError(Place{path},
+                    fmt::format("magic {} and version {} are not those of llm.c's evaluation "
+                                "files, {} and {}",
+                                header[0], header[1], choice_magic, choice_version));
+  Findings findings(path);
+  std::vector<Question> questions;
+  std::size_t at = choice_header_bytes;
+  for (std::int64_t i = 0; i < header[2]; ++i) {
+    const std::size_t begin = at;
+    try {
+      questions.push_back(from_numbers(bytes, at, i, demand));
+      expect_usable(questions.back(), demand);
+    } catch (const Wrong& problem) {
+      findings.add(0, fmt::format("example {}, at byte {}: {}", i, begin, problem.text));
+      if (at == begin)
+        break;  // it is not known where the next one begins
+    }
+  }
+  findings.settle();
+  if (at != bytes.size())
+    throw UserError(Place{path}, fmt::format("{} bytes follow the {} examples of the header",
+                                             bytes.size() - at, header[2]));
+  return questions;
+}
+
+}  // namespace
+
+std::vector<Question> read_questions(const std::string& path, const QuestionDemand& demand) {
+  TRIREME_EXPECT(demand.format != ChoiceFormat::jsonl || demand.tokenizer != nullptr,
+                 "questions as text, and no tokenizer");
+  const std::string file = tokens::find_shards({path}, "--multiple-choice").at(0);
+  std::vector<Question> questions = demand.format == ChoiceFormat::hellaswag
+                                        ? read_hellaswag(file, demand)
+                                        : read_json_lines(file, demand);
+  if (questions.empty())
+    throw UserError(Place{file}, "no question in this file");
+  return questions;
+}
+
+}  // namespace trireme::batches

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multiple-choice questions: a context, and choices of how it goes on, one of which is right.
+//
+//   hellaswag   llm.c's evaluation file (dev/data/data_common.py, write_evalfile, there), numbers
+//               of 16 bits, little-endian, after a header of 256 int32: magic 20240522, version 1,
+//               number of examples, bytes of the longest; per example 65535, its bytes, its index,
+//               the label, the number of choices, then the context and each choice as a count and
+//               tokens
+//   jsonl       a JSON object per line: a text under "context", "ctx" or "query", a list of texts
+//               under "choices" or "endings", and the number of the right one, from 0, under
+//               "label", "gold" or "answer". Blank lines count for nothing. Context and choice are
+//               encoded apart, with one space before the choice where neither the context ends nor
+//               the choice begins with white space
+//
+// 1. A file is taken whole or not at all; findings (the first of many) are reported with the line,
+//    or the example and the byte where it begins.
+// 2. Every context and every choice holds a token. An empty context is the end-of-text token, where
+//    the tokenizer has one, and else a finding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/key.hpp"
+
+#include "text/tokenizer.hpp"
+
+namespace trireme::batches {
+
+enum class ChoiceFormat : std::uint8_t { hellaswag, jsonl };
+
+struct Question {
+  std::vector<std::int32_t> context;
+  std::vector<std::vector<std::int32_t>> choices;  ///< two at least
+  std::int64_t label = 0;                          ///< the right one
+};
+
+struct QuestionDemand {
+  ChoiceFormat format = ChoiceFormat::hellaswag;
+  std::int64_t vocabulary = 0;                 ///< of the model
+  std::int64_t context = 0;                    ///< the longest choice that it can judge
+  const text::Tokenizer* tokenizer = nullptr;  ///< jsonl needs one
+};
+
+/// Throws UserError for a file that is missing, empty or not of the format, StorageError for one
+/// that cannot be read.
+std::vector<Question> read_questions(const std::string& path, const QuestionDemand& demand);
+
+}  // namespace trireme::batches
+
+template <>
+struct trireme::EnumNames<trireme::batches::ChoiceFormat> {
+  using enum batches::ChoiceFormat;
+  static constexpr std::pair<batches::ChoiceFormat, const char*> table[] = {
+      {hellaswag, "hellaswag"}, {jsonl, "jsonl"}};
+};

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "batches/open.hpp"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/packing.hpp"
+#include "base/stage_progress.hpp"
+#include "base/text.hpp"
+
+#include "tokens/sources.hpp"
+#include "tokens/stored_hash.hpp"
+#include "tokens/synthetic.hpp"
+#include "tokens/token_cache.hpp"
+
+namespace trireme::batches {
+
+namespace {
+
+/// One source of the deck.
+struct Source {
+  std::string key;
+  const FilesConfig* files = nullptr;
+  std::int64_t synthetic = 0;
+  double weight = 1;
+  bool validates = false;
+};
+
+std::vector<Source> sources_of(const DataConfig& config) {
+  const SourceConfig& train = config.train;
+  const int given = (train.text.empty() ? 0 : 1) + (train.tokens.empty() ? 0 : 1) +
+                    (train.synthetic > 0 ? 1 : 0) + (train.mixture.empty() ? 0 : 1);
+  if (given != 1)
+    throw UserError({Diagnostic{
+        {},
+        "data.train",
+        fmt::format("give one of text, tokens, synthetic and mixture, not {}", given)}});
+  std::vector<Source> sources;
+  for (std::size_t i = 0; i < train.mixture.size(); ++i)
+    sources.push_back({fmt::format("data.train.mixture[{}]", i), &train.mixture[i], 0,
+                       train.mixture[i].weight, false});
+  if (sources.empty())
+    sources.push_back({"data.train", &train, train.synthetic, 1, false});
+  if (config.validation.given())
+    sources.push_back({"data.validation", &config.validation, 0, 1, true});
+  for (const Source& source : sources)
+    if (source.synthetic == 0 && source.files->text.empty() == source.files->tokens.empty())
+      throw UserError({Diagnostic{{}, source.key, "give one of text and tokens"}});
+  return sources;
+}
+
+std::string skipped_text(const tokens::CacheHeader& header, const tokens::TextSources& sources) {
+  std::string text;
+  const auto add = [&](std::int64_t count, const char* what) {
+    if (count > 0)
+      text += fmt::format(", {} {}", count, what);
+  };
+  add(static_cast<std::int64_t>(header.binary_files), "binary files skipped");
+  add(sources.repeated, "files or directories met again");
+  add(sources.left_out, "dangling links or special files left out");
+  return text;
+}
+
+/// Whether tokens are the bytes of the text, as they lie in it.
+bool plain_bytes(const Setup& setup, const FilesConfig& files) {
+  return files.field.empty() && (setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes");
+}
+
+void prepare_text(const Setup& setup, const Source& source, Log& log) {
+  const auto& entries = source.files->text;
+  const tokens::TextSources sources = tokens::find_text(entries, source.key + ".text");
+  const std::string path = cache_path(setup, *source.files);
+  const char* verb = "cached";
+  if (std::filesystem::exists(path)) {
+    tokens::CacheHeader header;
+    const std::string problem = tokens::cache_problem(path, header);
+    if (problem.empty() && header.source_fingerprint == sources.fingerprint()) {
+      log.info("data: {} tokens from the cache {}", header.tokens, path);
+      return;
+    }
+    if (!problem.empty())
+      log.warning("{}: the token cache {}: it is built again", path, problem);
+    else
+      verb = "the text has changed, cached again";
+  }
+  tokens::Encoding encoding;
+  StageProgress progress(log);
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  if (!plain_bytes(setup, *source.files)) {
+    tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer();
+    encoding = {tokenizer.get(), source.files->field, [&](std::int64_t done, std::int64_t all) {
+                  progress.report(
+                      "data: encoding " + bytes_text(static_cast<double>(all)) + " of text",
+                      static_cast<double>(done), static_cast<double>(all));
+                }};
+  }
+  const tokens::CacheHeader header =
+      tokens::build_cache(path, sources, entries, encoding, source.key + ".text");
+  log.info("data: {} {} tokens from {} text files ({}{}) to {}", verb, header.tokens, header.files,
+           bytes_text(static_cast<double>(header.tokens * header.token_bytes)),
+           skipped_text(header, sources), path);
+}
+
+std::optional<std::int32_t> end_of_text_of(const Setup& setup) {
+  return setup.tokenizer ? setup.tokenizer->end_of_text() : std::nullopt;
+}
+
+/// Throws UserError where rows of documents were asked for, and none were found.
+void expect_rows(const Setup& setup, const Source& source, const tokens::TokenFiles& found) {
+  if (setup.config.rows != Rows::documents || !found.rows.empty())
+    return;
+  throw UserError({Diagnostic{
+      {},
+      source.key,
+      end_of_text_of(setup)
+          ? fmt::format("data.rows: documents finds no document of which a row of {} tokens could "
+                        "be made: no end of text (token {}) is in the data",
+                        setup.context + 1, *end_of_text_of(setup))
+          : "data.rows: documents finds no documents: data.tokenizer has no end-of-text token, and "
+            "the files do not mark where documents begin"}});
+}
+
+tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
+  tokens::TokenFiles found;
+  const bool documents = setup.config.rows == Rows::documents;
+  if (!source.files->text.empty()) {
+    prepare_text(setup, source, log);
+    if (const auto end_of_text = end_of_text_of(setup); documents && end_of_text)
+      found.rows = tokens::rows_of_stream(*tokens::open_cache(cache_path(setup, *source.files)),
+                                          setup.context, *end_of_text);
+    expect_rows(setup, source, found);
+  } else if (!source.files->tokens.empty()) {
+    StageProgress progress(log);
+    const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
+    found = tokens::check_token_files(
+        tokens::find_shards(source.files->tokens, source.key + ".tokens"),
+        {.format = source.files->format,
+         .vocabulary = setup.vocabulary,
+         .row_context = documents ? setup.context : 0,
+         .end_of_text = end_of_text_of(setup),
+         .tokenizer = known ? setup.tokenizer->hash() : 0,
+         .progress = [&](std::int64_t done, std::int64_t all) {
+           progress.report("data: checking " + bytes_text(static_cast<double>(all)) + " of tokens",
+                           static_cast<double>(done), static_cast<double>(all));
+         }});
+    expect_rows(setup, source, found);
+  }
+  return found;
+}
+
+std::shared_ptr<const tokens::TokenStream> opened(const Setup& setup,
+                                                  const Source& source,
+                                                  const tokens::TokenFiles& found) {
+  if (!source.files->text.empty())
+    return tokens::open_cache(cache_path(setup, *source.files));
+  if (!source.files->tokens.empty())
+    return tokens::open_token_files(found, setup.vocabulary);
+  return std::make_shared<tokens::SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
+}
+
+}  // namespace
+
+std::string Prepared::packed() const {
+  Packer packer;
+  for (const tokens::TokenFiles& source : sources) packer.text(source.packed());
+  return packer.take();
+}
+
+Prepared Prepared::unpacked(std::string_view bytes) {
+  Unpacker from(bytes);
+  Prepared made;
+  while (!from.empty()) made.sources.push_back(tokens::TokenFiles::unpacked(from.text()));
+  return made;
+}
+
+std::string cache_path(const Setup& setup, const FilesConfig& files) {
+  if (files.text.empty())
+    return {};
+  const bool bytes = setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes";
+  tokens::StoredHash hash;
+  hash.add(bytes ? "bytes" : fmt::format("{:016x}", setup.tokenizer->hash()));
+  if (!files.field.empty())
+    hash.add("json lines").add(files.field);
+  for (const auto& entry : files.text) hash.add(entry);
+  const std::filesystem::path directory =
+      setup.config.cache.value_or(setup.default_cache_directory);
+  return (directory / fmt::format("text-{:016x}.tokens", hash.value())).string();
+}
+
+Prepared prepare_sources(const Setup& setup, Log& log) {
+  Prepared prepared;
+  for (const Source& source : sources_of(setup.config))
+    prepared.sources.push_back(prepare(setup, source, log));
+  return prepared;
+}
+
+Sources open_sources(const Setup& setup, const Prepared& prepared) {
+  const auto sources = sources_of(setup.config);
+  TRIREME_EXPECT(sources.size() == prepared.sources.size(), "{} sources, {} were prepared",
+                 sources.size(), prepared.sources.size());
+  Sources all;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Source& source = sources[i];
+    Stream stream{opened(setup, source, prepared.sources[i]), nullptr, source.key, source.weight};
+    if (setup.config.rows == Rows::documents)
+      stream.rows = std::make_shared<const std::vector<std::int64_t>>(prepared.sources[i].rows);
+    if (source.validates)
+      all.validation = std::move(stream);
+    else
+      all.train.push_back(std::move(stream));
+  }
+  return all;
+}
+
+}  // namespace trireme::batches

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Micro-batches read ahead of the steps that use them, by a thread of their own, so that a step
+// does not wait for a disk.
+//
+// The thread fills blocks (tokens and targets of one micro-batch) in the order in which steps will
+// ask for them, up to `ahead` of them, and waits when all are full until half of them have been
+// taken: waking it for every block would cost a step more than the block. take() gives the next
+// one; when a step asks for something else (a run that went back), the blocks are dropped and the
+// thread begins there.
+//
+// 1. What take() gives does not depend on the thread: it is Dataset::fill() of the samples.
+// 2. Memory is bounded: the blocks are made once. Nothing is read before the first take().
+// 3. An error in the thread (StorageError) is thrown by the take() that asks for the block.
+//
+// Threads: one thread calls take(). The dataset outlives the object.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "batches/batches.hpp"
+#include "batches/dataset.hpp"
+
+namespace trireme::batches {
+
+/// Which samples one rank needs in each step.
+struct Consumption {
+  BatchSizes sizes;
+  std::int64_t micro_sequences = 1;
+  int rank = 0, ranks = 1;
+
+  [[nodiscard]] Batches batches(std::int64_t step) const {
+    return {sizes.at(step), micro_sequences, ranks};
+  }
+};
+
+class ReadAhead {
+ public:
+  struct Block {
+    std::int64_t step = 0, step_first = -1, micro = 0;  ///< as in take()
+    std::vector<std::int32_t> tokens, targets;
+    std::int64_t bytes = 0;  ///< of text, in the targets
+    std::exception_ptr problem;
+  };
+
+  /// `bytes_of`: bytes of text of each token; tokens beyond it have none.
+  ReadAhead(const Dataset& dataset, Consumption consumption, std::vector<std::int32_t> bytes_of);
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  /// The block of micro-step `micro` of step `step`, which begins with sample `step_first`; until
+  /// the next take().
+  const Block& take(std::int64_t step, std::int64_t step_first, std::int64_t micro);
+  /// Blocks that may be read ahead.
+  [[nodiscard]] std::size_t ahead() const { return blocks_.size() - 1; }
+
+ private:
+  void work();
+  void fill(Block& block) const;
+  /// Whether the thread should fill blocks again. Under the lock.
+  [[nodiscard]] bool is_low() const;
+  /// Under the lock: the block after the next one in the order of use.
+  void advance();
+
+  const Dataset& dataset_;
+  const Consumption consumption_;
+  const std::vector<std::int32_t> bytes_of_;
+  std::vector<Block> blocks_;  // a ring
+
+  std::mutex mutex_;
+  std::condition_variable filled_, freed_;
+  std::size_t taken_ = 0, made_ = 0;  // counts; block i is blocks_[i % size]
+  std::int64_t next_step_ = 0, next_first_ = 0, next_micro_ = 0;
+  std::uint64_t turns_ = 0;  // of beginning elsewhere
+  bool holds_ = false, stops_ = false;
+  std::thread thread_;
+};
+
+/// Bytes of text that the tokens stand for.
+std::int64_t bytes_of_tokens(std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> bytes_of);
+
+}  // namespace trireme::batches

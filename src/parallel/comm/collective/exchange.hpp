@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduce-scatter in a guaranteed order: executes the routes of comm/collective/routes.hpp, chunk by
+// chunk. The bits depend only on the order that the reduction defines.
+//
+// A rank has two kinds of visits. A visit that needs no message starts a sum: its terms are added
+// up, or sent in place, some chunks before other ranks need them. A visit that needs messages
+// continues a sum: its additions are made one at a time as the messages arrive, in the order of the
+// routes.
+//
+// 1. The ranks of a host read each other's buckets in place; only partial sums, and single terms of
+//    a host, are sent.
+// 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
+// 3. Scratch is allocated at construction and bounded for any number of ranks: active messages take
+//    at most `scratch_bytes` in each of three windows. A collective allocates nothing.
+// 4. Windows cannot deadlock. Every rank's visits and receives are sorted by (chunk, term or
+//    segment, block), so the smallest open one of all ranks always has its messages sent, its
+//    receive posted and its slot free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+#include "base/view.hpp"
+#include "device/device.hpp"
+
+#include "comm/collective/accumulate.hpp"
+#include "comm/collective/routes.hpp"
+#include "comm/control/progress.hpp"
+
+namespace trireme::comm {
+
+class Exchange {
+ public:
+  /// Borrows `comm`, which has the ranks of `hosts`, and `progress`. `chunk_bytes`: the largest
+  /// size of one message.
+  Exchange(MPI_Comm comm,
+           Progress& progress,
+           Reduction reduction,
+           const Hosts& hosts,
+           device::Device& device,
+           std::size_t chunk_bytes,
+           std::size_t scratch_bytes);
+
+  /// Shapes: full = [ranks * shard], fp32 or bf16; distances = one per rank of this host: the bytes
+  /// from this rank's bucket to that rank's. Writes the sum of this rank's shard in place.
+  /// Requires: the host's buckets do not change until all its ranks have returned.
+  void reduce_scatter(View full, std::span<const std::ptrdiff_t> distances);
+
+  /// Bytes for active messages and incomplete sums.
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.bytes(); }
+
+ private:
+  /// A bounded set of active messages of one kind.
+  struct Window {
+    std::vector<MPI_Request> requests;
+    std::byte* memory = nullptr;
+    std::int64_t begun = 0, ended = 0;
+
+    [[nodiscard]] std::size_t slot(std::int64_t k) const {
+      return static_cast<std::size_t>(k) % requests.size();
+    }
+    [[nodiscard]] bool full() const {
+      return begun - ended == static_cast<std::int64_t>(requests.size());
+    }
+    /// Removes the completed messages at the front. Returns whether there were any.
+    bool end_some();
+  };
+  struct Incoming {
+    int from = 0;
+    int block = 0;
+    bool partial = false;
+  };
+  /// The routes of one dtype, and the size of its chunks.
+  struct Table {
+    Routes routes;
+    std::vector<Incoming> incoming;  // messages of one chunk, in the order in which they are needed
+    std::int64_t chunk_elements = 0;
+  };
+  /// A range of the steps of a visit.
+  struct Steps {
+    std::uint32_t begin = 0, end = 0;
+    [[nodiscard]] std::uint32_t count() const { return end - begin; }
+  };
+  /// State of one collective.
+  struct Run;
+
+  static Table make_table(Routes routes, DType dtype, std::size_t chunk_bytes);
+  void take_scratch(device::Device& device, std::size_t scratch_bytes);
+  void start(Run& run);
+  void receive(Run& run);
+  bool go_on(Run& run);
+  bool gather_messages(Run& run, const Visit& visit);
+  /// Performs steps `which` of the visit. If they include the last step, writes the result to
+  /// `out`.
+  void make_sums(const Run& run,
+                 const Visit& visit,
+                 View piece,
+                 Steps which,
+                 PartialSums& sums,
+                 std::byte* out);
+  void end_visit(Run& run, const Visit& visit, View piece);
+
+  MPI_Comm comm_;
+  Progress& progress_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::size_t message_bytes_ = 0;
+  Table f32_, bf16_;
+  device::Buffer scratch_;
+  Window starting_, receiving_, passing_;
+  std::vector<const std::byte*> sources_;
+  PartialSums early_, late_;  // of visits that start, and of those that continue
+};
+
+}  // namespace trireme::comm

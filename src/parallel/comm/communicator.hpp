@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk collectives over buckets, enqueued on streams. One interface for one rank, MPI, shared
+// memory and NCCL.
+//
+// Vocabulary: a bucket's `full` view holds `size()` equal shards, rank r's shard is the r-th; all
+// collectives are in place.
+//
+// With replicas (Options::replicas), rank(), size() and shards refer to the ranks of one replica.
+// Sums are over the ranks of all replicas; gathers are inside one replica.
+//
+// 1. Buckets are allocated by allocate(), so that a transport can place them where peers reach
+//    them (node-shared memory, a registered arena). allocate() is collective, and every rank
+//    requests the same sizes in the same order.
+// 2. `shards(full)` computes addresses and looks up registrations once; the result stays
+//    valid as long as the memory, and must outlive the collectives enqueued with it. A step
+//    uses only such tables ("cached shards"); calling shards() in every step is the slow
+//    alternative, for comparison.
+// 3. A call enqueues its collective on `stream` and returns; all ranks enqueue the same ones in the
+//    same order. The memory must not be touched until an event recorded on the stream after the
+//    call is reached. A communicator runs one collective at a time: use one stream, or order
+//    streams by events.
+// 4. SUM only; for a mean, 1/size is folded into the optimizer's scale. Sums of fp32 and bf16 use
+//    fp32 accumulators, and bf16 is rounded once (with replicas and Reduction::sum once inside and
+//    once across them), unless NcclBf16Sum::library asks for NCCL's own sum; sums of int64 are
+//    exact, whatever the order.
+// 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
+//    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
+//    power of two is split after the largest power of two below it. These two have the same bits on
+//    every transport and placement: terms of one host are added on that host first only where the
+//    order allows it (comm/collective/routes.hpp). With Reduction::sum each transport has its own
+//    order, the same in every run: on one host, in rank order; on several, the terms of each host
+//    first, then the hosts' sums; a ring, starting after the owner.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/index.hpp"
+#include "base/view.hpp"
+#include "device/device.hpp"
+
+#include "comm/collective/round_trip.hpp"
+#include "comm/config.hpp"
+#include "comm/control/world.hpp"
+
+namespace trireme::comm {
+
+/// "2.27.3": the NCCL that this process runs with; "" in a build without CUDA.
+std::string nccl_version();
+
+/// Index, in error messages, of a collective on sums of a whole step, which belong to no bucket.
+inline constexpr BucketIndex sums_of_the_step{-1};
+/// The pieces of a RoundTrip (comm/collective/round_trip.hpp).
+inline constexpr BucketIndex matrices_of_the_step{-2};
+
+/// The addresses of one bucket in local memory, and the transport's data about it. Its size does
+/// not depend on the number of ranks, unless the transport reads peers' memory: then it has an
+/// address for each rank of the host.
+class Shards {
+ public:
+  virtual ~Shards() = default;
+
+  View full;
+  View own;  ///< this rank's shard inside `full`
+
+  /// A rank's shard inside `full`.
+  [[nodiscard]] View of(int rank) const { return full.slice(rank * own.elements, own.elements); }
+
+ protected:
+  Shards(View bucket, int rank, int size);
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// "self", "mpi", …; as in the deck.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// A remark for the log about the choice of this transport, in one line; usually empty.
+  [[nodiscard]] const std::string& note() const { return note_; }
+  void set_note(std::string note) { note_ = std::move(note); }
+
+  /// Zeroed memory for buckets. Collective. Throws DeviceError or CommError naming `what` and the
+  /// bytes.
+  virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
+
+  /// Bytes of other ranks' memory that collectives have read so far: after the first read they
+  /// count as resident memory of this process.
+  [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
+
+  /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d
+  /// buffer, elements divisible by size() and the replicas.
+  virtual std::unique_ptr<Shards> shards(View full) = 0;
+
+  /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
+  /// `full` is undefined afterwards. `bucket` names the collective in error messages.
+  virtual void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  /// Fills `full` with every rank's `own`.
+  virtual void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  /// Sums `full` over the ranks on every rank; the same bits on every rank.
+  virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+
+  /// A round trip in turn with the collectives above, for transports whose collectives may not run
+  /// beside other communication. Null: MPI messages of their own serve. Collective.
+  virtual std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& /*groups*/) {
+    return nullptr;
+  }
+
+ private:
+  std::string note_;
+};
+
+struct Options {
+  /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
+  std::size_t chunk_bytes = 0;
+  /// In sums of guaranteed order: bytes of each window of messages that are received, or sent from
+  /// a copy; for any number of ranks. Source: as for a ring (comm/collective/ring.cpp).
+  std::size_t exchange_bytes = std::size_t{4} << 20U;
+  /// NCCL: whether to register the memory of buckets once, and the most multiprocessors that it may
+  /// use (0: its own choice).
+  bool registers_memory = true;
+  int most_blocks = 0;
+  NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
+  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are made in pieces. 0: none is made.
+  std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
+  /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
+  int replicas = 1;
+};
+
+/// Memory of a GPU that an NCCL communicator of `ranks` ranks takes for the terms of bf16 sums.
+std::size_t bf16_term_bytes(const Options& options, int ranks);
+
+/// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
+/// Collectives use the world's deadline. The world outlives the communicator. Collective. Throws
+/// UserError when the choice does not fit the world (self with two ranks).
+std::unique_ptr<Communicator> make_communicator(Transport transport,
+                                                Reduction reduction,
+                                                World& world,
+                                                device::Device& device,
+                                                const Options& options = {});
+
+}  // namespace trireme::comm

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/nccl_comm.hpp"
+
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/error.hpp"
+#include "base/error_line.hpp"
+#include "device/cuda/handle.hpp"
+
+#include "comm/control/mpi_world.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// NCCL accepts a collective within some tens of microseconds, and the host then has kernels to
+/// launch: so wait() does not sleep during this time.
+constexpr auto poll_at_once_for = std::chrono::milliseconds(1);
+constexpr auto poll_every = std::chrono::microseconds(200);
+constexpr auto look_every = std::chrono::milliseconds(100);
+
+/// Rank 0's id, on every rank.
+ncclUniqueId shared_id(World& world) {
+  ncclUniqueId id{};
+  std::string bytes;
+  std::string failure;
+  if (world.rank() == 0) {
+    if (const auto status = ncclGetUniqueId(&id); status != ncclSuccess)
+      failure = fmt::format("{}: {}", ncclGetErrorString(status), ncclGetLastError(nullptr));
+    else
+      bytes.assign(id.internal, sizeof id.internal);
+  }
+  bytes = world.broadcast(std::move(bytes), 0);
+  if (bytes.size() != sizeof id.internal)
+    throw CommError("NCCL", "ncclGetUniqueId", failure.empty() ? "failed on rank 0" : failure,
+                    __FILE__, __LINE__);
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+  return id;
+}
+
+Watchdog* watchdog_of(World& world) {
+  auto* mpi = dynamic_cast<MpiWorld*>(&world);
+  return mpi != nullptr && world.size() > 1 ? &mpi->watchdog() : nullptr;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+}  // namespace
+
+NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
+    : world_(world),
+      device_(device),
+      deadline_s_(world.deadline_s()),
+      watchdog_(watchdog_of(world)),
+      lane_(watchdog_ != nullptr ? &watchdog_->add() : nullptr) {
+  const ncclUniqueId id = shared_id(world);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+  config.commName = "trireme";
+#endif
+  if (most_blocks > 0)
+    config.maxCTAs = most_blocks;
+  for (Entry& entry : ring_) entry.end = device.make_event();  // also makes the GPU current
+  {
+    const std::lock_guard lock(mutex_);
+    wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
+         "ncclCommInitRankConfig");
+  }
+  moved_ = patient_since_ = Clock::now();
+  monitor_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "nccl-monitor");
+    watch();
+  });
+}
+
+NcclComm::~NcclComm() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (monitor_.joinable())
+    monitor_.join();
+  if (lane_ != nullptr)
+    watchdog_->remove(*lane_);
+  if (comm_ == nullptr)
+    return;
+  if (std::uncaught_exceptions() > 0) {
+    ncclCommAbort(comm_);
+    return;
+  }
+  try {
+    const std::lock_guard lock(mutex_);
+    wait(ncclCommFinalize(comm_), "ncclCommFinalize");
+    // A non-blocking communicator may still be in progress; there is no handle left to query.
+    if (const auto status = ncclCommDestroy(comm_);
+        status != ncclSuccess && status != ncclInProgress)
+      error_line("warning: ncclCommDestroy failed: {}", ncclGetErrorString(status));
+  } catch (const std::exception& problem) {
+    error_line("warning: {}", problem.what());
+    ncclCommAbort(comm_);
+  }
+}
+
+std::string NcclComm::words(ncclResult_t status) const {
+  return fmt::format("{}; last: {}", ncclGetErrorString(status), last_words());
+}
+
+std::string NcclComm::last_words() const {
+  const char* last = ncclGetLastError(comm_);
+  return last != nullptr && *last != '\0' ? last : "nothing";
+}
+
+void NcclComm::wait(ncclResult_t status, const std::string& statement) {
+  const auto since = Clock::now();
+  while (status == ncclInProgress) {
+    const auto waited = Clock::now() - since;
+    if (std::chrono::duration<double>(waited).count() > deadline_s_)
+      throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_),
+                      __FILE__, __LINE__);
+    if (waited < poll_at_once_for)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(poll_every);
+    if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
+      status = asked;
+  }
+  if (status != ncclSuccess)
+    throw CommError("NCCL", statement, words(status), __FILE__, __LINE__);
+}
+
+void NcclComm::run(const std::string& statement,
+                   const std::function<ncclResult_t(ncclComm_t)>& call) {
+  const std::lock_guard lock(mutex_);
+  wait(call(comm_), statement);
+}
+
+void NcclComm::collective(const char* operation,
+                          BucketIndex bucket,
+                          device::Stream& stream,
+                          const std::function<ncclResult_t(ncclComm_t)>& call) {
+  std::unique_lock lock(mutex_);
+  Entry& entry = ring_[head_ % ring_size];
+  if (head_ - tail_ == ring_size) {
+    lock.unlock();
+    entry.end->wait();
+    lock.lock();
+    static_cast<void>(trouble());  // drops entries that have ended
+  }
+  if (lane_ != nullptr)
+    watchdog_->enter(*lane_, Collective{operation, bucket, true});
+  const ncclResult_t status = call(comm_);
+  wait(status, status == ncclInProgress || status == ncclSuccess
+                   ? operation
+                   : Collective{operation, bucket, true}.text());
+  stream.record(*entry.end);
+  if (head_ == tail_)
+    moved_ = patient_since_ = Clock::now();
+  entry.operation = operation;
+  entry.bucket = bucket;
+  ++head_;
+}
+
+std::string NcclComm::oldest() const {
+  const Entry& entry = ring_[tail_ % ring_size];
+  return Collective{entry.operation, entry.bucket, true}.text();
+}
+
+std::string NcclComm::trouble() {
+  ncclResult_t status = ncclSuccess;
+  if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
+    status = asked;
+  for (; tail_ != head_ && ring_[tail_ % ring_size].end->reached(); ++tail_) {
+    moved_ = patient_since_ = Clock::now();
+    all_were_there_ = false;
+  }
+  if (tail_ == head_ && lane_ != nullptr)
+    watchdog_->leave(*lane_);
+  if (status == ncclSuccess || status == ncclInProgress)
+    return {};
+  return fmt::format("NCCL: {} failed: {}",
+                     tail_ == head_ ? "nothing was enqueued, but the communicator" : oldest(),
+                     words(status));
+}
+
+bool NcclComm::stands_still() const {
+  return tail_ != head_ && seconds_since(patient_since_) >= deadline_s_;
+}
+
+std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
+  const double idle_s = seconds_since(moved_);
+  const std::string last = last_words(), what = oldest();
+  const Entry& entry = ring_[tail_ % ring_size];
+  const auto still = [&](const std::string& why) {
+    return fmt::format("NCCL: {} has not ended for {:.0f} s; {}; last: {}", what, idle_s, why,
+                       last);
+  };
+  if (lane_ == nullptr)
+    return still("there is no other rank");
+  Watchdog::Lane asked = *lane_;
+  asked.sequence = static_cast<std::int64_t>(tail_) + 1;
+  asked.collective = {entry.operation, entry.bucket, true};
+  bool all_were_there = all_were_there_;
+  lock.unlock();
+  auto found = Watchdog::Finding::go_on;
+  try {
+    found = watchdog_->check_ranks(asked, idle_s, all_were_there);
+  } catch (const CommError& error) {
+    return fmt::format("{}; NCCL's last message: {}", error.what(), last);
+  }
+  lock.lock();
+  all_were_there_ = all_were_there;
+  patient_since_ = Clock::now();
+  return found == Watchdog::Finding::no_progress
+             ? still("every rank has given it to its GPU, but no data arrives")
+             : std::string();
+}
+
+void NcclComm::watch() {
+  device::cuda::make_current(device_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  std::string found;
+  while (found.empty()) {
+    // A thread that holds the lock for longer than the deadline is blocked inside NCCL.
+    if (!lock.try_lock_for(std::chrono::duration<double>(deadline_s_ + 1))) {
+      found = fmt::format("NCCL: a call has not returned for {:.0f} s", deadline_s_);
+      break;
+    }
+    if (wake_.wait_for(lock, look_every, [&] { return stopping_; }))
+      return;
+    try {
+      found = trouble();
+      if (found.empty() && stands_still())
+        found = check_ranks(lock);
+    } catch (const std::exception& problem) {  // the GPU itself has failed
+      found = problem.what();
+    }
+    if (found.empty())
+      lock.unlock();
+  }
+  end_job(found, lock);
+}
+
+void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock) {
+  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), trouble);
+  if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
+    ncclCommAbort(comm_);
+  world_.abort(ExitCode::environment);
+}
+
+}  // namespace trireme::comm

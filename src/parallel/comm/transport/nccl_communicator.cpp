@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include "base/error.hpp"
+#include "base/error_line.hpp"
+#include "base/text.hpp"
+#include "device/cuda/check.hpp"
+#include "device/cuda/handle.hpp"
+
+#include "comm/transport/nccl_comm.hpp"
+#include "comm/transport/nccl_round_trip.hpp"
+#include "comm/transport/nccl_sum.hpp"
+#include "comm/transport/transports.hpp"
+
+namespace trireme::comm {
+namespace {
+
+class NcclShards final : public Shards {
+ public:
+  NcclShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
+};
+
+ncclDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? ncclBfloat16 : dtype == DType::i64 ? ncclInt64 : ncclFloat32;
+}
+
+/// Memory that NCCL's kernels on all GPUs can access, and its registration.
+class NcclMemory final : public device::MemorySource {
+ public:
+  NcclMemory(NcclComm& comm, device::Device& device, bool registers)
+      : comm_(comm), device_(device), registers_(registers) {}
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) {
+    if (bytes == 0)
+      return {};
+    device::cuda::make_current(device_);
+    void* at = nullptr;
+    if (const auto status = ncclMemAlloc(&at, bytes); status != ncclSuccess)
+      throw CommError(
+          "NCCL",
+          fmt::format("ncclMemAlloc {} ({} bytes) for {}", bytes_text(static_cast<double>(bytes)),
+                      bytes, what),
+          fmt::format("{}; last: {}", ncclGetErrorString(status), ncclGetLastError(nullptr)),
+          __FILE__, __LINE__);
+    device::Buffer buffer(*this, static_cast<std::byte*>(at), bytes);
+    TRIREME_CUDA(cudaMemset(at, 0, bytes));
+    TRIREME_CUDA(cudaDeviceSynchronize());
+    if (registers_) {
+      void*& handle = handles_[at];
+      comm_.run("ncclCommRegister",
+                [&](ncclComm_t comm) { return ncclCommRegister(comm, at, bytes, &handle); });
+    }
+    return buffer;
+  }
+
+ private:
+  void release(std::byte* data, std::size_t /*bytes*/) noexcept override {
+    try {
+      if (const auto known = handles_.find(data); known != handles_.end()) {
+        comm_.run("ncclCommDeregister",
+                  [&](ncclComm_t comm) { return ncclCommDeregister(comm, known->second); });
+        handles_.erase(known);
+      }
+    } catch (const std::exception& problem) {
+      error_line("warning: {}", problem.what());
+    }
+    if (const auto status = ncclMemFree(data); status != ncclSuccess)
+      error_line("warning: ncclMemFree failed: {}", ncclGetErrorString(status));
+  }
+
+  NcclComm& comm_;
+  device::Device& device_;
+  const bool registers_;
+  std::map<void*, void*> handles_;
+};
+
+/// NCCL refuses two ranks on one GPU; this check fails first and names them. With NCCL_HOSTID, NCCL
+/// treats the ranks as ranks of several hosts; tests use it to share a GPU.
+void expect_own_gpus(World& world, const device::Device& device) {
+  const auto all = world.gather_all(world.host() + ": " + device.description());
+  const auto ranks = world.gather_all(std::to_string(world.rank_of_run()));
+  if (std::getenv("NCCL_HOSTID") != nullptr)
+    return;
+  for (std::size_t a = 0; a < all.size(); ++a)
+    for (std::size_t b = a + 1; b < all.size(); ++b)
+      if (all[a] == all[b])
+        throw UserError(fmt::format("ranks {} and {} share a GPU ({}); NCCL needs one GPU per rank",
+                                    ranks[a], ranks[b], all[a]));
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(World& world, device::Device& device, const Options& options)
+      : rank_(world.rank()),
+        size_(world.size()),
+        comm_(world, device, options.most_blocks),
+        memory_(comm_, device, options.registers_memory),
+        adds_terms_(options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2),
+        terms_(memory_.allocate(bf16_term_bytes(options, size_), "terms of sums in bf16")) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string_view name() const override { return word(Transport::nccl); }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    return memory_.allocate(bytes, what);
+  }
+
+  std::unique_ptr<Shards> shards(View full) override {
+    expect_bucket(full, size_);
+    return std::make_unique<NcclShards>(full, rank_, size_);
+  }
+
+  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    if (shards.full.dtype == DType::bf16 && adds_terms_)
+      return add_terms("reduce_scatter", shards, bucket, stream);
+    const auto raw = device::cuda::handle_of(stream);
+    comm_.collective("reduce_scatter", bucket, stream, [&](ncclComm_t comm) {
+      return ncclReduceScatter(shards.full.data, shards.own.data, count_of(shards.own),
+                               type_of(shards.full.dtype), ncclSum, comm, raw);
+    });
+  }
+
+  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    const auto raw = device::cuda::handle_of(stream);
+    comm_.collective("all_gather", bucket, stream, [&](ncclComm_t comm) {
+      return ncclAllGather(shards.own.data, shards.full.data, count_of(shards.own),
+                           type_of(shards.full.dtype), comm, raw);
+    });
+  }
+
+  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    if (shards.full.dtype == DType::bf16 && adds_terms_) {
+      add_terms("all_reduce", shards, bucket, stream);
+      return all_gather(shards, bucket, stream);
+    }
+    const auto raw = device::cuda::handle_of(stream);
+    comm_.collective("all_reduce", bucket, stream, [&](ncclComm_t comm) {
+      return ncclAllReduce(shards.full.data, shards.full.data, count_of(shards.full),
+                           type_of(shards.full.dtype), ncclSum, comm, raw);
+    });
+  }
+
+  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& groups) override {
+    return std::make_unique<NcclRoundTrip>(comm_, groups);
+  }
+
+ private:
+  static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
+
+  /// Every rank sends its term of each shard to the owner, which adds the terms. This sends the
+  /// bytes of a reduce-scatter, in pieces that fit into terms_.
+  void add_terms(const char* operation,
+                 const Shards& shards,
+                 BucketIndex bucket,
+                 device::Stream& stream) {
+    TRIREME_EXPECT(terms_.bytes() > 0, "a sum in bf16 of {} without memory for its terms",
+                   Collective{operation, bucket, true}.text());
+    const auto raw = device::cuda::handle_of(stream);
+    const auto room = static_cast<std::int64_t>(terms_.bytes() / sizeof(Bf16)) / size_;
+    const View terms = terms_.view(DType::bf16);
+    for (std::int64_t at = 0; at < shards.own.elements; at += room) {
+      const std::int64_t count = std::min(room, shards.own.elements - at);
+      comm_.collective(operation, bucket, stream, [&](ncclComm_t comm) {
+        return exchange(shards, terms, {at, count, room}, comm, raw);
+      });
+      sum_bf16_terms(shards.own.as<Bf16>() + at, terms.as<Bf16>(), room, count, rank_, size_, raw);
+    }
+  }
+
+  struct Part {
+    std::int64_t at, count, stride;
+  };
+  ncclResult_t exchange(const Shards& shards,
+                        const View& terms,
+                        const Part& part,
+                        ncclComm_t comm,
+                        device::cuda::RawStream raw) const {
+    ncclResult_t status = ncclGroupStart();
+    const auto keep = [&](ncclResult_t next) {
+      if (status == ncclSuccess || status == ncclInProgress)
+        status = next;
+    };
+    for (int step = 1; step < size_; ++step) {
+      const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
+      const auto count = static_cast<std::size_t>(part.count);
+      keep(ncclSend(shards.of(to).slice(part.at, part.count).data, count, ncclBfloat16, to, comm,
+                    raw));
+      keep(ncclRecv(terms.slice(from * part.stride, part.count).data, count, ncclBfloat16, from,
+                    comm, raw));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    keep(ended);
+    return status;
+  }
+
+  const int rank_;
+  const int size_;
+  NcclComm comm_;
+  NcclMemory memory_;
+  const bool adds_terms_;  // of bf16, else NCCL does
+  device::Buffer terms_;   // [ranks][stride] bf16; none where no sums are
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(World& world,
+                                                     device::Device& device,
+                                                     const Options& options) {
+  expect_own_gpus(world, device);
+  return std::make_unique<NcclCommunicator>(world, device, options);
+}
+
+std::string loaded_nccl_version() {
+  int code = 0;
+  const ncclResult_t status = ncclGetVersion(&code);
+  if (status != ncclSuccess)
+    throw CommError("NCCL", "ncclGetVersion", ncclGetErrorString(status), __FILE__, __LINE__);
+  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient engine: it drives each bucket through its states. It owns the store of gradients
+// (gradient_store.hpp) and the store of parameters (parameter_store.hpp).
+//
+//   filling -> ready -> reducing -> shard_ready -> updated -> gathering -> current
+//
+// Backward writes gradients directly into the buckets (gradients are views of them) and reports
+// each one when it is complete. When the last gradient of a bucket is complete, the bucket is
+// reduced; the optimizer updates the shards that it owns; the parameters are gathered; the next
+// forward waits for a bucket just before it first reads from it. Every arrow that crosses streams
+// is one event:
+//
+//   ready    compute stream, after the bucket's last gradient; communication waits for it before
+//            reducing
+//   end      communication stream, after the reduction; compute waits before the optimizer reads
+//   updated  compute stream, after the optimizer wrote the shard; communication waits before
+//            gathering
+//   gathered communication stream, after the gather; compute waits before the first reader
+//
+// With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
+// ends with next_leaf(), and gradients are reported ready in the last one only.
+//
+// With gradient_dtype: bf16 the communication stream rounds a bucket into a separate buffer before
+// the reduction, and converts the result back to fp32 after it.
+//
+// There is one communication stream, so collectives run in the order in which they are enqueued,
+// and that order is the same on all ranks: reductions in layout order, gathers in the order of
+// mark_updated(), and between the gathers what an optimizer sends by itself (transfers.hpp). Where
+// overlap_gradients or overlap_parameters is off, compute waits right after each reduction or
+// gather; with both off, or with one rank, the communication stream is inline.
+//
+// 1. There is one reduction per bucket and step, in the last micro-step. A bucket that is ready
+//    before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
+//    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
+//    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
+//    micro-steps.
+// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp):
+//    they "take turns". Every micro-step is reduced, and before_write() makes compute wait until
+//    the previous bucket of the slot is reduced. With shard: parameters, whole parameters share
+//    slots as well (layout/residency.hpp): before_use() gathers the bucket if it is not in its
+//    slot, and starts to gather the next ones.
+// 3. Padding is zero when a step starts and stays zero. After construction no call allocates and,
+//    with cached shards, none computes an address.
+// 4. A step in which a parameter was never reported ready is a ContractError naming it, at
+//    finish_reduction(), before any rank waits.
+// 5. The same calls in the same order give the same bits with every setting of the switches.
+// 6. With check_gradients every bucket is searched for NaN and infinities when its last gradient is
+//    reported ready, before the sum over ranks hides which rank computed them. The engine only
+//    stores the finding. The optimizer, for which the norm is not finite on all ranks at once, asks
+//    for it and reports it.
+// 7. A step never makes the host wait for compute. Its times and findings are kept until the end of
+//    the next step, so the host can read them after the next step has begun; the functions that
+//    read them wait.
+// 8. measure_leaves() does not change gradients: a step has the same bits with and without it.
+// 9. All members are called from one host thread, the one that enqueues on the compute stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/view.hpp"
+#include "device/device.hpp"
+#include "layout/plan.hpp"
+
+#include "ops/optimizer/order_free_sum.hpp"
+
+#include "comm/communicator.hpp"
+#include "reduce/bucket_times.hpp"
+#include "reduce/config.hpp"
+#include "reduce/transfers.hpp"
+
+namespace trireme::reduce {
+
+struct StepTimes {
+  std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
+  std::span<const GatherTimes> gathers;        ///< likewise
+  std::span<const TransferTimes> transfers;    ///< by way, then in the order of carry_by()
+  /// Seconds of the step in which compute waited for the network. Waits between steps (when an
+  /// evaluation reads the parameters first) are in `gathers` only.
+  double exposed_s = 0;
+};
+
+/// This rank's piece of one bucket, for the optimizer.
+struct OwnedShard {
+  BucketIndex bucket{};
+  View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
+  View parameter;  ///< the run's dtype; written by the optimizer
+};
+
+/// A gradient element that was NaN or infinite on this rank before its bucket was reduced.
+struct NotFinite {
+  BucketIndex bucket{};
+  ParameterIndex parameter{};
+  std::int64_t element = 0;  ///< within the parameter
+};
+
+class Engine {
+ public:
+  /// Requires: plan.ranks() == communicator.size(), both of one replica. The communicator, the
+  /// device and the compute stream outlive the engine. Collective, because it allocates from the
+  /// communicator. Sharded: reduce-scatter and gather; else all-reduce, and every rank updates
+  /// whole buckets.
+  Engine(const layout::Plan& plan,
+         DType parameter_dtype,
+         const ParallelConfig& config,
+         comm::Communicator& communicator,
+         device::Device& device,
+         device::Stream& compute);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Views of one parameter inside its bucket. Valid for the lifetime of the engine. Views of
+  /// buckets that share a slot overlap.
+  [[nodiscard]] View gradient(ParameterIndex parameter) const;
+  [[nodiscard]] View parameter(ParameterIndex parameter) const;
+  /// Whole buckets with padding, for checks between steps. Where parameters share slots, call
+  /// before_use() first.
+  [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
+  [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
+
+  /// Call before the first micro-step. Zeroes the gradients; where they share slots, before_write()
+  /// does this instead.
+  void begin_step();
+  /// For the current step only: adds the squares of every leaf's gradient on this rank, before
+  /// leaves are added to one another, to `squares` on the compute stream. Call after begin_step().
+  /// Requires: reduction: tree, whose leaves do not depend on the number of ranks; `squares`
+  /// outlives the step.
+  void measure_leaves(ops::StreamSum& squares);
+  /// Number of calls of begin_step(). It is the number of the current step in times() and
+  /// first_not_finite().
+  [[nodiscard]] std::int64_t steps_begun() const;
+  /// Call after the last micro-step of each leaf but the last: adds the leaf to the waiting sums
+  /// (leaves.hpp) and zeroes the gradients.
+  void next_leaf();
+  /// Call after every micro-step but the last, with reduce_every: micro_step: adds the reduced
+  /// gradients to the sums of earlier micro-steps, and zeroes the gradients. Requires: every
+  /// gradient was reported ready.
+  void next_micro_step();
+  /// Call before enqueueing the first write to this gradient in a micro-step; later calls in the
+  /// same micro-step are cheap. Where gradients share slots, compute waits until the slot is free
+  /// and zeroes the bucket; otherwise nothing happens. Requires: all gradients of the previous
+  /// bucket of the slot were reported ready.
+  void before_write(ParameterIndex parameter);
+  /// Whether gradients share slots, so that before_write() has an effect.
+  [[nodiscard]] bool takes_turns() const;
+  /// Call when the last write to this gradient has been enqueued on the compute stream. The last
+  /// gradient of a bucket starts the bucket's reduction.
+  void mark_ready(ParameterIndex parameter);
+  /// Checks that the reduction of every bucket has begun. Never blocks.
+  void finish_reduction();
+  /// The first finding of the current step or the one before, in the order of micro-steps, where each
+  /// is reduced, and of the layout; none with check_gradients off. Requires: finish_reduction() was called in that step, and the host has
+  /// waited for the work that was enqueued on compute until then.
+  [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
+  /// The optimizer's pieces in layout order; call wait_for_shard() before reading a gradient.
+  /// Update them in forward order, last bucket first, so that the first layers' parameters are
+  /// gathered first.
+  [[nodiscard]] std::span<const OwnedShard> owned() const;
+  void wait_for_shard(BucketIndex bucket);
+  /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
+  void mark_updated(BucketIndex bucket);
+  /// For an optimizer that sends pieces of owned() by itself, for these buckets (transfers.hpp):
+  /// `carrier` sends what begin_transfer() begins. It calls this again with null before it ends.
+  void carry_by(Carrier* carrier, std::span<const BucketIndex> buckets);
+  /// Enqueues a transfer after what compute and the collectives' queue have been given. All ranks
+  /// make these calls, and those of mark_updated(), in the same order.
+  void begin_transfer(BucketIndex bucket, Way way);
+  /// Compute waits for this transfer of the current step.
+  void wait_for_transfer(BucketIndex bucket, Way way);
+  /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
+  /// this gathers them, if they are not in their slots, so all ranks must make the same calls; where
+  /// parameters share slots, it ends the use of the parameters of earlier calls.
+  void before_use(std::span<const ParameterIndex> parameters);
+  /// Whether parameters share slots (shard: parameters with reshard_after_forward).
+  [[nodiscard]] bool parameters_take_turns() const;
+  /// Compute waits for all gathers, which are enqueued first where they are missing. Afterwards all
+  /// parameters are current, except where they share slots.
+  void wait_for_parameters();
+  /// Call after parameters were written from outside (initialization, a checkpoint). Sharded:
+  /// gathers them from the owners, or, where they share slots, marks all slots as not gathered. Not
+  /// sharded: marks the parameters as current.
+  void publish_parameters();
+
+  /// For `trireme verify` and tests. While collectives are held, one that would overlap with
+  /// compute starts only when compute waits for it or for a later one. Code with a missing wait
+  /// then reads old values in every run, not only on a slow network. Call between steps, on all
+  /// ranks with the same value.
+  void hold_collectives(bool held);
+
+  /// Times of the current step, after its last mark_updated(), or of the step before. Blocks until
+  /// compute has completed the step. Valid until the next call.
+  [[nodiscard]] StepTimes times(std::int64_t step);
+  /// Times of the gathers after the last step, which belong to no step because none followed. Each
+  /// gather is returned once. Call after wait_for_parameters().
+  [[nodiscard]] std::span<const GatherTimes> take_last_gathers();
+
+  /// Number of leaves that this rank computes in a step.
+  [[nodiscard]] std::int64_t leaves() const;
+  [[nodiscard]] const layout::Plan& plan() const;
+  [[nodiscard]] bool sharded() const;
+  [[nodiscard]] bool cached_shards() const;
+  [[nodiscard]] DType parameter_dtype() const;
+  /// This rank's index in its replica; owned() has the shards of this index.
+  [[nodiscard]] int rank() const;
+  /// Bytes of fp32 gradients, of the copy that is sent where gradient_dtype is not fp32, of the
+  /// sums of micro-steps, and of the partial sums of a tree.
+  [[nodiscard]] std::size_t gradient_bytes() const;
+  [[nodiscard]] std::size_t parameter_bytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::reduce

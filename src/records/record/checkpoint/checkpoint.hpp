@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: the state of a run by parameter, without buckets, padding or rank count, so that a
+// run saved on N ranks continues on M ranks with any bucket size.
+//
+//   RUN_DIR/checkpoints/latest                     text: the name of the newest one (for people)
+//   RUN_DIR/checkpoints/step-00000500/
+//     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
+//     manifest.h5       facts, parameters, every piece with its hash and file, the tokenizer, and
+//                       /tensors/STATE/PARAMETER, a virtual dataset over the pieces (1-D, with
+//                       attribute `shape`), so that h5py and h5dump see whole tensors
+//     manifest.xxh64    text: the hash of manifest.h5, for xxhsum -c
+//
+// A piece's hash is the sum modulo 2^64 of element_hash(index in the parameter, bits) over its
+// elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
+// wrote what, one pass yields both, and a reader checks what it read while it reads it.
+//
+// 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a directory
+//    named step-N is whole, or was damaged later. The directories are the truth; `latest` is a
+//    hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
+// 2. A save removes the temporary directories that an earlier crash left, by the exact names that a
+//    save gives them, and afterwards the oldest whole checkpoints that Retention does not keep;
+//    never the one just written, never one that it cannot read. What cannot be removed is a warning.
+// 3. Collective calls end the same way on all ranks (comm/control/together.hpp): when one fails,
+//    all throw.
+// 4. Views are host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/view.hpp"
+#include "layout/plan.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "record/run/name_values.hpp"
+
+namespace trireme::record {
+
+/// A run of elements of one parameter in one state ("parameter", "moment1", …).
+struct Slab {
+  std::string state;
+  ParameterIndex parameter{};
+  std::int64_t begin = 0;  ///< first element within the parameter
+  ConstView data;
+};
+struct MutableSlab {
+  std::string state;
+  ParameterIndex parameter{};
+  std::int64_t begin = 0;
+  View data;
+};
+
+struct CheckpointFacts {
+  std::int64_t step = 0;          ///< steps done
+  std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
+  std::uint64_t seed = 0;
+  NameValues model;  ///< sizes and options that a reader must share, compared on load
+  NameValues more;   ///< versions, precision, run, data, …: stated, not compared here
+  /// Of the session that wrote it, every key; empty in checkpoints before format 2.1.
+  NameValues deck = {};
+  /// Of the tokens: text::Tokenizer::serialized(); empty in checkpoints before format 2.2, and
+  /// where it was not known.
+  std::string tokenizer = {};
+};
+
+/// Which whole checkpoints a save leaves in place.
+///
+/// 1. The `keep` newest ones, milestones among them; all of them when it is 0.
+/// 2. Every milestone: of a step that is a multiple of `keep_every` (0: no step is), or written
+/// while its step was one, as its facts state; so another `keep_every` loses none of them.
+struct Retention {
+  std::int64_t keep = 0;
+  std::int64_t keep_every = 0;
+
+  // Implicit: most callers have a number alone. NOLINTNEXTLINE(google-explicit-constructor)
+  Retention(std::int64_t newest = 0, std::int64_t every = 0) : keep(newest), keep_every(every) {}
+  [[nodiscard]] bool milestone(std::int64_t step) const {
+    return keep_every > 0 && step % keep_every == 0;
+  }
+};
+
+/// All but the directory: on rank 0 only.
+struct SavedCheckpoint {
+  std::string directory;
+  std::int64_t bytes = 0;  ///< of all ranks' files
+  double seconds = 0;  ///< the slowest rank's file, the manifest and the commit, all on the disk
+  std::vector<std::string> warnings;  ///< what could not be removed, and why; each comes once
+};
+
+struct CheckpointPlace {
+  std::string directory;
+  std::int64_t step = 0;  ///< by its name
+};
+
+struct FoundCheckpoint : CheckpointPlace {
+  bool whole = false;   ///< manifest readable, every file present with its size
+  std::string problem;  ///< why not
+  /// The system could not read it, so whether it is whole is not known.
+  bool unreadable = false;
+  // What the manifest states, where it could be read:
+  bool milestone = false;     ///< written as one (Retention)
+  std::int64_t bytes = 0;     ///< of all ranks' files
+  int ranks = 0;              ///< that wrote it
+  std::string date_and_time;  ///< when it was written, UTC
+};
+
+/// Collective. Writes RUN_DIR/checkpoints/step-N and waits for it (checkpoint_writer.hpp does not),
+/// from every rank's slabs, which together must cover each (state, parameter) that occurs exactly
+/// once; one dtype per state.
+///
+/// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
+///           when slabs overlap or leave a hole.
+SavedCheckpoint save_checkpoint(const std::string& run_directory,
+                                const layout::Plan& plan,
+                                const CheckpointFacts& facts,
+                                std::span<const Slab> mine,
+                                Retention retention,
+                                comm::World& world);
+
+/// Collective. Fills every rank's slabs from `directory`, whatever rank count wrote it, and returns
+/// its facts. The first rank reads the manifest; every rank reads the bytes that it needs. All
+/// ranks together must need each element of a (state, parameter) equally often. fp32 and bf16 are
+/// converted into each other (rounded to nearest even) when they differ.
+///
+/// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format
+///           version, another model (`model` is compared, the first difference named), a missing
+///           file or state.
+CheckpointFacts load_checkpoint(const std::string& directory,
+                                const layout::Plan& plan,
+                                const NameValues& model,
+                                std::span<const MutableSlab> wanted,
+                                comm::World& world);
+
+/// What lies in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
+/// directories are left out. Not collective.
+std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
+/// The newest checkpoint by its name, whole or not (a damaged one is reported by load_checkpoint,
+/// never passed over in silence). Opens no file. Not collective: let rank 0 ask, and broadcast.
+std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory);
+/// The same of a directory of checkpoints, such as checkpoint.directory.
+std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
+/// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
+/// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
+/// what lies there.
+std::string doubt_latest(const std::string& run_directory, const std::string& newest);
+
+/// One checkpoint opened for reading by one process: for `trireme sample` and for tools.
+class CheckpointReader {
+ public:
+  /// Throws UserError as load_checkpoint does.
+  explicit CheckpointReader(const std::string& directory);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+
+  [[nodiscard]] const CheckpointFacts& facts() const;
+  [[nodiscard]] const std::vector<std::string>& states() const;
+  /// Names in registration order.
+  [[nodiscard]] const std::vector<std::string>& parameters() const;
+  [[nodiscard]] int ranks() const;
+  [[nodiscard]] std::uint64_t content_hash(const std::string& state,
+                                           const std::string& parameter) const;
+  /// A whole parameter, verified; `data` has its element count.
+  void read(const std::string& state, const std::string& parameter, View data) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::record

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/checkpoint/checkpoint_directory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <numeric>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/path_problem.hpp"
+
+#include "h5/file.hpp"
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/manifest.hpp"
+
+namespace trireme::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The only names that are ever removed: step-00000500 and one of these, and latest.tmp.
+constexpr const char* temporary_suffix = ".tmp";        ///< being written
+constexpr const char* replaced_suffix = ".tmp.old";     ///< another of its step takes its place
+constexpr const char* removed_suffix = ".tmp.removed";  ///< being removed
+constexpr const char* latest_file = "latest";
+
+[[noreturn]] void fail(const std::string& what, const std::string& reason) {
+  throw StorageError("file system", what, reason, __FILE__, __LINE__);
+}
+
+void check(const std::error_code& problem, const std::string& what) {
+  if (problem)
+    fail(what, problem.message());
+}
+
+void rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    fail("rename " + from + " to " + to, std::strerror(errno));
+}
+
+/// None where there is no such directory. Throws where it cannot be read, because a run whose
+/// checkpoints seem to be missing begins anew.
+std::vector<std::string> directories_in(const std::string& path) {
+  std::vector<std::string> found;
+  std::error_code problem;
+  fs::directory_iterator at(path, problem);
+  if (problem == std::errc::no_such_file_or_directory)
+    return found;
+  check(problem, "list " + path);
+  while (at != fs::directory_iterator()) {
+    const bool is_directory = at->is_directory(problem);
+    if (problem != std::errc::no_such_file_or_directory)
+      check(problem, "look at " + at->path().string());
+    if (is_directory)
+      found.push_back(at->path().string());
+    at.increment(problem);
+    check(problem, "list " + path);
+  }
+  return found;
+}
+
+std::string not_removed(const fs::path& path, const std::error_code& problem) {
+  return fmt::format("cannot remove {}: {}. The run tries again at its next checkpoint",
+                     path.string(), problem.message());
+}
+
+/// "step-00000500.tmp" is a name of ours with this suffix, "step-00000500.tmp_copy" is not.
+bool is_ours(const std::string& name, std::string_view suffix) {
+  if (!name.ends_with(suffix))
+    return false;
+  const std::string stem = name.substr(0, name.size() - suffix.size());
+  const std::int64_t step = step_of(stem);
+  return step >= 0 && stem == checkpoint_name(step);
+}
+
+bool is_leftover(const std::string& name) {
+  return name == latest_file + std::string(temporary_suffix) ||
+         std::ranges::any_of(std::array{temporary_suffix, replaced_suffix, removed_suffix},
+                             [&](const char* suffix) { return is_ours(name, suffix); });
+}
+
+std::vector<fs::path> entries_of(const std::string& directory) {
+  std::error_code problem;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(directory, problem); !problem && at != fs::directory_iterator();
+       at.increment(problem))
+    found.push_back(at->path());
+  if (problem != std::errc::no_such_file_or_directory)
+    check(problem, "list " + directory);
+  return found;
+}
+
+/// Of a small text file; "" where it cannot be read.
+std::string first_word(const std::string& path) {
+  std::string word;
+  std::ifstream(path) >> std::setw(64) >> word;
+  return word;
+}
+
+void point_latest_at(const std::string& checkpoints, const std::string& name) {
+  const std::string temporary = checkpoints + "/" + latest_file + temporary_suffix;
+  h5::write_text_file(temporary, name + "\n");
+  rename(temporary, checkpoints + "/" + latest_file);
+  h5::sync_directory(checkpoints);
+}
+
+/// By name, oldest first.
+std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
+  std::vector<CheckpointPlace> places;
+  for (const std::string& directory : directories_in(checkpoints))
+    if (const std::int64_t step = step_of(fs::path(directory).filename().string()); step >= 0)
+      places.push_back({directory, step});
+  std::ranges::sort(places, {}, &CheckpointPlace::step);
+  return places;
+}
+
+FoundCheckpoint look_at(CheckpointPlace place) {
+  FoundCheckpoint one;
+  static_cast<CheckpointPlace&>(one) = std::move(place);
+  try {
+    const Manifest manifest = read_manifest(one.directory);
+    one.milestone = std::ranges::find(manifest.facts.more, std::string(milestone_fact),
+                                      &NameValues::value_type::first) != manifest.facts.more.end();
+    one.bytes =
+        std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
+    one.ranks = manifest.ranks();
+    one.date_and_time = manifest.date_and_time;
+    one.problem = name_problem(one.directory, manifest.facts.step);
+    if (one.problem.empty())
+      one.problem = missing_files(one.directory, manifest);
+    one.whole = one.problem.empty();
+  } catch (const UserError& error) {
+    one.problem = error.findings().front().text;
+  } catch (const StorageError& error) {  // it may be readable tomorrow
+    one.problem = error.what();
+    one.unreadable = true;
+  }
+  return one;
+}
+
+}  // namespace
+
+std::string checkpoints_of(const std::string& run_directory) {
+  return run_directory + "/checkpoints";
+}
+
+void expect_place_of_checkpoints(const std::string& directory, const Place& place) {
+  std::error_code problem;
+  if (!fs::is_directory(directory, problem))
+    return;  // made, or refused, by RunDirectory
+  std::string other;
+  for (const fs::path& path : entries_of(directory)) {
+    const std::string name = path.filename().string();
+    const bool ours = name == latest_file ? step_of(first_word(path.string())) >= 0
+                      : name == "lock"    ? first_word(path.string()) == "process"
+                                          : step_of(name) >= 0 && fs::exists(path / manifest_file);
+    if (ours)
+      return;
+    if (!is_leftover(name) && name != "lock")
+      other = name;
+  }
+  if (!other.empty())
+    throw UserError({{place, "checkpoint.directory",
+                      fmt::format("{} holds files that are not checkpoints of trireme, such as {}. "
+                                  "Name a new or empty directory, for example {}/checkpoints",
+                                  directory, other, directory)}});
+}
+
+void link_checkpoints(const std::string& run_directory, const std::string& directory) {
+  const std::string link = checkpoints_of(run_directory);
+  std::error_code problem;
+  const fs::path target = fs::canonical(directory, problem);
+  check(problem, "find " + directory);
+  const auto there = fs::symlink_status(link, problem);
+  if (fs::is_directory(there)) {
+    fs::remove(link, problem);  // an empty one
+    if (problem != std::errc::directory_not_empty)
+      check(problem, "remove " + link);
+    if (problem)
+      throw UserError(Place{link},
+                      fmt::format("checkpoints lie here already, and checkpoint.directory is {}: "
+                                  "move them there, or leave checkpoint.directory away",
+                                  directory));
+  } else if (fs::exists(there)) {
+    if (fs::canonical(link, problem) == target)
+      return;
+    if (problem && !is_about_the_path(problem.value()))
+      check(problem, "find " + link);
+    throw UserError(Place{link},
+                    fmt::format("this does not lead to checkpoint.directory {}: remove "
+                                "it, or leave checkpoint.directory away",
+                                directory));
+  }
+  fs::create_directory_symlink(target, link, problem);
+  check(problem, "make the link " + link);
+  h5::sync_directory(run_directory);
+}
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("step-{:08}", step);
+}
+
+std::int64_t step_of(const std::string& name) {
+  static constexpr std::string_view prefix = "step-";
+  if (name.size() <= prefix.size() || name.size() > prefix.size() + 18 ||
+      name.compare(0, prefix.size(), prefix) != 0 ||
+      !std::all_of(name.begin() + prefix.size(), name.end(),
+                   [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return -1;
+  return std::stoll(name.substr(prefix.size()));
+}
+
+std::string temporary_name(std::int64_t step) {
+  return checkpoint_name(step) + temporary_suffix;
+}
+
+void restore_replaced(const std::string& run_directory) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  for (const fs::path& old : entries_of(checkpoints)) {
+    const std::string name = old.filename().string();
+    if (!is_ours(name, replaced_suffix))
+      continue;
+    const auto whole =
+        old.parent_path() / name.substr(0, name.size() - std::strlen(replaced_suffix));
+    if (!fs::exists(fs::symlink_status(whole)))
+      rename(old.string(), whole.string());
+  }
+}
+
+std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  h5::make_directories(checkpoints);
+  restore_replaced(run_directory);
+  std::vector<std::string> warnings;
+  std::error_code problem;
+  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  for (const fs::path& path : entries_of(checkpoints))
+    if (is_leftover(path.filename().string())) {
+      fs::remove_all(path, problem);
+      if (path == temporary)
+        check(problem, "remove " + temporary);
+      if (problem)
+        warnings.push_back(not_removed(path, problem));
+    }
+  fs::create_directory(temporary, problem);
+  check(problem, "create directory " + temporary);
+  return warnings;
+}
+
+void sync_record(const std::string& run_directory) {
+  const std::string record = run_directory + "/run.h5";
+  if (!fs::exists(record))
+    return;
+  h5::sync_file(record);
+}
+
+void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
+  std::error_code ignored;  // it does no harm: the next save tries again
+  fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);
+}
+
+std::string commit_temporary(const std::string& run_directory, std::int64_t step) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  const std::string whole = checkpoints + "/" + checkpoint_name(step);
+  h5::sync_directory(temporary);
+  if (!fs::exists(whole)) {
+    rename(temporary, whole);
+  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, whole.c_str(), RENAME_EXCHANGE) ==
+             0) {
+    remove_temporary(run_directory, step);
+  } else {  // a file system that cannot exchange: restore_replaced() undoes the first move alone
+    const std::string replaced = whole + replaced_suffix;
+    rename(whole, replaced);
+    rename(temporary, whole);
+    std::error_code ignored;
+    fs::remove_all(replaced, ignored);
+  }
+  h5::sync_directory(checkpoints);
+  try {
+    point_latest_at(checkpoints, checkpoint_name(step));
+  } catch (const StorageError& problem) {  // a hint for people, and the checkpoint is complete
+    return problem.what();
+  }
+  return "";
+}
+
+std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) {
+  std::vector<FoundCheckpoint> found;
+  for (CheckpointPlace& place : places_in(checkpoints_of(run_directory))) {
+    FoundCheckpoint one = look_at(std::move(place));
+    // A run that goes on may have removed it meanwhile.
+    if (std::error_code ignored; one.whole || fs::exists(one.directory, ignored))
+      found.push_back(std::move(one));
+  }
+  return found;
+}
+
+std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory) {
+  return newest_checkpoint_in(checkpoints_of(run_directory));
+}
+
+std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints) {
+  auto all = places_in(checkpoints);
+  if (all.empty())
+    return std::nullopt;
+  return std::move(all.back());
+}
+
+std::string doubt_latest(const std::string& run_directory, const std::string& newest) {
+  const std::string path = checkpoints_of(run_directory) + "/" + latest_file;
+  std::error_code problem;
+  if (!fs::exists(path, problem))
+    return "";
+  const std::string text = read_whole(path);
+  const std::string name = fs::path(newest).filename().string();
+  if (text == name + "\n")
+    return "";
+  return fmt::format("{} names {:?}, but the newest checkpoint here is {}", path,
+                     text.substr(0, std::min(text.find('\n'), 2 * name.size())), name);
+}
+
+std::vector<std::string> prune(const std::string& run_directory,
+                               std::int64_t newest,
+                               Retention retention) {
+  if (retention.keep == 0)
+    return {};
+  auto places = places_in(checkpoints_of(run_directory));
+  std::vector<std::string> doomed;  // newest first
+  std::int64_t whole = 0;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    if (whole >= retention.keep && retention.milestone(place->step))
+      continue;  // unread: there may be many
+    const FoundCheckpoint one = look_at(std::move(*place));
+    whole += one.whole ? 1 : 0;
+    if (one.whole && whole > retention.keep && !one.milestone && one.step != newest)
+      doomed.push_back(one.directory);
+  }
+  std::vector<std::string> warnings;
+  for (auto directory = doomed.rbegin(); directory != doomed.rend(); ++directory) {
+    // Renamed first, so that a half-removed one is never taken for whole.
+    const std::string aside = *directory + removed_suffix;
+    std::error_code problem;
+    fs::rename(*directory, aside, problem);
+    if (problem)
+      warnings.push_back(not_removed(*directory, problem));
+    else if (fs::remove_all(aside, problem); problem)
+      warnings.push_back(not_removed(aside, problem));
+  }
+  return warnings;
+}
+
+std::string name_problem(const std::string& directory, std::int64_t step) {
+  const fs::path path(directory);
+  const std::string name = path.filename().string();
+  const std::int64_t named = step_of(name);
+  if (named < 0 || named == step)
+    return "";
+  const std::string own = checkpoint_name(step);
+  return fmt::format(
+      "this directory is named {}, and its manifest is of step {}: it was renamed or "
+      "copied; {}",
+      name, step,
+      fs::exists(path.parent_path() / own) ? "move it away, " + own + " is there as well"
+                                           : "give it the name " + own + " again");
+}
+
+std::string way_out(const std::string& directory) {
+  const fs::path path(directory);
+  const std::int64_t step = step_of(path.filename().string());
+  const std::string run_directory = path.parent_path().parent_path().string();
+  const std::string name = path.filename().string();
+  std::string older;
+  for (const FoundCheckpoint& one : list_checkpoints(run_directory))
+    if (one.whole && one.step < step)
+      older = fs::path(one.directory).filename().string();
+  if (older.empty())
+    return fmt::format(
+        "no older whole checkpoint is left; choose another run.directory, or remove {} and start "
+        "from step 0 with run.restart_without_checkpoints=true",
+        name);
+  return fmt::format("remove {} to resume from {}, which is whole", name, older);
+}
+
+}  // namespace trireme::record

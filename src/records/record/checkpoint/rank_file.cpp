@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/checkpoint/rank_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/packing.hpp"
+#include "device/device.hpp"
+#include "timing/recorder.hpp"
+
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "h5/raw_file.hpp"
+
+namespace trireme::record {
+namespace {
+
+/// Bytes of the file that are put together, and then written, at a time.
+constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
+static_assert(block_bytes % h5::RawFile::page_bytes == 0);
+
+/// A piece, the bytes it is made of, and how many of its elements are in the hash already.
+struct Placed {
+  Piece piece;
+  ConstView data;
+  std::int64_t hashed = 0;
+  bool finite = true;
+
+  [[nodiscard]] std::int64_t end() const {
+    return piece.offset + static_cast<std::int64_t>(data.bytes());
+  }
+};
+
+/// Infinities and NaN have an exponent of ones only; `exponent` masks it in elements of type Bits.
+template <class Bits>
+bool all_finite(ConstView data, Bits exponent) {
+  unsigned found = 0;
+  for (std::int64_t i = 0; i < data.elements; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data.data + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
+    found |= (bits & exponent) == exponent ? 1U : 0U;
+  }
+  return found == 0;
+}
+
+/// Numbers that are neither fp32 nor bf16 are not looked at.
+bool all_finite(ConstView data) {
+  if (data.dtype == DType::f32)
+    return all_finite<std::uint32_t>(data, 0x7f800000U);
+  return data.dtype != DType::bf16 || all_finite<std::uint16_t>(data, 0x7f80U);
+}
+
+std::uint32_t number_of(std::vector<SavedState>& states, const Slab& slab) {
+  const auto known = std::ranges::find(states, slab.state, &SavedState::name);
+  const auto number = static_cast<std::uint32_t>(known - states.begin());
+  if (known == states.end())
+    states.push_back({slab.state, slab.data.dtype});
+  TRIREME_EXPECT(states[number].dtype == slab.data.dtype, "state {} in two dtypes", slab.state);
+  return number;
+}
+
+std::vector<Placed> lay_out(const std::string& path,
+                            int rank,
+                            const layout::Plan& plan,
+                            std::span<const Slab> slabs,
+                            std::vector<SavedState>& states) {
+  std::vector<Placed> placed;
+  h5::File file = h5::create_file(path);
+  h5::write_attribute(file.get(), "filetype", "trireme-checkpoint-rank");
+  h5::write_attribute(file.get(), "rank", std::int64_t{rank});
+  for (const Slab& slab : slabs) {
+    const std::uint32_t state = number_of(states, slab);
+    if (slab.data.empty())
+      continue;
+    const std::string& name = plan.parameter(slab.parameter).name;
+    const h5::Group group = h5::open_group(file.get(), slab.state);
+    TRIREME_EXPECT(!h5::exists(group.get(), name), "two slabs of {} {} on one rank", slab.state,
+                   name);
+    const h5::Dataset dataset = h5::Dataset::create_fixed(
+        group.get(), name, h5::type_of(slab.data.dtype), slab.data.elements);
+    h5::write_attribute(dataset.id(), "begin", slab.begin);
+    placed.push_back({.piece = {.state = state,
+                                .parameter = static_cast<std::uint32_t>(slab.parameter),
+                                .rank = static_cast<std::uint32_t>(rank),
+                                .zero = 0,
+                                .begin = slab.begin,
+                                .count = slab.data.elements,
+                                .hash = 0,
+                                .offset = dataset.file_offset()},
+                      .data = slab.data});
+  }
+  h5::close(std::move(file));
+  return placed;
+}
+
+/// Fills `block`, which lies at `begin` in the file: pieces from memory, and between them what HDF5
+/// wrote. Hashes the elements on the way. `pieces` are those from the first that reaches into the
+/// block, in the order of the file.
+void compose(std::span<std::byte> block,
+             std::int64_t begin,
+             const h5::RawFile& file,
+             std::span<Placed> pieces) {
+  const std::int64_t end = begin + std::ssize(block);
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    return block.subspan(static_cast<std::size_t>(from - begin),
+                         static_cast<std::size_t>(to - from));
+  };
+  std::int64_t at = begin;
+  for (Placed& placed : pieces) {
+    if (placed.piece.offset >= end)
+      break;
+    const std::int64_t from = std::max(begin, placed.piece.offset),
+                       to = std::min(end, placed.end());
+    file.read(at, part(at, from));
+    const std::int64_t skip = from - placed.piece.offset;
+    std::memcpy(part(from, to).data(), placed.data.data + skip,
+                static_cast<std::size_t>(to - from));
+    // An element may lie in two blocks: it counts in the second.
+    const auto element = static_cast<std::int64_t>(size_bytes(placed.data.dtype));
+    const std::int64_t whole = (to - placed.piece.offset) / element;
+    const ConstView fresh = placed.data.slice(placed.hashed, whole - placed.hashed);
+    placed.piece.hash += hash_elements(fresh, placed.piece.begin + placed.hashed);
+    placed.finite = placed.finite && all_finite(fresh);
+    placed.hashed = whole;
+    at = to;
+  }
+  file.read(at, part(at, end));
+}
+
+/// One thread puts a block together while another writes the one before.
+void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_token& stop) {
+  const auto memory = device::make_cpu_device(1);
+  const device::Buffer blocks =
+      memory->allocate(2 * static_cast<std::size_t>(block_bytes), "blocks of a checkpoint");
+  const std::int64_t size = file.size();
+  std::future<void> writing;
+  for (std::int64_t at = 0; at < size; at += block_bytes) {
+    if (stop.stop_requested())
+      throw StorageError("checkpoint", "writing", "the run ends before it is whole", __FILE__,
+                         __LINE__);
+    const std::span block(blocks.data() + at / block_bytes % 2 * block_bytes,
+                          static_cast<std::size_t>(std::min(block_bytes, size - at)));
+    while (!placed.empty() && placed.front().end() <= at) placed = placed.subspan(1);
+    compose(block, at, file, placed);
+    if (writing.valid())
+      writing.get();
+    writing = std::async(std::launch::async, [&file, at, block] { file.write(at, block); });
+  }
+  writing.get();
+}
+
+}  // namespace
+
+std::uint64_t frame_hash(const InputFile& file, std::vector<Extent> data) {
+  std::ranges::sort(data, {}, &Extent::begin);
+  data.push_back({file.size(), 0});
+  std::uint64_t hash = 0;
+  std::int64_t at = 0;
+  std::string bytes;
+  for (const Extent& extent : data) {
+    // In blocks: a damaged manifest may name any place.
+    while (at < extent.begin) {
+      bytes.resize(static_cast<std::size_t>(std::min(extent.begin - at, std::int64_t{1} << 20)));
+      file.read(at, std::as_writable_bytes(std::span(bytes)));
+      hash = hash_bytes(bytes, hash);
+      at += std::ssize(bytes);
+    }
+    at = std::max(at, extent.begin + extent.bytes);
+  }
+  return hash;
+}
+
+std::string packed(const Part& part) {
+  Packer to;
+  to.number(part.states.size());
+  for (const SavedState& state : part.states) {
+    to.text(state.name);
+    to.number(state.dtype);
+  }
+  to.array(part.pieces);
+  to.number(part.file_bytes);
+  to.number(part.frame);
+  to.number(part.seconds);
+  to.number(part.bad_state);
+  to.number(part.bad_parameter);
+  return to.take();
+}
+
+Part unpacked(const std::string& text) {
+  Unpacker from(text);
+  Part part;
+  part.states.resize(from.number<std::size_t>());
+  for (SavedState& state : part.states) {
+    state.name = from.text();
+    state.dtype = from.number<DType>();
+  }
+  part.pieces = from.array<Piece>();
+  part.file_bytes = from.number<std::int64_t>();
+  part.frame = from.number<std::uint64_t>();
+  part.seconds = from.number<double>();
+  part.bad_state = from.number<std::int64_t>();
+  part.bad_parameter = from.number<std::int64_t>();
+  return part;
+}
+
+Part write_rank_file(const std::string& path,
+                     int rank,
+                     const layout::Plan& plan,
+                     std::span<const Slab> slabs,
+                     const std::stop_token& stop) {
+  const double begin = timing::steady_seconds();
+  Part part;
+  std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
+  std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
+  h5::RawFile file(path);
+  std::vector<Extent> data;
+  data.reserve(placed.size());
+  for (const Placed& one : placed)
+    data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
+  part.frame = frame_hash(InputFile(path), std::move(data));
+  write_blocks(file, placed, stop);
+  file.sync();
+  for (const Placed& one : placed) {
+    part.pieces.push_back(one.piece);
+    if (!one.finite && part.bad_state < 0) {
+      part.bad_state = one.piece.state;
+      part.bad_parameter = one.piece.parameter;
+    }
+  }
+  part.file_bytes = file.size();
+  part.seconds = timing::steady_seconds() - begin;
+  return part;
+}
+
+}  // namespace trireme::record

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/run_directory.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "h5/file.hpp"
+
+namespace trireme::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& what, int reason) {
+  throw StorageError("file system", what, std::strerror(reason), __FILE__, __LINE__);
+}
+
+void refuse_what_is_in_the_way(const std::string& path, const std::string& key) {
+  std::error_code problem;
+  for (fs::path part = path; !part.empty(); part = part.parent_path()) {
+    const fs::file_status status = fs::status(part, problem);
+    if (fs::exists(status) && !fs::is_directory(status))
+      throw UserError(Place{part.string()},
+                      fmt::format("a file is in the way of {} {}", key, path));
+    if (!fs::exists(status) && fs::is_symlink(part, problem))
+      throw StorageError(
+          "file system", fmt::format("create {} {}", key, path),
+          fmt::format("{} is a link to {}, which does not exist. If its file system is not "
+                      "mounted, mount it and start again. Otherwise remove the link",
+                      part.string(), fs::read_symlink(part, problem).string()),
+          __FILE__, __LINE__);
+    if (part == part.parent_path())
+      break;
+  }
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
+    : path_(std::move(path)), key_(std::move(key)), host_(world.host()) {
+  while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  try {
+    comm::on_first_rank(world, [&] { create_and_lock(); });
+  } catch (...) {
+    release();
+    throw;
+  }
+  locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
+}
+
+void RunDirectory::create_and_lock() {
+  refuse_what_is_in_the_way(path_, key_);
+  h5::make_directories(path_);
+  place_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (place_ < 0)  // it may be written and not listed
+    place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const bool held = ::flock(place_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  FileLock lock(file("lock"), "write into " + key_ + ": ");
+  const auto taken = held ? FileLock::Taken::by_another : lock.take_alone();
+  if (taken == FileLock::Taken::by_another)
+    throw UserError(Place{path_},
+                    fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
+                                "directory",
+                                key_, lock.holder("another run")));
+  lock.sign(host_);
+  locked_ = taken == FileLock::Taken::yes;
+  lock_.emplace(std::move(lock));
+}
+
+std::string RunDirectory::stored_id() const {
+  const std::string name = file("run.id");
+  if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
+    return "";
+  std::string text = read_whole(name);
+  if (text.empty())
+    return "";
+  if (text.back() == '\n')
+    text.pop_back();
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw UserError(Place{name},
+                    fmt::format("this does not name a run: remove it, and the run takes the name "
+                                "of its checkpoint in {}",
+                                path_));
+  return text;
+}
+
+void RunDirectory::set_id(const std::string& id) {
+  id_ = id;
+  if (const std::string name = file("run.id"); !fs::exists(name) || stored_id() != id) {
+    h5::write_text_file(name + ".tmp", id + "\n");
+    if (std::rename((name + ".tmp").c_str(), name.c_str()) != 0)
+      fail("rename " + name + ".tmp to " + name, errno);
+    h5::sync_directory(path_);
+  }
+}
+
+std::string new_run_id() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    fail("getrandom", errno);
+  return fmt::format("{:016x}", number);
+}
+
+bool RunDirectory::is_where_it_was() const {
+  struct stat held {
+  }, found{};
+  return ::fstat(place_, &held) != 0 ||
+         (::stat(path_.c_str(), &found) == 0 && held.st_dev == found.st_dev &&
+          held.st_ino == found.st_ino);
+}
+
+void RunDirectory::expect_in_place() {
+  if (!is_where_it_was()) {
+    struct stat held {};
+    const bool removed = ::fstat(place_, &held) == 0 && held.st_nlink == 0;
+    std::error_code ignored;
+    const std::string now =
+        fs::read_symlink(fmt::format("/proc/self/fd/{}", place_), ignored).string();
+    throw StorageError(
+        "file system", "find " + key_ + " " + path_,
+        removed ? "it was removed while the run used it, with all that the run wrote into it"
+                : fmt::format("it was moved away while the run used it{}; what the run wrote is "
+                              "in {}",
+                              fs::exists(path_, ignored) ? ", and another one is in its place" : "",
+                              now.empty() ? "an unknown place" : now),
+        __FILE__, __LINE__);
+  }
+  if (!lock_->in_place()) {
+    FileLock lock(file("lock"), "write into " + key_ + ": ");
+    if (lock.take_alone() == FileLock::Taken::by_another)
+      throw StorageError("file system", "keep the lock " + file("lock"),
+                         "it was removed while the run used it, and " + lock.holder("another run") +
+                             " has taken it. Stop one of the two runs, and start this one again",
+                         __FILE__, __LINE__);
+    lock.sign(host_);
+    lock_.emplace(std::move(lock));
+  }
+  lock_->touch();
+}
+
+RunDirectory::~RunDirectory() {
+  release();
+}
+
+void RunDirectory::release() noexcept {
+  if (place_ >= 0)
+    ::close(place_);
+}
+
+}  // namespace trireme::record

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/checkpoint_weights.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <concepts>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "model/layers.hpp"
+
+#include "text/tokenizer.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/fact_names.hpp"
+#include "record/checkpoint/manifest.hpp"
+#include "record/checkpoint/manifest_share.hpp"
+#include "weights/safetensors.hpp"
+
+namespace trireme::weights {
+namespace {
+
+template <class T>
+concept Fact = std::same_as<T, bool> || std::same_as<T, std::int64_t> || std::same_as<T, double> ||
+    std::same_as<T, std::string> || NamedEnum<T>;
+
+/// The name of the fact for a key of a section: rotary_scaling.factor is rotary_factor.
+std::string prefix_of(std::string_view section) {
+  return std::string(section.substr(0, section.find('_'))) + "_";
+}
+
+/// Visits a model that config_of() describes.
+class FactWriter {
+ public:
+  explicit FactWriter(record::NameValues& facts, std::string prefix = {})
+      : facts_(facts), prefix_(std::move(prefix)) {}
+
+  template <Fact T>
+  void operator()(const char* name, T& value, const Key<T>& key) {
+    if (key.change == Change::never)
+      facts_.emplace_back(prefix_ + name, text_of(value));
+  }
+  template <Fact T>
+  void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) {
+    if (key.change == Change::never && value.given())
+      facts_.emplace_back(prefix_ + name, text_of(*value.value));
+  }
+  void operator()(const char* /*name*/,
+                  model::RecomputeKey& /*value*/,
+                  const Key<model::RecomputeKey>& /*key*/) {}
+  template <class Config>
+  void section(const char* name, Config& config) {
+    FactWriter inner(facts_, prefix_of(name));
+    describe(inner, config);
+  }
+
+ private:
+  template <Fact T>
+  static std::string text_of(const T& value) {
+    if constexpr (std::same_as<T, bool>)
+      return value ? "1" : "0";
+    else if constexpr (NamedEnum<T>)
+      return word(value);
+    else
+      return fmt::format("{}", value);  // of a double: the same bits come back
+  }
+
+  record::NameValues& facts_;
+  const std::string prefix_;
+};
+
+/// The way back. A key that may be left open in a deck may be absent, and stays open.
+class FactReader {
+ public:
+  FactReader(const record::NameValues& facts, const std::string& directory, std::string prefix = {})
+      : facts_(facts), directory_(directory), prefix_(std::move(prefix)) {}
+
+  template <Fact T>
+  void operator()(const char* name, T& value, const Key<T>& key) const {
+    if (key.change != Change::never)
+      return;
+    const std::string* text = find(name);
+    if (text == nullptr)
+      throw UserError({directory_}, fmt::format("the checkpoint does not contain the model's {}",
+                                                prefix_ + name));
+    read(name, *text, value);
+  }
+  template <Fact T>
+  void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) const {
+    if (key.change != Change::never)
+      return;
+    if (const std::string* text = find(name))
+      read(name, *text, value.value.emplace());
+  }
+  void operator()(const char* /*name*/,
+                  model::RecomputeKey& /*value*/,
+                  const Key<model::RecomputeKey>& /*key*/) const {}
+  template <class Config>
+  void section(const char* name, Config& config) const {
+    const FactReader inner(facts_, directory_, prefix_of(name));
+    describe(inner, config);
+  }
+  [[noreturn]] void refuse(const char* name, const std::string& text) const {
+    throw UserError({directory_},
+                    fmt::format("the checkpoint has {} for the model's {}", text, prefix_ + name));
+  }
+
+ private:
+  [[nodiscard]] const std::string* find(const char* name) const {
+    const auto found =
+        std::ranges::find(facts_, prefix_ + name, &record::NameValues::value_type::first);
+    return found == facts_.end() ? nullptr : &found->second;
+  }
+  template <Fact T>
+  void read(const char* name, const std::string& text, T& value) const {
+    if constexpr (std::same_as<T, bool>) {
+      std::int64_t number = 0;
+      read(name, text, number);
+      value = number != 0;
+    } else if constexpr (std::same_as<T, std::string>) {
+      value = text;
+    } else if constexpr (NamedEnum<T>) {
+      for (const auto& [known, spelling] : EnumNames<T>::table)
+        if (text == spelling) {
+          value = known;
+          return;
+        }
+      refuse(name, text);
+    } else if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
+      refuse(name, text);
+    }
+  }
+
+  const record::NameValues& facts_;
+  const std::string& directory_;
+  const std::string prefix_;
+};
+
+bool within(std::int64_t size, std::int64_t most) {
+  return size >= 1 && size <= most;
+}
+
+/// Sizes with which can be computed; what is open is no problem.
+bool sizes_are_possible(const model::ModelConfig& config) {
+  return within(config.layers, model::most_layers) && within(config.heads, 1024) &&
+         within(config.channels, 65536) && within(config.context, 1 << 20) &&
+         within(config.vocabulary, 1 << 20) && within(config.key_value_heads.value_or(1), 1024) &&
+         within(config.head_channels.value_or(1), 65536) &&
+         within(config.mlp_channels.value_or(1), 1 << 20);
+}
+
+bool rotary_is_possible(const model::GptShape& shape) {
+  const model::RotaryScaling& s = shape.rotary_scaling;
+  return shape.positions == model::Positions::learned ||
+         (shape.head_channels() % 2 == 0 && shape.rotary_theta > 0 && s.factor >= 1 &&
+          s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor &&
+          s.original_context >= 1);
+}
+
+bool is_possible(const model::GptShape& shape) {
+  return (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
+         shape.heads % shape.key_value_heads() == 0 && within(shape.mlp_channels(), 1 << 20) &&
+         shape.norm_epsilon > 0 && shape.logit_softcap >= 0 && shape.attention_window >= 0 &&
+         rotary_is_possible(shape);
+}
+
+/// A checkpoint of a shape that no model has would be taken apart by our own contracts.
+[[noreturn]] void refuse_model(const std::string& directory) {
+  throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
+}
+
+}  // namespace
+
+record::NameValues model_facts(const model::GptShape& shape) {
+  record::NameValues facts;
+  FactWriter writer(facts);
+  model::ModelConfig config = model::config_of(shape);
+  describe(writer, config);
+  return facts;
+}
+
+model::GptShape shape_from(const record::NameValues& facts, const std::string& directory) {
+  model::ModelConfig config;
+  const FactReader reader(facts, directory);
+  describe(reader, config);
+  if (!sizes_are_possible(config))
+    refuse_model(directory);
+  if (const auto& pattern = config.window_pattern.value;
+      pattern &&
+      model::pattern_of(model::long_layers(*pattern, config.layers), config.layers) != *pattern)
+    reader.refuse("window_pattern", *pattern);
+  const model::GptShape shape = resolve(config);
+  if (!is_possible(shape))
+    refuse_model(directory);
+  return shape;
+}
+
+record::NameValues origin_facts(const record::NameValues& facts) {
+  record::NameValues found;
+  for (const auto& [name, value] : facts)
+    if (name == record::origin_path_fact || name == record::origin_format_fact ||
+        name == record::origin_hash_fact)
+      found.emplace_back(name, value);
+  return found;
+}
+
+StoredModel open_checkpoint(const std::string& directory) {
+  const record::Manifest manifest = record::read_manifest(directory);
+  StoredModel model{.path = directory,
+                    .format = "checkpoint",
+                    .shape_file = directory + "/" + record::manifest_file};
+  model.shape = shape_from(manifest.facts.model, directory);
+  model.step = manifest.facts.step;
+  model.tokenizer = manifest.facts.tokenizer;
+  model.tokenizer_place = model.shape_file;
+  for (const auto& [key, value] : manifest.facts.deck) {
+    if (key == "model.dropout")
+      std::from_chars(value.data(), value.data() + value.size(), model.shape.dropout);
+    if (key == "model.document_mask" && value == "true" && !model.tokenizer.empty())
+      model.shape.document_token =
+          text::tokenizer_from(model.tokenizer)->end_of_text().value_or(-1);
+  }
+  std::vector<std::uint32_t> ranks(manifest.file_bytes.size());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  record::check_rank_files(directory, manifest, ranks);
+  for (int rank = 0; rank < manifest.ranks(); ++rank)
+    model.files.push_back(directory + "/" + record::rank_file(rank));
+  const auto state = std::ranges::find(manifest.states, master_state, &record::SavedState::name);
+  if (state == manifest.states.end() || state->dtype != DType::f32)
+    throw UserError({directory}, "the checkpoint holds no weights in fp32 ('master')");
+  const auto number_of_state = static_cast<std::size_t>(state - manifest.states.begin());
+  const auto table = model::parameter_table(model.shape);
+  std::vector<Diagnostic> findings;
+  for (std::size_t p = 0; p < std::max(table.size(), manifest.parameters.size()); ++p) {
+    if (p >= table.size() || p >= manifest.parameters.size() ||
+        manifest.parameters[p].name != table[p].name ||
+        manifest.parameters[p].shape != table[p].shape) {
+      findings.push_back({{directory},
+                          p < table.size() ? table[p].name : manifest.parameters[p].name,
+                          "the checkpoint's parameters are not those of its model"});
+      continue;
+    }
+    StoredTensor tensor{.parameter = table[p].name, .name = table[p].name, .shape = table[p].shape};
+    tensor.content_hash = manifest.content_hash(number_of_state, p);
+    for (const record::Piece& piece : manifest.pieces_of(number_of_state, p))
+      tensor.extents.push_back({piece.rank, piece.offset, piece.begin, piece.count});
+    if (tensor.extents.empty())
+      findings.push_back({{directory}, tensor.name, "the checkpoint does not hold its weights"});
+    model.tensors.push_back(std::move(tensor));
+  }
+  throw_findings(std::move(findings));
+  return model;
+}
+
+std::string checkpoint_in(const std::string& run_directory, std::int64_t step) {
+  const auto newest = record::newest_checkpoint(run_directory);
+  if (!newest)
+    throw UserError(
+        {run_directory, 0, 0},
+        "no checkpoint below this directory; train with checkpoint.every_steps > 0 first");
+  if (step < 0 || newest->step == step)
+    return newest->directory;
+  std::string there;
+  for (const auto& found : record::list_checkpoints(run_directory)) {
+    if (found.step == step)
+      return found.directory;
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", found.step);
+  }
+  throw UserError({run_directory},
+                  fmt::format("no checkpoint of step {}; there are those of {}", step, there));
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/huggingface.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+
+#include "model/layers.hpp"
+
+#include "text/json_file.hpp"
+
+#include "weights/family.hpp"
+#include "weights/safetensors.hpp"
+#include "weights/tensor_reader.hpp"
+
+namespace trireme::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using text::Json;
+
+constexpr const char* config_file = "config.json";
+constexpr const char* one_file = "model.safetensors";
+constexpr const char* index_file = "model.safetensors.index.json";
+/// Far above any config or index.
+constexpr std::int64_t most_json_bytes = std::int64_t{64} << 20U;
+
+std::string read_json_file(const std::string& path) {
+  const InputFile file(path);
+  if (file.size() > most_json_bytes)
+    throw UserError(
+        {path}, fmt::format("{} bytes; such a file has at most {}", file.size(), most_json_bytes));
+  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+struct Found {
+  std::int64_t file = 0;
+  SafetensorsEntry entry;
+};
+
+/// The folder's tensors by name, and its files.
+class Folder {
+ public:
+  Folder(std::string directory, const Family& family, StoredModel& model)
+      : directory_(std::move(directory)), family_(family), model_(model) {}
+
+  void read() {
+    const std::string one = directory_ + "/" + one_file, index = directory_ + "/" + index_file;
+    if (fs::exists(one))
+      take_file(one_file, {});
+    else
+      take_shards(index);
+    throw_findings(std::exchange(findings_, {}));
+    const bool bias = model_.shape.bias;
+    model_.shape.bias = bias || family_.always_biased;
+    for (const layout::Parameter& parameter : model::parameter_table(model_.shape)) take(parameter);
+    model_.shape.bias = bias;
+    refuse_rest();
+    throw_findings(std::exchange(findings_, {}));
+    compare_tied_head();
+    if (!bias && family_.always_biased)
+      drop_biases();
+    throw_findings(std::exchange(findings_, {}));
+  }
+
+ private:
+  void say(std::string file, std::string_view subject, std::string text) {
+    findings_.push_back({{std::move(file)}, text::shortened(subject), std::move(text)});
+  }
+
+  void take_file(const std::string& name, const std::set<std::string>& expected) {
+    const std::string path = directory_ + "/" + name;
+    const auto number = std::ssize(model_.files);
+    model_.files.push_back(path);
+    std::set<std::string> missing = expected;
+    try {
+      for (SafetensorsEntry& entry : read_safetensors(InputFile(path)).tensors) {
+        if (!expected.empty() && missing.erase(entry.name) == 0)
+          say(path, entry.name, fmt::format("{} does not list it in this file", index_file));
+        std::string known = entry.name;
+        if (known.starts_with(family_.prefix))
+          known.erase(0, family_.prefix.size());
+        const std::string said = entry.name;
+        if (!found_.try_emplace(known, Found{number, std::move(entry)}).second)
+          say(path, said, "this tensor comes twice");
+      }
+    } catch (const UserError& error) {
+      findings_.insert(findings_.end(), error.findings().begin(), error.findings().end());
+      return;
+    } catch (const StorageError& error) {
+      return say(path, "", error.reason());
+    }
+    for (const std::string& name_of_missing : missing)
+      say(path, name_of_missing, fmt::format("not in this file, in which {} lists it", index_file));
+  }
+
+  void take_shards(const std::string& index) {
+    const Json root = text::parse_json(index, read_json_file(index));
+    const Json& map = root.is_object() ? text::member(root, "weight_map") : root;
+    if (!root.is_object() || !map.is_object())
+      text::refuse_key(index, "weight_map", "this is no object {\"tensor\": \"file\", ...}");
+    std::map<std::string, std::set<std::string>> shards;
+    for (const auto& [name, file] : map.items()) {
+      const std::string word = file.is_string() ? file.get<std::string>() : "";
+      if (word.empty() || word.find('/') != std::string::npos || word == "." || word == "..")
+        say(index, "weight_map." + name, "this is no name of a file in the folder");
+      else
+        shards[word].insert(name);
+    }
+    for (const auto& [file, names] : shards) take_file(file, names);
+  }
+
+  void take(const layout::Parameter& parameter) {
+    StoredTensor tensor{.parameter = parameter.name, .shape = parameter.shape};
+    bool whole = true;
+    for (const TheirTensor& their : their_tensors(family_, model_.shape, parameter)) {
+      used_.insert(their.name);
+      whole = take_part(parameter, their, tensor) && whole;
+    }
+    if (whole)
+      model_.tensors.push_back(std::move(tensor));
+  }
+
+  /// Reports what is wrong with it, else it becomes an extent of `tensor`.
+  bool take_part(const layout::Parameter& parameter,
+                 const TheirTensor& their,
+                 StoredTensor& tensor) {
+    const auto found = found_.find(their.name);
+    if (found == found_.end()) {
+      say(directory_, their.name,
+          fmt::format("missing: {} of the model that {} describes", parameter.name, config_file));
+      return false;
+    }
+    const auto& [file, entry] = found->second;
+    const std::string& path = model_.files[static_cast<std::size_t>(file)];
+    std::vector<std::int64_t> stored = their.shape;
+    if (their.transposed)
+      std::ranges::reverse(stored);
+    const auto type = stored_type_named(entry.dtype);
+    if (entry.shape != stored) {
+      say(path, entry.name,
+          fmt::format("its shape is {}, and the model that {} describes needs {}",
+                      shape_text(entry.shape), config_file, shape_text(stored)));
+    } else if (!type) {
+      say(path, entry.name,
+          fmt::format("its dtype is {}; weights are read in F32, BF16 and F16", entry.dtype));
+    } else if (!tensor.extents.empty() && *type != tensor.type) {
+      say(path, entry.name,
+          fmt::format("its dtype is {}, and that of {}, which lies beside it in {}, is {}",
+                      entry.dtype, tensor.name, parameter.name, name(tensor.type)));
+    } else {
+      if (tensor.extents.empty())
+        tensor.name = entry.name;
+      tensor.type = *type;
+      tensor.transposed = their.transposed;
+      add_extents(file, entry.begin, their, tensor);
+      return true;
+    }
+    return false;
+  }
+
+  /// In our order, where `their` tensor has pairs of rows the other way round.
+  static void add_extents(std::int64_t file,
+                          std::int64_t offset,
+                          const TheirTensor& their,
+                          StoredTensor& tensor) {
+    if (their.swapped_rows == 0) {
+      tensor.extents.push_back({file, offset, their.begin, their.elements()});
+      return;
+    }
+    const std::int64_t rows = their.swapped_rows,
+                       count = their.elements() / their.shape.at(0) * rows;
+    const auto bytes = count * static_cast<std::int64_t>(size_bytes(tensor.type));
+    for (std::int64_t i = 0; i < their.shape.at(0) / rows; ++i)
+      tensor.extents.push_back({file, offset + (i ^ 1) * bytes, their.begin + i * count, count});
+  }
+
+  /// What is there beside the model.
+  void refuse_rest() {
+    for (const auto& found : found_) {
+      const std::string& name = found.first;
+      const auto is_name = [&](std::string_view buffer) { return matches(buffer, name); };
+      if (used_.contains(name) || (model_.shape.tied_head && name == head_name(family_)) ||
+          std::ranges::any_of(family_.buffers, is_name))
+        continue;
+      say(model_.files[static_cast<std::size_t>(found.second.file)], found.second.entry.name,
+          fmt::format("surplus: the model that {} describes has no such tensor", config_file));
+    }
+  }
+
+  /// A head that is stored beside the embedding it is tied to must be the same bits.
+  void compare_tied_head() {
+    const auto head = found_.find(head_name(family_));
+    if (!model_.shape.tied_head || head == found_.end())
+      return;
+    const SafetensorsEntry& entry = head->second.entry;
+    const StoredTensor& embedding = model_.tensors.front();
+    const Extent& there = embedding.extents.front();
+    const std::string& path = model_.files[static_cast<std::size_t>(head->second.file)];
+    const InputFile one(path), other(model_.files[static_cast<std::size_t>(there.file)]);
+    const auto bytes = embedding.elements() * static_cast<std::int64_t>(size_bytes(embedding.type));
+    bool same = entry.end - entry.begin == bytes && entry.dtype == name(embedding.type);
+    constexpr std::int64_t block = std::int64_t{4} << 20U;
+    std::vector<std::byte> a, b;
+    for (std::int64_t at = 0; same && at < bytes; at += block) {
+      a.resize(static_cast<std::size_t>(std::min(block, bytes - at)));
+      b.resize(a.size());
+      one.read(entry.begin + at, a);
+      other.read(there.offset + at, b);
+      same = std::memcmp(a.data(), b.data(), a.size()) == 0;
+    }
+    if (!same)
+      say(path, entry.name,
+          fmt::format("it differs from {}, to which {} ties it (tie_word_embeddings)",
+                      embedding.name, config_file));
+  }
+
+  /// Those of a model without biases: they must be zero.
+  void drop_biases() {
+    const auto table = model::parameter_table(model_.shape);
+    TensorReader reader(model_);
+    std::vector<StoredTensor> kept;
+    for (const StoredTensor& tensor : model_.tensors) {
+      if (std::ranges::find(table, tensor.parameter, &layout::Parameter::name) != table.end()) {
+        kept.push_back(tensor);
+        continue;
+      }
+      std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+      reader.read(tensor, 0, view_of(values.data(), std::ssize(values)));
+      if (std::ranges::any_of(values, [](float value) { return value != 0; }))
+        say(model_.files[static_cast<std::size_t>(tensor.extents.front().file)], tensor.name,
+            fmt::format("it is not zero, and the model of {} has no biases", config_file));
+    }
+    model_.tensors = std::move(kept);
+  }
+
+  const std::string directory_;
+  const Family& family_;
+  StoredModel& model_;
+  std::map<std::string, Found> found_;  // without the prefix
+  std::set<std::string> used_;
+  std::vector<Diagnostic> findings_;
+};
+
+}  // namespace
+
+bool is_huggingface(const std::string& directory) {
+  return fs::exists(directory + "/" + config_file) || fs::exists(directory + "/" + one_file) ||
+         fs::exists(directory + "/" + index_file);
+}
+
+StoredModel open_huggingface(const std::string& directory) {
+  const std::string config = directory + "/" + config_file;
+  if (!fs::exists(config))
+    throw UserError({directory}, "config.json is missing, which has the model's sizes");
+  if (!fs::exists(directory + "/" + one_file) && !fs::exists(directory + "/" + index_file))
+    throw UserError(
+        {directory},
+        fmt::format("neither {} nor {} is here{}", one_file, index_file,
+                    fs::exists(directory + "/pytorch_model.bin")
+                        ? "; pytorch_model.bin is a pickle, which is not read: save the model once "
+                          "more with transformers' save_pretrained()"
+                        : ""));
+  StoredModel model{.path = directory, .format = "huggingface", .shape_file = config};
+  model.shape = shape_of_config(config, read_json_file(config));
+  Folder(directory, family_of(model.shape), model).read();
+  return model;
+}
+
+}  // namespace trireme::weights

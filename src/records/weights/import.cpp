@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/import.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/new_directory.hpp"
+
+#include "model/layers.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/fact_names.hpp"
+#include "record/run/run_directory.hpp"
+#include "weights/checkpoint_weights.hpp"
+#include "weights/open.hpp"
+
+namespace trireme::weights {
+namespace {
+
+void expect_tokenizer(const StoredModel& stored, const ImportRequest& request) {
+  if (request.without_tokenizer)
+    return;
+  if (!request.tokenizer && stored.tokenizer.empty())
+    throw UserError({stored.path},
+                    "no tokenizer lies beside the weights; name one with --tokenizer FILE_OR_DIR, "
+                    "or give --tokenizer none for a model that will not be given text");
+  const auto tokenizer = request.tokenizer ? request.tokenizer : tokenizer_of(stored);
+  if (tokenizer->vocabulary() > stored.shape.vocabulary)
+    throw UserError({stored.shape_file},
+                    fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
+                                stored.shape.vocabulary, tokenizer->vocabulary()));
+}
+
+/// This rank's part of the weights.
+struct Part {
+  std::vector<std::vector<float>> memory;
+  std::vector<record::Slab> slabs;
+  std::vector<std::uint64_t> hashes;  // by parameter
+};
+
+Part read_part(const layout::Plan& plan, InitialWeights& initial, int rank) {
+  Part part;
+  part.hashes.resize(plan.parameters().size());
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+    for (const layout::Piece& piece : plan.find_pieces(static_cast<BucketIndex>(b), rank)) {
+      auto& values = part.memory.emplace_back(static_cast<std::size_t>(piece.elements));
+      const View view = view_of(values.data(), piece.elements);
+      initial.read(piece.parameter, piece.parameter_begin, view);
+      part.hashes[at(piece.parameter)] += hash_elements(view, piece.parameter_begin);
+      part.slabs.push_back({master_state, piece.parameter, piece.parameter_begin, view});
+    }
+  return part;
+}
+
+/// What is read before anything is written.
+struct Source {
+  model::GptShape shape;
+  std::string tokenizer;
+  std::optional<layout::Plan> plan;
+  Part part;
+  Origin origin;
+};
+
+Source read_source(const std::string& place, const ImportRequest& request, comm::World& world) {
+  Source source;
+  const bool its_own = !request.without_tokenizer && !request.tokenizer;
+  StoredModel stored = open_together(
+      place, its_own, world, [&](const StoredModel& found) { expect_tokenizer(found, request); });
+  source.shape = stored.shape;
+  if (!request.without_tokenizer)
+    source.tokenizer = request.tokenizer ? request.tokenizer->serialized() : stored.tokenizer;
+  InitialWeights initial(std::move(stored), source.shape, request.seed, world);
+  source.plan.emplace(model::parameter_table(source.shape), layout::Options{.ranks = world.size()});
+  comm::together(world, [&] { source.part = read_part(*source.plan, initial, world.rank()); });
+  source.origin = initial.settle(source.part.hashes);
+  return source;
+}
+
+}  // namespace
+
+Imported import_model(const ImportRequest& request, comm::World& world) {
+  std::optional<NewDirectory> made;
+  comm::on_first_rank(world, [&] { expect_new_directory(request.output); });
+  std::optional<Source> source;
+  read_from(request.source, -1, world,
+            [&](const std::string& place) { source.emplace(read_source(place, request, world)); });
+  const auto& [shape, tokenizer, plan, part, origin] = *source;
+
+  std::string aside;
+  comm::on_first_rank(world, [&] {
+    made.emplace(request.output);
+    aside = made->aside();
+  });
+  aside = world.broadcast(std::move(aside), 0);
+  record::RunDirectory directory(aside, world);
+  std::string run_id;
+  comm::on_first_rank(world, [&] {
+    run_id = record::new_run_id();
+    directory.set_id(run_id);
+  });
+  run_id = world.broadcast(std::move(run_id), 0);
+  record::CheckpointFacts facts;
+  facts.seed = request.seed;
+  facts.model = model_facts(shape);
+  facts.more = request.build;
+  facts.more.emplace_back(record::run_id_fact, run_id);
+  facts.more.emplace_back(record::tokenizer_fact,
+                          tokenizer.empty()
+                              ? record::unknown_tokenizer
+                              : fmt::format("{:016x}", text::tokenizer_from(tokenizer)->hash()));
+  for (const auto& fact : origin.facts()) facts.more.push_back(fact);
+  facts.tokenizer = tokenizer;
+  const auto saved = record::save_checkpoint(aside, *plan, facts, part.slabs, 0, world);
+  comm::on_first_rank(world, [&] { made->commit(); });
+  return {origin, shape, plan->parameter_elements(), saved.bytes};
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/initial_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "record/checkpoint/fact_names.hpp"
+#include "weights/open.hpp"
+#include "weights/safetensors.hpp"
+
+namespace trireme::weights {
+namespace {
+
+/// The mean of the rows of a [rows, columns] tensor, added up in fp64 in their order.
+std::vector<float> mean_row(const StoredTensor& tensor, TensorReader& reader) {
+  const std::int64_t rows = tensor.shape.at(0), columns = tensor.shape.at(1);
+  const std::int64_t most = std::max<std::int64_t>(1, block_elements / columns);
+  std::vector<double> sums(static_cast<std::size_t>(columns));
+  std::vector<float> block;
+  for (std::int64_t row = 0; row < rows; row += most) {
+    const std::int64_t count = std::min(most, rows - row);
+    block.resize(static_cast<std::size_t>(count * columns));
+    reader.read(tensor, row * columns, view_of(block.data(), count * columns));
+    for (std::size_t i = 0; i < block.size(); ++i) sums[i % sums.size()] += block[i];
+  }
+  std::vector<float> mean(sums.size());
+  std::ranges::transform(sums, mean.begin(), [rows](double sum) {
+    return static_cast<float>(sum / static_cast<double>(rows));
+  });
+  return mean;
+}
+
+/// Over all ranks, modulo 2^64; in halves, because World adds signed numbers.
+std::vector<std::uint64_t> summed(std::span<const std::uint64_t> values, comm::World& world) {
+  std::vector<std::int64_t> halves;
+  for (const std::uint64_t value : values) {
+    halves.push_back(static_cast<std::int64_t>(value & 0xffffffffU));
+    halves.push_back(static_cast<std::int64_t>(value >> 32U));
+  }
+  world.sum(halves);
+  std::vector<std::uint64_t> sums;
+  for (std::size_t i = 0; i < halves.size(); i += 2)
+    sums.push_back(static_cast<std::uint64_t>(halves[i]) +
+                   (static_cast<std::uint64_t>(halves[i + 1]) << 32U));
+  return sums;
+}
+
+[[noreturn]] void refuse_damage(const StoredModel& stored, const StoredTensor& tensor) {
+  throw UserError(
+      {stored.path},
+      fmt::format("the checkpoint is damaged: {} does not match its content hash", tensor.name));
+}
+
+}  // namespace
+
+record::NameValues Origin::facts() const {
+  return {{record::origin_path_fact, path},
+          {record::origin_format_fact, format},
+          {record::origin_hash_fact, fmt::format("{:016x}", hash)}};
+}
+
+std::uint64_t weights_hash(std::span<const layout::Parameter> table,
+                           std::span<const std::uint64_t> content_hashes) {
+  TRIREME_EXPECT(table.size() == content_hashes.size(), "{} hashes of {} parameters",
+                 content_hashes.size(), table.size());
+  std::string text;
+  for (std::size_t p = 0; p < table.size(); ++p)
+    text += fmt::format("{} {} {:016x}\n", table[p].name, shape_text(table[p].shape),
+                        content_hashes[p]);
+  return hash_bytes(text);
+}
+
+StoredModel open_together(const std::string& path,
+                          bool with_tokenizer,
+                          comm::World& world,
+                          const std::function<void(const StoredModel&)>& check) {
+  std::string bytes;
+  comm::on_first_rank(world, [&] {
+    const StoredModel stored = open_model(path, with_tokenizer);
+    check(stored);
+    bytes = packed(stored);
+  });
+  return unpacked(world.broadcast(std::move(bytes), 0));
+}
+
+InitialWeights::InitialWeights(StoredModel stored,
+                               const model::GptShape& shape,
+                               std::uint64_t seed,
+                               comm::World& world)
+    : stored_(std::move(stored)),
+      layers_(shape),
+      seed_(seed),
+      world_(world),
+      table_(layers_.registry.table()),
+      reader_(stored_) {
+  find_added_rows();
+}
+
+void InitialWeights::find_added_rows() {
+  for (std::size_t p = 0; p < table_.size(); ++p) {
+    const StoredTensor& tensor = stored_.tensors.at(p);
+    if (tensor.shape == table_[p].shape)
+      continue;
+    comm::on_first_rank(world_, [&] { check_whole(tensor); });
+    if (tensor.parameter == "wpe.weight" || tensor.shape[0] >= table_[p].shape[0])
+      continue;
+    std::string bytes;
+    comm::on_first_rank(world_, [&] {
+      const std::vector<float> mean = mean_row(tensor, reader_);
+      bytes.assign(reinterpret_cast<const char*>(mean.data()), mean.size() * sizeof(float));
+    });
+    bytes = world_.broadcast(std::move(bytes), 0);
+    std::vector<float>& row = added_[p];
+    row.resize(bytes.size() / sizeof(float));
+    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<char*>(row.data()));
+  }
+}
+
+/// The sums over all ranks cover only what is read of a tensor.
+void InitialWeights::check_whole(const StoredTensor& tensor) {
+  if (!tensor.content_hash)
+    return;
+  std::uint64_t hash = 0;
+  std::vector<float> block;
+  for (std::int64_t at = 0; at < tensor.elements(); at += block_elements) {
+    const std::int64_t count = std::min(block_elements, tensor.elements() - at);
+    block.resize(static_cast<std::size_t>(count));
+    const View values = view_of(block.data(), count);
+    reader_.read(tensor, at, values);
+    hash += hash_elements(values, at);
+  }
+  if (hash != *tensor.content_hash)
+    refuse_damage(stored_, tensor);
+}
+
+void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View values) {
+  const StoredTensor& tensor = stored_.tensors.at(at(parameter));
+  const std::int64_t there =
+      std::clamp<std::int64_t>(tensor.elements() - begin, 0, values.elements);
+  const View read = values.slice(0, there);
+  reader_.read(tensor, there > 0 ? begin : 0, read);
+  const auto* found = read.as<float>();
+  for (std::int64_t i = 0; i < there; ++i)
+    if (!std::isfinite(found[i]))
+      throw UserError(fmt::format("{}: element {} of {} is {}; weights must be finite",
+                                  stored_.place_of(tensor), begin + i, tensor.parameter, found[i]));
+  const View added = values.slice(there, values.elements - there);
+  if (added.empty())
+    return;
+  if (const auto row = added_.find(at(parameter)); row != added_.end()) {
+    auto* to = added.as<float>();
+    const auto columns = std::ssize(row->second);
+    for (std::int64_t i = 0; i < added.elements; ++i)
+      to[i] = row->second[static_cast<std::size_t>((begin + there + i) % columns)];
+    return;
+  }
+  layers_.registry.initialize(parameter, seed_, added, begin + there);
+}
+
+Origin InitialWeights::settle(std::span<const std::uint64_t> hashes) {
+  const auto sums = summed(hashes, world_);
+  for (std::size_t p = 0; p < table_.size(); ++p) {
+    const StoredTensor& tensor = stored_.tensors[p];
+    if (tensor.content_hash && tensor.shape == table_[p].shape && sums[p] != *tensor.content_hash)
+      refuse_damage(stored_, tensor);
+  }
+  return {stored_.path, stored_.format, weights_hash(table_, sums)};
+}
+
+std::vector<std::string> InitialWeights::notes() const {
+  std::vector<std::string> lines;
+  for (std::size_t p = 0; p < table_.size(); ++p) {
+    const StoredTensor& tensor = stored_.tensors[p];
+    if (tensor.shape == table_[p].shape)
+      continue;
+    const std::int64_t there = tensor.shape[0], here = table_[p].shape[0];
+    lines.push_back(fmt::format("{}: {} rows of the {} in {}{}", table_[p].name,
+                                here > there ? fmt::format("{} added to", here - there)
+                                             : fmt::format("the last {} left out", there - here),
+                                there, stored_.path,
+                                here < there         ? ""
+                                : added_.contains(p) ? ", each the mean of those"
+                                                     : ", drawn by run.seed"));
+  }
+  return lines;
+}
+
+}  // namespace trireme::weights

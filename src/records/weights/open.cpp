@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/open.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "text/vocabulary.hpp"
+#include "text/write.hpp"
+
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/manifest.hpp"
+#include "weights/checkpoint_weights.hpp"
+#include "weights/huggingface.hpp"
+#include "weights/llmc.hpp"
+#include "weights/tensor_reader.hpp"
+
+namespace trireme::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What of a tokenizer may lie in a model's folder; the first that is there.
+constexpr const char* tokenizer_files[] = {"tokenizer.json", "vocab.json", "gpt2_tokenizer.bin"};
+
+/// Bytes leave as 256 tokens without merges, and come back as what they were.
+std::string bytes_recognized(const std::string& serialized) {
+  std::string bytes = text::byte_tokenizer()->serialized();
+  if (serialized == bytes)
+    return bytes;
+  const text::Vocabulary vocabulary = text::vocabulary_from(serialized);
+  return vocabulary.merges.empty() && vocabulary.rule == text::MergeRule::listed &&
+                 vocabulary.tokens == text::listed_vocabulary(bytes).tokens
+             ? bytes
+             : serialized;
+}
+
+void read_tokenizer_beside(const std::string& folder, StoredModel& model) {
+  for (const char* name : tokenizer_files)
+    if (const std::string path = folder + "/" + name; fs::exists(path)) {
+      model.tokenizer = bytes_recognized(text::load_tokenizer(path)->serialized());
+      model.tokenizer_place = path;
+      return;
+    }
+}
+
+StoredModel open_llmc_with_tokenizer(const fs::path& file, bool with_tokenizer) {
+  StoredModel model = open_llmc(file.string());
+  const fs::path folder = file.parent_path();
+  if (with_tokenizer)
+    read_tokenizer_beside(folder.empty() ? "." : folder.string(), model);
+  return model;
+}
+
+StoredModel open_file(const std::string& path, bool with_tokenizer) {
+  if (fs::is_regular_file(path) && is_llmc(path))
+    return open_llmc_with_tokenizer(path, with_tokenizer);
+  if (path.ends_with(".safetensors"))
+    throw UserError({path}, "name the folder of this file, which has config.json as well");
+  throw UserError({path}, "no weights: neither a folder nor a model file of llm.c");
+}
+
+std::vector<fs::path> llmc_files(const std::string& directory) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.is_regular_file() && entry.path().extension() == ".bin" &&
+        is_llmc(entry.path().string()))
+      found.push_back(entry.path());
+  std::ranges::sort(found);
+  return found;
+}
+
+StoredModel open_directory(const std::string& path, bool with_tokenizer) {
+  if (fs::exists(path + "/" + record::manifest_file))
+    return open_checkpoint(path);
+  if (const std::string place = place_of_model(path, -1); place != path)
+    return open_checkpoint(place);
+  if (is_huggingface(path)) {
+    StoredModel model = open_huggingface(path);
+    if (with_tokenizer)
+      read_tokenizer_beside(path, model);
+    return model;
+  }
+  const auto files = llmc_files(path);
+  if (files.size() == 1)
+    return open_llmc_with_tokenizer(files.front(), with_tokenizer);
+  if (files.size() > 1)
+    throw UserError(
+        {path}, fmt::format("{} model files of llm.c, {} and {} among them: name one", files.size(),
+                            files[0].filename().string(), files[1].filename().string()));
+  if (record::step_of(fs::path(path).filename().string()) >= 0)
+    return open_checkpoint(path);  // which says what is missing
+  throw UserError({path},
+                  "no weights in this directory: neither config.json with model.safetensors, nor a "
+                  "model file of llm.c, nor checkpoints of trireme");
+}
+
+}  // namespace
+
+StoredModel open_model(const std::string& path, bool with_tokenizer) {
+  try {
+    if (!fs::exists(path))
+      throw UserError({path}, "no such file or directory");
+    return fs::is_directory(path) ? open_directory(path, with_tokenizer)
+                                  : open_file(path, with_tokenizer);
+  } catch (const fs::filesystem_error& error) {
+    throw StorageError("file system", "look at " + path, error.code().message(), __FILE__,
+                       __LINE__);
+  }
+}
+
+std::string place_of_model(const std::string& path, std::int64_t step) {
+  std::error_code ignored;  // open_model() meets it again, and reports it
+  const bool is_run = !fs::exists(path + "/" + record::manifest_file, ignored) &&
+                      fs::is_directory(path + "/checkpoints", ignored);
+  return is_run || step >= 0 ? checkpoint_in(path, step) : path;
+}
+
+bool was_removed(const std::string& place, const std::string& path, int tries) {
+  std::error_code ignored;
+  if (place == path || fs::exists(place, ignored))
+    return false;
+  if (tries < 3)
+    return true;
+  throw StorageError("checkpoints", "read " + place,
+                     "the run that is going on there removed it meanwhile, for the third time. "
+                     "Start this command again, or let the run keep more of them "
+                     "(checkpoint.keep)",
+                     __FILE__, __LINE__);
+}
+
+void read_from(const std::string& path,
+               std::int64_t step,
+               comm::World& world,
+               const std::function<void(const std::string& place)>& read) {
+  for (int tries = 1;; ++tries) {
+    std::string place;
+    comm::on_first_rank(world, [&] { place = place_of_model(path, step); });
+    place = world.broadcast(std::move(place), 0);
+    const auto expect_removed = [&] {  // rethrows what is not explained by that
+      bool again = false;
+      comm::on_first_rank(world, [&] { again = was_removed(place, path, tries); });
+      if (world.broadcast(again ? "again" : "", 0).empty())
+        throw;
+    };
+    try {
+      return read(place);
+    } catch (const UserError&) {
+      expect_removed();
+    } catch (const EnvironmentError& problem) {
+      if (!problem.known_to_all())
+        throw;
+      expect_removed();
+    }
+  }
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model) {
+  return model.tokenizer.empty() ? nullptr : text::tokenizer_from(model.tokenizer);
+}
+
+LoadedParameters load_parameters(const StoredModel& model,
+                                 device::Device& device,
+                                 device::Stream& stream) {
+  LoadedParameters loaded;
+  TensorReader reader(model);
+  std::vector<float> host;
+  const bool direct = device.kind() == device::Kind::cpu;
+  for (const StoredTensor& tensor : model.tensors) {
+    const std::int64_t elements = tensor.elements();
+    loaded.memory.push_back(
+        device.allocate(static_cast<std::size_t>(elements) * sizeof(float), tensor.parameter));
+    const View there = loaded.memory.back().view(DType::f32, 0, elements);
+    if (!direct)
+      host.resize(static_cast<std::size_t>(elements));
+    const View here = direct ? there : view_of(host.data(), elements);
+    reader.read(tensor, 0, here);
+    if (tensor.content_hash && hash_elements(here, 0) != *tensor.content_hash)
+      throw UserError({model.path}, fmt::format("the checkpoint is damaged: {} does not match its "
+                                                "content hash",
+                                                tensor.name));
+    if (!direct) {
+      device.copy(there, here, stream);
+      stream.synchronize();
+    }
+    loaded.views.emplace_back(there);
+  }
+  return loaded;
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inference/evaluate_run.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "text/terminal.hpp"
+
+#include "evaluate/scorer.hpp"
+
+namespace trireme::inference {
+namespace {
+
+using text::json_number;
+
+std::string json_accuracy(const char* name, const evaluate::Accuracy& accuracy, bool known) {
+  if (!known)
+    return fmt::format("\"{}\": null", name);
+  return fmt::format("\"{}\": {{\"value\": {}, \"standard_error\": {}, \"right\": {}}}", name,
+                     json_number(accuracy.value()), json_number(accuracy.standard_error()),
+                     accuracy.right);
+}
+
+}  // namespace
+
+Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& log) {
+  LoadedModel loaded = load_model(request.source, world, log);
+  Evaluated evaluated;
+  evaluated.title = loaded.title();
+  evaluated.path = loaded.stored.path;
+  if (loaded.from_checkpoint())
+    evaluated.step = loaded.stored.step;
+  const text::Tokenizer* tokenizer =
+      request.data.is_text() ? &loaded.known_tokenizer() : loaded.tokenizer.get();
+  const auto data = read_evaluation_data({request.data}, loaded.shape(), tokenizer, world);
+  model::NoHooks hooks;
+  evaluate::Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
+                          hooks, *loaded.stream);
+  const std::vector<std::int32_t> bytes_of = bytes_of_all_tokens(loaded.tokenizer.get());
+  if (data[0].stream)
+    evaluated.loss = evaluate::token_loss(scorer, *data[0].stream, bytes_of, world);
+  if (!data[0].questions.empty())
+    evaluated.choices = evaluate::multiple_choice(scorer, data[0].questions, bytes_of, world);
+  return evaluated;
+}
+
+std::string evaluation_table(const Evaluated& evaluated) {
+  std::string table = evaluated.title + "\n";
+  const auto row = [&](const char* name, const std::string& value) {
+    table += fmt::format("  {:<28}{}\n", name, value);
+  };
+  if (evaluated.loss) {
+    row("predicted tokens", fmt::format("{}", evaluated.loss->tokens));
+    row("loss, nats per token", fmt::format("{:.6f}", evaluated.loss->loss()));
+    row("perplexity", fmt::format("{:.4f}", evaluated.loss->perplexity()));
+    row("bits per byte", evaluated.loss->bytes > 0
+                             ? fmt::format("{:.6f} on {} bytes", evaluated.loss->bits_per_byte(),
+                                           evaluated.loss->bytes)
+                             : "not known: without a tokenizer, a token has no number of bytes");
+  }
+  if (evaluated.choices) {
+    const evaluate::ChoiceScores& scores = *evaluated.choices;
+    const auto accuracy = [&](const char* name, const evaluate::Accuracy& one) {
+      row(name, fmt::format("{:.4f} +- {:.4f}", one.value(), one.standard_error()));
+    };
+    row("questions", fmt::format("{}", scores.sum.of));
+    accuracy("accuracy", scores.sum);
+    accuracy("normalized by tokens", scores.per_token);
+    if (scores.bytes_known)
+      accuracy("normalized by bytes", scores.per_byte);
+  }
+  return table;
+}
+
+std::string evaluation_json(const Evaluated& evaluated) {
+  std::string loss = "null", choices = "null";
+  if (evaluated.loss)
+    loss = fmt::format(
+        "{{\"tokens\": {}, \"bytes\": {}, \"loss\": {}, \"perplexity\": {}, \"bits_per_byte\": "
+        "{}}}",
+        evaluated.loss->tokens, evaluated.loss->bytes, json_number(evaluated.loss->loss()),
+        json_number(evaluated.loss->perplexity()), json_number(evaluated.loss->bits_per_byte()));
+  if (evaluated.choices) {
+    const evaluate::ChoiceScores& scores = *evaluated.choices;
+    choices = fmt::format("{{\"questions\": {}, {}, {}, {}}}", scores.sum.of,
+                          json_accuracy("accuracy", scores.sum, true),
+                          json_accuracy("accuracy_per_token", scores.per_token, true),
+                          json_accuracy("accuracy_per_byte", scores.per_byte, scores.bytes_known));
+  }
+  return fmt::format("{{\"model\": {}, \"step\": {},\n \"loss\": {},\n \"multiple_choice\": {}}}\n",
+                     text::json_string(evaluated.path),
+                     evaluated.step ? std::to_string(*evaluated.step) : "null", loss, choices);
+}
+
+}  // namespace trireme::inference

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inference/evaluation_data.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/packing.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "tokens/held_tokens.hpp"
+#include "tokens/sources.hpp"
+#include "tokens/token_files.hpp"
+
+namespace trireme::inference {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+std::string packed(const std::vector<batches::Question>& questions) {
+  Packer packer;
+  for (const batches::Question& question : questions) {
+    packer.number(question.label);
+    packer.array(question.context);
+    packer.number(question.choices.size());
+    for (const Tokens& choice : question.choices) packer.array(choice);
+  }
+  return packer.take();
+}
+
+std::vector<batches::Question> unpacked(std::string_view bytes) {
+  std::vector<batches::Question> questions;
+  for (Unpacker unpacker(bytes); !unpacker.empty();) {
+    batches::Question& question = questions.emplace_back();
+    question.label = unpacker.number<decltype(question.label)>();
+    question.context = unpacker.array<std::int32_t>();
+    question.choices.resize(unpacker.number<std::size_t>());
+    for (Tokens& choice : question.choices) choice = unpacker.array<std::int32_t>();
+  }
+  return questions;
+}
+
+/// What the first rank found of one source, for all.
+struct Found {
+  std::string text, files, questions;
+};
+
+class Looking {
+ public:
+  Looking(const model::GptShape& shape, const text::Tokenizer* tokenizer)
+      : shape_(shape), tokenizer_(tokenizer) {}
+
+  Found look(const EvaluationSource& source) {
+    TRIREME_EXPECT(tokenizer_ != nullptr || !source.is_text(), "text to evaluate, no tokenizer");
+    Found found;
+    attempt(!source.text.empty(), [&] { found.text = text_of(source); });
+    attempt(!source.tokens.empty(), [&] { found.files = files_of(source); });
+    attempt(!source.multiple_choice.empty(), [&] {
+      tokens::find_shards({source.multiple_choice}, source.choice_key);
+      found.questions =
+          packed(batches::read_questions(source.multiple_choice, {.format = source.format,
+                                                                  .vocabulary = shape_.vocabulary,
+                                                                  .context = shape_.context,
+                                                                  .tokenizer = tokenizer_}));
+    });
+    return found;
+  }
+  void settle() {
+    if (!findings_.empty())
+      throw UserError(std::move(findings_));
+  }
+
+ private:
+  template <class Action>
+  void attempt(bool wanted, const Action& action) {
+    try {
+      if (wanted)
+        action();
+    } catch (const UserError& mistake) {
+      findings_.insert(findings_.end(), mistake.findings().begin(), mistake.findings().end());
+    }
+  }
+  static void expect_two(std::int64_t tokens, const std::string& key) {
+    if (tokens < 2)
+      throw UserError(
+          {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
+  }
+  [[nodiscard]] std::string text_of(const EvaluationSource& source) const {
+    const Tokens tokens =
+        tokens::encode_text(source.text, source.field, *tokenizer_, source.text_key);
+    expect_two(std::ssize(tokens), source.text_key);
+    Packer packer;
+    packer.array(tokens);
+    return packer.take();
+  }
+  [[nodiscard]] std::string files_of(const EvaluationSource& source) const {
+    const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
+    const auto files = tokens::check_token_files(
+        tokens::find_shards(source.tokens, source.tokens_key),
+        {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0});
+    std::int64_t tokens = 0;
+    for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
+    expect_two(tokens, source.tokens_key);
+    return files.packed();
+  }
+
+  const model::GptShape& shape_;
+  const text::Tokenizer* tokenizer_;
+  std::vector<Diagnostic> findings_;
+};
+
+}  // namespace
+
+std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSource>& sources,
+                                                 const model::GptShape& shape,
+                                                 const text::Tokenizer* tokenizer,
+                                                 comm::World& world) {
+  std::vector<Found> found(sources.size());
+  comm::on_first_rank(world, [&] {
+    Looking looking(shape, tokenizer);
+    for (std::size_t i = 0; i < sources.size(); ++i) found[i] = looking.look(sources[i]);
+    looking.settle();
+  });
+  std::vector<EvaluationData> all(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    for (std::string* bytes : {&found[i].text, &found[i].files, &found[i].questions})
+      *bytes = world.broadcast(std::move(*bytes), 0);
+    comm::together(world, [&] {
+      if (!found[i].files.empty())
+        all[i].stream = tokens::open_token_files(tokens::TokenFiles::unpacked(found[i].files),
+                                                 shape.vocabulary);
+      else if (!found[i].text.empty())
+        all[i].stream = std::make_unique<tokens::HeldTokens>(
+            Unpacker(found[i].text).array<std::int32_t>(), shape.vocabulary, "text");
+    });
+    all[i].questions = unpacked(found[i].questions);
+  }
+  return all;
+}
+
+Tokens bytes_of_all_tokens(const text::Tokenizer* tokenizer) {
+  Tokens bytes;
+  if (tokenizer != nullptr)
+    for (std::int32_t token = 0; token < tokenizer->vocabulary(); ++token)
+      bytes.push_back(tokenizer->bytes_of(token));
+  return bytes;
+}
+
+}  // namespace trireme::inference

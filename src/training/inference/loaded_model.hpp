@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained model, to be used and not trained on: its parameters in fp32 on this rank's CPU, and
+// what encodes its text. What `trireme sample` and `trireme evaluate` read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log.hpp"
+#include "device/device.hpp"
+
+#include "model/config.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "text/tokenizer.hpp"
+
+#include "weights/open.hpp"
+#include "weights/stored_model.hpp"
+
+namespace trireme::inference {
+
+/// Which model is meant.
+struct ModelSource {
+  std::string path;                  ///< all that weights::open_model() reads, or a run directory
+  std::optional<std::int64_t> step;  ///< of a checkpoint in a run directory; none: the newest
+};
+
+struct LoadedModel {
+  weights::StoredModel stored;
+  /// Null where the run had token files without one, or none lies beside the weights.
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<device::Stream> stream;
+  weights::LoadedParameters parameters;
+
+  [[nodiscard]] const model::GptShape& shape() const { return stored.shape; }
+  [[nodiscard]] bool from_checkpoint() const { return stored.format == "checkpoint"; }
+  /// Which model this is, for people.
+  [[nodiscard]] std::string title() const;
+  /// Throws UserError where there is none, and for one whose tokens the model does not hold.
+  [[nodiscard]] const text::Tokenizer& known_tokenizer() const;
+};
+
+/// Collective: the first rank examines the files, every rank reads them, into this rank's share of
+/// the CPUs (OpenMP's threads are set to it). Throws UserError where there is no such model, or it
+/// is damaged.
+LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log);
+
+}  // namespace trireme::inference

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/optimizer.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "layout/budget.hpp"
+
+#include "ops/elementwise.hpp"
+#include "ops/optimizer/finite.hpp"
+
+#include "optim/schedule.hpp"
+
+namespace trireme::optim {
+namespace {
+
+/// Indices of the sums in the all-reduce of a step.
+constexpr std::int64_t sum_of_squares = 0, sum_of_losses = 1, num_sums = 2;
+static_assert(layout::words_of_step_sums == num_sums * ops::num_words);
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerConfig& config,
+                     reduce::Engine& engine,
+                     comm::Communicator& communicator,
+                     comm::World& world,
+                     device::Device& device,
+                     device::Stream& compute,
+                     std::uint64_t seed)
+    : config_(config),
+      engine_(engine),
+      communicator_(communicator),
+      world_(world),
+      compute_(compute),
+      groups_(resolve_groups(config, engine.plan().parameters())),
+      rule_(make_rule(config, groups_, seed)),
+      squares_(device) {
+  const layout::Plan& plan = engine_.plan();
+  TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
+  TRIREME_EXPECT(world_.size() == plan.all_ranks(), "an optimizer of {} ranks on an engine of {}",
+                 world_.size(), plan.all_ranks());
+  if (auto work = matrix_work(plan, config_, engine_.sharded()))
+    matrices_.emplace(config_, std::move(*work), engine_, world_, communicator_, device);
+  for (const layout::StateSlot& slot : slots()) {
+    begins_.push_back(layout::slot_begins(
+        plan, slot, engine_.sharded() ? std::optional(engine_.rank()) : std::nullopt));
+    const auto bytes = static_cast<std::size_t>(begins_.back().back()) * size_bytes(slot.dtype);
+    const bool none = bytes == 0 || (memory_.empty() && masters_are_parameters());
+    memory_.push_back(none ? device::Buffer() : device.allocate(bytes, slot.label));
+  }
+
+  const std::int64_t shared_words = layout::step_sum_elements(plan.all_ranks());
+  sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
+                                 "sums of a step");
+  sums_table_ = communicator_.shards(sums_.view(DType::i64));
+  numbers_ = device.allocate(sizeof(Numbers), "numbers of a step");
+  for (Late& late : late_) {
+    late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
+    late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
+                                                   "places of gradients");
+    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over}) *event = device.make_event();
+    for (std::size_t i = 0; matrices_ && i <= matrices_->num_rounds(); ++i)
+      late.matrices.push_back({device.make_event(), device.make_event()});
+  }
+
+  buckets_.resize(plan.buckets().size());
+  shards_.resize(plan.buckets().size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    find_updates(bucket);
+    const auto pieces = engine_.sharded()
+                            ? plan.find_pieces(bucket, engine_.rank())
+                            : plan.find_pieces(bucket, 0, plan.bucket(bucket).elements);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Update& update = buckets_[b].updates[i];
+      state_.push_back({pieces[i].parameter,
+                        pieces[i].parameter_begin,
+                        {update.state.begin(),
+                         update.state.begin() + static_cast<std::ptrdiff_t>(slots().size())}});
+    }
+  }
+}
+
+void Optimizer::find_updates(BucketIndex bucket) {
+  const layout::Plan& plan = engine_.plan();
+  const layout::Bucket& place = plan.bucket(bucket);
+  const bool sharded = engine_.sharded();
+  const reduce::OwnedShard& owned = engine_.owned()[at(bucket)];
+  BucketUpdates& mine = buckets_[at(bucket)];
+
+  mine.updates.clear();
+  const std::int64_t begin = sharded ? engine_.rank() * place.shard_elements : 0;
+  const auto pieces = plan.find_pieces(bucket, begin, owned.gradient.elements);
+  for (const layout::Piece& piece : pieces) {
+    Update update;
+    update.gradient = owned.gradient.slice(piece.shard_begin, piece.elements);
+    update.parameter = owned.parameter.slice(piece.shard_begin, piece.elements);
+    update.index = piece.parameter;
+    update.begin = piece.parameter_begin;
+    update.group = groups_.of(piece.parameter);
+    update.whole = matrices_ && matrices_->has(piece.parameter);
+    mine.updates.push_back(update);
+  }
+  find_state(bucket, pieces);
+  mine.squared.clear();
+  const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
+  for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
+    if (plan.keeper(bucket) == plan.replica_of(world_.rank()))
+      mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
+  shards_[at(bucket)] = owned.gradient.slice(own_begin, place.shard_elements);
+}
+
+void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces) {
+  std::vector<Update>& updates = buckets_[at(bucket)].updates;
+  for (std::size_t slot = 0; slot < memory_.size(); ++slot) {
+    const auto places =
+        layout::places_in_slot(engine_.plan(), slots()[slot], begins_[slot][at(bucket)], pieces);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (slot == 0 && masters_are_parameters())
+        updates[i].state[slot] = updates[i].parameter;
+      else if (places[i] >= 0)
+        updates[i].state[slot] =
+            memory_[slot].view(slots()[slot].dtype).slice(places[i], pieces[i].elements);
+  }
+}
+
+View Optimizer::words(std::int64_t sum) const {
+  return sums_table_->full.slice(sum * ops::num_words, ops::num_words);
+}
+
+/// Compute has waited for all reductions, and later gathers wait for compute: so the compute stream
+/// can use the communicator.
+void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses) {
+  squares_.clear(compute_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    engine_.wait_for_shard(bucket);
+    if (!engine_.cached_shards())
+      find_updates(bucket);
+    squares_.add_squares(buckets_[b].squared, compute_);
+  }
+  squares_.store(words(sum_of_squares), compute_);
+  if (losses != nullptr)
+    losses->store(words(sum_of_losses), compute_);
+  else
+    compute_.device().fill_zero(words(sum_of_losses), compute_);
+  compute_.record(*late.sums_begin);
+  communicator_.all_reduce(*sums_table_, comm::sums_of_the_step, compute_);
+  compute_.record(*late.sums_end);
+  const View values = numbers_.view(DType::f64, offsetof(Numbers, squares), num_sums);
+  ops::values_of_words(values, sums_table_->full.slice(0, num_sums * ops::num_words), compute_);
+  ops::gradient_norm(numbers().gradient, values.slice(sum_of_squares, 1), clipping, compute_);
+}
+
+/// Where the norm is not finite, the place is searched in the same step, because the next one
+/// overwrites the gradients.
+void Optimizer::send_numbers(Late& late) {
+  auto* places = reinterpret_cast<std::int64_t*>(late.places.data());
+  ops::find_not_finite({places, shards_.size()}, shards_, compute_, &numbers().gradient);
+  compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
+}
+
+/// Whether the host already knows that this step updates nothing: on a CPU only, whose memory the
+/// host can read. The same on all ranks, as the norm is.
+bool Optimizer::known_not_finite() const {
+  if (compute_.device().kind() != device::Kind::cpu)
+    return false;
+  compute_.synchronize();
+  return numbers().gradient.finite == 0;
+}
+
+/// May write over the gradients: their squares are added, and elements that are not finite are
+/// found. Returns whether there is something to orthogonalize.
+bool Optimizer::send_matrices(Late& late) {
+  if (!matrices_)
+    return false;
+  compute_.record(*late.matrices[0].begin);
+  const bool finite = !known_not_finite();
+  for (std::size_t b = buckets_.size(); finite && b-- > 0;)
+    if (const auto round = matrices_->round_of(static_cast<BucketIndex>(b))) {
+      for (const Update& piece : buckets_[b].updates)
+        if (piece.whole)
+          rule_->prepare(piece, numbers().gradient, compute_);
+      matrices_->send(*round);
+    }
+  compute_.record(*late.matrices[0].end);
+  return finite;
+}
+
+/// `sent`: what send_matrices() returned in this step.
+void Optimizer::bring_matrices_back(Late& late, BucketIndex bucket, bool sent) {
+  const auto round = matrices_ ? matrices_->round_of(bucket) : std::nullopt;
+  if (!round)
+    return;
+  const Late::Ends& ends = late.matrices[1 + *round];
+  compute_.record(*ends.begin);
+  if (sent)
+    matrices_->bring_back(*round, compute_);
+  compute_.record(*ends.end);
+}
+
+void Optimizer::step(std::int64_t step,
+                     std::int64_t total_steps,
+                     double gradient_scale,
+                     ops::StreamSum* losses) {
+  engine_.finish_reduction();
+  Late& late = late_of(step);
+  TRIREME_EXPECT(!late.unread, "step {} begins before the result of step {} was read", step,
+                 late.step);
+  late.step = step;
+  late.engine_step = engine_.steps_begun();
+  late.learning_rate = learning_rate(config_, step, total_steps);
+  late.unread = true;
+  find_norm(late, {gradient_scale, config_.clip_norm}, losses);
+  send_numbers(late);
+
+  rule_->begin_step(step, total_steps);
+  const bool sent = send_matrices(late);
+  for (std::size_t b = buckets_.size(); b-- > 0;) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    bring_matrices_back(late, bucket, sent);
+    rule_->update(buckets_[b].updates, numbers().gradient, compute_);
+    engine_.mark_updated(bucket);
+  }
+  compute_.record(*late.over);
+}
+
+bool Optimizer::has_result(std::int64_t step) const {
+  const Late& late = late_[turn_of(step)];
+  return late.step == step && late.over->reached();
+}
+
+std::span<const StepResult::Span> Optimizer::times_of_matrices(const Late& late) {
+  matrix_spans_.clear();
+  for (const auto& [begin, end] : late.matrices)
+    matrix_spans_.push_back({begin->seconds(), end->seconds() - begin->seconds()});
+  return matrix_spans_;
+}
+
+StepResult Optimizer::result(std::int64_t step) {
+  Late& late = late_of(step);
+  TRIREME_EXPECT(late.step == step,
+                 "asked for the result of step {}, but the one kept is of step {}", step,
+                 late.step);
+  late.over->wait();
+  late.unread = false;
+  const auto& numbers = *reinterpret_cast<const Numbers*>(late.numbers.data());
+  StepResult result{.grad_norm = numbers.gradient.norm,
+                    .loss_sum = numbers.losses,
+                    .learning_rate = late.learning_rate,
+                    .sums_begin = late.sums_begin->seconds(),
+                    .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
+                    .matrices = times_of_matrices(late),
+                    .not_finite = {}};
+  if (numbers.gradient.finite != 0) {
+    skipped_in_a_row_ = 0;
+    return result;
+  }
+  result.not_finite = where_not_finite(late);
+  const bool skips = config_.on_non_finite == OnNonFinite::skip;
+  if (skips && ++skipped_in_a_row_ <= config_.max_skipped_steps)
+    return result;
+  throw UserError(
+      fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Usual reasons "
+                  "are too high "
+                  "a learning rate or too little warm-up",
+                  step, result.not_finite,
+                  skips ? fmt::format(", in this step and in the {} before it "
+                                      "(optimizer.max_skipped_steps)",
+                                      config_.max_skipped_steps)
+                        : ""));
+}
+
+// A finding from before the reduction names the rank that computed the element, so it is preferred.
+// The owner's finding in the sum remains when finite gradients overflowed in their sum, or when
+// check_gradients is off.
+std::string Optimizer::where_not_finite(const Late& late) {
+  const std::string before = found_before_reduction(late);
+  std::string first;
+  int others = -1;
+  for (const std::string& found : world_.gather_all(before))
+    if (!found.empty()) {
+      first = first.empty() ? found : first;
+      ++others;
+    }
+  if (others > 0)
+    first += fmt::format(", and on {} more rank{}", others, others == 1 ? "" : "s");
+  if (first.empty())
+    for (const std::string& found : world_.gather_all(found_in_sum(late)))
+      if (first.empty())
+        first = found;
+  // Squares of finite fp32 values cannot overflow an fp64 sum, so some element is not finite.
+  TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
+                 late.step);
+  return first;
+}
+
+std::string Optimizer::found_before_reduction(const Late& late) const {
+  const auto found = engine_.first_not_finite(late.engine_step);
+  if (!found)
+    return {};
+  return fmt::format("{}[{}] in bucket {}, computed by rank {}",
+                     engine_.plan().parameter(found->parameter).name, found->element,
+                     at(found->bucket), world_.rank());
+}
+
+std::string Optimizer::found_in_sum(const Late& late) const {
+  const layout::Plan& plan = engine_.plan();
+  const auto* places = reinterpret_cast<const std::int64_t*>(late.places.data());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), engine_.rank()))
+      if (const std::int64_t in_piece = places[b] - piece.shard_begin;
+          in_piece >= 0 && in_piece < piece.elements)
+        return fmt::format("{}[{}] in bucket {}, in the sum over ranks",
+                           plan.parameter(piece.parameter).name, piece.parameter_begin + in_piece,
+                           b);
+  return {};
+}
+
+std::vector<std::int64_t> Optimizer::state_bytes() const {
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(memory_.size());
+  for (const device::Buffer& slot : memory_)
+    bytes.push_back(static_cast<std::int64_t>(slot.bytes()));
+  return bytes;
+}
+
+void Optimizer::publish_parameters() {
+  for (const BucketUpdates& bucket : buckets_)
+    for (const Update& piece : bucket.updates)
+      if (piece.state.front().data != piece.parameter.data)
+        ops::cast(piece.parameter, piece.state.front(), compute_);
+  engine_.publish_parameters();
+}
+
+}  // namespace trireme::optim

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that the trainer gets from a deck: its sections, the model's shape, and the deck as
+// text for the record. A variant of a run is a copy with some keys changed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "model/config.hpp"
+
+#include "text/tokenizer.hpp"
+
+#include "session/sections.hpp"
+
+namespace trireme::session {
+
+struct Job : Sections {
+  model::GptShape shape = {};
+  /// Path and value of every key, for the record.
+  std::vector<std::pair<std::string, std::string>> deck = {};
+  std::string resolved_deck = {};  ///< the text of deck.resolved.yaml
+  /// Name and version of the parts of this build.
+  std::vector<std::pair<std::string, std::string>> build = {};
+  std::vector<Change> rules = {};  ///< of every key of `deck`
+  /// The tokenizer of the tokens: encodes prompts, decodes samples, counts bytes of text. Null
+  /// where the deck names none.
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};
+  /// Where every key of `deck`, or the section around it, was given: for messages.
+  std::vector<Place> places = {};
+
+  /// The place of the key `path`; without a file if it is not known.
+  [[nodiscard]] Place place_of(const std::string& path) const {
+    for (std::size_t i = 0; i < places.size() && i < deck.size(); ++i)
+      if (deck[i].first == path)
+        return places[i];
+    return {};
+  }
+  /// The step at which the learning-rate schedule ends.
+  [[nodiscard]] std::int64_t schedule_steps() const {
+    return optimizer.schedule.steps.value_or(run.steps);
+  }
+};
+
+}  // namespace trireme::session

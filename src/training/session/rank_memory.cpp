@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/rank_memory.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/round_up.hpp"
+#include "base/text.hpp"
+#include "device/cuda/handle.hpp"
+
+#include "model/layers.hpp"
+#include "nn/head.hpp"
+#include "ops/attention.hpp"
+
+#include "reduce/layout_options.hpp"
+#include "reduce/leaves.hpp"
+
+#include "batches/batches.hpp"
+
+#include "optim/matrices.hpp"
+#include "optim/rule.hpp"
+#include "session/machine.hpp"
+#include "session/saver.hpp"
+
+namespace trireme::session {
+
+std::int64_t most_micro_steps(const BatchConfig& batch, int ranks) {
+  return batches::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
+}
+
+layout::BudgetOptions budget_options(const Sections& config,
+                                     const layout::Plan& plan,
+                                     const RankKind& kind) {
+  layout::BudgetOptions options{.parameter_dtype = kind.dtype,
+                                .shard = config.parallel.shard,
+                                .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+                                .partial_sums = reduce::num_waiting_sums(
+                                    reduce::leaves_per_rank(config.parallel, plan.all_ranks())),
+                                .snapshot = holds_snapshot(config.checkpoint, kind.device)};
+  options.gathers = config.parallel.gather_options();
+  options.ordered = config.parallel.reduction != comm::Reduction::sum;
+  if (config.parallel.reduces_micro_steps())
+    options.micro_step_reductions = most_micro_steps(config.batch, plan.all_ranks());
+  return options;
+}
+
+layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind) {
+  layout::Budget budget = layout::budget_of(plan, optim::state_slots(config.optimizer),
+                                            budget_options(config, plan, kind));
+  if (const auto work = optim::matrix_work(plan, config.optimizer, config.parallel.sharded())) {
+    budget.matrix_bytes = work->bytes();
+    budget.matrix_wire_bytes = work->sent_bytes;
+  }
+  return budget;
+}
+
+namespace {
+
+/// Of the communicators of NCCL: inside of a copy, and across copies.
+std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
+  const comm::Options options = communicator_options(config.parallel, plan.replicas());
+  return comm::bf16_term_bytes(options, plan.ranks()) +
+         comm::bf16_term_bytes(options, plan.replicas());
+}
+
+}  // namespace
+
+std::int64_t workspace_bytes(const Sections& config,
+                             const model::GptShape& shape,
+                             const layout::Plan& plan,
+                             const RankKind& kind) {
+  if (kind.device == device::Kind::cpu)
+    return 0;
+  constexpr std::size_t large = std::size_t{80} << 30U;  // memory of the GPU that the plan assumes
+  return static_cast<std::int64_t>(
+      std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
+      ops::Attention::gpu_scratch_bytes(
+          model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
+          config.gpu.attention_options()) +
+      term_bytes(config, plan));
+}
+
+std::int64_t num_recordings(std::int64_t micro_steps) {
+  return micro_steps % 2 == 0 ? std::min<std::int64_t>(micro_steps, 4)
+                              : 2 * std::min<std::int64_t>(micro_steps, 3);
+}
+
+std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
+                                     DType dtype,
+                                     std::int64_t micro_sequences) {
+  constexpr std::int64_t per_block = 40, beside = 40, per_chunk = 4, per_part = 2;
+  const std::int64_t rows = micro_sequences * shape.context;
+  const std::int64_t chunk =
+      model::activation_plan(shape, dtype, micro_sequences, device::Kind::cuda).head_rows();
+  const std::int64_t part = nn::rows_of_loss(shape.loss_rows, chunk, shape.context);
+  return beside + per_block * shape.layers +
+         divided_up(rows, chunk) * (per_chunk + per_part * divided_up(chunk, part));
+}
+
+std::int64_t graph_bytes(const Sections& config,
+                         const model::GptShape& shape,
+                         const layout::Plan& plan,
+                         const RankKind& kind) {
+  constexpr std::int64_t bytes_per_kernel = 10 << 10;
+  if (kind.device == device::Kind::cpu || !config.gpu.graphs.value_or(config.memory.pool))
+    return 0;
+  model::GptShape any = shape;  // what is recomputed may not be decided yet, and changes no rows
+  any.recompute = model::Recompute::none;
+  return bytes_per_kernel * num_recordings(most_micro_steps(config.batch, plan.all_ranks())) *
+         kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
+}
+
+model::RecomputeChoice decide_recompute(const Sections& config,
+                                        const model::GptShape& shape,
+                                        const layout::Plan& plan,
+                                        const RankKind& kind) {
+  const layout::Budget budget = budget_of(config, plan, kind);
+  const std::int64_t beside =
+      budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
+      workspace_bytes(config, shape, plan, kind) + graph_bytes(config, shape, plan, kind);
+  const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
+  model::RecomputeChoice choice;
+  if (const Bytes* limit = shape.recompute.limit()) {
+    choice = model::choose_recompute(shape, sizes, limit->count - beside);
+  } else {
+    const nn::ActivationPlan kept =
+        model::activation_plan(shape, sizes.dtype, sizes.micro_sequences, sizes.kind);
+    choice = {shape.recompute, static_cast<std::int64_t>(kept.bytes() + kept.scratch().bytes()),
+              true};
+  }
+  choice.bytes += beside;
+  return choice;
+}
+
+std::string too_little(const model::GptShape& shape,
+                       const model::RecomputeChoice& least,
+                       DType dtype) {
+  return fmt::format("{} are too few: in {} a rank takes {} bytes ({}) at least, with {}",
+                     shape.recompute.limit()->count, name(dtype), least.bytes,
+                     bytes_text(static_cast<double>(least.bytes)),
+                     model::recompute_text(least.recompute));
+}
+
+namespace {
+
+/// Throws UserError where `choice` does not fit.
+model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice, DType dtype) {
+  constexpr const char* key = "model.recompute";
+  if (!choice.fits)
+    throw UserError({Diagnostic{job.place_of(key), key, too_little(job.shape, choice, dtype)}});
+  model::GptShape shape = job.shape;
+  shape.recompute = choice.recompute;
+  return shape;
+}
+
+}  // namespace
+
+model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {
+  return job.shape.recompute.limit() == nullptr
+             ? job.shape
+             : with_words(job, decide_recompute(job, job.shape, plan, kind), kind.dtype);
+}
+
+model::RecomputeChoice decide_recompute(const Job& job,
+                                        comm::World& world,
+                                        const device::Device& device,
+                                        DType dtype) {
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Plan plan(
+      parameters,
+      reduce::layout_options(job.parallel, parameters, world.size(), reduce::wire_of(world, device),
+                             reduce::replicas(job.parallel, world)));
+  return decide_recompute(job, job.shape, plan, {dtype, device.kind()});
+}
+
+Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {
+  if (job.shape.recompute.limit() != nullptr)
+    job.shape = with_words(job, decide_recompute(job, world, device, dtype), dtype);
+  return job;
+}
+
+}  // namespace trireme::session

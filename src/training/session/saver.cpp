@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/saver.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/hash.hpp"
+#include "layout/budget.hpp"
+#include "timing/recorder.hpp"
+
+#include "model/gpt.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "weights/open.hpp"
+
+namespace trireme::session {
+namespace {
+
+/// fp32 before bf16, so that consecutive slabs in memory are aligned to their elements.
+void sort_by_width(std::vector<record::MutableSlab>& slabs) {
+  std::ranges::stable_sort(slabs, std::greater(), [](const record::MutableSlab& slab) {
+    return size_bytes(slab.data.dtype);
+  });
+}
+
+void add_slabs(std::vector<record::MutableSlab>& slabs,
+               const layout::StateSlots& slots,
+               const optim::StatePiece& piece,
+               std::int64_t begin,
+               std::int64_t elements) {
+  for (std::size_t slot = 0; slot < slots.size(); ++slot)
+    if (!piece.slots[slot].empty())
+      slabs.push_back({slots[slot].name, piece.parameter, begin,
+                       piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
+}
+
+/// All state in this rank's optimizer memory.
+std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
+  std::vector<record::MutableSlab> slabs;
+  for (const optim::StatePiece& piece : optimizer.state())
+    add_slabs(slabs, optimizer.slots(), piece, piece.parameter_begin, piece.elements());
+  sort_by_width(slabs);
+  return slabs;
+}
+
+/// The part of the state that `rank` writes: the elements that it owns under the plan, also where
+/// every rank holds everything, in the buckets of which its replica is the keeper.
+std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
+                                             const optim::Optimizer& optimizer,
+                                             int rank) {
+  std::vector<record::MutableSlab> slabs;
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    if (plan.keeper(bucket) != plan.replica_of(rank))
+      continue;
+    for (const layout::Piece& owned : plan.find_pieces(bucket, plan.rank_in_replica(rank)))
+      for (const optim::StatePiece& piece : optimizer.state())
+        if (piece.parameter == owned.parameter && piece.parameter_begin <= owned.parameter_begin &&
+            owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.elements())
+          add_slabs(slabs, optimizer.slots(), piece, owned.parameter_begin, owned.elements);
+  }
+  sort_by_width(slabs);
+  return slabs;
+}
+
+/// Slabs in host memory, which the record room fills. For a GPU they are copies, which are sent to
+/// it afterwards.
+class HostSlabs {
+ public:
+  HostSlabs(std::vector<record::MutableSlab> slabs, device::Stream& stream)
+      : stream_(stream), there_(std::move(slabs)), here_(there_) {
+    if (stream_.device().kind() == device::Kind::cpu)
+      return;
+    std::size_t bytes = 0;
+    for (const auto& slab : there_) bytes += slab.data.bytes();
+    memory_.resize(bytes);
+    std::byte* next = memory_.data();
+    for (auto& slab : here_) {
+      slab.data.data = next;
+      next += slab.data.bytes();
+    }
+  }
+
+  [[nodiscard]] const std::vector<record::MutableSlab>& slabs() const { return here_; }
+
+  void send_back() {
+    if (memory_.empty())
+      return;
+    for (std::size_t i = 0; i < here_.size(); ++i)
+      stream_.device().copy(there_[i].data, here_[i].data, stream_);
+    stream_.synchronize();
+  }
+
+ private:
+  device::Stream& stream_;
+  std::vector<record::MutableSlab> there_, here_;
+  std::vector<std::byte> memory_;
+};
+
+/// The parameters' precision in the run that wrote a checkpoint; nothing where it is not stated.
+std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
+  const auto told =
+      std::ranges::find(facts.more, "precision", &record::NameValues::value_type::first);
+  return told == facts.more.end() ? std::nullopt : std::optional(told->second);
+}
+
+/// Whether a checkpoint is written from a copy: the record room reads memory of the host.
+bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
+  return config.asynchronous || kind != device::Kind::cpu;
+}
+
+}  // namespace
+
+record::CheckpointFacts facts_of(const Job& job) {
+  return {.seed = static_cast<std::uint64_t>(job.run.seed),
+          .model = model_facts(job.shape),
+          .more = job.build,
+          .deck = job.deck,
+          .tokenizer = job.tokenizer ? job.tokenizer->serialized() : ""};
+}
+
+bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
+  return config.regular() && takes_snapshot(config, kind);
+}
+
+Saver::Saver(const Job& job,
+             const layout::Plan& plan,
+             reduce::Engine& engine,
+             optim::Optimizer& optimizer,
+             device::Device& device,
+             comm::World& world)
+    : job_(job),
+      plan_(plan),
+      engine_(engine),
+      optimizer_(optimizer),
+      device_(device),
+      world_(world) {}
+
+std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory,
+                                                 Log& log,
+                                                 device::Stream& compute) {
+  std::string directory;
+  std::int64_t weights_alone = 0;
+  comm::on_first_rank(world_, [&] {
+    record::restore_replaced(run_directory);
+    const auto newest = record::newest_checkpoint(run_directory);
+    if (!newest)
+      return;
+    directory = newest->directory;
+    weights_alone = newest->step == 0 ? 1 : 0;
+    if (const auto doubt = record::doubt_latest(run_directory, directory); !doubt.empty())
+      log.warning("{}", doubt);
+  });
+  directory = world_.broadcast(std::move(directory), 0);
+  if (directory.empty())
+    return std::nullopt;
+
+  world_.max({&weights_alone, 1});
+  auto wanted = all_slabs(optimizer_);
+  if (weights_alone != 0)  // the other state starts at zero
+    std::erase_if(wanted, [&](const record::MutableSlab& slab) {
+      return slab.state != optimizer_.slots().front().name;
+    });
+  HostSlabs slabs(std::move(wanted), compute);
+  const auto facts =
+      record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
+  slabs.send_back();
+  if (facts.seed != static_cast<std::uint64_t>(job_.run.seed))
+    throw UserError(
+        fmt::format("run.seed is {}, but {} was made with seed {}; resume with that seed, or name "
+                    "another run.directory",
+                    job_.run.seed, directory, facts.seed));
+  if (const auto told = told_precision(facts); told && *told != precision())
+    throw UserError(
+        fmt::format("run.precision is {0}{1}, but {2} was made with {3}; resume with "
+                    "run.precision={3}, or name another run.directory",
+                    precision(), job_.run.precision == Precision::automatic ? " (auto, here)" : "",
+                    directory, *told));
+  optimizer_.publish_parameters();
+  log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
+  return Resumed{directory, facts};
+}
+
+void Saver::write_masters(
+    const std::function<void(const record::MutableSlab& slab, View values)>& fill,
+    device::Stream& compute) {
+  const auto slabs = all_slabs(optimizer_);
+  std::int64_t largest = 0;
+  for (const auto& slab : slabs) largest = std::max(largest, slab.data.elements);
+  const device::Buffer scratch = device_.allocate_shared_with_host(
+      static_cast<std::size_t>(largest) * sizeof(float), "initial values");
+  for (const auto& slab : slabs) {
+    if (slab.state != optimizer_.slots().front().name)
+      continue;
+    const View values = scratch.view(DType::f32, 0, slab.data.elements);
+    fill(slab, values);
+    device_.copy(slab.data, values, compute);
+    compute.synchronize();  // the scratch is used again
+  }
+}
+
+void Saver::initialize(device::Stream& compute) {
+  const model::Layers layers(job_.shape);
+  write_masters(
+      [&](const record::MutableSlab& slab, View values) {
+        layers.registry.initialize(slab.parameter, static_cast<std::uint64_t>(job_.run.seed),
+                                   values, slab.begin);
+      },
+      compute);
+  optimizer_.publish_parameters();
+}
+
+record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
+  record::NameValues facts;
+  weights::read_from(job_.run.initial_weights, -1, world_,
+                     [&](const std::string& place) { facts = start_from(place, log, compute); });
+  return facts;
+}
+
+record::NameValues Saver::start_from(const std::string& place, Log& log, device::Stream& compute) {
+  const weights::Wanted wanted{job_.shape, job_.run.initial_rows, job_.tokenizer,
+                               [this](const std::string& key) { return job_.place_of(key); }};
+  auto stored = weights::open_together(
+      place, job_.tokenizer != nullptr, world_, [&](const weights::StoredModel& found) {
+        if (auto findings = weights::misfits(found, wanted); !findings.empty())
+          throw UserError(std::move(findings));
+      });
+  weights::InitialWeights initial(std::move(stored), job_.shape,
+                                  static_cast<std::uint64_t>(job_.run.seed), world_);
+  std::vector<std::uint64_t> hashes(plan_.parameters().size());
+  // Where every rank holds everything, each rank counts only its own part, so that each element
+  // counts once.
+  const auto owned = owned_slabs(plan_, optimizer_, world_.rank());
+  comm::together(world_, [&] {
+    write_masters(
+        [&](const record::MutableSlab& slab, View values) {
+          initial.read(slab.parameter, slab.begin, values);
+          for (const auto& mine : owned)
+            if (mine.state == slab.state && mine.parameter == slab.parameter &&
+                mine.begin >= slab.begin &&
+                mine.begin + mine.data.elements <= slab.begin + slab.data.elements)
+              hashes[at(slab.parameter)] += hash_elements(
+                  values.slice(mine.begin - slab.begin, mine.data.elements), mine.begin);
+        },
+        compute);
+  });
+  const weights::Origin origin = initial.settle(hashes);
+  optimizer_.publish_parameters();
+  log.info("initial weights: {} ({}), hash {:016x}", origin.path, origin.format, origin.hash);
+  for (const std::string& note : initial.notes()) log.info("initial weights: {}", note);
+  return origin.facts();
+}
+
+void Saver::prepare(const std::string& run_directory, record::NameValues more) {
+  more_ = std::move(more);
+  if (holds_snapshot(job_.checkpoint, device_.kind()))
+    make_snapshot();
+  writer_.emplace(run_directory, plan_,
+                  record::Retention(job_.checkpoint.keep, job_.checkpoint.keep_every), world_);
+}
+
+void Saver::make_snapshot() {
+  snapshot_ = device_.allocate_shared_with_host(
+      static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots())),
+      "the snapshot of a checkpoint");
+  std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
+}
+
+std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
+  if (snapshot_.bytes() == 0 && takes_snapshot(job_.checkpoint, device_.kind()))
+    make_snapshot();
+  std::vector<record::Slab> slabs;
+  std::size_t used = 0;
+  for (const auto& slab : owned_slabs(plan_, optimizer_, world_.rank())) {
+    View kept = slab.data;
+    if (snapshot_.bytes() > 0) {
+      TRIREME_EXPECT(slab.data.bytes() <= snapshot_.bytes() - used, "a snapshot of {} bytes",
+                     snapshot_.bytes());
+      kept = snapshot_.view(slab.data.dtype, used, slab.data.elements);
+      used += slab.data.bytes();
+      device_.copy(kept, slab.data, compute);
+    }
+    slabs.push_back({slab.state, slab.parameter, slab.begin, kept});
+  }
+  compute.synchronize();
+  return slabs;
+}
+
+std::string Saver::precision() const {
+  return name(engine_.parameter(ParameterIndex{}).dtype);
+}
+
+void Saver::begin(std::int64_t step,
+                  std::uint64_t next_sample,
+                  device::Stream& compute,
+                  const record::NameValues& now) {
+  saved_ = {.files = {}, .step = step, .begin = timing::steady_seconds()};
+  auto slabs = owned_state(compute);
+  if (snapshot_.bytes() > 0)
+    saved_.copy_s = timing::steady_seconds() - saved_.begin;
+  record::CheckpointFacts facts = facts_of(job_);
+  facts.step = step;
+  facts.next_sample = next_sample;
+  facts.more.emplace_back("precision", precision());
+  facts.more.insert(facts.more.end(), more_.begin(), more_.end());
+  facts.more.insert(facts.more.end(), now.begin(), now.end());
+  writer_->start(facts, std::move(slabs));
+  saved_.stall_s = timing::steady_seconds() - saved_.begin;
+}
+
+std::optional<Saver::Saved> Saver::advance() {
+  const double begin = timing::steady_seconds();
+  auto files = writer_->advance();
+  saved_.stall_s += timing::steady_seconds() - begin;
+  if (!files)
+    return std::nullopt;
+  saved_.files = *std::move(files);
+  saved_.needed_s = saved_.copy_s + saved_.files.seconds;
+  return saved_;
+}
+
+Saver::Saved Saver::finish() {
+  for (;;)
+    if (auto saved = advance())
+      return *std::move(saved);
+}
+
+}  // namespace trireme::session

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves the run's state to checkpoints and loads it: which memory holds which elements of which
+// parameter, and the state with which a run begins.
+//
+// A checkpoint of step 0, which `trireme import` writes, holds weights only: the optimizer's state
+// begins at zero. All others hold, per parameter, "master" (the weights, in fp32), "moment1" and
+// "moment2" (in the run's optimizer.moment_dtype; a run that resumes with another one, which its
+// deck must allow, rounds them to nearest or widens them), and the position of the data. bf16
+// parameters are the rounded master weights, so they are not stored. The precision of the run is
+// stored, because its losses depend on it: a run must resume in the same precision. Each rank saves
+// and loads the pieces that it owns under the plan; the engine gathers the others, and before the
+// first step the ranks compare their parameters.
+//
+// Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
+// the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
+// `checkpoint.asynchronous: false` on a CPU there is no snapshot: the state itself is written, and
+// the run waits. Without checkpoints in the deck, a signal or the end of the run may still request
+// one; the snapshot is allocated then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "layout/plan.hpp"
+
+#include "comm/control/world.hpp"
+#include "reduce/engine.hpp"
+
+#include "record/checkpoint/checkpoint_writer.hpp"
+#include "weights/checkpoint_weights.hpp"
+#include "weights/initial_weights.hpp"
+
+#include "optim/optimizer.hpp"
+#include "session/job.hpp"
+
+namespace trireme::session {
+
+using weights::model_facts, weights::shape_from;
+
+/// What every checkpoint of the job states; a run adds its step, its next sample, and more.
+record::CheckpointFacts facts_of(const Job& job);
+
+/// Whether a run allocates the snapshot at its start.
+bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
+
+class Saver {
+ public:
+  struct Resumed {
+    std::string directory;
+    record::CheckpointFacts facts;
+  };
+
+  struct Saved {
+    record::SavedCheckpoint files;
+    std::int64_t step = 0;
+    double begin = 0;     ///< steady clock when the run first paused for it
+    double copy_s = 0;    ///< seconds of the copy into the snapshot
+    double stall_s = 0;   ///< seconds in which the run paused, the copy included
+    double needed_s = 0;  ///< seconds without overlap: copy, files, commit
+  };
+
+  Saver(const Job& job,
+        const layout::Plan& plan,
+        reduce::Engine& engine,
+        optim::Optimizer& optimizer,
+        device::Device& device,
+        comm::World& world);
+
+  /// Collective. Loads the newest checkpoint in `run_directory`; nothing when there is none. Throws
+  /// UserError when it is damaged or of another model, seed or precision.
+  std::optional<Resumed> load_newest(const std::string& run_directory,
+                                     Log& log,
+                                     device::Stream& compute);
+  /// Collective. GPT-2's initial values, a pure function of the seed.
+  void initialize(device::Stream& compute);
+  /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for
+  /// checkpoints. Throws UserError when they do not fit the model, each finding at its key of the
+  /// deck.
+  record::NameValues start_from_files(Log& log, device::Stream& compute);
+
+  /// Call before the first begin(). Allocates the snapshot where the run holds one, and sets the
+  /// directory of checkpoints and the facts that they state in addition to the job (`more`).
+  void prepare(const std::string& run_directory, record::NameValues more);
+  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
+
+  /// Collective. Requires: not under_way(). Takes the snapshot and starts to write it. `now`: facts
+  /// after this step, which the checkpoint states in addition to those of prepare().
+  void begin(std::int64_t step,
+             std::uint64_t next_sample,
+             device::Stream& compute,
+             const record::NameValues& now = {});
+  /// Whether a checkpoint was begun and is not complete; the same on all ranks.
+  [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
+  /// Whether this rank's part is still being written.
+  [[nodiscard]] bool writing() const { return writer_ && writer_->busy(); }
+  /// Collective. Requires: under_way(). Does the next stage; after the last one returns what was
+  /// saved.
+  std::optional<Saved> advance();
+  /// Collective. Requires: under_way(). Waits until the checkpoint is complete.
+  Saved finish();
+
+ private:
+  record::NameValues start_from(const std::string& place, Log& log, device::Stream& compute);
+  /// The precision of the parameters, as in the deck: fp32, bf16.
+  [[nodiscard]] std::string precision() const;
+  void make_snapshot();
+  /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
+  void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill,
+                     device::Stream& compute);
+  std::vector<record::Slab> owned_state(device::Stream& compute);
+
+  const Job& job_;
+  const layout::Plan& plan_;
+  reduce::Engine& engine_;
+  optim::Optimizer& optimizer_;
+  device::Device& device_;
+  comm::World& world_;
+
+  device::Buffer snapshot_;
+  record::NameValues more_;
+  Saved saved_;
+  std::optional<record::CheckpointWriter> writer_;  // last: reads the snapshot until destroyed
+};
+
+}  // namespace trireme::session

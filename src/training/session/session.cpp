@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/session.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "ops/attention.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "batches/open.hpp"
+
+#include "session/host_memory.hpp"
+#include "session/machine.hpp"
+#include "session/rank_memory.hpp"
+
+namespace trireme::session {
+
+batches::Split open_data(const Job& job,
+                         const std::string& cache_directory,
+                         comm::World& world,
+                         Log& log) {
+  const auto seed = static_cast<std::uint64_t>(job.run.seed);
+  const batches::Setup setup{.config = job.data,
+                             .default_cache_directory = cache_directory,
+                             .seed = seed,
+                             .vocabulary = job.shape.vocabulary,
+                             .context = job.shape.context,
+                             .tokenizer = job.tokenizer};
+  std::string prepared;
+  comm::on_first_rank(world, [&] { prepared = batches::prepare_sources(setup, log).packed(); });
+  prepared = world.broadcast(std::move(prepared), 0);
+  std::optional<batches::Split> split;
+  comm::together(world, [&] {
+    const batches::Sources sources =
+        batches::open_sources(setup, batches::Prepared::unpacked(prepared));
+    split = batches::split(sources.train, sources.validation,
+                           {job.shape.context, job.batch.sizes().largest(), job.shape.vocabulary,
+                            job.data.validation_fraction, seed});
+  });
+  comm::expect_agreement(
+      world,
+      {{"data",
+        fmt::format(
+            "{} training tokens, {} validation tokens, hash {:016x}", split->train.num_tokens(),
+            split->validation ? split->validation->num_tokens() : 0, batches::content_hash(*split)),
+        comm::Fact::Owner::user}});
+  return std::move(*split);
+}
+
+namespace {
+
+/// Bytes of text of each token; empty where they are not known.
+std::vector<std::int32_t> text_bytes(const Job& job) {
+  std::vector<std::int32_t> bytes;
+  if (job.tokenizer)
+    for (text::Token token = 0; token < job.tokenizer->vocabulary(); ++token)
+      bytes.push_back(job.tokenizer->bytes_of(token));
+  return bytes;
+}
+
+}  // namespace
+
+Session::Session(const Job& the_job,
+                 const batches::Split& the_data,
+                 comm::World& the_world,
+                 bool poison)
+    : job(the_job),
+      data(the_data),
+      world(the_world),
+      sizes(job.batch.sizes()),
+      device(open_device(job.run.device, choose_threads(job.run.threads, world), world, &choices)),
+      dtype(choose_dtype(job.run.precision, *device, world, &choices)),
+      compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
+      scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
+      plan(model::parameter_table(job.shape),
+           reduce::layout_options(job.parallel,
+                                  model::parameter_table(job.shape),
+                                  world.size(),
+                                  reduce::wire_of(world, *device),
+                                  reduce::replicas(job.parallel, world))),
+      shape(with_memory(job,
+                        decided_shape(job, plan, {dtype, device->kind()}),
+                        plan,
+                        {dtype, device->kind()},
+                        world)),
+      communicator(comm::make_communicator(job.parallel.transport,
+                                           job.parallel.reduction,
+                                           world,
+                                           *device,
+                                           communicator_options(job.parallel, plan.replicas()))),
+      engine(plan, dtype, job.parallel, *communicator, *device, *compute_stream),
+      model(*device,
+            shape,
+            dtype,
+            job.batch.micro_sequences,
+            static_cast<std::uint64_t>(job.run.seed),
+            &scratch,
+            operation_options(job, *device)),
+      optimizer(job.optimizer,
+                engine,
+                *communicator,
+                world,
+                *device,
+                *compute_stream,
+                static_cast<std::uint64_t>(job.run.seed)),
+      hooks(engine),
+      recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
+               device.get()),
+      replicas_(engine, world, *device, *compute_stream),
+      bytes_of_(text_bytes(job)),
+      read_ahead_(data.train,
+                  {.sizes = sizes,
+                   .micro_sequences = job.batch.micro_sequences,
+                   .rank = world.rank(),
+                   .ranks = world.size()},
+                  bytes_of_),
+      micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
+      losses_(*device) {
+  expect_equal_plans();
+  for (Marks& marks : marks_)
+    for (auto* event : {&marks.began, &marks.optimizer_began, &marks.optimizer_ended, &marks.ended})
+      *event = device->make_event();
+  if (job.evaluate.noise_scale.every_steps > 0)
+    for (Marks& marks : marks_) marks.leaf_squares = std::make_unique<ops::StreamSum>(*device);
+  for (const batches::BatchSizes::Part& part : sizes.parts()) {
+    batches(part.step).validate();
+    TRIREME_EXPECT(batches(part.step).micro_steps() % engine.leaves() == 0,
+                   "{} micro-steps for {} leaves", batches(part.step).micro_steps(),
+                   engine.leaves());
+  }
+  std::vector<ConstView> parameters;
+  std::vector<View> gradients;
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+    parameters.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
+    gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
+  }
+  model.bind(std::move(parameters), std::move(gradients));
+  if (device->kind() == device::Kind::cuda)
+    if (std::string note = model::slow_attention_note(job.shape, dtype); !note.empty())
+      choices.push_back(std::move(note));
+  choose_graphs();
+  if (job.evaluate.every_steps > 0 && data.validation)
+    evaluator_.emplace(
+        *data.validation,
+        std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
+        micro_batch_, bytes_of_, world);
+}
+
+void Session::choose_graphs() {
+  bool wanted = job.gpu.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
+  comm::together(world, [&] {
+    const std::string trouble =
+        wanted
+            ? ops::capture_trouble(
+                  *device, model::attention_shape(job.shape, 0, dtype, job.batch.micro_sequences),
+                  job.gpu.attention_options())
+            : std::string();
+    if (trouble.empty())
+      return;
+    if (job.gpu.graphs.value)
+      throw DeviceError(device->description(), "gpu.graphs: true", trouble, __FILE__, __LINE__);
+    without_graphs = trouble;
+    wanted = false;
+  });
+  if (!wanted)
+    return;
+  TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
+  graphs.emplace(model, plan, hooks, *compute_stream, engine.takes_turns(),
+                 engine.parameters_take_turns());
+}
+
+void Session::expect_equal_plans() {
+  const std::uint64_t mine = plan.fingerprint();
+  TRIREME_EXPECT(comm::differing(world, {&mine, 1}).empty(),
+                 "the plan of rank {} is {:#x}, but other ranks have other plans", world.rank(),
+                 mine);
+}
+
+void Session::micro_steps(std::int64_t number) {
+  const auto first = static_cast<std::int64_t>(next_sample);
+  const batches::Batches batch = batches(number);
+  const std::int64_t per_leaf = batch.micro_steps() / engine.leaves();
+  const bool reduces_each = job.parallel.reduces_micro_steps();
+  for (std::int64_t micro = 0; micro < batch.micro_steps(); ++micro) {
+    if (micro > 0 && micro % per_leaf == 0)
+      engine.next_leaf();
+    if (micro > 0 && reduces_each)
+      engine.next_micro_step();
+    recorder.at_micro_step(micro);
+    timing::Span loading(recorder, timing::Name::data_next);
+    const batches::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
+    text_bytes_ += block.bytes;
+    micro_batch_.load(block, batch.first_sample(first, world.rank(), micro), *compute_stream);
+    loading.end();
+    const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
+    train_micro_step(micro == 0, reduces_each || micro + 1 == batch.micro_steps());
+    losses_.add_values(micro_batch_.losses(), *compute_stream);
+  }
+  next_sample += static_cast<std::uint64_t>(batch.sequences);
+}
+
+void Session::train_micro_step(bool first, bool last) {
+  if (graphs && engine.steps_begun() > 1)
+    graphs->train(micro_batch_.batch(), micro_batch_.losses(), first, last);
+  else
+    model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
+}
+
+void Session::compute(std::int64_t number) {
+  recorder.at_step(number);
+  Marks& marks = marks_of(number);
+  text_bytes_ = 0;
+  compute_stream->record(*marks.began);
+  losses_.clear(*compute_stream);
+  engine.begin_step();
+  marks.engine_step = engine.steps_begun();
+  if (measures_noise(number)) {
+    marks.leaf_squares->clear(*compute_stream);
+    engine.measure_leaves(*marks.leaf_squares);
+  }
+  micro_steps(number);
+  if (measures_noise(number))
+    marks.leaf_squares->fetch(*compute_stream);
+  scratch.freeze();
+  engine.finish_reduction();
+  compute_stream->record(*marks.optimizer_began);
+  optimizer.step(number, job.schedule_steps(),
+                 1.0 / static_cast<double>(world.size() * batches(number).micro_steps()), &losses_);
+  compute_stream->record(*marks.optimizer_ended);
+}
+
+Requests Session::finish_step(std::int64_t number, Requests mine) {
+  mine.unfinished = optimizer.has_result(number) ? 0 : 1;
+  mine.text_bytes = text_bytes_;
+  Marks& marks = marks_of(number);
+  marks.control_begin = timing::steady_seconds();
+  const Requests agreed = agree(world, mine);
+  marks.text_bytes = agreed.text_bytes;
+  // If the device has not completed the step, it does not wait for this exchange.
+  marks.control_waited = mine.unfinished == 0 ? timing::steady_seconds() - marks.control_begin : 0;
+  compute_stream->record(*marks.ended);
+  return agreed;
+}
+
+double Session::leaf_norm_squared(std::int64_t number) {
+  ops::OrderFreeSum& squares = marks_of(number).leaf_squares->fetched();
+  world.sum(squares.words());
+  // A leaf's gradient is a sum over its micro-steps.
+  const std::int64_t micro_steps = batches(number).micro_steps() / engine.leaves();
+  const auto of_a_leaf = static_cast<double>(micro_steps);
+  const auto leaves = static_cast<double>(world.size() * engine.leaves());
+  return squares.value() / (of_a_leaf * of_a_leaf * leaves);
+}
+
+StepOutcome Session::outcome(std::int64_t number) {
+  optim::StepResult result = optimizer.result(number);
+  const Marks& marks = marks_of(number);
+  marks.ended->wait();
+  StepOutcome outcome;
+  outcome.tokens = sizes.at(number) * job.shape.context;
+  outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
+  outcome.bits_per_byte = bits_per_byte(result.loss_sum, marks.text_bytes);
+  outcome.grad_norm = result.grad_norm;
+  if (measures_noise(number))
+    outcome.leaf_norm_squared = leaf_norm_squared(number);
+  outcome.learning_rate = result.learning_rate;
+  outcome.began = marks.began->seconds();
+  outcome.optimizer_began = marks.optimizer_began->seconds();
+  // The clock of a virtual machine may go back when the machine is moved.
+  outcome.seconds = std::max(marks.ended->seconds() - outcome.began, 1e-9);
+  outcome.sums_begin = result.sums_begin;
+  outcome.sums_waited = result.sums_waited;
+  outcome.control_begin = marks.control_begin;
+  outcome.control_waited = marks.control_waited;
+  outcome.not_finite = std::move(result.not_finite);
+  outcome.times = engine.times(marks.engine_step);
+  outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;
+  recorder.harvest();
+  record_for(number);
+  recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
+  recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
+               marks.optimizer_ended->seconds() - outcome.optimizer_began);
+  for (const optim::StepResult::Span& span : result.matrices)
+    recorder.add(timing::Name::optim_matrices, 0, span.begin, span.seconds);
+  return outcome;
+}
+
+void Session::check_replicas(std::int64_t step) {
+  const timing::Span span(recorder, timing::Name::check_replicas);
+  replicas_.check(step);
+}
+
+void Session::record_for(std::int64_t number) {
+  recorder.at_step(number);
+  recorder.at_micro_step(batches(number).micro_steps() - 1);
+}
+
+std::vector<ConstView> Session::parameter_views() const {
+  std::vector<ConstView> views;
+  for (std::size_t p = 0; p < model::parameter_table(job.shape).size(); ++p)
+    views.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
+  return views;
+}
+
+std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
+  if (!evaluator_)
+    return std::nullopt;
+  const timing::Span span(recorder, timing::Name::evaluate);
+  return evaluator_->evaluate(model, hooks, *compute_stream, interrupts);
+}
+
+}  // namespace trireme::session

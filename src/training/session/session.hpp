@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that computes in a run, without its record: machine, data, model, engine, optimizer,
+// and the step that uses all of them. The trainer adds the record to a session; `trireme verify`
+// and tests run several sessions of one deck and compare them.
+//
+// A step: zero the gradients; for each micro-step load, forward and backward; with reduction: tree,
+// set each leaf's gradients aside; the engine reduces buckets as they become ready; the optimizer
+// adds up norm and loss over the ranks and updates the elements that this rank owns; one small
+// exchange between the hosts adds up the ranks' requests (stop signals, for example).
+//
+// A step is enqueued, and its outcome is read later. The host waits for compute only when it reads
+// the outcome, and, when it loads a micro-batch, for the copy of the second-last one. A thread
+// reads the tokens of micro-batches ahead (data/read_ahead.hpp). On a CPU a step has ended when it
+// is enqueued.
+//
+// 1. Members are destroyed in reverse order of construction: a member that uses a stream
+//    or a communicator is destroyed before it.
+// 2. Construction, enqueue(), outcome() and step() are collective.
+// 3. The first step fills the scratch pool; after it the pool no longer grows, and micro-steps
+//    may be captured and replayed (micro_step_graphs.hpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "device/pool.hpp"
+#include "layout/plan.hpp"
+#include "timing/recorder.hpp"
+
+#include "model/gpt.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/control/world.hpp"
+#include "reduce/engine.hpp"
+#include "reduce/replicas.hpp"
+
+#include "batches/batches.hpp"
+#include "batches/dataset.hpp"
+#include "batches/read_ahead.hpp"
+
+#include "optim/optimizer.hpp"
+#include "session/evaluator.hpp"
+#include "session/job.hpp"
+#include "session/micro_step_graphs.hpp"
+#include "session/microbatch.hpp"
+#include "session/model_hooks.hpp"
+#include "session/stop.hpp"
+
+namespace trireme::session {
+
+struct StepOutcome {
+  double loss = 0;           ///< mean over the global batch
+  double bits_per_byte = 0;  ///< the same in bits per byte of text; NaN: not known
+  double grad_norm = 0;
+  /// Mean over the step's leaves of the squared norm of their mean gradients, before clipping; in
+  /// steps that evaluate.noise_scale measures.
+  std::optional<double> leaf_norm_squared;
+  double learning_rate = 0;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
+  /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
+  double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
+  std::string not_finite;   ///< of a skipped step: the place that was not finite
+  reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
+};
+
+/// The data of a deck, the same on every rank: rank 0 examines the files, builds the caches of
+/// text, and broadcasts the result. Collective.
+batches::Split open_data(const Job& job,
+                         const std::string& cache_directory,
+                         comm::World& world,
+                         Log& log);
+
+class Session {
+ public:
+  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until it is
+  /// written.
+  Session(const Job& job, const batches::Split& data, comm::World& world, bool poison = false);
+
+  /// Enqueues step number `number`, counted from 1, and returns the sum of the requests of all
+  /// ranks. `ask` returns this rank's requests; it is called once, after everything is enqueued.
+  template <class Ask>
+  Requests enqueue(std::int64_t number, Ask&& ask) {
+    compute(number);
+    return finish_step(number, ask());
+  }
+  /// The outcome of step `number`, the last one or the one before; waits until the step has ended.
+  /// Call it once for each step, before the step after the next one begins. Throws UserError, on
+  /// all ranks, when the gradient is not finite.
+  StepOutcome outcome(std::int64_t number);
+  /// enqueue(), then outcome().
+  template <class Ask>
+  StepOutcome step(std::int64_t number, Ask&& ask) {
+    enqueue(number, ask);
+    return outcome(number);
+  }
+
+  /// Spans that are recorded from now on belong to the end of step `number`.
+  void record_for(std::int64_t number);
+
+  [[nodiscard]] batches::Batches batches(std::int64_t step) const {
+    return {sizes.at(step), job.batch.micro_sequences, world.size()};
+  }
+
+  /// Validation loss; nothing if the deck has no evaluation or no validation data. Throws
+  /// comm::Interrupted when `interrupts` is true on any rank.
+  std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
+
+  /// The parameters as they are bound now. Before compute reads them it must wait for all of them
+  /// (Engine::wait_for_parameters).
+  [[nodiscard]] std::vector<ConstView> parameter_views() const;
+
+  /// Collective. Throws CommError on all ranks when their parameters differ after `step`.
+  void check_replicas(std::int64_t step);
+
+  const Job& job;
+  const batches::Split& data;
+  comm::World& world;
+  const batches::BatchSizes sizes;
+  /// Remarks for the log about choices that depend on the machine, one line each.
+  std::vector<std::string> choices;
+  const std::unique_ptr<device::Device> device;
+  const DType dtype;
+  const std::unique_ptr<device::Stream> compute_stream;
+  device::ScratchPool scratch;
+  const layout::Plan plan;
+  const model::GptShape shape;  ///< job.shape with the decided recomputation
+  const std::unique_ptr<comm::Communicator> communicator;
+  reduce::Engine engine;
+  model::Gpt model;
+  optim::Optimizer optimizer;
+  EngineHooks hooks;
+  std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
+  std::string without_graphs;             ///< why gpu.graphs: auto uses none on this GPU
+  timing::Recorder recorder;
+  /// Global index of the first sample that has not been trained on.
+  std::uint64_t next_sample = 0;
+
+ private:
+  /// A rank with another plan would wait for collectives that never begin.
+  void expect_equal_plans();
+  void choose_graphs();
+  void compute(std::int64_t number);
+  [[nodiscard]] bool measures_noise(std::int64_t number) const {
+    const std::int64_t every = job.evaluate.noise_scale.every_steps;
+    return every > 0 && number % every == 0;
+  }
+  void micro_steps(std::int64_t number);
+  void train_micro_step(bool first, bool last);
+  Requests finish_step(std::int64_t number, Requests mine);
+
+  /// Events on compute, and other data of a step, until its outcome is read.
+  struct Marks {
+    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null where no step needs them
+    std::int64_t engine_step = 0;
+    std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
+    double control_begin = 0, control_waited = 0;
+    std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
+  };
+  /// Collective: over the leaves of all ranks. Requires: compute has completed step `number`.
+  double leaf_norm_squared(std::int64_t number);
+  Marks& marks_of(std::int64_t number) {
+    return marks_[static_cast<std::size_t>(number) % marks_.size()];
+  }
+
+  reduce::Replicas replicas_;
+  const std::vector<std::int32_t> bytes_of_;  // bytes of text of each token; empty: not known
+  batches::ReadAhead read_ahead_;
+  std::int64_t text_bytes_ = 0;  // bytes of text of this rank's targets in this step
+  MicroBatch micro_batch_;
+  std::optional<Evaluator> evaluator_;
+  ops::StreamSum losses_;
+  std::array<Marks, 2> marks_;  // of even and odd steps
+};
+
+}  // namespace trireme::session

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/journal.hpp"
+
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "base/text.hpp"
+
+#include "model/gpt.hpp"
+#include "model/recompute_choice.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "h5/file.hpp"
+
+#include "measure/ceiling.hpp"
+#include "session/machine.hpp"
+#include "train/rank_spread.hpp"
+#include "train/record_start.hpp"
+#include "train/resume.hpp"
+
+namespace trireme::train {
+namespace {
+
+std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
+  std::vector<record::BucketRow> rows;
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const layout::Bucket& bucket = plan.buckets()[b];
+    rows.push_back({plan.parameter(bucket.parameters.front()).name,
+                    plan.parameter(bucket.parameters.back()).name, bucket.elements,
+                    plan.padding(static_cast<BucketIndex>(b)), bucket.shard_elements});
+  }
+  return rows;
+}
+
+std::string flops_formula(const model::GptShape& shape) {
+  const auto whole = static_cast<std::int64_t>(shape.long_layers.count());
+  std::string seen = "layers * heads * head_channels * context";
+  if (whole > 0)
+    seen = fmt::format("heads * head_channels * ({} * w * (2 - w / context) + {} * context)",
+                       shape.layers - whole, whole);
+  else if (shape.attention_window > 0)
+    seen = "layers * heads * head_channels * w * (2 - w / context)";
+  return fmt::format("per token: 6 * parameters + 6 * {}{}{}", seen,
+                     shape.attention_window > 0 ? ", w = min(attention_window, context)" : "",
+                     shape.masks_documents() ? ", what document_mask hides included" : "");
+}
+
+record::RunHeader header_of(const session::Job& job,
+                            const model::GptShape& shape,
+                            const layout::Plan& plan,
+                            const device::Device& device,
+                            DType dtype,
+                            std::vector<std::string> hosts) {
+  record::RunHeader header{job.build, job.deck, std::move(hosts), buckets_of(plan)};
+  const auto fact = [&](const char* name, std::string value) {
+    header.facts.emplace_back(name, std::move(value));
+  };
+  fact("name", job.run.name);
+  fact("device", device.description());
+  fact("precision", name(dtype));
+  fact("ranks", std::to_string(plan.all_ranks()));
+  fact("replicas", std::to_string(plan.replicas()));
+  fact("parameters", std::to_string(plan.parameter_elements()));
+  fact("buckets", std::to_string(plan.buckets().size()));
+  fact("tokenizer_hash", tokenizer_text(job));
+  if (job.tokenizer) {
+    fact("tokenizer_kind", job.tokenizer->kind());
+    header.tokenizer = job.tokenizer->serialized();
+  }
+  fact("flops_formula", flops_formula(shape));
+  fact("recompute", model::recompute_text(shape.recompute));
+  return header;
+}
+
+}  // namespace
+
+Journal::Journal(const session::Job& job,
+                 const model::GptShape& shape,
+                 const layout::Plan& plan,
+                 const device::Device& device,
+                 DType dtype,
+                 const record::RunDirectory& directory,
+                 std::optional<std::int64_t> resumed_step,
+                 const record::NameValues& origin,
+                 timing::Recorder& recorder,
+                 comm::World& world,
+                 Log& log)
+    : job_(job),
+      world_(world),
+      recorder_(recorder),
+      sample_(sample_of(
+          job.record,
+          world.size(),
+          job.run.steps,
+          spans_of_a_step(job.parallel,
+                          job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
+                          static_cast<std::int64_t>(plan.buckets().size()),
+                          job.optimizer.kind == optim::Kind::muon))),
+      collected_step_(resumed_step.value_or(0)) {
+  std::size_t place = 0;
+  for (const timing::NameInfo& name : timing::names) {
+    places_.push_back(place);
+    place += *name.index == '\0' ? 1 : plan.buckets().size();
+  }
+  places_.push_back(place);
+  auto hosts = world.gather_all(world.host());
+  const double anchor = recorder.anchor_calendar();
+  const auto anchors = world.gather_all({&anchor, 1});
+  comm::on_first_rank(world, [&] {
+    auto header = header_of(job, shape, plan, device, dtype, std::move(hosts));
+    header.facts.emplace_back("run_id", directory.id());
+    header.facts.insert(header.facts.end(), origin.begin(), origin.end());
+    record::RunFile file = open_record(directory.run_file(), header, resumed_step, job, log);
+    file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
+    file.set_anchors(anchors);
+    writer_.emplace(std::move(file));
+    h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
+  });
+}
+
+void Journal::write(record::RunWriter::Entry entry, std::size_t bytes) {
+  if (!writer_)
+    return;
+  std::optional<comm::World::AtWork> work;
+  if (writer_->full())
+    work.emplace(world_);
+  writer_->write(std::move(entry), bytes);
+}
+
+Journal::Peak Journal::peak_of(const device::Device& device) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  Peak peak{.resident = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};  // KiB on Linux
+  if (device.kind() == device::Kind::cuda) {  // where a run gives nothing back before its end
+    const device::MemoryInfo memory = device.memory();
+    peak.device = static_cast<std::int64_t>(memory.total_bytes - memory.free_bytes);
+  }
+  return peak;
+}
+
+void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began) {
+  for (const reduce::GatherTimes& t : gathers) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    recorder_.add(timing::Name::gather_ready, index, t.ready, t.start - t.ready);
+    recorder_.add(timing::Name::gather_bucket, index, t.start, t.end - t.start);
+    if (t.wait_begin >= step_began)
+      recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);
+  }
+}
+
+void Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
+  tokens_ += static_cast<double>(outcome.tokens);
+  const auto note = [&](double begin, double waited) {
+    if (begin >= outcome.began)  // else it was between the steps
+      (begin >= outcome.optimizer_began ? waited_in_optim_s_ : waited_in_train_s_) += waited;
+  };
+  for (const reduce::ReductionTimes& t : outcome.times.reductions) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    if (job_.parallel.reduces_micro_steps())
+      recorder_.at_micro_step(t.round);
+    recorder_.add(timing::Name::reduce_ready, index, t.ready, t.start - t.ready);
+    recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
+    recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
+    note(t.wait_begin, t.waited);
+  }
+  add_gathers(outcome.times.gathers, outcome.began);
+  for (const reduce::TransferTimes& t : outcome.times.transfers) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    recorder_.add(timing::Name::matrices_travel, index, t.start, t.end - t.start);
+    recorder_.add(timing::Name::matrices_wait, index, t.wait_begin, t.waited);
+  }
+  for (const reduce::GatherTimes& t : outcome.times.gathers) note(t.wait_begin, t.waited);
+  for (const auto& [name, begin, waited] :
+       {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},
+        {timing::Name::step_control, outcome.control_begin, outcome.control_waited}})
+    recorder_.add(name, 0, begin, waited);
+  waited_in_optim_s_ += outcome.sums_waited;
+  if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
+    write([row](record::RunFile& file) { file.append(row); });
+}
+
+void Journal::skipped(std::int64_t step, const std::string& found) {
+  write([step, found](record::RunFile& file) { file.append_skipped({step, found}); });
+}
+
+void Journal::validation(std::int64_t step, const session::Evaluation& found) {
+  write([row = record::ValidationRow{step, found.loss, found.bits_per_byte}](
+            record::RunFile& file) { file.append_validation(row); });
+}
+
+void Journal::evaluation(const std::string& set,
+                         const std::string& of,
+                         const record::EvaluationRow& row) {
+  write([set, of, row](record::RunFile& file) { file.append_evaluation(set, of, row); });
+}
+
+void Journal::noise_scale(const record::NoiseScaleRow& row) {
+  write([row](record::RunFile& file) { file.append_noise_scale(row); });
+}
+
+void Journal::flush() {
+  if (!writer_)
+    return;
+  const comm::World::AtWork work(world_);
+  writer_->flush();
+}
+
+void Journal::checkpoint(const session::Saver::Saved& saved) {
+  if (saved.copy_s > 0)
+    recorder_.add(timing::Name::checkpoint_copy, 0, saved.begin, saved.copy_s);
+  recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
+  recorder_.add(timing::Name::checkpoint_write, 0, saved.begin,
+                timing::steady_seconds() - saved.begin);
+  const record::CheckpointRow row{.step = saved.step,
+                                  .bytes = saved.files.bytes,
+                                  .copy_s = saved.copy_s,
+                                  .stall_s = saved.stall_s,
+                                  .write_s = saved.files.seconds};
+  write([row](record::RunFile& file) { file.append_checkpoint(row); });
+}
+
+std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
+  std::vector<std::int64_t> nanoseconds(places_.back(), 0);
+  for (const timing::Sample& sample : recorder_.samples())
+    nanoseconds[places_[sample.name] + sample.index] +=
+        static_cast<std::int64_t>(sample.duration_s * 1e9);
+  const std::vector<RankSpread> spreads = over_ranks(world_, nanoseconds);
+  std::vector<record::RankSpanRow> rows;
+  const auto seconds = [](std::int64_t number) { return static_cast<double>(number) * 1e-9; };
+  for (std::size_t name = 0; name + 1 < places_.size(); ++name)
+    for (std::size_t place = places_[name]; place < places_[name + 1]; ++place)
+      if (const RankSpread& spread = spreads[place]; spread.most > 0)
+        rows.push_back({.first_step = collected_step_ + 1,
+                        .last_step = step,
+                        .name = static_cast<std::int64_t>(name),
+                        .index = static_cast<std::int64_t>(place - places_[name]),
+                        .min_s = seconds(spread.least),
+                        .median_s = seconds(spread.median),
+                        .max_s = seconds(spread.most),
+                        .max_rank = spread.rank_of_most});
+  return rows;
+}
+
+void Journal::collect(std::int64_t step) {
+  if (!recorder_.enabled())
+    return;
+  const double begin = timing::steady_seconds();
+  auto spreads = spread_over_ranks(step);
+  collected_step_ = step;
+  std::string bytes;
+  if (sample_.has_rank(world_.rank()))
+    for (const timing::Sample& sample : recorder_.samples())
+      if (sample_.has_step(sample.step))
+        bytes.append(reinterpret_cast<const char*>(&sample), sizeof sample);
+  auto all = world_.gather(bytes);
+  recorder_.clear();
+  comm::on_first_rank(world_, [&] {  // a failure so far ends all ranks
+    std::size_t size = spreads.size() * sizeof spreads[0];
+    for (const std::string& one : all) size += one.size();
+    write(
+        [spreads = std::move(spreads), all = std::move(all)](record::RunFile& file) {
+          file.append_rank_spans(spreads);
+          std::vector<timing::Sample> samples;
+          for (const std::string& one : all) {
+            if (one.empty())  // null is no address to copy to, even for nothing
+              continue;
+            samples.resize(one.size() / sizeof(timing::Sample));
+            std::memcpy(samples.data(), one.data(), one.size());
+            file.append_samples(samples);
+          }
+        },
+        size);
+  });
+  recorder_.add(timing::Name::record_collect, 0, begin, timing::steady_seconds() - begin);
+}
+
+void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
+  if (!recorder_.enabled())
+    return;
+  peak_ = peak_of(*session.device);  // measuring needs memory of its own
+  flush();
+  const double ceiling = measure::measure_ceiling(
+      session.shape, session.dtype, job_.batch.micro_sequences, *session.device, world_,
+      session::operation_options(job_, *session.device).products);
+  const auto whole = recorder_.summary(timing::Name::step);
+  comm::on_first_rank(world_, [&] {
+    if (whole.count == 0)
+      return;
+    if (ceiling == 0) {
+      log.warning("what matrix products reach here was not measured: no memory is left for them");
+      return;
+    }
+    // Steps that grow have no median that stands for all.
+    const bool grows = session.sizes.changes();
+    const double rate =
+        grows ? tokens_ / whole.total_s
+              : static_cast<double>(job_.batch.sequences * job_.shape.context) / whole.median_s;
+    const double achieved =
+        rate * model::flops_per_token(job_.shape) / static_cast<double>(world_.size());
+    record::RunFile& file = writer_->settled();
+    file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
+    file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
+    file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
+    log.info(
+        "the {} step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
+        "products in {} reach here by themselves",
+        grows ? "mean" : "median", count_text(rate), achieved / 1e12, 100 * achieved / ceiling,
+        ceiling / 1e12, name(session.dtype));
+  });
+}
+
+void Journal::close(std::int64_t step, session::Session& session, const session::Saver& saver) {
+  // No step follows, so none waited for these.
+  add_gathers(session.engine.take_last_gathers(), std::numeric_limits<double>::infinity());
+  collect(step);
+  const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
+  const std::vector<std::int64_t> slots = session.optimizer.state_bytes();
+  std::int64_t highest[] = {peak.resident, peak.device,
+                            std::accumulate(slots.begin(), slots.end(), std::int64_t{0}),
+                            static_cast<std::int64_t>(session.communicator->peer_bytes())};
+  world_.max(highest);
+  std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
+  world_.sum(dropped);
+  comm::on_first_rank(world_, [&] {
+    record::RunFile& file = writer_->settled();
+    file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
+    file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
+    file.set_memory("optimizer", highest[2]);
+    if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
+      file.set_memory("matrices", static_cast<std::int64_t>(matrices));
+    file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    file.set_memory("peers", highest[3]);
+    file.set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
+    std::int64_t scratch = 0;
+    for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
+      const auto bytes = static_cast<std::int64_t>(block.high_water_bytes);
+      scratch += bytes;
+      if (bytes > 0)
+        file.set_memory("scratch." + block.name, bytes);
+    }
+    file.set_memory("scratch", scratch);
+    file.set_memory("peak_resident", highest[0]);
+    if (highest[1] > 0)
+      file.set_memory("peak_device", highest[1]);
+    file.set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
+    writer_->close();
+    writer_.reset();
+  });
+}
+
+void Journal::print_summary(Log& log) const {
+  const auto whole = recorder_.summary(timing::Name::step);
+  if (whole.count == 0)
+    return;
+  log.info("where the time of a step went (rank 0, median {}):", duration_text(whole.median_s));
+  for (const timing::NameInfo& known : timing::names) {
+    const auto part = recorder_.summary(known.name);
+    if (part.count == 0 || !std::string_view(known.help).starts_with("Within step"))
+      continue;
+    const double inside = known.name == timing::Name::model_train  ? waited_in_train_s_
+                          : known.name == timing::Name::optim_step ? waited_in_optim_s_
+                                                                   : 0;
+    log.info("  {:<16} {:>6.2f} %", known.dotted, 100 * (part.total_s - inside) / whole.total_s);
+  }
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the trainer writes down: rows and samples for run.h5, deck.resolved.yaml, and the table at
+// the end. Rank 0 holds the file; the collective members are called by all ranks, because every
+// rank has samples to give.
+//
+// The file is written beside the steps, by a thread of rank 0 (record/run/run_writer.hpp): a member
+// hands over what is to be written, and a failure ends the run at the next one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "base/log.hpp"
+#include "device/device.hpp"
+#include "layout/plan.hpp"
+#include "timing/recorder.hpp"
+
+#include "comm/control/world.hpp"
+#include "reduce/engine.hpp"
+
+#include "record/run/run_directory.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_writer.hpp"
+
+#include "session/job.hpp"
+#include "session/saver.hpp"
+#include "session/session.hpp"
+#include "train/span_sample.hpp"
+
+namespace trireme::train {
+
+class Journal {
+ public:
+  /// Collective. Opens run.h5: a new one, or the existing one continued after `resumed_step`.
+  /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
+  /// `shape` has words for what is recomputed.
+  Journal(const session::Job& job,
+          const model::GptShape& shape,
+          const layout::Plan& plan,
+          const device::Device& device,
+          DType dtype,
+          const record::RunDirectory& directory,
+          std::optional<std::int64_t> resumed_step,
+          const record::NameValues& origin,
+          timing::Recorder& recorder,
+          comm::World& world,
+          Log& log);
+
+  /// A row of /steps when one is due, and the engine's bucket times as samples.
+  void step(const record::StepRow& row, const session::StepOutcome& outcome);
+  /// The step's gradient was not finite, and nothing was updated.
+  void skipped(std::int64_t step, const std::string& found);
+  void validation(std::int64_t step, const session::Evaluation& found);
+  /// A row of /evaluation/SET; `of` describes the set.
+  void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
+  void noise_scale(const record::NoiseScaleRow& row);
+  /// Waits until every row so far is with the operating system. A checkpoint must not become
+  /// visible before the rows of its steps: the run that resumes there would miss them.
+  void flush();
+  /// A row of /checkpoints, and its samples.
+  void checkpoint(const session::Saver::Saved& saved);
+  /// Collective: brings what was measured until `step` to the file, statistics over all ranks and
+  /// the whole spans of the sample. Called every few steps and at the end.
+  void collect(std::int64_t step);
+  /// Collective, about a second, without touching the run's state: measures what matrix products
+  /// reach on this machine now, prints and records how much of it the median step achieved, or
+  /// the mean one of a batch that changes. Nothing without spans.
+  void compare_with_ceiling(const session::Session& session, Log& log);
+  /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
+  /// compute has waited for all parameters.
+  void close(std::int64_t step, session::Session& session, const session::Saver& saver);
+
+  /// Where the time of a step went, one line per span name; what lies inside another span is taken
+  /// out of it, so the lines add up. Rank 0 only.
+  void print_summary(Log& log) const;
+
+ private:
+  /// Waits that began before the step did lie between steps, and are in the spans there: an
+  /// evaluation's, for one.
+  void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
+  /// On rank 0, `entry` with the file, beside the steps. When too much waits already, so does this;
+  /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
+  /// is late.
+  void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
+
+  const session::Job& job_;
+  comm::World& world_;
+  timing::Recorder& recorder_;
+  std::optional<record::RunWriter> writer_;  // rank 0 only
+  /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
+  struct Peak {
+    std::int64_t resident = 0, device = 0;
+  };
+  [[nodiscard]] static Peak peak_of(const device::Device& device);
+
+  /// How the seconds in each kind of span since the last call differ over the ranks.
+  std::vector<record::RankSpanRow> spread_over_ranks(std::int64_t step);
+
+  const SpanSample sample_;
+  /// By name, where its spans' places begin in spread_over_ranks: one for each bucket, or one.
+  std::vector<std::size_t> places_;
+  std::int64_t collected_step_;  ///< of the last collect()
+  std::optional<Peak> peak_;     ///< before anything was measured
+  double tokens_ = 0;            // of all steps since the start
+  // Seconds that compute waited for buckets, inside spans of these names.
+  double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
+};
+
+}  // namespace trireme::train
