@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test; then builds the tests of memory, communication and kernels once more with the
 # address and undefined-behaviour sanitizers (tests/sanitized.sh core) and runs those. Exits non-zero when a test fails or when there was
-# none to run. Longer proofs have scripts of their own: tests/sanitized.sh (all tests under the sanitizers), tests/processors.sh
-# (processors without AVX-512, emulated), tests/fuzz/run.sh (the unit tests replay what the fuzzers have found), tests/aarch64.sh.
+# none to run. Tests with the label `long` repeat what others prove on more settings; they run only on request, with `-L long`. Further
+# proofs have scripts of their own: tests/sanitized.sh (all tests under the sanitizers), tests/processors.sh (processors without AVX-512,
+# emulated), tests/fuzz/run.sh (the unit tests replay what the fuzzers have found), tests/aarch64.sh.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
 # TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
 set -euo pipefail
@@ -50,7 +51,7 @@ else
     set +m
     trap 'kill -- -$building 2>/dev/null || true' EXIT
   fi
-  run_tests others ctest --preset cpu -j 5 -LE '^unit$'
+  run_tests others ctest --preset cpu -j 5 -LE '^(unit|long)$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     run_tests sanitized sanitized $building
   fi

@@ -7,7 +7,7 @@ import unittest
 from harness import DECK, TrainingTest, start
 
 
-class Verify(TrainingTest):
+class VerifyTest(TrainingTest):
     def verify(self, *arguments, ranks):
         run = start("verify", DECK, f"data.train.text=[{self.text}]", f"run.directory={self.path('run')}", *arguments,
                     ranks=ranks)
@@ -22,20 +22,29 @@ class Verify(TrainingTest):
         self.assertIn(f"{combinations} combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} "
                       "steps", run.out)
 
+
+class Verify(VerifyTest):
     def test_all_combinations_on_1_and_4_ranks(self):
-        # The tests below have 2 and 3.
+        # The other tests have 2 and 3.
         for ranks, steps in ((1, 3), (4, 2)):
             with self.subTest(ranks=ranks):
                 # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
                 self.assert_all_equal(self.verify("model.layers=1", "--steps", str(steps), ranks=ranks), steps,
                                       combinations=694 if ranks == 1 else 694 + 69)
 
+    def test_bf16_on_the_wire_and_in_the_model(self):
+        self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
+
+    def test_mistakes_are_the_users(self):
+        self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
+
+
+class VerifyMore(VerifyTest):
+    """The same for settings each of which has a test of its own elsewhere."""
+
     def test_micro_steps_launched_as_graphs(self):
         # They are captured in step 2; what the replays of step 4 read was held back in step 3.
         self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "gpu.graphs=true", "--steps", "4", ranks=2), 4)
-
-    def test_bf16_on_the_wire_and_in_the_model(self):
-        self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
 
     def test_messages_instead_of_shared_memory_and_one_micro_step(self):
         self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
@@ -56,9 +65,6 @@ class Verify(TrainingTest):
         self.assert_all_equal(self.verify("model.family=nanochat", *one, ranks=2), 2)
         self.assert_all_equal(self.verify("model.family=llama", "model.attention_window=5", "model.window_pattern=SL", "model.layers=2",
                                           "model.logit_softcap=15", "model.z_loss=1e-4", "model.dropout=0", "--steps", "1", ranks=2), 1)
-
-    def test_mistakes_are_the_users(self):
-        self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
 
 
 if __name__ == "__main__":
