@@ -124,7 +124,7 @@ def check_includes(root, path, room, places, links, found):
 
 
 def check_files(root, found, warned):
-    for top in ("src", "tests", "jobs", "modules", "postproc", "cmake"):
+    for top in ("src", "tests", "dev", "jobs", "modules", "postproc", "cmake"):
         for path in sorted((root / top).rglob("*")):
             shown = path.relative_to(root)
             if not path.is_file() or path.suffix not in SOURCES | SCRIPTS:

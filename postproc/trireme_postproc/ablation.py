@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each optimization against its absence, from the file that jobs/ablation.sh writes: a Markdown table."""
+"""Each optimization against its absence, from the file that dev/experiments/ablation.sh writes: a Markdown table."""
 
 import os
 
@@ -75,7 +75,7 @@ class Ablation:
         try:
             with h5py.File(path, "r") as file:
                 if str(file.attrs.get("filetype")) != FILETYPE:
-                    raise RunFileError(f"{path}: no file of jobs/ablation.sh: its filetype is not '{FILETYPE}'")
+                    raise RunFileError(f"{path}: no file of dev/experiments/ablation.sh: its filetype is not '{FILETYPE}'")
                 version = file.attrs.get("version")
                 if version is None or isinstance(version, h5py.Empty):
                     raise RunFileError(f"{path}: has no version, this program reads {VERSION[0]}.x")

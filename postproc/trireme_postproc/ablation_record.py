@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what jobs/ablation.sh measured into one HDF5 file: python3 -m trireme_postproc.ablation_record FOLDER FILE.h5 [NAME=VALUE …]
+"""Gathers what dev/experiments/ablation.sh measured into one HDF5 file: python3 -m trireme_postproc.ablation_record FOLDER FILE.h5 [NAME=VALUE …]
 
 FOLDER/rows.tsv has a line per row of the table: key, source, quantity, title, claim, ratio that the claim means (or nothing), off, on;
 tabs between. The files of a row lie in FOLDER/SOURCE: `off-TURN` and `on-TURN`, a run directory or JSON of `trireme plan`, or

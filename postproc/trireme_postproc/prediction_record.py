@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what jobs/prediction.sh made into one JSON file: python3 -m trireme_postproc.prediction_record FOLDER FILE.json [NAME=VALUE …]
+"""Gathers what dev/experiments/prediction.sh made into one JSON file: python3 -m trireme_postproc.prediction_record FOLDER FILE.json [NAME=VALUE …]
 
 FOLDER/ROUND/RANKS has SETTING.json, a plan with its scaling, and SETTING, the run directory, for every setting.
 

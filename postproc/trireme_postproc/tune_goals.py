@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges what jobs/tune-goals.sh measured: python3 -m trireme_postproc.tune_goals FOLDER FILE.json [NAME=VALUE …]
+"""Judges what dev/experiments/tune-goals.sh measured: python3 -m trireme_postproc.tune_goals FOLDER FILE.json [NAME=VALUE …]
 
 FOLDER/LINK has tune.json and, where tune chose something, the run directories ROUND-own-1, ROUND-tuned-1, ROUND-tuned-2 and ROUND-own-2.
 A ratio is that of a round: the mean of the medians of its two tuned runs by that of its two own, so that a machine whose pace moves

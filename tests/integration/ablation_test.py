@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jobs/ablation.sh on the tiny deck: every row is there, and bytes are what arithmetic says. Not how fast anything is."""
+"""dev/experiments/ablation.sh on the tiny deck: every row is there, and bytes are what arithmetic says. Not how fast anything is."""
 import os
 import subprocess
 
@@ -9,7 +9,7 @@ from harness import DECK, HERE, TIMEOUT_S, TrainingTest
 
 class Ablation(TrainingTest):
     def test_every_row(self):
-        script = os.path.join(HERE, "..", "..", "jobs", "ablation.sh")
+        script = os.path.join(HERE, "..", "..", "dev", "experiments", "ablation.sh")
         output = self.path("ablation.h5")
         done = subprocess.run(["bash", script, "--steps", "4", "--rounds", "1", "--output", output, DECK, f"data.train.text=[{self.text}]"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

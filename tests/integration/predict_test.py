@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bench reduce --fit`, `plan --machine` and jobs/prediction.sh on the tiny deck: what they write and refuse, not how near they come."""
+"""`bench reduce --fit`, `plan --machine` and dev/experiments/prediction.sh on the tiny deck: what they write and refuse, not how near they come."""
 import json
 import os
 import shutil
@@ -123,7 +123,7 @@ class Prediction(TrainingTest):
         self.assertEqual(start("bench", "reduce", DECK).code, 2)
 
     def test_the_script_compares_prediction_and_measurement(self):
-        script = os.path.join(HERE, "..", "..", "jobs", "prediction.sh")
+        script = os.path.join(HERE, "..", "..", "dev", "experiments", "prediction.sh")
         output = self.path("prediction.json")
         done = subprocess.run(["bash", script, "--steps", "12", "--rounds", "1", "--ranks", "2", "--per-rank", "4", "--output", output, DECK,
                                f"data.train.text=[{self.text}]"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jobs/tune-goals.sh on the tiny deck, in shared memory and over a link: it tunes, runs both decks in turns and judges. Whether the goals
+"""dev/experiments/tune-goals.sh on the tiny deck, in shared memory and over a link: it tunes, runs both decks in turns and judges. Whether the goals
 hold is for a quiet machine to say."""
 import json
 import os
@@ -10,7 +10,7 @@ from harness import DECK, HERE, TIMEOUT_S, TrainingTest
 
 class TuneGoals(TrainingTest):
     def goals(self, *words):
-        script = os.path.join(HERE, "..", "..", "jobs", "tune-goals.sh")
+        script = os.path.join(HERE, "..", "..", "dev", "experiments", "tune-goals.sh")
         return subprocess.run(["bash", script, *words, DECK, f"data.train.text=[{self.text}]"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
@@ -37,7 +37,7 @@ class TuneGoals(TrainingTest):
         for words in (("--links", "fast"), ("--steps", "3")):
             done = self.goals(*words)
             self.assertEqual(done.returncode, 2, done.stderr)
-        done = subprocess.run(["bash", os.path.join(HERE, "..", "..", "jobs", "tune-goals.sh"), DECK, "batch.micro_sequences=2"],
+        done = subprocess.run(["bash", os.path.join(HERE, "..", "..", "dev", "experiments", "tune-goals.sh"), DECK, "batch.micro_sequences=2"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("batch.micro_sequences=2: tune chooses this key", done.stderr)

@@ -106,7 +106,8 @@ class Jobs(SlurmTest):
 
 class Ablation(SlurmTest):
     def test_runs_as_a_job_on_two_nodes(self):
-        script, output = os.path.join(os.path.dirname(SCRIPT), "ablation.sh"), self.path("ablation.h5")
+        script = os.path.join(HERE, os.pardir, os.pardir, "dev", "experiments", "ablation.sh")
+        output = self.path("ablation.h5")
         words = ["sbatch", "--parsable", "-n", "2", "-o", self.path("%j.log"), script, "--steps", "4", "--rounds", "1", "--output", output,
                  DECK, f"data.train.text=[{self.text}]"]
         job = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=os.path.join(HERE, os.pardir, os.pardir),

@@ -4,13 +4,13 @@
 # --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes
 # about five checkpoints beside its steps, at most one in 5 steps. A Markdown table, a JSON file with every value, and a picture. Needs a
 # build, h5py and matplotlib; CPUs only.
-#   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
+#   usage: bash dev/experiments/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
 # --per-rank: weak scaling, batch.sequences is N for each rank; else the deck's batch is divided over the ranks (strong scaling).
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
-#   bash tests/network/hosts.sh --rate 1gbit bash jobs/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
+#   bash tests/network/hosts.sh --rate 1gbit bash dev/experiments/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
 set -euo pipefail
-here=$(dirname "${BASH_SOURCE[0]}")/..
-[ -f "$here/jobs/prediction.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
+here=$(dirname "${BASH_SOURCE[0]}")/../..
+[ -f "$here/dev/experiments/prediction.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
 cd "$here"
 
 ranks=1,2,4 hosts="" per_rank="" steps=40 rounds=3 output=runs/prediction.json

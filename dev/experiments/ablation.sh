@@ -3,14 +3,14 @@
 # Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
 # value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
 # ten minutes on two cores. Decks of any model, on CPUs, in fp32.
-# In a job: sbatch -n 8 jobs/ablation.sh --ranks 8 DECK, from the folder of the project.
-#   usage: bash jobs/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
+# In a job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the folder of the project.
+#   usage: bash dev/experiments/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
 # A round is four runs of every pair. Steps include the three of warm-up, which do not count.
 # --hosts: one rank on each, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
-#   bash tests/network/hosts.sh --rate 1gbit bash jobs/ablation.sh --hosts north,south tests/network/overlap.yaml …
+#   bash tests/network/hosts.sh --rate 1gbit bash dev/experiments/ablation.sh --hosts north,south tests/network/overlap.yaml …
 set -euo pipefail
-here=$(dirname "${BASH_SOURCE[0]}")/..
-[ -f "$here/jobs/ablation.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
+here=$(dirname "${BASH_SOURCE[0]}")/../..
+[ -f "$here/dev/experiments/ablation.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
 cd "$here"
 unsharded="parallel.shard=none" sharded="parallel.shard=optimizer"
 

@@ -4,9 +4,9 @@
 # learning rate of both with equal care (four rates each, at the deck's own length, seed 1), trains both with the best one and three other
 # seeds, and prints the losses and the share of the baseline's tokens after which its loss is reached. What is done already is not done
 # again. Needs a build; less than ten minutes on two cores.
-#   usage: bash jobs/compare-recipes.sh [FOLDER [RANKS [section.key=value …]]]      default: runs/recipes, 2 ranks
+#   usage: bash dev/experiments/compare-recipes.sh [FOLDER [RANKS [section.key=value …]]]      default: runs/recipes, 2 ranks
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=${1:-runs/recipes} ranks=${2:-2} more=("${@:3}")
 program=${TRIREME:-build/trireme} python=${TRIREME_PYTHON:-/usr/bin/python3}
 recipes=(gpt2-adamw llama-muon) rates=(3e-3 6e-3 1.2e-2 2.4e-2) seeds=(1337 1338 1339)

@@ -5,11 +5,11 @@
 # tuned, tuned, own; a round is four runs). A Markdown table and a JSON file with every value. Goals: a step of the tuned deck takes at most
 # 0.95 of the deck's own over a slow link, and at most 1.01 of it anywhere. Needs a build, h5py and, for a link, what hosts.sh asks for;
 # CPUs only. For figures, nothing else may run.
-#   usage: bash jobs/tune-goals.sh [--links shared,RATE,…] [--seconds N] [--rounds N] [--steps N] [--output FILE.json] [DECK [section.key=value …]]
+#   usage: bash dev/experiments/tune-goals.sh [--links shared,RATE,…] [--seconds N] [--rounds N] [--steps N] [--output FILE.json] [DECK [section.key=value …]]
 # RATE: as tc writes it, 300mbit. --seconds: of tune. Steps include the three of warm-up, which do not count.
 # exit code: 0, both goals hold; 1, one does not; 2, a mistake; 3, this machine cannot do it
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 links=shared,300mbit seconds=100 rounds=4 steps=18 output=runs/tune-goals.json place=""
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
@@ -84,7 +84,7 @@ for link in ${links//,/ }; do
   start=()
   [ "$link" = shared ] || start=(bash tests/network/hosts.sh --rate "$link")
   status=0
-  "${start[@]}" bash "$0" --place "$folder/$link" --seconds "$seconds" --rounds "$rounds" --steps "$steps" "$deck" "${@:2}" >"$folder/said" || status=$?
+  "${start[@]}" bash dev/experiments/tune-goals.sh --place "$folder/$link" --seconds "$seconds" --rounds "$rounds" --steps "$steps" "$deck" "${@:2}" >"$folder/said" || status=$?
   if [ $status -ne 0 ]; then
     cat "$folder/said" >&2
     [ $status -ne 77 ] || echo "error: no slow link here: --links shared leaves it out" >&2

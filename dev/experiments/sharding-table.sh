@@ -4,9 +4,9 @@
 # Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, eight ranks per host; without activations
 # and the snapshot for checkpoints, which on GPUs lies in the host's memory. Needs a build: one for CUDA plans for GPUs, of which it needs none,
 # and one without for CPUs.
-#   usage: bash jobs/sharding-table.sh [RANKS …]      default: 8 64 512 4096
+#   usage: bash dev/experiments/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${TRIREME:-build/trireme}
 ranks=("$@")
 [ $# -gt 0 ] || ranks=(8 64 512 4096)

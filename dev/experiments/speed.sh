@@ -3,13 +3,13 @@
 # How fast this machine trains: tokens/s and the share of its matrix ceiling, for the quickstart model and for GPT-2 124M at context
 # 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about four minutes on two cores. Keeps no files but the
 # table, where one is named.
-#   usage: bash jobs/speed.sh [RANKS [TABLE.h5]]
-#          bash jobs/speed.sh --against COMMIT|FOLDER [--rounds N] [RANKS]
+#   usage: bash dev/experiments/speed.sh [RANKS [TABLE.h5]]
+#          bash dev/experiments/speed.sh --against COMMIT|FOLDER [--rounds N] [RANKS]
 # --against: builds COMMIT beside, or takes FOLDER, a working tree of another commit with its build/trireme; runs both in turns (one
 # first in odd rounds, the other in even ones; 3 rounds, about eight minutes each), and prints the ratio of their median steps. Each
 # reads its own decks of input/. Needs h5py.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }
 against='' rounds=3
 while [[ ${1:-} == --* ]]; do
@@ -52,10 +52,10 @@ fi
 
 if [[ -d $against ]]; then
   other=$(cd "$against" && pwd)
-  [[ -x $other/build/trireme ]] || { echo "jobs/speed.sh: no build/trireme in $against" >&2 && exit 2; }
+  [[ -x $other/build/trireme ]] || { echo "dev/experiments/speed.sh: no build/trireme in $against" >&2 && exit 2; }
   name=$(git -C "$other" rev-parse --short HEAD)
 else
-  commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git has no commit '$against'" >&2 && exit 2; }
+  commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "dev/experiments/speed.sh: git has no commit '$against'" >&2 && exit 2; }
   other=$folder/other name=${commit:0:7}
   git worktree add --quiet --detach "$other" "$commit"
   echo "building $name" >&2

@@ -3,9 +3,9 @@
 # How fast this disk takes checkpoints, beside `dd conv=fsync` of as many random bytes onto the same disk; the two take turns. Prints
 # medians of the write while the steps go on, of the write while the run waits, of dd, and how long the run was paused beyond the copy.
 # Needs a build, and nothing else to do for the machine; about two minutes on two cores. Keeps no files.
-#   usage: bash jobs/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      the folder's disk is measured; default: runs/ here
+#   usage: bash dev/experiments/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      the folder's disk is measured; default: runs/ here
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "${1:-runs}"
 folder=$(mktemp -d "${1:-runs}/checkpoint-speed-XXXXXX")
 source=$(mktemp /dev/shm/trireme-XXXXXX) # memory, so that dd waits for the disk only
