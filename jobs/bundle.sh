@@ -128,8 +128,9 @@ build/trireme --version >"$top/VERSION"
 find "$top/bin" "$top/lib" "$top/mpi" "$top/tests" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true
 
 mkdir -p "$(dirname "$archive")"
-# The test executables contain the same libraries of trireme: a dictionary that spans them makes the archive a quarter as large.
-case $archive in *.xz) pack=(xz --lzma2=preset=2,dict=96MiB) ;; *) pack=(gzip -6) ;; esac
+# The test executables contain the same libraries of trireme: a dictionary that spans them makes the archive a quarter as large. Preset 0
+# takes a third of the time of preset 2 for 5 % more bytes.
+case $archive in *.xz) pack=(xz --lzma2=preset=0,dict=96MiB) ;; *) pack=(gzip -6) ;; esac
 tar -C "$scratch" --sort=name --owner=0 --group=0 -cf - trireme-bundle | "${pack[@]}" >"$scratch/packed"
 mv "$scratch/packed" "$archive"
 printf 'bundle: %s, %d libraries, %.1f MB\n' "$archive" "$(find "$top/lib" -type f | wc -l)" \
