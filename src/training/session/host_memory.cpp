@@ -45,6 +45,10 @@ void lower_to_ulimit(MemoryRoom& room,
           std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used), of);
 }
 
+MemoryRoom room_of_gpu(const device::MemoryInfo& memory) {
+  return {no_limit, static_cast<std::int64_t>(memory.free_bytes), {}, "the GPU"};
+}
+
 std::string size_text(std::int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
@@ -104,19 +108,19 @@ std::string what_would_fit(const Sections& config,
 model::GptShape with_memory(const Sections& config,
                             model::GptShape shape,
                             const layout::Plan& plan,
-                            const RankKind& kind,
+                            DType dtype,
+                            const device::Device& device,
                             comm::World& world) {
-  if (kind.device != device::Kind::cpu)
-    return shape;
+  const RankKind kind{dtype, device.kind()};
+  const bool on_cpu = kind.device == device::Kind::cpu;
+  const int ranks = on_cpu ? world.local_size() : 1;  // each rank has a GPU to itself
   comm::together(world, [&] {
-    const MemoryRoom room = memory_room();
+    const MemoryRoom room = on_cpu ? memory_room() : room_of_gpu(device.memory());
     const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
-    if (const std::string problem = memory_problem(room, bytes, world.local_size());
-        !problem.empty())
-      throw DeviceError(
-          "memory", "start the run on " + world.host(),
-          problem + ". " + what_would_fit(config, shape, plan, kind, room, world.local_size()),
-          __FILE__, __LINE__);
+    if (const std::string problem = memory_problem(room, bytes, ranks); !problem.empty())
+      throw DeviceError("memory", "start the run on " + world.host(),
+                        problem + ". " + what_would_fit(config, shape, plan, kind, room, ranks),
+                        __FILE__, __LINE__);
   });
   return shape;
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the memory that a run will need is there, before anything of it is allocated.
 //
-// Three limits count: what the host has available (swap included), what control groups have left,
-// and what `ulimit -v` and `ulimit -d` leave to a process. On a GPU only the host's part would
-// count, and nothing is compared.
+// On a CPU three limits count: what the host has available (swap included), what control groups have
+// left, and what `ulimit -v` and `ulimit -d` leave to a process. On a GPU it is the GPU's free
+// memory.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "device/device.hpp"
 #include "layout/plan.hpp"
 
 #include "model/shape.hpp"
@@ -39,11 +40,12 @@ std::string what_would_fit(const Sections& config,
                            const MemoryRoom& room,
                            int ranks);
 
-/// Returns `shape`. Collective. Throws DeviceError where a host has too little memory.
+/// Returns `shape`. Collective. Throws DeviceError where a host or a GPU has too little memory.
 model::GptShape with_memory(const Sections& config,
                             model::GptShape shape,
                             const layout::Plan& plan,
-                            const RankKind& kind,
+                            DType dtype,
+                            const device::Device& device,
                             comm::World& world);
 
 }  // namespace trireme::session
