@@ -36,7 +36,7 @@ struct Bench {
       record::RunFile file = record::RunFile::create(record, header);
       for (std::int64_t step = 1; step <= 3; ++step) file.append(record::StepRow{.step = step});
       file.append_validation({3, 5});
-      file.append_samples(std::array<timing::Sample, 2>{});
+      file.append_samples(std::array<device::TimeSample, 2>{});
       file.append_checkpoint({.step = 3, .bytes = 1, .copy_s = 0, .stall_s = 0, .write_s = 0});
       file.close();
     }

@@ -94,7 +94,7 @@ std::vector<std::int64_t> steps_in(const std::string& path) {
 void add_steps(RunFile& file, std::int64_t first, std::int64_t last) {
   for (std::int64_t step = first; step <= last; ++step) {
     file.append(StepRow{.step = step, .loss = 5});
-    file.append_samples(std::vector<timing::Sample>(300));
+    file.append_samples(std::vector<device::TimeSample>(300));
   }
   file.append_validation({last, 4});
   file.append_checkpoint({.step = last, .bytes = 10, .copy_s = 0, .stall_s = 0, .write_s = 0});

@@ -32,7 +32,7 @@ inline StepRow step_row(std::int64_t step) {
           .allocations = 0};
 }
 
-inline timing::Sample span_sample(std::uint32_t step, std::uint32_t rank) {
+inline device::TimeSample span_sample(std::uint32_t step, std::uint32_t rank) {
   return {.step = step,
           .micro = 1,
           .name = 6,

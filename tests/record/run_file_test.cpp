@@ -44,7 +44,7 @@ TEST(RunFile, HoldsHeaderDeckRowsAndUnits) {
   for (std::int64_t step = 1; step <= 40; ++step) file.append(step_row(step));
   file.append_validation({0, 5.5});
   file.append_validation({40, 1.5});
-  file.append_samples(std::vector<timing::Sample>{span_sample(1, 0), span_sample(40, 1)});
+  file.append_samples(std::vector<device::TimeSample>{span_sample(1, 0), span_sample(40, 1)});
   file.set_anchors(std::vector<double>{1.0, 2.0, 3.0});
   file.set_timing_fact("flops_per_token", 6e6, "FLOP/token");
   file.set_timing_fact("flops_per_token", 7e6, "FLOP/token");
@@ -72,7 +72,7 @@ TEST(RunFile, HoldsHeaderDeckRowsAndUnits) {
   EXPECT_THAT(column_of<double>(path, "validation/loss"), ElementsAre(5.5, 1.5));
   EXPECT_EQ(h5::Dataset::open(back.get(), "timings/samples").elements(), 2);
   EXPECT_EQ(h5::Dataset::open(back.get(), "timings/names")
-                .read_strings()[static_cast<std::size_t>(timing::Name::reduce_exposed)],
+                .read_strings()[static_cast<std::size_t>(device::SpanName::reduce_exposed)],
             "reduce.exposed");
   EXPECT_THAT(column_of<double>(path, "timings/anchors/calendar_s"), ElementsAre(1.0, 2.0, 3.0));
   EXPECT_EQ(
@@ -127,7 +127,7 @@ TEST(RunFile, KeepsItsRowsWhenTheProcessIsKilled) {
                            {.flush_rows = 10, .flush_seconds = 1e9, .flush_share = 1e9});
     for (std::int64_t step = 1; step <= 5000; ++step) {
       open->append_samples(
-          std::vector<timing::Sample>(20, span_sample(static_cast<std::uint32_t>(step), 0)));
+          std::vector<device::TimeSample>(20, span_sample(static_cast<std::uint32_t>(step), 0)));
       open->append(step_row(step));
     }
     open->append(step_row(5001));  // waits, and is lost
@@ -156,9 +156,9 @@ TEST(RunFile, DropsRowsBeyondTheResumedStep) {
     for (const std::int64_t step : {3, 6, 9})
       file.append_checkpoint({.step = step, .bytes = 10 * step, .stall_s = 0.5});
     // As gathered from ranks: not sorted by step.
-    file.append_samples(std::vector<timing::Sample>{span_sample(1, 0), span_sample(7, 0),
-                                                    span_sample(2, 1), span_sample(6, 1),
-                                                    span_sample(6, 1)});
+    file.append_samples(std::vector<device::TimeSample>{span_sample(1, 0), span_sample(7, 0),
+                                                        span_sample(2, 1), span_sample(6, 1),
+                                                        span_sample(6, 1)});
   }
   RunHeader other = run_header;
   other.deck = {{"run.name", "tiny"}};
@@ -230,7 +230,7 @@ TEST(RunFile, RefusesOtherNamesOfSpans) {
   {
     const h5::File file = h5::open_file(path, h5::Access::read_write);
     h5::Dataset names = h5::Dataset::open(file.get(), "timings/names");
-    ASSERT_EQ(names.read_strings().size(), timing::num_names);
+    ASSERT_EQ(names.read_strings().size(), device::num_span_names);
     names.resize(3);
     names.append_strings(std::vector<std::string>{"zebra"});
   }
@@ -313,7 +313,7 @@ TEST(RunFile, ReportsAFullDiskAndEndsTheProcessInOrder) {
   const auto fill = [&] {
     RunFile file = RunFile::create(scratch / "run.h5", run_header, {.flush_share = 1e9});
     for (std::uint32_t step = 1; step < 10'000; ++step) {
-      file.append_samples(std::vector<timing::Sample>(100, span_sample(step, 0)));
+      file.append_samples(std::vector<device::TimeSample>(100, span_sample(step, 0)));
       file.append(step_row(step));
     }
   };
@@ -369,7 +369,7 @@ TEST(RunFile, ReportsRowsThatAreNotWhatWasWritten) {
     for (std::int64_t step = 1; step <= 9; ++step) file.append(step_row(step));
     file.append_validation({4, 4.5});
     file.append_checkpoint({.step = 6, .bytes = 60});
-    file.append_samples(std::vector<timing::Sample>(5, span_sample(3, 0)));
+    file.append_samples(std::vector<device::TimeSample>(5, span_sample(3, 0)));
     file.append_noise_scale({.step = 4, .trace = 2});
   };
   const auto warnings = [&](std::int64_t step) {

@@ -84,7 +84,7 @@ TEST_F(RunTrial, ChangesNothing) {
   {
     RunFile file = RunFile::resume(path_, trial_header, 5, {.rehearsal = true});
     for (std::int64_t step = 6; step <= 99; ++step) file.append(StepRow{.step = step});
-    file.append_samples(std::vector<timing::Sample>(5000));
+    file.append_samples(std::vector<device::TimeSample>(5000));
     file.flush();
     EXPECT_EQ(test::bytes_of(path_), before);
     file.append(StepRow{.step = 100});

@@ -20,7 +20,7 @@
 
 #include "record/checkpoint/checkpoint_writer.hpp"
 
-#include "measure/race.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -68,7 +68,7 @@ class Compute {
       : world_(world), values_(static_cast<std::size_t>(numbers * omp_get_max_threads()), 1.0F) {
     const auto device = device::make_cpu_device(1);
     const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
-    const double pass_s = measure::race({[this] { pass(); }}, *stream, world, {}).front();
+    const double pass_s = race({[this] { pass(); }}, *stream, world, {}).front();
     passes_ = std::max(1, static_cast<int>(std::min(step_s, most_s) / pass_s));
   }
 

@@ -180,9 +180,9 @@ void Plain::update(std::int64_t number) {
 
 template <class Action>
 double timed(Action&& action) {
-  const double begin = timing::steady_seconds();
+  const double begin = device::steady_seconds();
   action();
-  return timing::steady_seconds() - begin;
+  return device::steady_seconds() - begin;
 }
 
 /// Whether the loop makes the additions that the engine makes.

@@ -17,8 +17,8 @@
 #include "base/error.hpp"
 #include "base/quantile.hpp"
 #include "base/round_up.hpp"
+#include "device/recorder.hpp"
 #include "layout/budget.hpp"
-#include "timing/recorder.hpp"
 
 #include "model/layers.hpp"
 
@@ -28,11 +28,11 @@
 #include "comm/control/temporary_directory.hpp"
 #include "reduce/layout_options.hpp"
 
-#include "measure/race.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
 
 #include "bench/lone_step.hpp"
+#include "bench/race.hpp"
 #include "predict/bucket_traffic.hpp"
 #include "predict/fit.hpp"
 
@@ -48,7 +48,7 @@ constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
 
 double now() {
-  return timing::steady_seconds();
+  return device::steady_seconds();
 }
 
 /// The median of the slowest rank's times of `action`.
@@ -56,8 +56,8 @@ double seconds_of(const std::function<void()>& action,
                   device::Stream& stream,
                   comm::World& world,
                   int repetitions) {
-  const measure::RaceLimits limits{.repetitions = repetitions, .warmups = fit_warmups};
-  return measure::race({action}, stream, world, limits).front();
+  const RaceLimits limits{.repetitions = repetitions, .warmups = fit_warmups};
+  return race({action}, stream, world, limits).front();
 }
 
 std::int64_t largest_bucket_bytes(const session::Job& job,

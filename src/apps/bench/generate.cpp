@@ -12,8 +12,8 @@
 #include "model/gpt.hpp"
 #include "model/layers.hpp"
 
-#include "measure/race.hpp"
-#include "measure/small_numbers.hpp"
+#include "bench/race.hpp"
+#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -39,7 +39,7 @@ class Contest {
       memory_.push_back(device.allocate(
           static_cast<std::size_t>(parameter.elements()) * size_bytes(dtype), parameter.name));
       const View values = memory_.back().view(dtype, 0, parameter.elements());
-      measure::fill_small_numbers(values, *stream_);
+      fill_small_numbers(values, *stream_);
       parameters.emplace_back(values);
     }
     device.fill_zero(tokens_.view(DType::i32), *stream_);
@@ -62,7 +62,7 @@ class Contest {
   }
 
   void race(comm::World& world, int repetitions) {
-    const auto seconds = measure::race(entrants_, *stream_, world, {.repetitions = repetitions});
+    const auto seconds = bench::race(entrants_, *stream_, world, {.repetitions = repetitions});
     for (std::size_t i = 0; i < seconds.size(); ++i) rows[i].seconds = seconds[i];
   }
 

@@ -2,7 +2,7 @@
 // `trireme bench generate`: what a token of generated text costs at the end of a full context, with
 // kept keys and values (model/decoder.hpp) and without; and what reading a prompt costs.
 //
-// The parameters are a deck's initial ones. All ranks measure at the same time (measure/race.hpp),
+// The parameters are a deck's initial ones. All ranks measure at the same time (bench/race.hpp),
 // each by itself.
 #pragma once
 

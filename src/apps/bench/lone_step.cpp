@@ -8,7 +8,7 @@
 #include <omp.h>
 
 #include "base/quantile.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "model/layers.hpp"
 #include "model/recompute_choice.hpp"
@@ -60,16 +60,16 @@ StepPieces LoneStep::step() {
   const session::StepOutcome outcome = session_.step(++number_, [] { return session::Requests{}; });
   StepPieces pieces{.step = outcome.seconds, .ready = {}};
   double last_began = 0;
-  for (const timing::Sample& sample : session_.recorder.samples())
-    switch (static_cast<timing::Name>(sample.name)) {
-      case timing::Name::model_train:
+  for (const device::TimeSample& sample : session_.recorder.samples())
+    switch (static_cast<device::SpanName>(sample.name)) {
+      case device::SpanName::model_train:
         (sample.micro == 0 ? pieces.micro_step : pieces.last_micro_step) = sample.duration_s;
         last_began = session_.recorder.anchor() + sample.begin_s;
         break;
-      case timing::Name::optim_step:
+      case device::SpanName::optim_step:
         pieces.update += sample.duration_s;
         break;
-      case timing::Name::optim_matrices:
+      case device::SpanName::optim_matrices:
         pieces.matrices += sample.duration_s;
         break;
       default:

@@ -21,11 +21,10 @@ MatmulBench bench_matmul(const model::GptShape& shape,
       model::linear_products(shape, dtype, request.micro_sequences, device.kind());
   MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
   if (request.threads > 1 && device.kind() == device::Kind::cpu)
-    bench.rows = measure::measure_products(products, dtype, device, world, 1, measure::Field::all,
-                                           {.repetitions = request.repetitions}, request.options);
-  for (auto& row : measure::measure_products(products, dtype, device, world, request.threads,
-                                             measure::Field::all,
-                                             {.repetitions = request.repetitions}, request.options))
+    bench.rows = measure_products(products, dtype, device, world, 1, Field::all,
+                                  {.repetitions = request.repetitions}, request.options);
+  for (auto& row : measure_products(products, dtype, device, world, request.threads, Field::all,
+                                    {.repetitions = request.repetitions}, request.options))
     bench.rows.push_back(std::move(row));
   const double micro_steps =
       static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
@@ -33,7 +32,7 @@ MatmulBench bench_matmul(const model::GptShape& shape,
     const nn::ListedProduct& p = products[i];
     for (const char* pass : {"forward", "input", "weight"}) {
       double best = std::numeric_limits<double>::infinity();
-      for (const measure::ProductRow& row : bench.rows) {
+      for (const ProductRow& row : bench.rows) {
         if (row.threads != request.threads || row.listed != i || row.pass != pass)
           continue;
         best = std::min(best, row.seconds);
@@ -55,7 +54,7 @@ std::string matmul_table(const MatmulBench& bench) {
   std::string text =
       fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
                   "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "by");
-  for (const measure::ProductRow& row : bench.rows)
+  for (const ProductRow& row : bench.rows)
     text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}{:>10.1f} %  {}\n",
                         row.layer, row.pass, row.how, row.m, row.n, row.k, row.threads,
                         row.seconds * 1e6, row.flops_per_s() / 1e9,
@@ -82,7 +81,7 @@ std::string matmul_json(const MatmulBench& bench) {
       name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
       bench.floor_seconds, bench.step_seconds, bench.product_flops);
   const char* separator = "\n  ";
-  for (const measure::ProductRow& row : bench.rows) {
+  for (const ProductRow& row : bench.rows) {
     text += fmt::format(
         "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
         "{}, "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench matmul`: what matrix products reach on this machine, for the shapes of a deck, on
-// one thread and on all; how rows are measured is in measure/ceiling.hpp.
+// one thread and on all; how rows are measured is in bench/ceiling.hpp.
 //
 // The *floor* is the time of a step's products back to back on one rank, each by its fastest row:
 // no step can be shorter as long as these products are what it computes.
@@ -18,8 +18,8 @@
 
 #include "comm/control/world.hpp"
 
-#include "measure/ceiling.hpp"
-#include "measure/race.hpp"
+#include "bench/ceiling.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 
@@ -27,14 +27,14 @@ struct MatmulBenchRequest {
   std::int64_t sequences = 0;        ///< of one rank in one step
   std::int64_t micro_sequences = 0;  ///< at a time
   int threads = 1;
-  int repetitions = measure::RaceLimits().repetitions;
+  int repetitions = RaceLimits().repetitions;
   ops::ProductOptions options = {};
 };
 
 struct MatmulBench {
   DType dtype = DType::f32;
   int ranks = 1, threads = 1;
-  std::vector<measure::ProductRow> rows;
+  std::vector<ProductRow> rows;
   double ceiling_flops = 0;     ///< FLOP/s of one rank
   std::string ceiling_library;  ///< of the row that reached it
   double floor_seconds = 0;     ///< of one step

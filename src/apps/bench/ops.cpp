@@ -25,9 +25,9 @@
 #include "ops/optimizer/order_free_sum.hpp"
 #include "ops/rotary.hpp"
 
-#include "measure/ceiling.hpp"
-#include "measure/race.hpp"
-#include "measure/small_numbers.hpp"
+#include "bench/ceiling.hpp"
+#include "bench/race.hpp"
+#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -78,7 +78,7 @@ class Maker {
     if (dtype == DType::i32)
       fill_tokens(view);
     else
-      measure::fill_small_numbers(view, stream_);
+      fill_small_numbers(view, stream_);
     return view;
   }
   View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
@@ -455,8 +455,8 @@ double measure_copy(device::Device& device, device::Stream& stream, comm::World&
   const device::Buffer to = device.allocate(copied_bytes, "bench");
   device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
   const auto seconds =
-      measure::race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }},
-                    stream, world, {});
+      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
+           world, {});
   return 2.0 * static_cast<double>(copied_bytes) / seconds.front();
 }
 
@@ -488,14 +488,13 @@ OpsBench bench_ops(const model::GptShape& shape,
                    comm::World& world,
                    const OpsBenchRequest& request) {
   OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
-  bench.matrix_ceiling = measure::measure_ceiling(shape, dtype, request.micro_sequences, device,
-                                                  world, request.options.products);
+  bench.matrix_ceiling = measure_ceiling(shape, dtype, request.micro_sequences, device, world,
+                                         request.options.products);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.memory_ceiling = measure_copy(device, *stream, world);
   Maker maker(shape, dtype, device, *stream, request);
   maker.add_all();
-  const auto seconds =
-      measure::race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
+  const auto seconds = race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
   for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
   bench.rows = std::move(maker.rows);
   return bench;

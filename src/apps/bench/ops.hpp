@@ -4,7 +4,7 @@
 //
 // A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
 // operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
-// the deck's products (measure/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
+// the deck's products (bench/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
 // written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
 // What a switch of the deck chooses between (gpu.fused_gelu, fused_gelu_backward and
@@ -27,7 +27,7 @@
 
 #include "comm/control/world.hpp"
 
-#include "measure/race.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 
@@ -37,7 +37,7 @@ struct OpsBenchRequest {
   std::int64_t owned_elements = 0;   ///< parameters that one rank updates
   DType moment_dtype = DType::f32;   ///< of AdamW
   ops::Options options = {};
-  int repetitions = measure::RaceLimits().repetitions;
+  int repetitions = RaceLimits().repetitions;
 };
 
 struct OpsBenchRow {

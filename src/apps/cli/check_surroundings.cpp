@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "tokens/sources.hpp"
 
@@ -132,7 +132,7 @@ std::string time_note(const deck::JobConfig& config) {
     text = fmt::format("time:  the run stops after {} (run.walltime)\n",
                        duration_text(config.run.walltime.value->seconds));
   std::string warning;
-  const double now = trireme::timing::calendar_seconds();
+  const double now = trireme::device::calendar_seconds();
   if (const auto end = trireme::session::slurm_end(now, warning))
     text += fmt::format("time:  the Slurm job ends in {}\n", duration_text(*end - now));
   if (!warning.empty())

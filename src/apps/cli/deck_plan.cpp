@@ -98,13 +98,13 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
                   {},
                   {},
                   {}};
-  result.schedule = report::schedule_table(
-      {.optimizer = config.optimizer,
-       .groups = result.groups,
-       .steps = config.run.steps,
-       .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
-       .sizes = config.batch.sizes(),
-       .context = deck.shape().context});
+  result.schedule =
+      schedule_table({.optimizer = config.optimizer,
+                      .groups = result.groups,
+                      .steps = config.run.steps,
+                      .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
+                      .sizes = config.batch.sizes(),
+                      .context = deck.shape().context});
   result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded());
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   if (result.matrices)

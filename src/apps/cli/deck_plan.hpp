@@ -24,8 +24,8 @@
 #include "optim/matrices.hpp"
 #include "session/rank_memory.hpp"
 
+#include "cli/schedule_chart.hpp"
 #include "deck/deck.hpp"
-#include "report/schedule_chart.hpp"
 
 namespace trireme::cli {
 
@@ -50,7 +50,7 @@ struct DeckPlan {
   std::vector<HostTraffic> host_traffic;           ///< one per dtype
   std::string bucket_text;                         ///< how the buckets came about
   std::int64_t reductions_per_step = 1;            ///< of every bucket
-  report::ScheduleTable schedule = {};             ///< of rate, decay, momentum and batch
+  ScheduleTable schedule = {};                     ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
   std::vector<model::RecomputeChoice> recompute = {};  ///< one per dtype

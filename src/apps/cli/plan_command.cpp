@@ -73,7 +73,7 @@ std::string plan_command(const std::string& deck_path,
          memory_note(deck, plan,
                      (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
          (recompute.empty() ? "" : "\n" + recompute) +
-         (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
+         (output.schedule ? "\n" + schedule_text(plan.schedule) : "") +
          record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
          (scaling ? "\n" + scaling_text(*scaling) : "");
 }

@@ -262,7 +262,7 @@ std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
   }
   text += "\n  },\n  \"recompute\": " + recompute_json(deck_plan) +
           ",\n  \"shard_choices\": " + shardings_json(deck_plan) +
-          ",\n  \"schedule\": " + report::schedule_json(deck_plan.schedule);
+          ",\n  \"schedule\": " + schedule_json(deck_plan.schedule);
   return text + (scaling.empty() ? "" : ",\n  \"scaling\": " + scaling) + "\n}\n";
 }
 

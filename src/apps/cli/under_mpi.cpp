@@ -8,7 +8,7 @@
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
 #include "base/log.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "ops/matmul.hpp"
 
@@ -197,7 +197,7 @@ ExitCode under_mpi_until_stopped(
     Arguments arguments,
     const std::string& work,
     const std::function<ExitCode(comm::World&, const Stops&)>& action) {
-  const double started_at = timing::steady_seconds();
+  const double started_at = device::steady_seconds();
   session::SignalScope signals(work);  // before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
     const EndsByWorld ends(signals, world);

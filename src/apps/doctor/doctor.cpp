@@ -8,9 +8,9 @@
 
 #include "comm/control/together.hpp"
 
-#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 
+#include "bench/ceiling.hpp"
 #include "bench/rank_pairs.hpp"
 #include "doctor/attempts.hpp"
 
@@ -85,10 +85,10 @@ Report examine(comm::World& world, const Request& request) {
   const model::GptShape shape = model::resolve(sizes);
   constexpr std::int64_t sequences = 8;
   attempts.measure("matrix products in fp32", [&](comm::World& all) {
-    report.fp32_flops = measure::measure_ceilings(shape, DType::f32, sequences, *device, all);
+    report.fp32_flops = bench::measure_ceilings(shape, DType::f32, sequences, *device, all);
   });
   attempts.measure("matrix products in bf16", [&](comm::World& all) {
-    report.bf16_flops = measure::measure_ceilings(shape, DType::bf16, sequences, *device, all);
+    report.bf16_flops = bench::measure_ceilings(shape, DType::bf16, sequences, *device, all);
   });
   attempts.measure("files", [&](comm::World& all) {
     measure_file_systems(all, request.directory, report.file_systems);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short measurements of a machine, each of about a second: memory, and the file system that
 // checkpoints go to. Matrix products and collectives have benches of their own
-// (measure/ceiling.hpp, bench/collectives.hpp).
+// (bench/ceiling.hpp, bench/collectives.hpp).
 #pragma once
 
 #include <cstdint>

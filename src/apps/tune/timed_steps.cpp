@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/quantile.hpp"
 #include "base/round_up.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "reduce/leaves.hpp"
 
@@ -19,12 +19,14 @@ namespace trireme::tune {
 namespace {
 
 /// From the beginning of the second micro-step to that of the third.
-double between_micro_steps(const timing::Recorder& recorder) {
+double between_micro_steps(const device::Recorder& recorder) {
   double second = 0, third = 0;
-  for (const timing::Sample& sample : recorder.samples())
-    if (static_cast<timing::Name>(sample.name) == timing::Name::data_next && sample.micro == 1)
+  for (const device::TimeSample& sample : recorder.samples())
+    if (static_cast<device::SpanName>(sample.name) == device::SpanName::data_next &&
+        sample.micro == 1)
       second = sample.begin_s;
-    else if (static_cast<timing::Name>(sample.name) == timing::Name::data_next && sample.micro == 2)
+    else if (static_cast<device::SpanName>(sample.name) == device::SpanName::data_next &&
+             sample.micro == 2)
       third = sample.begin_s;
   TRIREME_EXPECT(third > second, "micro-steps that begin at {} and {}", second, third);
   return third - second;

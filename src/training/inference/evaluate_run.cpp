@@ -7,14 +7,14 @@
 
 #include "text/terminal.hpp"
 
-#include "evaluate/scorer.hpp"
+#include "inference/scorer.hpp"
 
 namespace trireme::inference {
 namespace {
 
 using text::json_number;
 
-std::string json_accuracy(const char* name, const evaluate::Accuracy& accuracy, bool known) {
+std::string json_accuracy(const char* name, const Accuracy& accuracy, bool known) {
   if (!known)
     return fmt::format("\"{}\": null", name);
   return fmt::format("\"{}\": {{\"value\": {}, \"standard_error\": {}, \"right\": {}}}", name,
@@ -35,13 +35,13 @@ Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& 
       request.data.is_text() ? &loaded.known_tokenizer() : loaded.tokenizer.get();
   const auto data = read_evaluation_data({request.data}, loaded.shape(), tokenizer, world);
   model::NoHooks hooks;
-  evaluate::Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
-                          hooks, *loaded.stream);
+  Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views, hooks,
+                *loaded.stream);
   const std::vector<std::int32_t> bytes_of = bytes_of_all_tokens(loaded.tokenizer.get());
   if (data[0].stream)
-    evaluated.loss = evaluate::token_loss(scorer, *data[0].stream, bytes_of, world);
+    evaluated.loss = token_loss(scorer, *data[0].stream, bytes_of, world);
   if (!data[0].questions.empty())
-    evaluated.choices = evaluate::multiple_choice(scorer, data[0].questions, bytes_of, world);
+    evaluated.choices = multiple_choice(scorer, data[0].questions, bytes_of, world);
   return evaluated;
 }
 
@@ -60,8 +60,8 @@ std::string evaluation_table(const Evaluated& evaluated) {
                              : "not known: without a tokenizer, a token has no number of bytes");
   }
   if (evaluated.choices) {
-    const evaluate::ChoiceScores& scores = *evaluated.choices;
-    const auto accuracy = [&](const char* name, const evaluate::Accuracy& one) {
+    const ChoiceScores& scores = *evaluated.choices;
+    const auto accuracy = [&](const char* name, const Accuracy& one) {
       row(name, fmt::format("{:.4f} +- {:.4f}", one.value(), one.standard_error()));
     };
     row("questions", fmt::format("{}", scores.sum.of));
@@ -82,7 +82,7 @@ std::string evaluation_json(const Evaluated& evaluated) {
         evaluated.loss->tokens, evaluated.loss->bytes, json_number(evaluated.loss->loss()),
         json_number(evaluated.loss->perplexity()), json_number(evaluated.loss->bits_per_byte()));
   if (evaluated.choices) {
-    const evaluate::ChoiceScores& scores = *evaluated.choices;
+    const ChoiceScores& scores = *evaluated.choices;
     choices = fmt::format("{{\"questions\": {}, {}, {}, {}}}", scores.sum.of,
                           json_accuracy("accuracy", scores.sum, true),
                           json_accuracy("accuracy_per_token", scores.per_token, true),

@@ -11,10 +11,10 @@
 
 #include "comm/control/world.hpp"
 
-#include "evaluate/multiple_choice.hpp"
-#include "evaluate/token_loss.hpp"
 #include "inference/evaluation_data.hpp"
 #include "inference/loaded_model.hpp"
+#include "inference/multiple_choice.hpp"
+#include "inference/token_loss.hpp"
 
 namespace trireme::inference {
 
@@ -27,8 +27,8 @@ struct Evaluated {
   std::string title;  ///< LoadedModel::title()
   std::string path;
   std::optional<std::int64_t> step;  ///< a checkpoint's
-  std::optional<evaluate::TokenLoss> loss;
-  std::optional<evaluate::ChoiceScores> choices;
+  std::optional<TokenLoss> loss;
+  std::optional<ChoiceScores> choices;
 };
 
 /// Collective. The first rank reads text and questions, and examines token files; all findings

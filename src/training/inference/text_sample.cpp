@@ -13,7 +13,7 @@
 
 #include "comm/control/together.hpp"
 
-#include "generate/next_logits.hpp"
+#include "inference/next_logits.hpp"
 
 namespace trireme::inference {
 namespace {
@@ -36,7 +36,7 @@ std::string decoded(const text::Tokenizer& tokenizer, std::span<const std::int32
 }
 
 /// What travels of a text: its number, why it ended, and its tokens.
-void pack(Packer& packer, std::int64_t number, const generate::Generated& text) {
+void pack(Packer& packer, std::int64_t number, const Generated& text) {
   packer.number(number);
   packer.number(text.end);
   packer.array(text.tokens);
@@ -52,7 +52,7 @@ std::vector<Sampled> unpacked(const std::vector<std::string>& of_ranks,
       Sampled one;
       one.prompt = number / samples;
       one.sample = number % samples;
-      one.end = unpacker.number<generate::End>();
+      one.end = unpacker.number<GenerateEnd>();
       one.tokens = unpacker.array<std::int32_t>();
       one.text = decoded(tokenizer, one.tokens);
       all.push_back(std::move(one));
@@ -78,21 +78,21 @@ class Speaker {
  public:
   Speaker(LoadedModel& loaded, const SampleRequest& request, std::int64_t texts) {
     if (request.cache) {
-      logits_ = generate::with_cache(
-          *loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
-          std::clamp<std::int64_t>(texts, 1, request.at_once), hooks_, *loaded.stream);
+      logits_ =
+          with_cache(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
+                     std::clamp<std::int64_t>(texts, 1, request.at_once), hooks_, *loaded.stream);
       return;
     }
     gpt_.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
     gpt_->bind(loaded.parameters.views, {});
-    logits_ = generate::without_cache(*gpt_, *loaded.device, hooks_, *loaded.stream);
+    logits_ = without_cache(*gpt_, *loaded.device, hooks_, *loaded.stream);
   }
-  generate::NextLogits& logits() { return *logits_; }
+  NextLogits& logits() { return *logits_; }
 
  private:
   model::NoHooks hooks_;
   std::optional<model::Gpt> gpt_;
-  std::unique_ptr<generate::NextLogits> logits_;
+  std::unique_ptr<NextLogits> logits_;
 };
 
 }  // namespace
@@ -107,14 +107,14 @@ std::string continue_text(model::Gpt& model,
   if (model.shape().vocabulary < tokenizer.vocabulary())
     throw UserError(fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
                                 model.shape().vocabulary, tokenizer.vocabulary()));
-  const auto logits = generate::without_cache(model, device, hooks, stream);
-  const generate::Request text{prompt_tokens(tokenizer, request.prompt)};
-  const auto drawn = generate::generate(*logits, {&text, 1},
-                                        {.tokens = request.tokens,
-                                         .distribution = {.temperature = request.temperature},
-                                         .seed = request.seed,
-                                         .alphabet = tokenizer.vocabulary()},
-                                        decided);
+  const auto logits = without_cache(model, device, hooks, stream);
+  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt)};
+  const auto drawn = generate(*logits, {&text, 1},
+                              {.tokens = request.tokens,
+                               .distribution = {.temperature = request.temperature},
+                               .seed = request.seed,
+                               .alphabet = tokenizer.vocabulary()},
+                              decided);
   return decoded(tokenizer, drawn.at(0).tokens);
 }
 
@@ -124,7 +124,7 @@ void sample_run(const SampleRequest& request,
                 const SampleListener& listener) {
   LoadedModel loaded = load_model(request.source, world, log);
   const text::Tokenizer& tokenizer = loaded.known_tokenizer();
-  generate::Rules rules = request.rules;
+  GenerateRules rules = request.rules;
   rules.alphabet = tokenizer.vocabulary();
   if (request.ends)
     rules.end_of_text = tokenizer.end_of_text();
@@ -135,7 +135,7 @@ void sample_run(const SampleRequest& request,
   // Each round is a few times what grows at once, so that what ends early makes room.
   const std::int64_t round = std::int64_t{world.size()} * 4 * request.at_once;
   for (std::int64_t begin = 0; begin < texts; begin += round) {
-    std::vector<generate::Request> mine;
+    std::vector<GenerateRequest> mine;
     std::vector<std::int64_t> numbers;
     for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
       if (i % world.size() == world.rank()) {
@@ -150,7 +150,7 @@ void sample_run(const SampleRequest& request,
         if (texts == 1 && listener.decided)
           listener.decided(decoded(tokenizer, {&token, 1}));
       };
-      const auto made = generate::generate(speaker.logits(), mine, rules, decided);
+      const auto made = generate(speaker.logits(), mine, rules, decided);
       for (std::size_t i = 0; i < made.size(); ++i) pack(packer, numbers[i], made[i]);
     });
     const auto of_ranks = world.gather(packer.take());

@@ -18,7 +18,7 @@
 
 #include "text/tokenizer.hpp"
 
-#include "generate/generate.hpp"
+#include "inference/generate.hpp"
 #include "inference/loaded_model.hpp"
 
 namespace trireme::inference {
@@ -47,7 +47,7 @@ struct SampleRequest {
   std::vector<std::string> prompts;  ///< the first rank's count
   std::int64_t samples = 1;          ///< of each prompt
   /// tokens, distribution, seed and repetition; the rest follows from the tokenizer.
-  generate::Rules rules{};
+  GenerateRules rules{};
   bool ends = true;          ///< at the end of a text
   std::int64_t at_once = 8;  ///< texts that grow together on a rank
   bool cache = true;         ///< keys and values are kept; never changes the text
@@ -58,7 +58,7 @@ struct Sampled {
   std::int64_t prompt = 0, sample = 0;
   std::vector<std::int32_t> tokens;  ///< without the prompt
   std::string text;                  ///< of the tokens, without the prompt
-  generate::End end = generate::End::length;
+  GenerateEnd end = GenerateEnd::length;
 };
 
 /// Called on the first rank.

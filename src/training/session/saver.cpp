@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "device/recorder.hpp"
 #include "layout/budget.hpp"
-#include "timing/recorder.hpp"
 
 #include "model/gpt.hpp"
 
@@ -299,10 +299,10 @@ void Saver::begin(std::int64_t step,
                   std::uint64_t next_sample,
                   device::Stream& compute,
                   const record::NameValues& now) {
-  saved_ = {.files = {}, .step = step, .begin = timing::steady_seconds()};
+  saved_ = {.files = {}, .step = step, .begin = device::steady_seconds()};
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
-    saved_.copy_s = timing::steady_seconds() - saved_.begin;
+    saved_.copy_s = device::steady_seconds() - saved_.begin;
   record::CheckpointFacts facts = facts_of(job_);
   facts.step = step;
   facts.next_sample = next_sample;
@@ -310,13 +310,13 @@ void Saver::begin(std::int64_t step,
   facts.more.insert(facts.more.end(), more_.begin(), more_.end());
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   writer_->start(facts, std::move(slabs));
-  saved_.stall_s = timing::steady_seconds() - saved_.begin;
+  saved_.stall_s = device::steady_seconds() - saved_.begin;
 }
 
 std::optional<Saver::Saved> Saver::advance() {
-  const double begin = timing::steady_seconds();
+  const double begin = device::steady_seconds();
   auto files = writer_->advance();
-  saved_.stall_s += timing::steady_seconds() - begin;
+  saved_.stall_s += device::steady_seconds() - begin;
   if (!files)
     return std::nullopt;
   saved_.files = *std::move(files);

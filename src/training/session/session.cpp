@@ -191,12 +191,12 @@ void Session::micro_steps(std::int64_t number) {
     if (micro > 0 && reduces_each)
       engine.next_micro_step();
     recorder.at_micro_step(micro);
-    timing::Span loading(recorder, timing::Name::data_next);
+    device::Span loading(recorder, device::SpanName::data_next);
     const batches::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
     text_bytes_ += block.bytes;
     micro_batch_.load(block, batch.first_sample(first, world.rank(), micro), *compute_stream);
     loading.end();
-    const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
+    const device::StreamSpan training(recorder, device::SpanName::model_train, 0, *compute_stream);
     train_micro_step(micro == 0, reduces_each || micro + 1 == batch.micro_steps());
     losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
@@ -237,11 +237,11 @@ Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.unfinished = optimizer.has_result(number) ? 0 : 1;
   mine.text_bytes = text_bytes_;
   Marks& marks = marks_of(number);
-  marks.control_begin = timing::steady_seconds();
+  marks.control_begin = device::steady_seconds();
   const Requests agreed = agree(world, mine);
   marks.text_bytes = agreed.text_bytes;
   // If the device has not completed the step, it does not wait for this exchange.
-  marks.control_waited = mine.unfinished == 0 ? timing::steady_seconds() - marks.control_begin : 0;
+  marks.control_waited = mine.unfinished == 0 ? device::steady_seconds() - marks.control_begin : 0;
   compute_stream->record(*marks.ended);
   return agreed;
 }
@@ -281,16 +281,16 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;
   recorder.harvest();
   record_for(number);
-  recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
-  recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
+  recorder.add(device::SpanName::step, 0, outcome.began, outcome.seconds);
+  recorder.add(device::SpanName::optim_step, 0, outcome.optimizer_began,
                marks.optimizer_ended->seconds() - outcome.optimizer_began);
   for (const optim::StepResult::Span& span : result.matrices)
-    recorder.add(timing::Name::optim_matrices, 0, span.begin, span.seconds);
+    recorder.add(device::SpanName::optim_matrices, 0, span.begin, span.seconds);
   return outcome;
 }
 
 void Session::check_replicas(std::int64_t step) {
-  const timing::Span span(recorder, timing::Name::check_replicas);
+  const device::Span span(recorder, device::SpanName::check_replicas);
   replicas_.check(step);
 }
 
@@ -309,7 +309,7 @@ std::vector<ConstView> Session::parameter_views() const {
 std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
   if (!evaluator_)
     return std::nullopt;
-  const timing::Span span(recorder, timing::Name::evaluate);
+  const device::Span span(recorder, device::SpanName::evaluate);
   return evaluator_->evaluate(model, hooks, *compute_stream, interrupts);
 }
 

@@ -30,8 +30,8 @@
 #include "base/log.hpp"
 #include "device/device.hpp"
 #include "device/pool.hpp"
+#include "device/recorder.hpp"
 #include "layout/plan.hpp"
-#include "timing/recorder.hpp"
 
 #include "model/gpt.hpp"
 
@@ -139,7 +139,7 @@ class Session {
   EngineHooks hooks;
   std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
   std::string without_graphs;             ///< why gpu.graphs: auto uses none on this GPU
-  timing::Recorder recorder;
+  device::Recorder recorder;
   /// Global index of the first sample that has not been trained on.
   std::uint64_t next_sample = 0;
 

@@ -14,7 +14,7 @@
 
 #include "base/line_output.hpp"
 #include "base/threads.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 namespace trireme::session {
 namespace {
@@ -106,7 +106,7 @@ void SignalScope::watch() {
       return;
     if (signal > 0)
       note(signal);
-    if (preparing_ && (requested_.stop() || timing::steady_seconds() >= limit_.deadline))
+    if (preparing_ && (requested_.stop() || device::steady_seconds() >= limit_.deadline))
       end_preparation();
   }
 }

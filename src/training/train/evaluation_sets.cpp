@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 
-#include "evaluate/multiple_choice.hpp"
-#include "evaluate/scorer.hpp"
-#include "evaluate/token_loss.hpp"
+#include "inference/multiple_choice.hpp"
+#include "inference/scorer.hpp"
+#include "inference/token_loss.hpp"
 #include "session/machine.hpp"
 
 namespace trireme::train {
@@ -67,10 +67,10 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
                                                              const comm::Wanted& interrupts) {
   session.engine.wait_for_parameters();
   const auto passes =
-      session.engine.parameters_take_turns() ? evaluate::Passes::equal : evaluate::Passes::needed;
-  evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
-                          session.hooks, *session.compute_stream,
-                          session::operation_options(job_, *session.device), passes);
+      session.engine.parameters_take_turns() ? inference::Passes::equal : inference::Passes::needed;
+  inference::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
+                           session.hooks, *session.compute_stream,
+                           session::operation_options(job_, *session.device), passes);
   std::vector<Result> results;
   for (std::size_t i = 0; i < data_.size(); ++i) {
     const session::EvaluationSet& set = job_.evaluate.sets[i];
@@ -82,13 +82,13 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
     result.row.step = step;
     if (data_[i].stream) {
       const auto loss =
-          evaluate::token_loss(scorer, *data_[i].stream, bytes_of_, world_, interrupts);
+          inference::token_loss(scorer, *data_[i].stream, bytes_of_, world_, interrupts);
       result.row.loss = loss.loss();
       result.row.bits_per_byte = loss.bits_per_byte();
       result.text = fmt::format("loss {:.4f}", loss.loss());
     } else {
       const auto scores =
-          evaluate::multiple_choice(scorer, data_[i].questions, bytes_of_, world_, interrupts);
+          inference::multiple_choice(scorer, data_[i].questions, bytes_of_, world_, interrupts);
       result.row.accuracy = scores.sum.value();
       result.row.accuracy_error = scores.sum.standard_error();
       result.row.accuracy_per_token = scores.per_token.value();

@@ -18,7 +18,6 @@
 
 #include "h5/file.hpp"
 
-#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 #include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
@@ -88,7 +87,7 @@ Journal::Journal(const session::Job& job,
                  const record::RunDirectory& directory,
                  std::optional<std::int64_t> resumed_step,
                  const record::NameValues& origin,
-                 timing::Recorder& recorder,
+                 device::Recorder& recorder,
                  comm::World& world,
                  Log& log)
     : job_(job),
@@ -104,7 +103,7 @@ Journal::Journal(const session::Job& job,
                           job.optimizer.kind == optim::Kind::muon))),
       collected_step_(resumed_step.value_or(0)) {
   std::size_t place = 0;
-  for (const timing::NameInfo& name : timing::names) {
+  for (const device::SpanInfo& name : device::span_names) {
     places_.push_back(place);
     place += *name.index == '\0' ? 1 : plan.buckets().size();
   }
@@ -147,10 +146,10 @@ Journal::Peak Journal::peak_of(const device::Device& device) {
 void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began) {
   for (const reduce::GatherTimes& t : gathers) {
     const auto index = static_cast<std::uint32_t>(at(t.bucket));
-    recorder_.add(timing::Name::gather_ready, index, t.ready, t.start - t.ready);
-    recorder_.add(timing::Name::gather_bucket, index, t.start, t.end - t.start);
+    recorder_.add(device::SpanName::gather_ready, index, t.ready, t.start - t.ready);
+    recorder_.add(device::SpanName::gather_bucket, index, t.start, t.end - t.start);
     if (t.wait_begin >= step_began)
-      recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);
+      recorder_.add(device::SpanName::gather_wait, index, t.wait_begin, t.waited);
   }
 }
 
@@ -164,21 +163,21 @@ void Journal::step(const record::StepRow& row, const session::StepOutcome& outco
     const auto index = static_cast<std::uint32_t>(at(t.bucket));
     if (job_.parallel.reduces_micro_steps())
       recorder_.at_micro_step(t.round);
-    recorder_.add(timing::Name::reduce_ready, index, t.ready, t.start - t.ready);
-    recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
-    recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
+    recorder_.add(device::SpanName::reduce_ready, index, t.ready, t.start - t.ready);
+    recorder_.add(device::SpanName::reduce_bucket, index, t.start, t.end - t.start);
+    recorder_.add(device::SpanName::reduce_exposed, index, t.wait_begin, t.waited);
     note(t.wait_begin, t.waited);
   }
   add_gathers(outcome.times.gathers, outcome.began);
   for (const reduce::TransferTimes& t : outcome.times.transfers) {
     const auto index = static_cast<std::uint32_t>(at(t.bucket));
-    recorder_.add(timing::Name::matrices_travel, index, t.start, t.end - t.start);
-    recorder_.add(timing::Name::matrices_wait, index, t.wait_begin, t.waited);
+    recorder_.add(device::SpanName::matrices_travel, index, t.start, t.end - t.start);
+    recorder_.add(device::SpanName::matrices_wait, index, t.wait_begin, t.waited);
   }
   for (const reduce::GatherTimes& t : outcome.times.gathers) note(t.wait_begin, t.waited);
   for (const auto& [name, begin, waited] :
-       {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},
-        {timing::Name::step_control, outcome.control_begin, outcome.control_waited}})
+       {std::tuple{device::SpanName::step_sums, outcome.sums_begin, outcome.sums_waited},
+        {device::SpanName::step_control, outcome.control_begin, outcome.control_waited}})
     recorder_.add(name, 0, begin, waited);
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
@@ -213,10 +212,10 @@ void Journal::flush() {
 
 void Journal::checkpoint(const session::Saver::Saved& saved) {
   if (saved.copy_s > 0)
-    recorder_.add(timing::Name::checkpoint_copy, 0, saved.begin, saved.copy_s);
-  recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
-  recorder_.add(timing::Name::checkpoint_write, 0, saved.begin,
-                timing::steady_seconds() - saved.begin);
+    recorder_.add(device::SpanName::checkpoint_copy, 0, saved.begin, saved.copy_s);
+  recorder_.add(device::SpanName::checkpoint_stall, 0, saved.begin, saved.stall_s);
+  recorder_.add(device::SpanName::checkpoint_write, 0, saved.begin,
+                device::steady_seconds() - saved.begin);
   const record::CheckpointRow row{.step = saved.step,
                                   .bytes = saved.files.bytes,
                                   .copy_s = saved.copy_s,
@@ -227,7 +226,7 @@ void Journal::checkpoint(const session::Saver::Saved& saved) {
 
 std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
   std::vector<std::int64_t> nanoseconds(places_.back(), 0);
-  for (const timing::Sample& sample : recorder_.samples())
+  for (const device::TimeSample& sample : recorder_.samples())
     nanoseconds[places_[sample.name] + sample.index] +=
         static_cast<std::int64_t>(sample.duration_s * 1e9);
   const std::vector<RankSpread> spreads = over_ranks(world_, nanoseconds);
@@ -250,12 +249,12 @@ std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
 void Journal::collect(std::int64_t step) {
   if (!recorder_.enabled())
     return;
-  const double begin = timing::steady_seconds();
+  const double begin = device::steady_seconds();
   auto spreads = spread_over_ranks(step);
   collected_step_ = step;
   std::string bytes;
   if (sample_.has_rank(world_.rank()))
-    for (const timing::Sample& sample : recorder_.samples())
+    for (const device::TimeSample& sample : recorder_.samples())
       if (sample_.has_step(sample.step))
         bytes.append(reinterpret_cast<const char*>(&sample), sizeof sample);
   auto all = world_.gather(bytes);
@@ -266,29 +265,29 @@ void Journal::collect(std::int64_t step) {
     write(
         [spreads = std::move(spreads), all = std::move(all)](record::RunFile& file) {
           file.append_rank_spans(spreads);
-          std::vector<timing::Sample> samples;
+          std::vector<device::TimeSample> samples;
           for (const std::string& one : all) {
             if (one.empty())  // null is no address to copy to, even for nothing
               continue;
-            samples.resize(one.size() / sizeof(timing::Sample));
+            samples.resize(one.size() / sizeof(device::TimeSample));
             std::memcpy(samples.data(), one.data(), one.size());
             file.append_samples(samples);
           }
         },
         size);
   });
-  recorder_.add(timing::Name::record_collect, 0, begin, timing::steady_seconds() - begin);
+  recorder_.add(device::SpanName::record_collect, 0, begin, device::steady_seconds() - begin);
 }
 
-void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
+void Journal::compare_with_ceiling(const session::Session& session,
+                                   MeasureCeiling measure_ceiling,
+                                   Log& log) {
   if (!recorder_.enabled())
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
-  const double ceiling = measure::measure_ceiling(
-      session.shape, session.dtype, job_.batch.micro_sequences, *session.device, world_,
-      session::operation_options(job_, *session.device).products);
-  const auto whole = recorder_.summary(timing::Name::step);
+  const double ceiling = measure_ceiling(session, world_);
+  const auto whole = recorder_.summary(device::SpanName::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)
       return;
@@ -355,17 +354,17 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
 }
 
 void Journal::print_summary(Log& log) const {
-  const auto whole = recorder_.summary(timing::Name::step);
+  const auto whole = recorder_.summary(device::SpanName::step);
   if (whole.count == 0)
     return;
   log.info("where the time of a step went (rank 0, median {}):", duration_text(whole.median_s));
-  for (const timing::NameInfo& known : timing::names) {
+  for (const device::SpanInfo& known : device::span_names) {
     const auto part = recorder_.summary(known.name);
     if (part.count == 0 || !std::string_view(known.help).starts_with("Within step"))
       continue;
-    const double inside = known.name == timing::Name::model_train  ? waited_in_train_s_
-                          : known.name == timing::Name::optim_step ? waited_in_optim_s_
-                                                                   : 0;
+    const double inside = known.name == device::SpanName::model_train  ? waited_in_train_s_
+                          : known.name == device::SpanName::optim_step ? waited_in_optim_s_
+                                                                       : 0;
     log.info("  {:<16} {:>6.2f} %", known.dotted, 100 * (part.total_s - inside) / whole.total_s);
   }
 }

@@ -15,8 +15,8 @@
 #include "base/dtype.hpp"
 #include "base/log.hpp"
 #include "device/device.hpp"
+#include "device/recorder.hpp"
 #include "layout/plan.hpp"
-#include "timing/recorder.hpp"
 
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"
@@ -29,6 +29,7 @@
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "train/span_sample.hpp"
+#include "train/trainer.hpp"
 
 namespace trireme::train {
 
@@ -45,7 +46,7 @@ class Journal {
           const record::RunDirectory& directory,
           std::optional<std::int64_t> resumed_step,
           const record::NameValues& origin,
-          timing::Recorder& recorder,
+          device::Recorder& recorder,
           comm::World& world,
           Log& log);
 
@@ -68,7 +69,9 @@ class Journal {
   /// Collective, about a second, without touching the run's state: measures what matrix products
   /// reach on this machine now, prints and records how much of it the median step achieved, or
   /// the mean one of a batch that changes. Nothing without spans.
-  void compare_with_ceiling(const session::Session& session, Log& log);
+  void compare_with_ceiling(const session::Session& session,
+                            MeasureCeiling measure_ceiling,
+                            Log& log);
   /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
   /// compute has waited for all parameters.
   void close(std::int64_t step, session::Session& session, const session::Saver& saver);
@@ -88,7 +91,7 @@ class Journal {
 
   const session::Job& job_;
   comm::World& world_;
-  timing::Recorder& recorder_;
+  device::Recorder& recorder_;
   std::optional<record::RunWriter> writer_;  // rank 0 only
   /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
   struct Peak {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 namespace trireme::train {
 namespace {
@@ -22,9 +22,9 @@ session::TimeLimit limit_of(const session::Job& job,
   session::TimeLimit limit;
   if (job.run.walltime.given())
     limit.deadline = started_at + job.run.walltime.value->seconds;
-  const double now = timing::calendar_seconds();
+  const double now = device::calendar_seconds();
   if (const auto end = session::slurm_end(now, warning)) {
-    const double steady = timing::steady_seconds() + *end - slurm_margin_s - now;
+    const double steady = device::steady_seconds() + *end - slurm_margin_s - now;
     if (steady < limit.deadline)
       limit = {steady, session::StopReason::job_end};
   }

@@ -7,7 +7,7 @@
 
 #include "base/round_up.hpp"
 #include "base/text.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 namespace trireme::train {
 
@@ -26,7 +26,7 @@ SpanSample sample_of(const record::RecordConfig& config,
   sample.ranks = std::min(config.span_ranks, ranks);
   sample.all_ranks = ranks;
   const std::int64_t of_a_step =
-      sample.ranks * spans * static_cast<std::int64_t>(sizeof(timing::Sample));
+      sample.ranks * spans * static_cast<std::int64_t>(sizeof(device::TimeSample));
   const std::int64_t bound = config.span_megabytes << 20U;
   const std::int64_t most_steps = std::max<std::int64_t>(1, bound / of_a_step);
   sample.every_steps = divided_up(steps, most_steps);

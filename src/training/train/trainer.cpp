@@ -51,7 +51,8 @@ class Trainer {
           comm::World& world,
           Log& log,
           session::SignalScope& signals,
-          const session::TimeLimit& limit);
+          const session::TimeLimit& limit,
+          MeasureCeiling measure_ceiling);
   ExitCode run();
 
  private:
@@ -121,6 +122,7 @@ class Trainer {
   std::optional<NoiseScale> noise_scale_;  // where the deck asks for it
   session::SignalScope& signals_;
   const session::TimeLimit limit_;
+  const MeasureCeiling measure_ceiling_;
   session::Walltime walltime_;
   bool interrupted_ = false;  ///< an evaluation was dropped, because a stop is requested
 
@@ -132,7 +134,7 @@ class Trainer {
     bool seen = true;
   } newest_;
   std::int64_t saved_step_ = -1;  ///< the step of the newest checkpoint, begun or done
-  double saved_at_ = timing::steady_seconds();  ///< when it was begun
+  double saved_at_ = device::steady_seconds();  ///< when it was begun
   std::optional<double> first_validation_, last_validation_;
 };
 
@@ -140,7 +142,8 @@ Trainer::Trainer(const session::Job& job,
                  comm::World& world,
                  Log& log,
                  session::SignalScope& signals,
-                 const session::TimeLimit& limit)
+                 const session::TimeLimit& limit,
+                 MeasureCeiling measure_ceiling)
     : job_(job),
       world_(world),
       log_(log),
@@ -151,6 +154,7 @@ Trainer::Trainer(const session::Job& job,
       saver_(job, session_.plan, session_.engine, session_.optimizer, *session_.device, world),
       signals_(signals),
       limit_(limit),
+      measure_ceiling_(measure_ceiling),
       walltime_(limit.deadline) {}
 
 void Trainer::start() {
@@ -168,7 +172,7 @@ void Trainer::start() {
   }
   std::optional<session::Saver::Resumed> resumed;
   {
-    const timing::Span span(session_.recorder, timing::Name::checkpoint_read);
+    const device::Span span(session_.recorder, device::SpanName::checkpoint_read);
     resumed = saver_.load_newest(directory_.path(), log_, *session_.compute_stream);
   }
   if (resumed) {
@@ -249,7 +253,7 @@ session::Requests Trainer::step(std::int64_t number) {
     session::Requests mine = requests();
     mine.checkpoint = signals_.take_checkpoint() ? 1 : 0;
     if (world_.rank() == 0 && job_.checkpoint.every_minutes > 0 &&
-        timing::steady_seconds() - saved_at_ >= 60 * job_.checkpoint.every_minutes)
+        device::steady_seconds() - saved_at_ >= 60 * job_.checkpoint.every_minutes)
       mine.checkpoint = 1;
     mine.writing = saver_.writing() ? 1 : 0;
     return mine;
@@ -282,7 +286,7 @@ session::Requests Trainer::requests() {
   session::Requests mine;
   if (const auto reason = signals_.stop())
     mine.stop_for(*reason);
-  if (world_.rank() == 0 && walltime_.ends(timing::steady_seconds(), saver_.under_way()))
+  if (world_.rank() == 0 && walltime_.ends(device::steady_seconds(), saver_.under_way()))
     mine.stop_for(limit_.reason);
   return mine;
 }
@@ -374,7 +378,7 @@ void Trainer::evaluate(std::int64_t step) {
 }
 
 void Trainer::evaluate_sets(std::int64_t step) {
-  const timing::Span span(session_.recorder, timing::Name::evaluate);
+  const device::Span span(session_.recorder, device::SpanName::evaluate);
   std::vector<EvaluationSets::Result> results;
   interruptible("the evaluation of evaluate.sets",
                 [&] { results = sets_->evaluate(step, session_, stop_is_wanted()); });
@@ -394,7 +398,7 @@ void Trainer::expect_in_place() {
 }
 
 void Trainer::print_sample(std::int64_t step) {
-  const timing::Span span(session_.recorder, timing::Name::sample);
+  const device::Span span(session_.recorder, device::SpanName::sample);
   session_.engine.wait_for_parameters();
   // All ranks gather what the model reads, token by token, where none has it whole. Then they end
   // the sample together; otherwise the first rank is alone with it.
@@ -438,7 +442,7 @@ void Trainer::save(std::int64_t step, bool wait) {
     now.emplace_back(noise_scale_fact, noise_scale_->packed());
   saver_.begin(step, session_.next_sample, *session_.compute_stream, now);
   saved_step_ = step;
-  saved_at_ = timing::steady_seconds();
+  saved_at_ = device::steady_seconds();
   if (wait || !job_.checkpoint.asynchronous)
     note(saver_.finish());
 }
@@ -471,7 +475,7 @@ void Trainer::finish(bool whole) {
     log_.info("skipped measuring what matrix products reach on this machine: {}",
               session::text_of(*stop));
   else if (whole)
-    journal_->compare_with_ceiling(session_, log_);
+    journal_->compare_with_ceiling(session_, measure_ceiling_, log_);
   journal_->close(newest_.step, session_, saver_);
   comm::on_first_rank(world_, [&] { expect_readable(directory_.run_file(), whole, log_); });
   std::error_code ignored;
@@ -519,7 +523,7 @@ ExitCode Trainer::steps() {
   if (first_step_ == 1 && sets_)
     evaluate_sets(0);
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
-    const double begin = timing::steady_seconds();
+    const double begin = device::steady_seconds();
     const session::Requests agreed = step(number);
     auto stops_for = agreed.stop();
     const bool last = number == job_.run.steps;
@@ -535,7 +539,7 @@ ExitCode Trainer::steps() {
       session_.check_replicas(number);
     }
     // What is between steps can be interrupted, so it needs no time of its own before the end.
-    walltime_.step_took(timing::steady_seconds() - begin);
+    walltime_.step_took(device::steady_seconds() - begin);
     interrupted_ = stops_for.has_value();
     between_steps(number);
     if (interrupted_ && !stops_for) {
@@ -564,7 +568,8 @@ ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,
                session::SignalScope& signals,
-               double started_at) {
+               double started_at,
+               MeasureCeiling measure_ceiling) {
   std::string quota;
   const int threads = session::choose_threads(job.run.threads, world, &quota);
   comm::together(world, [&] { expect_threads(threads - 1); });
@@ -575,7 +580,9 @@ ExitCode train(const session::Job& job,
   for (const auto& [text, warning, remedy] : placement)
     if (world.rank() == 0)  // every rank has the same lines
       warning ? log.warning("{}: {}", text, remedy) : log.info("{}", text);
-  return Trainer(job, world, log, signals, limit_of(job, started_at, world, log, signals)).run();
+  return Trainer(job, world, log, signals, limit_of(job, started_at, world, log, signals),
+                 measure_ceiling)
+      .run();
 }
 
 }  // namespace trireme::train

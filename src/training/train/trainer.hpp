@@ -26,16 +26,23 @@
 #include "comm/control/world.hpp"
 
 #include "session/job.hpp"
+#include "session/session.hpp"
 #include "session/stop.hpp"
 
 namespace trireme::train {
 
+/// Measures what matrix products reach on this machine: FLOP/s of one rank, or 0 if no memory is
+/// left for them. Collective.
+using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
+
 /// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
+/// `measure_ceiling` is called once, after the last step.
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,
                session::SignalScope& signals,
-               double started_at);
+               double started_at,
+               MeasureCeiling measure_ceiling);
 
 }  // namespace trireme::train

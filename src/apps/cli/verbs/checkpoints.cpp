@@ -6,10 +6,10 @@
 
 #include "base/error_line.hpp"
 
+#include "cli/checkpoint_table.hpp"
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs/declarations.hpp"
-#include "report/checkpoint_table.hpp"
 
 namespace trireme::cli {
 
@@ -27,11 +27,11 @@ Action declare_checkpoints(CLI::App& command) {
                    "cannot be read");
   return [asked](Arguments) {
     expect_new_file(asked->json);
-    const auto table = report::checkpoint_table(asked->run_directory, asked->verify);
-    give_result(report::checkpoint_text(table), asked->json, report::checkpoint_json(table));
-    for (const std::string& line : report::damage_lines(table))
+    const auto table = checkpoint_table(asked->run_directory, asked->verify);
+    give_result(checkpoint_text(table), asked->json, checkpoint_json(table));
+    for (const std::string& line : damage_lines(table))
       error_line("{}: {}", asked->verify ? "error" : "warning", line);
-    return asked->verify ? report::checkpoint_verdict(table) : ExitCode::done;
+    return asked->verify ? checkpoint_verdict(table) : ExitCode::done;
   };
 }
 

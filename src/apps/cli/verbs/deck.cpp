@@ -10,13 +10,14 @@
 
 #include "train/trainer.hpp"
 
+#include "bench/ceiling.hpp"
+#include "bench/verify.hpp"
 #include "cli/check_command.hpp"
 #include "cli/options.hpp"
 #include "cli/plan_command.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/survey.hpp"
-#include "verify/verify.hpp"
 
 namespace trireme::cli {
 
@@ -82,7 +83,7 @@ Action declare_verify(CLI::App& command) {
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
       return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
-        const auto verified = verify::verify(job, world, log, {asked->steps, {}});
+        const auto verified = bench::verify(job, world, log, {asked->steps, {}});
         if (verified.difference.empty())
           return ExitCode::done;
         if (world.rank() == 0)
@@ -112,7 +113,7 @@ ExitCode train_deck(Arguments arguments) {
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
-      return train::train(job, world, log, stops.signals, stops.started_at);
+      return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of);
     });
   });
 }

@@ -69,7 +69,7 @@ std::string json_line(const inference::Sampled& sampled,
   return fmt::format(
       "{{\"prompt\": {}, \"text\": {}, \"end\": \"{}\", \"prompt_number\": {}, \"sample\": {}, "
       "\"seed\": {}, \"tokens\": [{}]}}\n",
-      text::json_string(prompt), text::json_string(sampled.text), generate::name(sampled.end),
+      text::json_string(prompt), text::json_string(sampled.text), inference::name(sampled.end),
       sampled.prompt, sampled.sample, seed, fmt::join(sampled.tokens, ", "));
 }
 
@@ -127,7 +127,7 @@ class Printer {
 
 std::vector<comm::Fact> facts_of(const SampleWords& asked) {
   const inference::SampleRequest& r = asked.request;
-  const generate::Distribution& d = r.rules.distribution;
+  const inference::Distribution& d = r.rules.distribution;
   return {{"MODEL", r.source.path},
           {"--step", fmt::format("{}", r.source.step.value_or(-1))},
           {"--prompt", asked.prompt},
@@ -169,7 +169,7 @@ std::string no_number(const std::string& word) {
 
 void add_options(CLI::App& command, SampleWords& asked) {
   inference::SampleRequest& request = asked.request;
-  generate::Rules& rules = request.rules;
+  inference::GenerateRules& rules = request.rules;
   constexpr std::int64_t many = std::int64_t{1} << 30U;
   add_model(command, request.source);
   auto* prompt = command.add_option("--prompt", asked.prompt, "What the text continues");
@@ -204,7 +204,7 @@ void add_options(CLI::App& command, SampleWords& asked) {
   command.add_option("--seed", rules.seed, "Another seed gives another text")->check(whole_number);
   command
       .add_option("--stop-repetition", rules.repetition,
-                  "End a text when its newest N tokens occur in it already; 0: do not")
+                  "GenerateEnd a text when its newest N tokens occur in it already; 0: do not")
       ->check(CLI::Range(std::int64_t{0}, many));
   command.add_flag("!--ignore-end", request.ends, "Go on over the end-of-text token");
   command.add_option("--batch", request.at_once, "Texts that grow together on a rank")

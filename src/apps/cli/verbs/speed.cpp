@@ -7,14 +7,14 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/new_file.hpp"
+#include "cli/speed_table.hpp"
 #include "cli/verbs/declarations.hpp"
-#include "report/speed_table.hpp"
 
 namespace trireme::cli {
 
 Action declare_speed(CLI::App& command) {
   struct Asked {
-    report::SpeedRequest speed;
+    SpeedRequest speed;
     std::string h5;
   };
   const auto asked = std::make_shared<Asked>();
@@ -36,10 +36,10 @@ Action declare_speed(CLI::App& command) {
                                                         "Of the run of this run.name");
   return [asked](Arguments) {
     expect_new_file(asked->h5);
-    const auto rows = report::speed_rows(asked->speed);
+    const auto rows = speed_rows(asked->speed);
     if (!asked->h5.empty())
-      report::write_speed(asked->h5, rows);
-    print(report::speed_table(rows));
+      write_speed(asked->h5, rows);
+    print(speed_table(rows));
     return ExitCode::done;
   };
 }

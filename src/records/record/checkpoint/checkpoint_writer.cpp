@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -123,13 +123,13 @@ void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {
 }
 
 void CheckpointWriter::commit(const std::vector<Part>& parts) {
-  const double begin = timing::steady_seconds();
+  const double begin = device::steady_seconds();
   sync_record(run_directory_);
   write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step),
                  assemble(plan_, facts_, parts));
   if (std::string problem = commit_temporary(run_directory_, facts_.step); !problem.empty())
     warn_once({std::move(problem)});
-  saved_.seconds += timing::steady_seconds() - begin;
+  saved_.seconds += device::steady_seconds() - begin;
   warn_once(prune(run_directory_, facts_.step, retention_));
 }
 

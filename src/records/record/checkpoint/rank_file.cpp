@@ -10,7 +10,7 @@
 #include "base/hash.hpp"
 #include "base/packing.hpp"
 #include "device/device.hpp"
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -213,7 +213,7 @@ Part write_rank_file(const std::string& path,
                      const layout::Plan& plan,
                      std::span<const Slab> slabs,
                      const std::stop_token& stop) {
-  const double begin = timing::steady_seconds();
+  const double begin = device::steady_seconds();
   Part part;
   std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
@@ -233,7 +233,7 @@ Part write_rank_file(const std::string& path,
     }
   }
   part.file_bytes = file.size();
-  part.seconds = timing::steady_seconds() - begin;
+  part.seconds = device::steady_seconds() - begin;
   return part;
 }
 

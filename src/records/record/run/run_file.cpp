@@ -27,7 +27,7 @@
 namespace trireme::record {
 namespace {
 
-using timing::Sample;
+using device::TimeSample;
 
 /// Samples that may wait before they are written ahead of time: 2 MiB.
 constexpr std::size_t most_waiting_samples = std::size_t{1} << 16;
@@ -124,7 +124,7 @@ class RunFile::Impl {
       append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
     });
   }
-  void append_samples(std::span<const Sample> samples) {
+  void append_samples(std::span<const TimeSample> samples) {
     samples_.insert(samples_.end(), samples.begin(), samples.end());
     flush_if_due();
   }
@@ -185,7 +185,8 @@ class RunFile::Impl {
       return;
     expect_in_place();
     constexpr std::int64_t most_added = std::int64_t{1} << 20;
-    const std::size_t waiting = rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(Sample);
+    const std::size_t waiting =
+        rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(TimeSample);
     room_.ensure(h5::end_of(file_), most_added + 2 * static_cast<std::int64_t>(waiting));
   }
 
@@ -201,7 +202,7 @@ class RunFile::Impl {
   std::vector<StepRow> rows_;
   std::vector<ValidationRow> validations_;
   std::vector<NoiseScaleRow> noise_scales_;
-  std::vector<Sample> samples_;
+  std::vector<TimeSample> samples_;
   double last_flush_ = 0;  ///< when it ended
   double flush_took_ = 0;
   std::unique_ptr<AlsoFiles> also_;
@@ -384,7 +385,7 @@ void RunFile::append_noise_scale(const NoiseScaleRow& row) {
 void RunFile::append_rank_spans(std::span<const RankSpanRow> rows) {
   impl_->append(rows);
 }
-void RunFile::append_samples(std::span<const timing::Sample> samples) {
+void RunFile::append_samples(std::span<const device::TimeSample> samples) {
   impl_->append_samples(samples);
 }
 void RunFile::set_timing_fact(const std::string& name, double value, std::string_view unit) {

@@ -18,7 +18,7 @@
 //   /checkpoints one dataset per column of CheckpointRow
 //   /skipped     one dataset per column of SkippedRow: steps that updated nothing
 //   /noise_scale one dataset per column of NoiseScaleRow; empty unless the deck asks
-//   /timings     samples (rows of timing::Sample, of some ranks and steps), ranks (rows of
+//   /timings     samples (rows of device::TimeSample, of some ranks and steps), ranks (rows of
 //                RankSpanRow, over all ranks), names (row i names id i), anchors;
 //                attributes dropped, flops_per_token, …
 //   /memory      one integer attribute per name, bytes
@@ -50,7 +50,7 @@
 #include <string_view>
 #include <vector>
 
-#include "timing/recorder.hpp"
+#include "device/recorder.hpp"
 
 #include "record/run/name_values.hpp"
 
@@ -151,7 +151,7 @@ struct RunFileOptions {
   std::size_t flush_rows = 16;
   double flush_seconds = 2.0;
   double flush_share = 0.02;  ///< of the time, at most; samples in excess are flushed all the same
-  std::function<double()> clock = timing::steady_seconds;
+  std::function<double()> clock = device::steady_seconds;
   bool rehearsal = false;  ///< nothing reaches the file: what would happen to it (run_trial.hpp)
 };
 
@@ -197,7 +197,7 @@ class RunFile {
   void append_skipped(const SkippedRow& row);
   void append_noise_scale(const NoiseScaleRow& row);
   void append_rank_spans(std::span<const RankSpanRow> rows);
-  void append_samples(std::span<const timing::Sample> samples);
+  void append_samples(std::span<const device::TimeSample> samples);
 
   /// Attributes of /timings: "flops_per_token", "dropped", … Replaces an earlier value.
   void set_timing_fact(const std::string& name, double value, std::string_view unit);

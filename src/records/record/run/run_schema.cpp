@@ -17,7 +17,7 @@
 namespace trireme::record {
 namespace {
 
-using timing::Sample;
+using device::TimeSample;
 
 /// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
 constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
@@ -60,9 +60,9 @@ std::string keep_rows(const h5::File& file,
 void keep_samples(const h5::File& file, std::int64_t step) {
   h5::Dataset dataset = h5::Dataset::open(file.get(), "timings/samples");
   const h5::Type type = sample_type();
-  std::vector<Sample> all(static_cast<std::size_t>(dataset.elements()));
+  std::vector<TimeSample> all(static_cast<std::size_t>(dataset.elements()));
   dataset.read(0, dataset.elements(), type, all.data());
-  const auto too_late = [&](const Sample& sample) { return sample.step > step; };
+  const auto too_late = [&](const TimeSample& sample) { return sample.step > step; };
   const auto first = std::ranges::find_if(all, too_late);
   const auto kept_before = first - all.begin();
   all.erase(std::remove_if(first, all.end(), too_late), all.end());
@@ -76,18 +76,19 @@ void keep_samples(const h5::File& file, std::int64_t step) {
 h5::Type sample_type() {
   const auto u32 = h5::type_of<std::uint32_t>(), u16 = h5::type_of<std::uint16_t>();
   const auto f64 = h5::type_of<double>();
-  return h5::compound_type(sizeof(Sample), {{"step", offsetof(Sample, step), u32},
-                                            {"micro", offsetof(Sample, micro), u16},
-                                            {"name", offsetof(Sample, name), u16},
-                                            {"index", offsetof(Sample, index), u32},
-                                            {"rank", offsetof(Sample, rank), u32},
-                                            {"begin_s", offsetof(Sample, begin_s), f64},
-                                            {"duration_s", offsetof(Sample, duration_s), f64}});
+  return h5::compound_type(sizeof(TimeSample),
+                           {{"step", offsetof(TimeSample, step), u32},
+                            {"micro", offsetof(TimeSample, micro), u16},
+                            {"name", offsetof(TimeSample, name), u16},
+                            {"index", offsetof(TimeSample, index), u32},
+                            {"rank", offsetof(TimeSample, rank), u32},
+                            {"begin_s", offsetof(TimeSample, begin_s), f64},
+                            {"duration_s", offsetof(TimeSample, duration_s), f64}});
 }
 
 void expect_names(const h5::File& file) {
   const auto there = h5::Dataset::open(file.get(), "timings/names").read_strings();
-  if (!std::ranges::equal(there, timing::names, {}, {}, &timing::NameInfo::dotted))
+  if (!std::ranges::equal(there, device::span_names, {}, {}, &device::SpanInfo::dotted))
     throw UserError(fmt::format(
         "/timings/names of the run file does not hold the span names of this trireme, so its "
         "samples would get other names: {}",
@@ -98,7 +99,7 @@ namespace {
 
 void make_names(const h5::File& file) {
   std::vector<std::string> dotted, index, help;
-  for (const timing::NameInfo& row : timing::names) {
+  for (const device::SpanInfo& row : device::span_names) {
     dotted.emplace_back(row.dotted);
     index.emplace_back(row.index);
     help.emplace_back(row.help);
@@ -267,7 +268,7 @@ void read_everything(const h5::File& file) {
   read_columns(file, "noise_scale", noise_scale_columns);
   read_columns(file, "buckets", bucket_columns);
   const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
-  std::vector<Sample> all(static_cast<std::size_t>(samples.stored_elements()));
+  std::vector<TimeSample> all(static_cast<std::size_t>(samples.stored_elements()));
   samples.read(0, std::ssize(all), sample_type(), all.data());
   for (const char* path : {"deck", "memory"}) {
     const h5::Group group = h5::open_group(file.get(), path);

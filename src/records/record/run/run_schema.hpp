@@ -145,7 +145,7 @@ inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] =
      &BucketRow::shard_elements},
 };
 
-/// The compound of timing::Sample.
+/// The compound of device::TimeSample.
 h5::Type sample_type();
 
 /// Throws UserError when /timings/names does not hold the span names of this program.

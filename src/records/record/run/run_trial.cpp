@@ -60,7 +60,7 @@ void rehearse(const std::string& path, std::int64_t step) {
   file.append_checkpoint({.step = step + 1, .bytes = 0, .copy_s = 0, .stall_s = 0, .write_s = 0});
   file.append_skipped({.step = step + 1, .found = "nothing"});
   file.append_rank_spans(std::array<RankSpanRow, 1>{});
-  file.append_samples(std::array<timing::Sample, 1>{});
+  file.append_samples(std::array<device::TimeSample, 1>{});
   file.set_timing_fact("dropped", 0, "1");
   file.set_anchors(std::array<double, 1>{});
   file.set_memory("peak_resident", 0);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/race.hpp"
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "base/quantile.hpp"
+#include "device/recorder.hpp"
+
+namespace trireme::bench {
+namespace {
+
+double timed(const std::function<void()>& run,
+             int runs,
+             device::Stream& stream,
+             comm::World& world) {
+  world.barrier();
+  const double begin = device::steady_seconds();
+  for (int i = 0; i < runs; ++i) run();
+  stream.synchronize();
+  const std::array mine{(device::steady_seconds() - begin) / runs};
+  return comm::largest_of_ranks(world, mine).front();
+}
+
+/// An entrant and its turns; the same numbers on all ranks, as every turn's time is.
+struct Entrant {
+  const std::function<void()>& run;
+  int runs = 1;  ///< in a turn
+  std::vector<double> seconds{};
+};
+
+/// Starting a run and waiting for its end are a hundredth of one that takes so long.
+constexpr double long_run_seconds = 10e-3;
+constexpr int short_runs = 10;
+
+}  // namespace
+
+std::vector<double> race(const std::vector<std::function<void()>>& entrants,
+                         device::Stream& stream,
+                         comm::World& world,
+                         const RaceLimits& limits) {
+  double spent = 0;
+  std::vector<Entrant> all;
+  all.reserve(entrants.size());
+  for (const std::function<void()>& run : entrants) {
+    Entrant& entrant = all.emplace_back(Entrant{run});
+    if (stream.device().kind() == device::Kind::cpu)
+      continue;
+    spent += timed(run, 1, stream, world);  // libraries choose their kernels, and load them
+    const double seconds = timed(run, 1, stream, world);
+    spent += seconds;
+    entrant.runs = seconds < long_run_seconds ? short_runs : 1;
+  }
+  for (int repetition = -limits.warmups; repetition < limits.repetitions; ++repetition) {
+    const bool late = spent > limits.seconds;
+    if (late && repetition > 1)
+      break;
+    if (late && repetition < 0)
+      continue;
+    for (Entrant& entrant : all) {
+      const double turn = timed(entrant.run, entrant.runs, stream, world);
+      spent += turn * entrant.runs;
+      if (repetition >= 0)
+        entrant.seconds.push_back(turn);
+    }
+  }
+  std::vector<double> medians;
+  medians.reserve(all.size());
+  for (Entrant& entrant : all) medians.push_back(median(std::move(entrant.seconds)));
+  return medians;
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/verify.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/text.hpp"
+
+#include "comm/control/temporary_directory.hpp"
+#include "comm/control/together.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "session/machine.hpp"
+#include "session/rank_memory.hpp"
+#include "session/saver.hpp"
+
+#include "bench/verify_checks.hpp"
+
+namespace trireme::bench {
+namespace {
+
+/// The job with one combination put in, and nothing to write or to evaluate.
+Job with(const Combination& combination, Job job, std::int64_t steps) {
+  job.run.steps = std::max(job.run.steps, steps);
+  job.run.device = session::DeviceChoice::cpu;
+  job.parallel.shard = combination.shard;
+  job.parallel.replicate.number = combination.replicas;
+  job.parallel.reshard_after_forward = combination.reshard_after_forward;
+  job.parallel.prefetch = combination.prefetch;
+  job.parallel.reduce_every = combination.reduce_every;
+  if (!combination.keeps_boundaries) {
+    job.parallel.bucket_elements.value = combination.bucket_elements;
+    job.parallel.bucket_boundaries.clear();
+  }
+  job.parallel.padding = combination.padding;
+  job.parallel.overlap_gradients = combination.overlap_gradients;
+  job.parallel.overlap_parameters = combination.overlap_parameters;
+  job.parallel.cached_shards = combination.cached_shards;
+  if (job.parallel.reduction == comm::Reduction::sum)
+    job.parallel.reduction = comm::Reduction::ordered;
+  job.memory = {.pool = combination.pool};
+  if (!combination.pool)
+    job.gpu.graphs.value = false;
+  job.record = {.spans = false};
+  job.evaluate = {};
+  return job;
+}
+
+/// Logs the combination when an exception passes.
+class Witness {
+ public:
+  Witness(Log& log, const Combination& combination) : log_(log), combination_(combination) {}
+  ~Witness() {
+    if (std::uncaught_exceptions() > before_)
+      log_.error("while verifying {}", combination_.text());
+  }
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+
+ private:
+  Log& log_;
+  const Combination& combination_;
+  const int before_ = std::uncaught_exceptions();
+};
+
+class Verifier {
+ public:
+  Verifier(const Job& job,
+           const batches::Split& data,
+           comm::World& world,
+           Log& log,
+           const VerifyRequest& request)
+      : job_(job), data_(data), world_(world), log_(log), request_(request) {
+    for (std::int64_t step = 1; step <= request.steps; ++step)
+      if (batches::Batches{job.batch.sizes().at(step), job.batch.micro_sequences, world.size()}
+              .micro_steps() > 1)
+        several_micro_steps_ = true;
+  }
+
+  Verified run();
+
+ private:
+  /// Empty, or what differs.
+  std::string run_one(const Combination& combination);
+  std::string train(Session& session, const Combination& combination);
+  std::string check_last(Session& session, bool first);
+  void begin_group(const Combination& combination, const Session& session);
+  void end_group();
+
+  const Job& job_;
+  const batches::Split& data_;
+  comm::World& world_;
+  Log& log_;
+  const VerifyRequest& request_;
+  /// Of combinations that must have the same bits.
+  struct Plain {
+    std::string text;
+    Reference reference;
+  };
+  Plain& plain() { return plain_[adds_sums_ ? 1 : 0]; }
+
+  bool several_micro_steps_ = false;
+  bool adds_sums_ = false;  // the present combination, over the ranks, of several micro-steps
+  std::array<Plain, 2> plain_;
+  int num_run_ = 0;
+
+  // The line of the table that is being gathered; shard: parameters has other buckets.
+  std::pair<std::string_view, layout::Padding> group_key_;
+  std::string group_;
+  int in_group_ = 0;
+  double group_began_ = 0;
+};
+
+Verified Verifier::run() {
+  const auto all = all_combinations(job_, several_micro_steps_, world_.size());
+  const double began = device::steady_seconds();
+  log_.info("{} combinations of {} steps, {} {}", all.size(), request_.steps, world_.size(),
+            world_.size() == 1 ? "rank" : "ranks");
+  for (const Combination& combination : all) {
+    std::string difference = run_one(combination);
+    if (!difference.empty())
+      return {
+          num_run_,
+          fmt::format("{}\n  under     {}{}", difference, combination.text(),
+                      plain().text == combination.text() ? "" : "\n  but not   " + plain().text)};
+  }
+  end_group();
+  log_.info(
+      "{} combinations gave the same bits: loss, gradient norm and all parameters after each of {} "
+      "steps; every element was reduced exactly once, padding stayed zero, nothing read poison "
+      "({})",
+      num_run_, request_.steps, duration_text(device::steady_seconds() - began));
+  return {num_run_, {}};
+}
+
+std::string Verifier::run_one(const Combination& combination) {
+  const Witness witness(log_, combination);
+  const Job job = with(combination, job_, request_.steps);
+  adds_sums_ = several_micro_steps_ && job.parallel.reduces_micro_steps();
+  if (plain().text.empty())
+    plain().text = combination.text();
+  Session session(job, data_, world_, true);
+  begin_group(combination, session);
+  ++num_run_;
+  if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
+    return "before the first step, " + found;
+  poison_foreign_parameters(session);
+  session::Saver(session.job, session.plan, session.engine, session.optimizer, *session.device,
+                 world_)
+      .initialize(*session.compute_stream);
+  std::string found = train(session, combination);
+  // No rank frees memory that a peer still reads.
+  world_.barrier();
+  return found;
+}
+
+std::string Verifier::train(Session& session, const Combination& combination) {
+  Reference& reference = plain().reference;
+  const bool first = reference.empty();
+  const auto padding = owned_padding(session);
+  for (std::int64_t step = 1; step <= request_.steps; ++step) {
+    poison_gradients(session);
+    const bool held = step % 2 == 1;
+    session.engine.hold_collectives(held);
+    StepOutcome outcome;
+    try {
+      outcome = session.step(step, [] { return session::Requests{}; });
+    } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
+      return fmt::format("in step {}, {}; or memory was read before it was written", step,
+                         not_finite.findings().front().text);
+    }
+    if (request_.meddle)
+      request_.meddle(session, combination, step);
+    std::optional<Finding> mine = check_zero(padding);
+    if (first)
+      reference.keep_step(session, outcome);
+    else if (!mine)
+      mine = reference.compare_step(session, outcome, step);
+    if (std::string found = agree(world_, mine); !found.empty())
+      return fmt::format("after step {}, {}", step, found);
+    if (held && combination.overlap_parameters)
+      poison_foreign_parameters(session);  // none of the step's gathers has started
+  }
+  return check_last(session, first);
+}
+
+std::string Verifier::check_last(Session& session, bool first) {
+  Reference& reference = plain().reference;
+  session.engine.wait_for_parameters();
+  std::optional<Finding> mine = check_gathered_padding(session);
+  if (first) {
+    reference.keep_gathered(session);
+    for (const std::string& hash : world_.gather_all(std::to_string(reference.hash())))
+      if (hash != std::to_string(reference.hash()))
+        mine = Finding{0, "parameters differ from another rank's, though each computed all"};
+  } else if (auto other = reference.compare_gathered(session); !mine) {
+    mine = std::move(other);
+  }
+  std::string found = agree(world_, mine);
+  return found.empty() ? found : "after the last step's gathers, " + found;
+}
+
+void Verifier::begin_group(const Combination& combination, const Session& session) {
+  const std::pair<std::string_view, layout::Padding> key(combination.buckets, combination.padding);
+  if (group_.empty() || key != group_key_) {
+    end_group();
+    group_key_ = key;
+    group_ = fmt::format("{:<20} {:>4} of up to {:>9} elements, padding {}", combination.buckets,
+                         session.plan.buckets().size(), session.plan.options().bucket_elements,
+                         word(combination.padding));
+    in_group_ = 0;
+    group_began_ = device::steady_seconds();
+  }
+  ++in_group_;
+}
+
+void Verifier::end_group() {
+  if (!group_.empty())
+    log_.info("  {:<64} {} settings equal ({})", group_, in_group_,
+              duration_text(device::steady_seconds() - group_began_));
+  group_.clear();
+}
+
+}  // namespace
+
+std::string Combination::text() const {
+  return fmt::format(
+      "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
+      "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
+      "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
+      "memory.pool={}",
+      bucket_elements, word(padding), replicas, word(shard), word(reduce_every),
+      reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
+}
+
+namespace {
+
+Combination plain_of_micro_steps(Combination plain) {
+  plain.reduce_every = reduce::ReduceEvery::micro_step;
+  return plain;
+}
+
+/// The fewest copies, more than one, with several ranks each; 1: there are none.
+int fewest_replicas(int ranks) {
+  for (int replicas = 2; replicas < ranks; ++replicas)
+    if (ranks % replicas == 0)
+      return replicas;
+  return 1;
+}
+
+/// Those of `all` that are tried without resharding after forward as well.
+std::vector<Combination> without_resharding(const std::vector<Combination>& all) {
+  std::vector<Combination> more;
+  for (const Combination& one : all)
+    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned) {
+      more.push_back(one);
+      more.back().reshard_after_forward = false;
+    }
+  return more;
+}
+
+/// Those of `all` that are tried with other buckets gathered ahead as well: with all switches on.
+std::vector<Combination> with_other_prefetch(const std::vector<Combination>& all) {
+  std::vector<Combination> more;
+  for (const Combination& one : all)
+    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned &&
+        one.overlap_gradients && one.overlap_parameters && one.cached_shards && one.pool)
+      for (const std::int64_t prefetch : {1, 2, 3})
+        if (prefetch != one.prefetch) {
+          more.push_back(one);
+          more.back().prefetch = prefetch;
+        }
+  return more;
+}
+
+/// Those of `all` that are tried with copies as well: of shards, with all switches off or on.
+std::vector<Combination> with_replicas(const std::vector<Combination>& all, int replicas) {
+  std::vector<Combination> more;
+  for (const Combination& one : all) {
+    const bool off = !one.overlap_gradients && !one.overlap_parameters && !one.cached_shards;
+    const bool on = one.overlap_gradients && one.overlap_parameters && one.cached_shards;
+    if (one.shard == layout::Shard::none || !(one.pool ? on : off))
+      continue;
+    more.push_back(one);
+    more.back().replicas = replicas;
+  }
+  return more;
+}
+
+}  // namespace
+
+std::vector<Combination> all_combinations(const Job& job, bool several, int ranks) {
+  const auto table = model::parameter_table(job.shape);
+  const auto num_buckets = [&](std::int64_t elements) {
+    return layout::Plan(table, {1, elements, layout::Padding::aligned}).buckets().size();
+  };
+  const std::int64_t all_elements = layout::total_elements(table);
+  const std::int64_t own_elements =
+      reduce::bucket_elements(job.parallel, table, 1, reduce::Wire::inside_a_host);
+  const std::size_t own = num_buckets(own_elements);
+  const bool own_are_several = own > num_buckets(all_elements) && own < table.size();
+
+  struct Size {
+    const char* name;
+    std::int64_t elements;
+  };
+  const std::int64_t several_elements = own_are_several ? own_elements : (all_elements + 3) / 4;
+  const Size sizes[] = {{"one bucket", all_elements},
+                        {"several buckets", several_elements},
+                        {"one per parameter", 1}};
+  std::vector<layout::Shard> shards{layout::Shard::none, layout::Shard::optimizer};
+  if (job.parallel.can_shard_gradients())
+    shards.insert(shards.end(), {layout::Shard::gradients, layout::Shard::parameters});
+  const auto own_every = job.parallel.reduce_every;
+  const bool reduces_each = own_every == reduce::ReduceEvery::micro_step;
+  std::vector<Combination> all;
+  const int replicas = fewest_replicas(ranks);
+  for (const auto& [name, elements] : sizes)
+    for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
+      std::vector<Combination> group;
+      for (const layout::Shard shard : shards)
+        for (unsigned bits = 0; bits < 16; ++bits) {
+          const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
+          const bool gradients = layout::shards_gradients(shard);
+          if (shard == layout::Shard::parameters && padding != layout::Padding::aligned &&
+              bits != 15)
+            continue;
+          if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
+            group.push_back(plain_of_micro_steps(group.front()));
+          group.push_back(
+              {name, elements, padding, shard, 1, true, job.parallel.prefetch,
+               gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1), on(2), on(3),
+               !job.parallel.bucket_boundaries.empty() && elements == several_elements});
+        }
+      const auto add = [&group](const std::vector<Combination>& more) {
+        group.insert(group.end(), more.begin(), more.end());
+      };
+      add(without_resharding(group));
+      const auto ahead = with_other_prefetch(group);
+      if (replicas > 1)
+        add(with_replicas(group, replicas));
+      add(ahead);
+      all.insert(all.end(), group.begin(), group.end());
+    }
+  return all;
+}
+
+Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
+  if (job.run.device == session::DeviceChoice::cuda)
+    throw UserError("trireme verify compares bits on the CPU; use run.device: cpu");
+  if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
+    throw UserError(
+        "ranks on several hosts need a token cache that all of them see: give data.cache");
+  omp_set_num_threads(session::choose_threads(job.run.threads, world));
+  std::optional<batches::Split> data;
+  {
+    const comm::TemporaryDirectory cache(world);
+    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+  }
+  // The deck's own choice for all combinations, which differ in what they hold.
+  const auto device = session::open_device(session::DeviceChoice::cpu, 1, world);
+  const Job one = session::decided(job, world, *device,
+                                   session::choose_dtype(job.run.precision, *device, world));
+  return Verifier(one, *data, world, log, request).run();
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoint_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "text/terminal.hpp"
+
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/run/run_trial.hpp"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
+
+using Losses = std::map<std::int64_t, double>;
+
+Losses losses_in(const h5::File& file, const std::string& table) {
+  const auto steps = h5::Dataset::open(file.get(), table + "/step").read_all<std::int64_t>();
+  const auto values = h5::Dataset::open(file.get(), table + "/loss").read_all<double>();
+  Losses losses;
+  for (std::size_t i = 0; i < std::min(steps.size(), values.size()); ++i)
+    losses[steps[i]] = values[i];
+  return losses;
+}
+
+double loss_at(const Losses& losses, std::int64_t step) {
+  const auto found = losses.find(step);
+  return found == losses.end() ? not_known : found->second;
+}
+
+/// Fills in the losses. A record that is missing, damaged or just being written costs them, and
+/// nothing else.
+void add_losses(CheckpointTable& table) {
+  const std::string path = table.run_directory + "/run.h5";
+  try {
+    const record::RunFindings found = record::look_at_run_file(path);
+    if (!found.damage.empty() || !found.last_step) {
+      table.note = found.damage.empty() ? path + ": no record of a run is here"
+                                        : path + ": the record is damaged: " + found.damage;
+      return;
+    }
+    const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
+    const Losses training = losses_in(file, "steps"), validation = losses_in(file, "validation");
+    for (CheckpointLine& line : table.lines) {
+      line.loss = loss_at(training, line.step);
+      line.validation_loss = loss_at(validation, line.step);
+    }
+  } catch (const UserError& error) {
+    table.note = error.what();
+  } catch (const StorageError& error) {
+    table.note = error.what();
+  }
+}
+
+/// `well` where nothing was found.
+CheckpointState state_of(const std::vector<record::CheckpointDamage>& damage,
+                         CheckpointState well) {
+  if (damage.empty())
+    return well;
+  return std::ranges::all_of(damage, &record::CheckpointDamage::unreadable)
+             ? CheckpointState::unreadable
+             : CheckpointState::damaged;
+}
+
+CheckpointLine line_of(const record::FoundCheckpoint& found) {
+  CheckpointLine line{.step = found.step,
+                      .directory = found.directory,
+                      .bytes = found.bytes,
+                      .ranks = found.ranks,
+                      .date_and_time = found.date_and_time,
+                      .milestone = found.milestone,
+                      .loss = not_known,
+                      .validation_loss = not_known};
+  if (!found.whole)
+    line.damage.push_back({found.directory, found.problem, found.unreadable});
+  line.state = state_of(line.damage, CheckpointState::whole);
+  return line;
+}
+
+const char* word_of(CheckpointState state) {
+  switch (state) {
+    case CheckpointState::whole:
+      return "whole";
+    case CheckpointState::verified:
+      return "verified";
+    case CheckpointState::damaged:
+      return "damaged";
+    case CheckpointState::unreadable:
+      return "unreadable";
+  }
+  return "?";
+}
+
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "-" : fmt::format("{:.4f}", loss);
+}
+
+using text::json_number, text::json_string;
+
+}  // namespace
+
+CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) {
+  CheckpointTable table{run_directory, {}, ""};
+  while (table.run_directory.size() > 1 && table.run_directory.back() == '/')
+    table.run_directory.pop_back();
+  std::error_code problem;
+  if (!fs::is_directory(table.run_directory, problem))
+    throw UserError(Place{run_directory}, "no run directory is here");
+  for (const auto& found : record::list_checkpoints(table.run_directory)) {
+    CheckpointLine line = line_of(found);
+    if (verify) {
+      line.damage = record::damage_of(line.directory);
+      if (!fs::exists(line.directory, problem))
+        continue;  // the run that goes on here has removed it
+      line.state = state_of(line.damage, CheckpointState::verified);
+    }
+    table.lines.push_back(std::move(line));
+  }
+  if (!table.lines.empty())
+    add_losses(table);
+  return table;
+}
+
+std::string checkpoint_text(const CheckpointTable& table) {
+  if (table.lines.empty())
+    return fmt::format("no checkpoints are in {}\n", table.run_directory);
+  std::string text = fmt::format("{:>10}  {:>10}  {:>5}  {:<25}  {:>8}  {:>10}  {}\n", "step",
+                                 "size", "ranks", "written", "loss", "validation", "state");
+  for (const CheckpointLine& line : table.lines) {
+    text += fmt::format("{:>10}  {:>10}  {:>5}  {:<25}  {:>8}  {:>10}  {}{}\n", line.step,
+                        bytes_text(static_cast<double>(line.bytes)), line.ranks, line.date_and_time,
+                        loss_text(line.loss), loss_text(line.validation_loss), word_of(line.state),
+                        line.milestone ? ", milestone" : "");
+  }
+  if (!table.note.empty())
+    text += "no losses: " + table.note + "\n";
+  return text;
+}
+
+std::vector<std::string> damage_lines(const CheckpointTable& table) {
+  std::vector<std::string> lines;
+  for (const CheckpointLine& line : table.lines)
+    for (const record::CheckpointDamage& one : line.damage)
+      lines.push_back(one.file + ": " + one.text);
+  return lines;
+}
+
+std::string checkpoint_json(const CheckpointTable& table) {
+  std::string text =
+      fmt::format("{{\n  \"run_directory\": {},\n  \"note\": {},\n  \"checkpoints\": [",
+                  json_string(table.run_directory), json_string(table.note));
+  const char* comma = "";
+  for (const CheckpointLine& line : table.lines) {
+    text += fmt::format(
+        "{}\n    {{\"step\": {}, \"directory\": {}, \"bytes\": {}, \"ranks\": {}, "
+        "\"date_and_time\": {}, \"milestone\": {}, \"loss\": {}, \"validation_loss\": {}, "
+        "\"state\": \"{}\", \"damage\": [",
+        std::exchange(comma, ","), line.step, json_string(line.directory), line.bytes, line.ranks,
+        json_string(line.date_and_time), line.milestone, json_number(line.loss),
+        json_number(line.validation_loss), word_of(line.state));
+    const char* inner = "";
+    for (const record::CheckpointDamage& one : line.damage)
+      text += fmt::format("{}{{\"file\": {}, \"text\": {}, \"unreadable\": {}}}",
+                          std::exchange(inner, ", "), json_string(one.file), json_string(one.text),
+                          one.unreadable);
+    text += "]}";
+  }
+  return text + "\n  ]\n}\n";
+}
+
+ExitCode checkpoint_verdict(const CheckpointTable& table) {
+  const auto any = [&](CheckpointState state) {
+    return std::ranges::find(table.lines, state, &CheckpointLine::state) != table.lines.end();
+  };
+  if (any(CheckpointState::damaged))
+    return ExitCode::user_error;
+  return any(CheckpointState::unreadable) ? ExitCode::environment : ExitCode::done;
+}
+
+}  // namespace trireme::cli

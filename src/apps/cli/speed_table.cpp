@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/speed_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "record/run/columns.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_trial.hpp"
+
+namespace trireme::cli {
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int64_t chunk_rows = 64;
+
+constexpr record::Column<SpeedRow, std::int64_t, double, std::string> columns[] = {
+    {"run", "", "run.name of the deck.", &SpeedRow::run},
+    {"model", "", "model.preset of the deck.", &SpeedRow::model},
+    {"parameters", "elements", "Trained.", &SpeedRow::parameters},
+    {"precision", "", "Of activations and weights.", &SpeedRow::precision},
+    {"ranks", "ranks", "How many took part.", &SpeedRow::ranks},
+    {"context", "tokens", "Of one sequence.", &SpeedRow::context},
+    {"sequences", "sequences", "Of all ranks in one step.", &SpeedRow::sequences},
+    {"micro_sequences", "sequences", "Of one rank at a time.", &SpeedRow::micro_sequences},
+    {"steps", "steps", "After the warm-up; the rates are of these.", &SpeedRow::steps},
+    {"tokens_per_s", "tokens/s", "All ranks together: the median step.", &SpeedRow::tokens_per_s},
+    {"lower_quartile", "tokens/s", "A quarter of the steps was slower.", &SpeedRow::lower_quartile},
+    {"upper_quartile", "tokens/s", "A quarter of the steps was faster.", &SpeedRow::upper_quartile},
+    {"goal", "tokens/s", "NaN: none was set.", &SpeedRow::goal},
+    {"share_of_goal", "1", "Of tokens_per_s.", &SpeedRow::share_of_goal},
+    {"flops_per_s", "FLOP/s", "One rank, by the model's FLOP formula: the median step.",
+     &SpeedRow::flops_per_s},
+    {"ceiling_flops_per_s", "FLOP/s", "One rank: matrix products by themselves, in the same run.",
+     &SpeedRow::ceiling_flops_per_s},
+    {"share_of_ceiling", "1", "Of flops_per_s.", &SpeedRow::share_of_ceiling},
+    {"memory", "byte", "Highest of one rank: in use on its GPU, or resident in its process.",
+     &SpeedRow::memory_bytes},
+    {"device", "", "Of rank 0.", &SpeedRow::device},
+    {"git_sha1", "", "Of the program.", &SpeedRow::commit},
+    {"date_and_time", "", "When the run began, UTC.", &SpeedRow::date_and_time},
+};
+
+std::int64_t whole(const std::string& text) {
+  return std::strtoll(text.c_str(), nullptr, 10);
+}
+
+/// The record of one run, open for reading.
+class Record {
+ public:
+  explicit Record(const std::string& directory) : path_(directory + "/run.h5") {
+    const record::RunFindings found = record::look_at_run_file(path_);
+    if (!found.damage.empty())
+      refuse(fmt::format("the record is damaged: {}", found.damage));
+    if (found.last_step.value_or(0) == 0)
+      refuse("there is no record of a run's steps here");
+    file_ = h5::open_file(path_, h5::Access::read, h5::Writes::journaled);
+    if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
+      refuse(fmt::format("the run was started {} times: a table of speeds takes runs of one start",
+                         sessions));
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const { throw UserError(Place{path_}, why); }
+
+  template <class T>
+  [[nodiscard]] std::vector<T> column(const char* name) const {
+    return h5::Dataset::open(file_.get(), name).read_all<T>();
+  }
+  [[nodiscard]] std::string fact(const char* name) const {
+    return h5::read_attribute<std::string>(file_.get(), name);
+  }
+  [[nodiscard]] std::string key(const char* name) const {
+    return h5::read_attribute<std::string>(group("deck").get(), name);
+  }
+  [[nodiscard]] double timing(const char* name) const {
+    const h5::Group timings = group("timings");
+    return h5::has_attribute(timings.get(), name) ? h5::read_attribute<double>(timings.get(), name)
+                                                  : unknown;
+  }
+  /// On the device that computed, where it has memory of its own.
+  [[nodiscard]] std::int64_t memory() const {
+    const h5::Group memory = group("memory");
+    for (const char* name : {"peak_device", "peak_resident"})
+      if (h5::has_attribute(memory.get(), name))
+        return h5::read_attribute<std::int64_t>(memory.get(), name);
+    return 0;
+  }
+
+ private:
+  [[nodiscard]] h5::Group group(const char* name) const {
+    return h5::open_group(file_.get(), name);
+  }
+
+  std::string path_;
+  h5::File file_;
+};
+
+/// tokens/s of the steps after the warm-up.
+std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
+  const auto steps = record.column<std::int64_t>("steps/step");
+  auto rates = record.column<double>("steps/tokens_per_s");
+  rates.resize(std::min(rates.size(), steps.size()));  // a killed run's last flush may be half done
+  const auto first = std::ranges::upper_bound(steps, warmup_steps) - steps.begin();
+  rates.erase(rates.begin(), rates.begin() + std::min(first, std::ssize(rates)));
+  if (rates.empty())
+    record.refuse(fmt::format("no step is recorded after a warm-up of {}", warmup_steps));
+  return rates;
+}
+
+SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
+  const Record record(directory);
+  const auto rates = rates_of(record, request.warmup_steps);
+  SpeedRow row{.run = record.key("run.name"),
+               .model = record.key("model.preset"),
+               .parameters = whole(record.fact("parameters")),
+               .precision = record.fact("precision"),
+               .ranks = whole(record.fact("ranks")),
+               .context = whole(record.key("model.context")),
+               .sequences = whole(record.key("batch.sequences")),
+               .micro_sequences = whole(record.key("batch.micro_sequences")),
+               .steps = std::ssize(rates),
+               .tokens_per_s = median(rates),
+               .lower_quartile = quantile(rates, 0.25),
+               .upper_quartile = quantile(rates, 0.75),
+               .goal = unknown,
+               .ceiling_flops_per_s = record.timing("ceiling_flops_per_s"),
+               .memory_bytes = record.memory(),
+               .device = record.fact("device"),
+               .commit = record.fact("git_sha1"),
+               .date_and_time = record.fact("date_and_time")};
+  for (const auto& [run, goal] : request.goals)
+    if (run == row.run)
+      row.goal = goal;
+  row.share_of_goal = row.tokens_per_s / row.goal;
+  row.flops_per_s =
+      row.tokens_per_s * record.timing("flops_per_token") / static_cast<double>(row.ranks);
+  row.share_of_ceiling = row.flops_per_s / row.ceiling_flops_per_s;
+  return row;
+}
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share);
+}
+
+/// Of FLOP/s, in T.
+std::string tera(double rate) {
+  return std::isnan(rate) ? "-" : fmt::format("{:.4g}", rate / 1e12);
+}
+
+}  // namespace
+
+std::vector<SpeedRow> speed_rows(const SpeedRequest& request) {
+  std::vector<SpeedRow> rows;
+  rows.reserve(request.run_directories.size());
+  for (const std::string& directory : request.run_directories)
+    rows.push_back(row_of(directory, request));
+  for (const auto& goal : request.goals)
+    if (std::ranges::find(rows, goal.first, &SpeedRow::run) == rows.end())
+      throw UserError(fmt::format("--goal {}: no such run is among those named", goal.first));
+  return rows;
+}
+
+std::string speed_table(const std::vector<SpeedRow>& rows) {
+  std::string text =
+      fmt::format("{:<20}{:<10}{:>6}{:>20}{:>11}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n",
+                  "run", "precision", "ranks", "batch", "tokens/s", "half of the steps", "goal",
+                  "of goal", "TFLOP/s/rank", "ceiling", "of ceiling", "memory");
+  for (const SpeedRow& row : rows)
+    text += fmt::format(
+        "{:<20}{:<10}{:>6}{:>20}{:>11.0f}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n", row.run,
+        row.precision, row.ranks,
+        fmt::format("{} by {} x {}", row.sequences, row.micro_sequences, row.context),
+        row.tokens_per_s, fmt::format("{:.0f} to {:.0f}", row.lower_quartile, row.upper_quartile),
+        std::isnan(row.goal) ? "-" : fmt::format("{:.0f}", row.goal), percent(row.share_of_goal),
+        tera(row.flops_per_s), tera(row.ceiling_flops_per_s), percent(row.share_of_ceiling),
+        bytes_text(static_cast<double>(row.memory_bytes)));
+  std::string before;
+  for (const SpeedRow& row : rows) {
+    const std::string on = fmt::format("on {}, {}", row.device, row.commit);
+    if (on != before)
+      text += fmt::format("{} {}, {}\n", row.run, on, row.date_and_time);
+    before = on;
+  }
+  return text;
+}
+
+void write_speed(const std::string& path, const std::vector<SpeedRow>& rows) {
+  h5::File file = h5::create_file(path);
+  h5::write_attribute(file.get(), "filetype", "trireme-speed");
+  h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
+  {
+    const h5::Group table = h5::open_group(file.get(), "speed");
+    record::add_columns(table.get(), columns, chunk_rows);
+    record::append_rows(table.get(), columns, std::span<const SpeedRow>(rows));
+  }
+  h5::close(std::move(file));
+}
+
+}  // namespace trireme::cli

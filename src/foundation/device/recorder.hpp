@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time goes, without disturbing it. Spans become samples; samples wait in fixed storage
+// until the trainer takes them to the run file.
+//
+//     { Span span(recorder, SpanName::optim_step);  optimizer.step(); }
+//
+// A Span reads the host's clock at both ends, which is right for host work and for inline streams.
+// A StreamSpan records an event at both ends of a piece of stream work; harvest() later turns the
+// reached ones into samples by query, never by waiting.
+//
+// 1. After construction nothing allocates and nothing blocks.
+// 2. When the storage is full a sample is dropped and counted; none is overwritten. The summary
+//    counts every sample, stored or dropped.
+// 3. A disabled recorder does nothing at all and reads no clock.
+// 4. Times are seconds of the host's steady clock (as Event::seconds and
+//    reduce::ReductionTimes); a stored begin is relative to the anchor, which pairs that clock with
+//    the calendar so that the ranks' samples can be laid side by side.
+// 5. One host thread uses a recorder.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/device.hpp"
+#include "device/span_names.hpp"
+
+namespace trireme::device {
+
+/// One measured interval, as it lies in the run file.
+struct TimeSample {
+  std::uint32_t step = 0;
+  std::uint16_t micro = 0;
+  std::uint16_t name = 0;   ///< a SpanName
+  std::uint32_t index = 0;  ///< its meaning: the name's table row
+  std::uint32_t rank = 0;
+  double begin_s = 0;  ///< since the recorder's anchor
+  double duration_s = 0;
+
+  bool operator==(const TimeSample&) const = default;
+};
+static_assert(sizeof(TimeSample) == 32);
+
+/// Of all samples of one name since construction, whether they were stored or dropped.
+struct SpanSummary {
+  std::uint64_t count = 0;
+  double total_s = 0;
+  double median_s = 0;  ///< within 1.1 % (bins of 1/32 octave)
+  double longest_s = 0;
+};
+
+/// The host's steady clock in seconds.
+double steady_seconds();
+/// Seconds since 1970, UTC.
+double calendar_seconds();
+
+/// The clocks are given, so that times can be exact in tests.
+struct RecorderOptions {
+  bool enabled = true;                          ///< record.spans
+  std::uint32_t rank = 0;                       ///< goes into every sample
+  std::size_t capacity = std::size_t{1} << 16;  ///< samples between two takes
+  std::size_t stream_spans = 256;               ///< event pairs; used with a device only
+  std::function<double()> clock = steady_seconds;
+  std::function<double()> calendar = calendar_seconds;
+};
+
+class Recorder {
+ public:
+  /// `device` makes the events of StreamSpan; without one StreamSpans are dropped and counted.
+  explicit Recorder(RecorderOptions options, Device* device = nullptr);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// What the samples that follow belong to.
+  void at_step(std::int64_t step) {
+    step_ = static_cast<std::uint32_t>(step);
+    micro_ = 0;
+  }
+  void at_micro_step(std::int64_t micro) { micro_ = static_cast<std::uint16_t>(micro); }
+
+  /// A time that was measured elsewhere: `begin` in seconds of the host's steady clock.
+  void add(SpanName name, std::uint32_t index, double begin, double duration);
+
+  /// Turns finished StreamSpans into samples; those not finished stay for later.
+  void harvest();
+
+  /// The samples since the last clear(), in the order in which they ended or were harvested.
+  [[nodiscard]] std::span<const TimeSample> samples() const { return samples_; }
+  void clear() { samples_.clear(); }
+
+  [[nodiscard]] bool enabled() const { return options_.enabled; }
+  /// Samples that found no room, and StreamSpans that found no pair of events.
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
+  [[nodiscard]] SpanSummary summary(SpanName name) const;
+  /// The anchor on the two clocks.
+  [[nodiscard]] double anchor() const { return anchor_; }
+  [[nodiscard]] double anchor_calendar() const { return anchor_calendar_; }
+  [[nodiscard]] double now() const { return options_.clock(); }
+
+ private:
+  friend class StreamSpan;
+  /// Octaves from 2^-30 s (1 ns) to 2^20 s (12 days), 32 bins each.
+  static constexpr int first_octave = -30, num_octaves = 50, bins_per_octave = 32;
+  /// A histogram of durations by powers of two: medians without keeping samples.
+  struct Tally {
+    std::uint64_t count = 0;
+    double total_s = 0, longest_s = 0;
+    std::array<std::uint32_t, static_cast<std::size_t>(num_octaves* bins_per_octave)> bins{};
+  };
+  /// A StreamSpan whose end is not reached yet.
+  struct Pending {
+    std::unique_ptr<Event> begin, end;
+    TimeSample sample;
+    bool ended = false;
+  };
+
+  void store(TimeSample sample, double begin, double duration);
+
+  // Constant after construction.
+  RecorderOptions options_;
+  double anchor_ = 0, anchor_calendar_ = 0;
+  // Host thread.
+  std::uint32_t step_ = 0;
+  std::uint16_t micro_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::vector<TimeSample> samples_;
+  std::vector<Tally> tallies_;
+  std::vector<Pending> pool_;
+  std::vector<std::size_t> free_, open_;  ///< positions in pool_
+};
+
+/// Measures its own life on the host's clock.
+class Span {
+ public:
+  Span(Recorder& recorder, SpanName name, std::uint32_t index = 0)
+      : recorder_(recorder),
+        name_(name),
+        index_(index),
+        begin_(recorder.enabled() ? recorder.now() : 0) {}
+  ~Span() { end(); }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+  /// Ends the span before its scope does; returns its seconds (0 when disabled or ended before).
+  double end() {
+    if (ended_ || !recorder_.enabled())
+      return 0;
+    ended_ = true;
+    const double duration = recorder_.now() - begin_;
+    recorder_.add(name_, index_, begin_, duration);
+    return duration;
+  }
+
+ private:
+  Recorder& recorder_;
+  SpanName name_;
+  std::uint32_t index_;
+  double begin_;
+  bool ended_ = false;
+};
+
+/// Measures the work enqueued on `stream` during its life. The stream must outlive the harvest.
+class StreamSpan {
+ public:
+  StreamSpan(Recorder& recorder, SpanName name, std::uint32_t index, Stream& stream);
+  ~StreamSpan();
+  StreamSpan(const StreamSpan&) = delete;
+  StreamSpan& operator=(const StreamSpan&) = delete;
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  Recorder& recorder_;
+  Stream& stream_;
+  std::size_t slot_ = none;
+};
+
+}  // namespace trireme::device

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts from a model, one token after another, several at a time.
+//
+// Token i of sample s is drawn with counter (i, s) of (seed, Draw::text): the same seed, parameters
+// and prompt give the same tokens whatever else is generated beside them, and on any number of
+// ranks and threads.
+//
+// A text ends
+//   length       after `tokens` tokens,
+//   end_of_text  with that token, which is not part of it, where one is named,
+//   repetition   when the newest `repetition` tokens occur in it already, a second time in a row or
+//                anywhere before, where that number is not 0; prompts do not count.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "inference/draw.hpp"
+#include "inference/next_logits.hpp"
+
+namespace trireme::inference {
+
+enum class GenerateEnd : std::uint8_t { length, end_of_text, repetition };
+/// "length", "end_of_text", "repetition".
+const char* name(GenerateEnd end);
+
+struct GenerateRules {
+  std::int64_t tokens = 64;  ///< the most that are generated
+  Distribution distribution{};
+  std::uint64_t seed = 0;
+  /// Only tokens below are drawn: a vocabulary may be padded beyond its tokenizer. 0: all.
+  std::int64_t alphabet = 0;
+  std::optional<std::int32_t> end_of_text{};
+  std::int64_t repetition = 0;
+};
+
+struct GenerateRequest {
+  std::vector<std::int32_t> prompt;  ///< one token at least
+  std::uint64_t sample = 0;          ///< which random numbers
+};
+
+struct Generated {
+  std::vector<std::int32_t> tokens;
+  GenerateEnd end = GenerateEnd::length;
+};
+
+/// Whether the newest `count` of `tokens` occur in it already; never for 0.
+bool repeats(std::span<const std::int32_t> tokens, std::int64_t count);
+
+/// What follows each prompt. As many texts grow at a time as `model` has slots. `decided`, if any,
+/// is called for each token when it is drawn, with the number of its request.
+std::vector<Generated> generate(NextLogits& model,
+                                std::span<const GenerateRequest> requests,
+                                const GenerateRules& rules,
+                                const std::function<void(std::size_t, std::int32_t)>& decided = {});
+
+}  // namespace trireme::inference

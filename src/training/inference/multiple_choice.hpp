@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multiple choice: a model answers with the choice that it finds most likely after the context.
+//
+// The likelihood of a choice is the sum of its tokens' losses, the first of them predicted by the
+// context's last token. The answer is the choice with the smallest sum (`sum`), the smallest sum
+// per token (`per_token`: what llm.c and nanochat do) or per byte of the choice's tokens
+// (`per_byte`: lm-evaluation-harness divides by the length of the text); of equals the lower one.
+// What is longer than the context loses its beginning.
+//
+// Questions are shared out over the ranks (share_out.hpp); a row's losses do not depend on what is
+// beside it and are added in the order of the tokens, so all numbers have the same bits on any
+// number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/control/interruption.hpp"
+#include "comm/control/world.hpp"
+
+#include "batches/multiple_choice.hpp"
+
+#include "inference/scorer.hpp"
+
+namespace trireme::inference {
+
+/// How many of the questions were answered rightly.
+struct Accuracy {
+  std::int64_t right = 0, of = 0;
+
+  [[nodiscard]] double value() const {
+    return static_cast<double>(right) / static_cast<double>(of);
+  }
+  /// Standard error of the mean of zeros and ones, with the sample's variance: sqrt(p (1 - p) /
+  /// (n - 1)); NaN for one question.
+  [[nodiscard]] double standard_error() const;
+};
+
+struct ChoiceScores {
+  Accuracy sum, per_token, per_byte;
+  bool bytes_known = false;  ///< else per_byte is empty
+};
+
+/// Collective; all ranks hold the same questions. `bytes_of`: bytes of text of each token; empty:
+/// not known. Throws comm::Interrupted when `interrupts` is true on any rank.
+ChoiceScores multiple_choice(Scorer& scorer,
+                             const std::vector<batches::Question>& questions,
+                             std::span<const std::int32_t> bytes_of,
+                             comm::World& world,
+                             const comm::Wanted& interrupts = {});
+
+/// The row that judges a choice after its context, cut to the newest tokens.
+Row row_of(const std::vector<std::int32_t>& context,
+           const std::vector<std::int32_t>& choice,
+           std::int64_t longest);
+
+}  // namespace trireme::inference

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses of a trained model for rows of any length up to its context.
+//
+// A row is computed in a window of the smallest width that holds it (width_of): the model is the
+// same, over the same parameters, of which a narrower window reads fewer positions. Rows that are
+// shorter than their window are filled up; what follows a token does not reach it.
+//
+// 1. A row's losses depend on the row alone: not on what is computed beside it, nor on the number
+//    of threads. On a GPU this holds up to rounding (model/gpt.hpp).
+// 2. The model of a width is made when it is first needed, and keeps the activations of one block.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/view.hpp"
+#include "device/buffer.hpp"
+#include "device/device.hpp"
+#include "device/pool.hpp"
+
+#include "model/gpt.hpp"
+#include "nn/hooks.hpp"
+#include "ops/options.hpp"
+
+namespace trireme::inference {
+
+/// targets[i] is what comes after tokens[i]; a negative one is not judged. Equal lengths.
+struct Row {
+  std::vector<std::int32_t> tokens, targets;
+};
+
+/// The width of the window for so many tokens: 64 times a power of two, at most the context.
+std::int64_t width_of(std::int64_t tokens, std::int64_t context);
+
+/// How many passes through the model a rank makes over its part of a set: as many as it needs, or
+/// as many as every other rank, because the hooks gather parameters of which all have a part.
+enum class Passes { needed, equal };
+
+class Scorer {
+ public:
+  /// `parameters` as for Gpt::bind; device, views, hooks and stream outlive the object. `options`
+  /// as for Gpt.
+  Scorer(device::Device& device,
+         const model::GptShape& shape,
+         DType dtype,
+         std::vector<ConstView> parameters,
+         nn::Hooks& hooks,
+         device::Stream& stream,
+         const ops::Options& options = {},
+         Passes passes = Passes::needed);
+  ~Scorer();
+
+  /// How many rows of a width are computed at a time: about one context of tokens.
+  [[nodiscard]] std::int64_t rows_at_once(std::int64_t width) const;
+
+  /// losses[r][i] of rows[r], 0 where there is no target, in nats. All rows are of one width, at
+  /// most rows_at_once() of them. Complete at the return.
+  std::vector<std::vector<float>> losses(std::span<const Row> rows);
+
+  [[nodiscard]] const model::GptShape& shape() const { return shape_; }
+  [[nodiscard]] Passes passes() const { return passes_; }
+
+ private:
+  struct Window;
+  Window& window(std::int64_t width);
+
+  device::Device& device_;
+  const model::GptShape shape_;
+  const DType dtype_;
+  const std::vector<ConstView> parameters_;
+  nn::Hooks& hooks_;
+  device::Stream& stream_;
+  const ops::Options options_;
+  const Passes passes_;
+  device::ScratchPool scratch_;
+  std::map<std::int64_t, std::unique_ptr<Window>> windows_;
+};
+
+}  // namespace trireme::inference

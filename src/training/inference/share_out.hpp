@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes through the model, shared out over the ranks: rank r makes every ranks-th of them.
+//
+// 1. With Passes::equal a rank that has none of its own in a round makes the first one of that
+//    round as well, and its result does not count: the ranks that have one wait for its shards.
+// 2. An error of one rank becomes one of all (comm/control/together.hpp) with Passes::needed. With
+//    Passes::equal the others may be waiting for it in a gather, so it ends the job, as an error in
+//    a step does.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/round_up.hpp"
+
+#include "comm/control/interruption.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+#include "inference/scorer.hpp"
+
+namespace trireme::inference {
+
+/// Collective. Calls pass(number, counts) for this rank's part of 0 <= number < `count`. Throws
+/// comm::Interrupted on all ranks when one of them wants to end.
+template <class Pass>
+void share_out(Passes passes,
+               std::int64_t count,
+               comm::World& world,
+               const Pass& pass,
+               const comm::Wanted& interrupts = {}) {
+  comm::Interruption interruption(world, interrupts);
+  const std::int64_t rounds = divided_up(count, std::int64_t{world.size()});
+  for (std::int64_t done = 0; done < rounds;) {
+    const std::int64_t next = done + std::min(interruption.rounds(), rounds - done);
+    const auto make = [&] {
+      for (std::int64_t round = done; round < next; ++round) {
+        const std::int64_t first = round * world.size(), own = first + world.rank();
+        if (own < count)
+          pass(own, true);
+        else if (passes == Passes::equal)
+          pass(first, false);
+      }
+    };
+    if (passes == Passes::equal)
+      make();
+    else
+      comm::together(world, make);
+    done = next;
+    if (done < rounds)
+      interruption.check();
+  }
+}
+
+}  // namespace trireme::inference
