@@ -13,9 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/plan_text.hpp"
 #include "deck/bad_deck.hpp"
 #include "deck/yaml.hpp"
+#include "plan/plan_text.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::cli {
@@ -27,13 +27,14 @@ using deck::Node;
 
 using testing::HasSubstr;
 
-DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}, int hosts = 1) {
+plan::DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}, int hosts = 1) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                   "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return plan_with_choices(deck::parse(deck::completed(""), "deck.yaml", all,
-                                       Circumstances{.ranks = ranks, .cuda = true, .hosts = hosts}),
-                           ranks, hosts);
+  return plan::plan_with_choices(
+      deck::parse(deck::completed(""), "deck.yaml", all,
+                  Circumstances{.ranks = ranks, .cuda = true, .hosts = hosts}),
+      ranks, hosts);
 }
 
 const Node& member(const Node& map, const std::string& key) {
@@ -57,7 +58,7 @@ Node read_json(const std::string& text) {
 TEST(PlanCommand, CountsWhatTheModelHas) {
   // Of a 2-layer GPT with C = 64, T = 16, V = 256, by hand: a block has 12 C^2 + 13 C.
   const std::int64_t expected = 256 * 64 + 16 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
-  const Node json = read_json(plan_json(planned(3)));
+  const Node json = read_json(plan::plan_json(planned(3)));
   EXPECT_EQ(number(json, "parameter_elements"), expected);
   EXPECT_EQ(number(json, "ranks"), 3);
   EXPECT_EQ(number(json, "granule"), 384);
@@ -67,8 +68,8 @@ TEST(PlanCommand, CountsWhatTheModelHas) {
 TEST(PlanCommand, AddsUp) {
   for (const int ranks : {1, 2, 3, 5, 8, 512}) {
     SCOPED_TRACE(ranks);
-    const DeckPlan plan = planned(ranks, {"parallel.bucket_elements=30000"});
-    const Node json = read_json(plan_json(plan));
+    const plan::DeckPlan plan = planned(ranks, {"parallel.bucket_elements=30000"});
+    const Node json = read_json(plan::plan_json(plan));
     std::int64_t elements = 0, padding = 0, shards = 0;
     std::size_t names = 0;
     for (const Node& bucket : member(json, "buckets").children) {
@@ -111,7 +112,7 @@ TEST(PlanCommand, GpusHoldNoMoreInShardsOnMoreOfThem) {
                                                "checkpoint.every_steps=0"};
           const Deck deck = deck::parse(deck::completed(""), "deck.yaml", words,
                                         Circumstances{.ranks = ranks, .cuda = true, .hosts = 1});
-          const std::int64_t held = plan_of(deck, ranks).budgets.front().held_bytes();
+          const std::int64_t held = plan::plan_of(deck, ranks).budgets.front().held_bytes();
           EXPECT_LE(held, before);
           before = held;
         }
@@ -147,7 +148,7 @@ TEST(PlanCommand, CountsWhatMuonTakes) {
         return config;
       }(),
       true);
-  const Node json = read_json(plan_json(plan));
+  const Node json = read_json(plan::plan_json(plan));
   const Node fp32 = member(member(json, "per_rank"), "fp32");
   EXPECT_EQ(number(fp32, "matrix_bytes"), work->bytes());
   EXPECT_EQ(number(fp32, "matrix_wire_bytes"), work->sent_bytes);
@@ -157,7 +158,7 @@ TEST(PlanCommand, CountsWhatMuonTakes) {
                 number(fp32, "moment1_bytes") + number(fp32, "moment2_bytes") + work->bytes() +
                 number(fp32, "snapshot_bytes"));
   EXPECT_EQ(number(member(json, "matrices"), "number"), work->matrices);
-  EXPECT_THAT(plan_text(plan), testing::HasSubstr("muon: "));
+  EXPECT_THAT(plan::plan_text(plan), testing::HasSubstr("muon: "));
   EXPECT_FALSE(planned(2).matrices.has_value());
 }
 
@@ -176,7 +177,7 @@ TEST(PlanCommand, CountsActivationsAndScratch) {
   const std::int64_t rows = 4 * 16, C = 64;
   const auto bytes = [&](const std::string& recompute) {
     const auto plan = planned(1, {"batch.micro_sequences=4", "model.recompute=" + recompute});
-    const Node json = read_json(plan_json(plan));
+    const Node json = read_json(plan::plan_json(plan));
     const Node fp32 = member(member(json, "per_rank"), "fp32");
     EXPECT_EQ(number(fp32, "whole_bytes"), number(fp32, "held_bytes") +
                                                number(fp32, "activation_bytes") +
@@ -190,14 +191,14 @@ TEST(PlanCommand, CountsActivationsAndScratch) {
   EXPECT_EQ(bytes("block"), block + 4 * rows * C + end);
 }
 
-DeckPlan with_layers(int layers, int ranks, const std::vector<std::string>& overrides) {
+plan::DeckPlan with_layers(int layers, int ranks, const std::vector<std::string>& overrides) {
   std::vector<std::string> all = {
       fmt::format("model={{layers: {}, heads: 2, channels: 64, context: 16}}", layers),
       fmt::format("batch={{sequences: {}, micro_sequences: 4}}", 8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return plan_of(deck::parse(deck::completed(""), "deck.yaml", all,
-                             Circumstances{.ranks = ranks, .cuda = true}),
-                 ranks);
+  return plan::plan_of(deck::parse(deck::completed(""), "deck.yaml", all,
+                                   Circumstances{.ranks = ranks, .cuda = true}),
+                       ranks);
 }
 
 TEST(PlanCommand, CountsActivationsOfEachBlock) {
@@ -215,25 +216,27 @@ TEST(PlanCommand, CountsActivationsOfEachBlock) {
 
 class PlannedBudget : public ::testing::Test {
  protected:
-  static DeckPlan with(const std::string& recompute, int ranks = 2) {
+  static plan::DeckPlan with(const std::string& recompute, int ranks = 2) {
     return with_layers(6, ranks, {"run.device=cpu", "model.recompute=" + recompute});
   }
-  static DeckPlan with(std::int64_t bytes) { return with(fmt::format("{{memory: {}}}", bytes)); }
+  static plan::DeckPlan with(std::int64_t bytes) {
+    return with(fmt::format("{{memory: {}}}", bytes));
+  }
 };
 
 TEST_F(PlannedBudget, HoldsAllThatARankHolds) {
   for (const std::size_t dtype : {0U, 1U}) {
-    const std::int64_t most = whole_bytes(with("none"), dtype);
-    const std::int64_t least = whole_bytes(with("block"), dtype);
+    const std::int64_t most = plan::whole_bytes(with("none"), dtype);
+    const std::int64_t least = plan::whole_bytes(with("block"), dtype);
     std::int64_t before = 0;
     for (int i = 0; i <= 24; ++i) {
       const std::int64_t limit = least + (most - least) * i / 24;
-      const DeckPlan plan = with(limit);
+      const plan::DeckPlan plan = with(limit);
       EXPECT_TRUE(plan.recompute[dtype].fits);
-      EXPECT_EQ(plan.recompute[dtype].bytes, whole_bytes(plan, dtype));
-      EXPECT_LE(whole_bytes(plan, dtype), limit);
-      EXPECT_GE(whole_bytes(plan, dtype), before) << "more is used of more";
-      before = whole_bytes(plan, dtype);
+      EXPECT_EQ(plan.recompute[dtype].bytes, plan::whole_bytes(plan, dtype));
+      EXPECT_LE(plan::whole_bytes(plan, dtype), limit);
+      EXPECT_GE(plan::whole_bytes(plan, dtype), before) << "more is used of more";
+      before = plan::whole_bytes(plan, dtype);
     }
     EXPECT_EQ(before, most);
     EXPECT_FALSE(with(least - 1).recompute[dtype].fits);
@@ -243,7 +246,7 @@ TEST_F(PlannedBudget, HoldsAllThatARankHolds) {
 /// Sharded, a rank holds less of the optimizer, and has room for activations.
 TEST_F(PlannedBudget, RecomputesLessOnMoreRanks) {
   const std::string limit =
-      fmt::format("{{memory: {}}}", whole_bytes(with("block", 1), 0) + 200'000);
+      fmt::format("{{memory: {}}}", plan::whole_bytes(with("block", 1), 0) + 200'000);
   const auto words = [&](int ranks) {
     return model::recompute_text(with(limit, ranks).recompute[0].recompute);
   };
@@ -252,9 +255,9 @@ TEST_F(PlannedBudget, RecomputesLessOnMoreRanks) {
 }
 
 TEST_F(PlannedBudget, DoesNotCountTheSnapshotOfAGpu) {
-  const DeckPlan gpu = planned(2, {"run.device=cuda", "model.recompute={memory: 1 TiB}"});
+  const plan::DeckPlan gpu = planned(2, {"run.device=cuda", "model.recompute={memory: 1 TiB}"});
   EXPECT_GT(gpu.budgets[1].snapshot_bytes, 0);
-  EXPECT_EQ(gpu.recompute[1].bytes, whole_bytes(gpu, 1) - gpu.budgets[1].snapshot_bytes);
+  EXPECT_EQ(gpu.recompute[1].bytes, plan::whole_bytes(gpu, 1) - gpu.budgets[1].snapshot_bytes);
 }
 
 TEST_F(PlannedBudget, IsPrintedOrNamesTheLeast) {
@@ -299,11 +302,11 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
     std::vector<std::string> all = {more, "model={layers: 2, heads: 2, channels: 64, context: 16}",
                                     "batch.sequences=16", "batch.micro_sequences=4",
                                     "run.device=" + device};
-    return plan_with_choices(
+    return plan::plan_with_choices(
         deck::parse(deck::completed(""), "deck.yaml", all, Circumstances{.ranks = 2, .cuda = true}),
         2);
   };
-  const DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
+  const plan::DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
   // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions; for cuDNN its dP, and 16 MiB
   // for each of two plans.
   const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
@@ -315,9 +318,9 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
   EXPECT_GT(cpu.budgets[0].peer_bytes, 0);
-  EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is estimated"));
-  EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
-  const Node json = read_json(plan_json(gpu));
+  EXPECT_THAT(plan::plan_text(gpu), HasSubstr("note: cuDNN's workspace is estimated"));
+  EXPECT_THAT(plan::plan_text(cpu), testing::Not(HasSubstr("note:")));
+  const Node json = read_json(plan::plan_json(gpu));
   const Node bf16 = member(member(json, "per_rank"), "bf16");
   EXPECT_EQ(number(bf16, "whole_bytes"),
             number(bf16, "held_bytes") + number(bf16, "activation_bytes") +
@@ -334,45 +337,47 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
     EXPECT_EQ(plan_for("cuda", without).graphs[1], 0) << without;
 }
 
-DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts) {
+plan::DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                   "run.precision=fp32", "run.device=cpu",
                                   "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
   const auto deck = deck::parse(deck::completed(""), "deck.yaml", all,
                                 Circumstances{.ranks = ranks, .cuda = true});
-  return plan_with_choices(deck, ranks, hosts);
+  return plan::plan_with_choices(deck, ranks, hosts);
 }
 
 TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
-  const DeckPlan fp32 = traffic({}, 8, 2);
+  const plan::DeckPlan fp32 = traffic({}, 8, 2);
   const std::int64_t shard = fp32.plan.owned_elements();
   EXPECT_EQ(fp32.transport, comm::Transport::hierarchical);
   EXPECT_EQ(fp32.host_traffic[0].gradient_bytes, 4 * shard * 4) << "half of all, in fp32";
   EXPECT_EQ(fp32.host_traffic[0].parameter_bytes, 4 * shard * 4);
-  const DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
+  const plan::DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
   EXPECT_EQ(bf16.host_traffic[0].gradient_bytes, 4 * shard * 4) << "sums of a host are fp32";
   const std::string one = "parallel.bucket_elements=40000000";  // the same buckets
   EXPECT_EQ(traffic({one, "parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
             traffic({one}, 2, 2).host_traffic[0].gradient_bytes / 2);
-  const DeckPlan flat = traffic({"parallel.transport=mpi", "parallel.shard=none"}, 8, 2);
+  const plan::DeckPlan flat = traffic({"parallel.transport=mpi", "parallel.shard=none"}, 8, 2);
   EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
   EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);
-  EXPECT_THAT(plan_text(fp32), HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
-  EXPECT_THAT(plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
+  EXPECT_THAT(plan::plan_text(fp32),
+              HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
+  EXPECT_THAT(plan::plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
 }
 
 TEST(PlanCommand, CountsWhatMatricesSendBetweenHosts) {
   const auto plan = traffic({"optimizer.kind=muon"}, 8, 2);
   EXPECT_GT(plan.host_matrix_bytes, 0);
   EXPECT_LE(plan.host_matrix_bytes, 4 * plan.matrices->sent_bytes) << "of four ranks";
-  EXPECT_THAT(plan_text(plan), HasSubstr("  by a host, for matrices"));
-  const Node json = read_json(plan_json(plan));
+  EXPECT_THAT(plan::plan_text(plan), HasSubstr("  by a host, for matrices"));
+  const Node json = read_json(plan::plan_json(plan));
   EXPECT_EQ(number(member(member(json, "per_rank"), "fp32"), "host_matrix_wire_bytes"),
             plan.host_matrix_bytes);
-  EXPECT_THAT(plan_text(traffic({"optimizer.kind=muon"}, 8, 1)),
+  EXPECT_THAT(plan::plan_text(traffic({"optimizer.kind=muon"}, 8, 1)),
               testing::Not(HasSubstr("by a host, for matrices")));
-  EXPECT_THAT(plan_text(traffic({}, 8, 2)), testing::Not(HasSubstr("by a host, for matrices")));
+  EXPECT_THAT(plan::plan_text(traffic({}, 8, 2)),
+              testing::Not(HasSubstr("by a host, for matrices")));
 }
 
 TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
@@ -394,8 +399,8 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
       8, {"parallel.bucket_elements=5000", "batch.micro_sequences=2", "parallel.shard=gradients"});
   EXPECT_EQ(own.budgets[0].held_bytes(), held(2));
   EXPECT_EQ(own.budgets[0].wire_bytes(), sent(2));
-  EXPECT_THAT(plan_text(own), HasSubstr("\ngradients, as in the deck "));
-  const Node json = read_json(plan_json(own));
+  EXPECT_THAT(plan::plan_text(own), HasSubstr("\ngradients, as in the deck "));
+  const Node json = read_json(plan::plan_json(own));
   EXPECT_EQ(member(json, "shard").word, "gradients");
   EXPECT_EQ(number(member(member(member(json, "shard_choices"), "none"), "fp32"), "held_bytes"),
             held(0));
@@ -403,7 +408,7 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   const auto tree = planned(8, {"parallel={reduction: tree, logical_shards: 8}"});
   EXPECT_TRUE(tree.shardings[2].budgets.empty());
   EXPECT_TRUE(tree.shardings[3].budgets.empty());
-  EXPECT_THAT(plan_text(tree),
+  EXPECT_THAT(plan::plan_text(tree),
               HasSubstr("not with this reduction, order of buckets or number of copies"));
   EXPECT_FALSE(tree.shardings[0].budgets.empty());
 }
@@ -419,8 +424,9 @@ TEST(PlanCommand, CountsCopiesOnHosts) {
   // A host has every shard once, and sends it to the other one and what that had of it.
   EXPECT_EQ(plan.host_traffic[0].gradient_bytes, 4 * plan.plan.flat_elements());
   EXPECT_EQ(plan.host_traffic[0].parameter_bytes, 0);
-  EXPECT_THAT(plan_text(plan), HasSubstr("8 ranks with 2 copies, 4 ranks each, shard: optimizer"));
-  const Node json = read_json(plan_json(plan));
+  EXPECT_THAT(plan::plan_text(plan),
+              HasSubstr("8 ranks with 2 copies, 4 ranks each, shard: optimizer"));
+  const Node json = read_json(plan::plan_json(plan));
   EXPECT_EQ(number(json, "ranks"), 8);
   EXPECT_EQ(number(json, "replicas"), 2);
   EXPECT_THROW(planned(8, words, 8), UserError) << "a copy on each rank";
@@ -440,7 +446,7 @@ TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_GT(snapshot({"checkpoint={every_steps: 0, every_minutes: 5}"}), 0);
   EXPECT_GT(snapshot({"checkpoint.asynchronous=false", "run.device=cuda"}), 0)
       << "files are written from memory of the host";
-  const std::string text = plan_text(planned(2, {"parallel.bucket_elements=30000"}));
+  const std::string text = plan::plan_text(planned(2, {"parallel.bucket_elements=30000"}));
   EXPECT_THAT(text, HasSubstr("2 ranks, shard: optimizer"));
   EXPECT_THAT(text, HasSubstr("wte.weight\n"));
   EXPECT_THAT(text, HasSubstr("ln_f.bias .. "));

@@ -59,7 +59,7 @@ TEST(BucketSizes, AllDiffer) {
         return sizes;
       };
       std::set<std::vector<std::size_t>> seen{ends(own)};
-      const auto sizes = bucket_sizes(parameters, {.ranks = 2, .bucket_elements = own});
+      const auto sizes = bucket_sizes({parameters, {.ranks = 2, .bucket_elements = own}});
       for (const std::int64_t elements : sizes) EXPECT_TRUE(seen.insert(ends(elements)).second);
       EXPECT_TRUE(std::ranges::is_sorted(sizes, std::ranges::greater{}));
       if (count > 2) {
@@ -72,7 +72,7 @@ TEST(BucketSizes, AllDiffer) {
 TEST(BucketSizes, OfBoundariesByHandAreOthers) {
   const auto parameters = blocks(4, 1000);
   const layout::Options by_hand{.ranks = 2, .bucket_elements = 1, .boundaries = {"h.3.weight"}};
-  EXPECT_THAT(bucket_sizes(parameters, by_hand), Not(IsEmpty()));
+  EXPECT_THAT(bucket_sizes({parameters, by_hand}), Not(IsEmpty()));
 }
 
 Setting own_setting() {

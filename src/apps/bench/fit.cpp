@@ -26,21 +26,21 @@
 #include "comm/control/mpi_world.hpp"
 #include "comm/control/placement.hpp"
 #include "comm/control/temporary_directory.hpp"
-#include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
+#include "session/plan_of.hpp"
 #include "session/stop.hpp"
 
 #include "bench/lone_step.hpp"
 #include "bench/race.hpp"
-#include "predict/bucket_traffic.hpp"
-#include "predict/fit.hpp"
+#include "plan/bucket_traffic.hpp"
+#include "plan/fit.hpp"
 
 namespace trireme::bench {
 namespace {
 
-using predict::Link;
-using predict::Machine;
+using plan::Link;
+using plan::Machine;
 
 constexpr int fit_warmups = 3;
 constexpr std::int64_t least_bytes = 1 << 10;
@@ -60,20 +60,8 @@ double seconds_of(const std::function<void()>& action,
   return race({action}, stream, world, limits).front();
 }
 
-std::int64_t largest_bucket_bytes(const session::Job& job,
-                                  const comm::World& world,
-                                  const device::Device& device,
-                                  int copies) {
-  const auto parameters = model::parameter_table(job.shape);
-  const layout::Plan plan(parameters,
-                          reduce::layout_options(job.parallel, parameters, world.size(),
-                                                 reduce::wire_of(world, device), copies));
-  return plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
-}
-
 /// One link per transport, with fits, between what `wire` says but for the transport.
-std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
-                           const predict::Wire& wire) {
+std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows, const plan::Wire& wire) {
   std::vector<Link> links;
   for (const CollectivesBenchRow& row : rows) {
     TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
@@ -81,7 +69,7 @@ std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
     const auto with_name = [&](const auto& known) { return row.transport == known.second; };
     const auto transport = std::ranges::find_if(EnumNames<comm::Transport>::table, with_name);
     const auto operation =
-        std::ranges::find(EnumNames<predict::Operation>::table, row.operation,
+        std::ranges::find(EnumNames<plan::Operation>::table, row.operation,
                           [](const auto& known) { return std::string(known.second); });
     auto link = std::ranges::find(links, transport->first, &Link::transport);
     if (link == links.end())
@@ -91,24 +79,24 @@ std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
                                      .ranks = row.ranks,
                                      .groups = wire.groups,
                                      .collectives = {}});
-    const predict::Numbers dtype = predict::numbers_of(row.dtype);
+    const plan::Numbers dtype = plan::numbers_of(row.dtype);
     auto collective = std::ranges::find_if(link->collectives, [&](const auto& one) {
       return one.operation == operation->first && one.dtype == dtype;
     });
     if (collective == link->collectives.end())
       collective = link->collectives.insert(
           collective,
-          predict::Collective{.operation = operation->first, .dtype = dtype, .points = {}});
+          plan::Collective{.operation = operation->first, .dtype = dtype, .points = {}});
     if (collective->points.empty() || collective->points.back().bytes < row.bytes)
       collective->points.push_back({row.bytes, row.seconds});
   }
   for (Link& link : links)
-    for (predict::Collective& collective : link.collectives) {
+    for (plan::Collective& collective : link.collectives) {
       // Disturbances only add: a bucket takes no longer than a larger one.
       for (std::size_t i = collective.points.size() - 1; i > 0; --i)
         collective.points[i - 1].seconds =
             std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
-      const predict::Line line = predict::fit_line(collective.points);
+      const plan::Line line = plan::fit_line(collective.points);
       collective.latency_s = line.latency_s;
       collective.seconds_per_byte = line.seconds_per_byte;
       collective.residual = line.residual;
@@ -178,15 +166,15 @@ void measure_sharing(Link& link,
                      std::int64_t largest_bytes,
                      const Sharing& sharing) {
   const double step_s = sharing.step_s;
-  const predict::Collective& price = link.collectives.front();
+  const plan::Collective& price = link.collectives.front();
   std::int64_t bytes = largest_bytes;
   while (bytes > least_bytes &&
-         predict::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
+         plan::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
     bytes /= 2;
   constexpr std::int64_t granule = 64;
   const std::int64_t elements = rounded_up(bytes / 4, granule * communicator.size());
   Traffic traffic(communicator, lone.device(), elements);
-  const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
+  const double one = plan::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch, uneven;
   const int warm_rounds = step_s > warm_s ? 1 : fit_warmups;
@@ -219,7 +207,7 @@ void measure_sharing(Link& link,
 }
 
 /// Each round takes about as long as three lone steps.
-Sharing sharing_within(const FitRequest& request, const predict::Compute& compute) {
+Sharing sharing_within(const FitRequest& request, const plan::Compute& compute) {
   constexpr double least = 3;
   const double step_s = compute.seconds(lone_micro_steps);
   const double rounds = std::max(request.most_s / (3 * step_s), least);
@@ -263,7 +251,7 @@ struct Measured {
 /// What `part` of the world communicates over, all parts at the same time; of the slowest part.
 std::vector<Link> measure_links(const Measured& measured,
                                 comm::World& part,
-                                const predict::Wire& wire,
+                                const plan::Wire& wire,
                                 CollectivesBenchRequest bench,
                                 std::int64_t largest) {
   if (wire.hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
@@ -333,13 +321,14 @@ Machine measure_machine(const session::Job& job,
   bench.dtypes = {DType::f32};
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
-  const int copies = reduce::replicas(job.parallel, world);
-  const std::int64_t largest = largest_bucket_bytes(job, world, *device, copies);
+  const layout::Plan plan = session::plan_of(job, world, *device);
+  const int copies = plan.replicas();
+  const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
   const Measured measured{lone, world, *device, sharing_within(request, machine.compute.front())};
-  const predict::Wires wires = predict::wires_of(hosts_of(world, threads), copies,
-                                                 job.parallel.transport, job.parallel.reduction);
+  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), copies, job.parallel.transport,
+                                           job.parallel.reduction);
   bench.transports = {job.parallel.transport};
   std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
   if (copies == 1) {

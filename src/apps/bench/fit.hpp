@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench reduce DECK --fit FILE`: measures what a prediction of the deck's step needs
-// (predict/machine.hpp) on the ranks that it is started with.
+// (plan/machine.hpp) on the ranks that it is started with.
 //
 //   collectives  every operation at sizes up to the deck's largest bucket (bench/collectives.hpp), and the
 //                two small exchanges of a step; with parallel.replicate inside of all copies at the
@@ -29,7 +29,7 @@
 #include "session/job.hpp"
 
 #include "bench/collectives.hpp"
-#include "predict/machine.hpp"
+#include "plan/machine.hpp"
 
 namespace trireme::bench {
 
@@ -49,14 +49,14 @@ std::vector<std::int64_t> fit_sizes(std::int64_t largest);
 
 /// Without storage_bytes_per_s and processor. Collective; the same on every rank. Throws UserError
 /// where a run of the deck would take GPUs, by `auto` too, or when a transport does not fit the world.
-predict::Machine measure_machine(const session::Job& job,
-                                 comm::World& world,
-                                 Log& log,
-                                 const FitRequest& request);
+plan::Machine measure_machine(const session::Job& job,
+                              comm::World& world,
+                              Log& log,
+                              const FitRequest& request);
 /// The same of data that are open. Requires: OpenMP has the deck's threads.
-predict::Machine measure_machine(const session::Job& job,
-                                 const batches::Split& data,
-                                 comm::World& world,
-                                 const FitRequest& request);
+plan::Machine measure_machine(const session::Job& job,
+                              const batches::Split& data,
+                              comm::World& world,
+                              const FitRequest& request);
 
 }  // namespace trireme::bench

@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
 #include <omp.h>
 
 #include "base/quantile.hpp"
 #include "device/recorder.hpp"
 
 #include "model/layers.hpp"
-#include "model/recompute_choice.hpp"
 
 #include "session/rank_memory.hpp"
 #include "session/saver.hpp"
+
+#include "plan/compute_cost.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -105,7 +105,7 @@ StepPieces LoneStep::slowest() {
           slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
 }
 
-predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
+plan::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
     values.reserve(all.size());
@@ -115,9 +115,9 @@ predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const 
   const layout::Plan& plan = session_.plan;
   const auto elements = static_cast<double>(plan.parameter_elements());
   const auto tokens = static_cast<double>(job_.batch.micro_sequences * job_.shape.context);
-  predict::Compute row{
-      .model = model_text(job_.shape),
-      .precision = predict::numbers_of(session_.dtype),
+  plan::Compute row{
+      .model = plan::model_text(job_.shape),
+      .precision = plan::numbers_of(session_.dtype),
       .threads = omp_get_max_threads(),
       .micro_sequences = job_.batch.micro_sequences,
       .ranks_on_host = world_.local_size(),
@@ -138,9 +138,9 @@ predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const 
   return row;
 }
 
-std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lones,
-                                               int steps,
-                                               double most_s) {
+std::vector<plan::Compute> measure_in_turns(const std::vector<LoneStep*>& lones,
+                                            int steps,
+                                            double most_s) {
   std::vector<std::vector<StepPieces>> pieces(lones.size());
   double taken = 0;
   for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i)
@@ -150,7 +150,7 @@ std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lon
       pieces[which].push_back(lones[which]->slowest());
       taken += pieces[which].back().step;
     }
-  std::vector<predict::Compute> rows;
+  std::vector<plan::Compute> rows;
   for (std::size_t which = 0; which < lones.size(); ++which)
     rows.push_back(lones[which]->compute_of(pieces[which]));
   return rows;
@@ -158,13 +158,6 @@ std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lon
 
 double least_lone_seconds(double micro_step_s) {
   return (1 + least_steps) * lone_micro_steps * micro_step_s;
-}
-
-std::string model_text(const model::GptShape& shape) {
-  return fmt::format("{} parameters, {} layers, context {}, {:.0f} FLOP per token, recompute {}",
-                     layout::total_elements(model::parameter_table(shape)), shape.layers,
-                     shape.context, model::flops_per_token(shape),
-                     model::recompute_text(shape.recompute));
 }
 
 }  // namespace trireme::bench

@@ -21,7 +21,7 @@
 #include "session/job.hpp"
 #include "session/session.hpp"
 
-#include "predict/machine.hpp"
+#include "plan/machine.hpp"
 
 namespace trireme::bench {
 
@@ -51,7 +51,7 @@ class LoneStep {
   /// All ranks begin one together: the pieces of the one that was slowest. Collective.
   StepPieces slowest();
   /// What a machine file holds of such steps, by their medians. The same on every rank.
-  [[nodiscard]] predict::Compute compute_of(const std::vector<StepPieces>& steps) const;
+  [[nodiscard]] plan::Compute compute_of(const std::vector<StepPieces>& steps) const;
 
   [[nodiscard]] device::Device& device() { return *session_.device; }
 
@@ -70,16 +70,12 @@ inline constexpr double warm_s = 1;
 /// after the warm-up, or of fewer, though of three, when all have taken `most_s`. The warm-up is
 /// three of each, or fewer, though one, when all have taken `warm_s`. Collective; the same on every
 /// rank.
-std::vector<predict::Compute> measure_in_turns(
+std::vector<plan::Compute> measure_in_turns(
     const std::vector<LoneStep*>& lones,
     int steps,
     double most_s = std::numeric_limits<double>::infinity());
 
 /// What one row takes at least, when a micro-step takes so long.
 double least_lone_seconds(double micro_step_s);
-
-/// How a machine file calls what decides the time of a micro-step beside precision, threads and
-/// micro-batch.
-std::string model_text(const model::GptShape& shape);
 
 }  // namespace trireme::bench

@@ -11,7 +11,7 @@
 #include "model/gpt.hpp"
 
 #include "cli/check_surroundings.hpp"
-#include "cli/deck_plan.hpp"
+#include "plan/deck_plan.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -54,8 +54,8 @@ std::string check_command(const std::string& deck_path,
                           const deck::Circumstances& circumstances) {
   const deck::Deck deck =
       deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
-  const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
-  expect_room(deck, plan);
+  const plan::DeckPlan plan = plan::plan_of(deck, circumstances.ranks, circumstances.hosts);
+  plan::expect_room(deck, plan);
   Surroundings around = look_around(deck, plan);
   if (!around.findings.empty()) {
     deck::sort(around.findings);
@@ -63,7 +63,7 @@ std::string check_command(const std::string& deck_path,
   }
   return fmt::format("{}: no mistakes found for {} {}\n", deck_path, circumstances.ranks,
                      circumstances.ranks == 1 ? "rank" : "ranks") +
-         summary(deck, circumstances.ranks) + recompute_text(deck, plan) + around.notes +
+         summary(deck, circumstances.ranks) + plan::recompute_text(deck, plan) + around.notes +
          not_checked(deck);
 }
 

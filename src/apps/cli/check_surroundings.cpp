@@ -113,7 +113,9 @@ std::string size_text(std::int64_t bytes) {
 }
 
 /// Of all checkpoints that a run keeps, and the one that it writes.
-std::string space_note(const deck::JobConfig& config, const DeckPlan& plan, std::int64_t free) {
+std::string space_note(const deck::JobConfig& config,
+                       const plan::DeckPlan& plan,
+                       std::int64_t free) {
   if (!config.checkpoint.regular() || free < 0)
     return "";
   const std::int64_t one =
@@ -142,13 +144,13 @@ std::string time_note(const deck::JobConfig& config) {
 
 }  // namespace
 
-std::string memory_note(const deck::Deck& deck, const DeckPlan& plan, int ranks) {
+std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks) {
   if (plan.device != device::Kind::cpu)
     return "";
   const trireme::session::MemoryRoom room = trireme::session::memory_room();
   std::string text;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
-    const std::int64_t bytes = whole_bytes(plan, i);
+    const std::int64_t bytes = plan::whole_bytes(plan, i);
     const std::string problem = trireme::session::memory_problem(room, bytes, ranks);
     text +=
         fmt::format("memory: in {} a rank takes {}; {} leaves {}{}\n", name(plan.dtypes[i]),
@@ -162,7 +164,7 @@ std::string memory_note(const deck::Deck& deck, const DeckPlan& plan, int ranks)
   return text;
 }
 
-Surroundings look_around(const deck::Deck& deck, const DeckPlan& plan) {
+Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
   Lookout lookout(deck);
   const deck::JobConfig& config = deck.config;
   look_for_data(config, lookout);

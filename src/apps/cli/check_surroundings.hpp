@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 
-#include "cli/deck_plan.hpp"
 #include "deck/deck.hpp"
+#include "plan/deck_plan.hpp"
 
 namespace trireme::cli {
 
@@ -19,12 +19,12 @@ struct Surroundings {
 };
 
 /// `plan`: of the deck.
-Surroundings look_around(const deck::Deck& deck, const DeckPlan& plan);
+Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan);
 
 /// One line: what no check can know before the run.
 std::string not_checked(const deck::Deck& deck);
 
 /// A line about the memory of this host and what `ranks` ranks on it would take.
-std::string memory_note(const deck::Deck& deck, const DeckPlan& plan, int ranks);
+std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks);
 
 }  // namespace trireme::cli

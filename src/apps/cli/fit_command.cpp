@@ -12,7 +12,7 @@
 
 #include "bench/checkpoints.hpp"
 #include "cli/under_mpi.hpp"
-#include "deck/machine_file.hpp"
+#include "plan/machine_file.hpp"
 
 namespace trireme::cli {
 
@@ -21,13 +21,13 @@ ExitCode fit_command(Arguments arguments,
                      const std::string& path,
                      const bench::FitRequest& request) {
   return under_mpi(arguments, [&](comm::World& world) {
-    predict::Machine older;
+    plan::Machine older;
     comm::on_first_rank(world, [&] {
       if (std::filesystem::exists(path))
-        older = deck::read_machine(path);
+        older = plan::read_machine(path);
     });
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
-      predict::Machine fresh = bench::measure_machine(job, world, log, request);
+      plan::Machine fresh = bench::measure_machine(job, world, log, request);
       const std::filesystem::path file(path);
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
           world, file.has_parent_path() ? file.parent_path().string() : ".",
@@ -38,8 +38,8 @@ ExitCode fit_command(Arguments arguments,
       fresh.storage_latency_s = checkpoint.latency_s;
       fresh.storage_tensor_s = checkpoint.tensor_s;
       comm::on_first_rank(world, [&] {
-        print(predict::machine_table(fresh));
-        tokens::write_file(path, deck::machine_text(predict::merged(older, fresh)));
+        print(plan::machine_table(fresh));
+        tokens::write_file(path, plan::machine_text(plan::merged(older, fresh)));
       });
       return ExitCode::done;
     });

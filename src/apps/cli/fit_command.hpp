@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench reduce DECK --fit FILE`: measures this machine for the deck (bench/fit.hpp) and
-// keeps what it finds in a machine file (deck/machine_file.hpp).
+// keeps what it finds in a machine file (plan/machine_file.hpp).
 //
 // A file that exists is added to: what was measured of other numbers of ranks, hosts or models
 // stays. It changes as a whole or not at all.

@@ -11,11 +11,11 @@
 #include "train/span_sample.hpp"
 
 #include "cli/check_surroundings.hpp"
-#include "cli/deck_plan.hpp"
 #include "cli/new_file.hpp"
-#include "cli/plan_text.hpp"
-#include "cli/scaling.hpp"
-#include "deck/machine_file.hpp"
+#include "plan/deck_plan.hpp"
+#include "plan/machine_file.hpp"
+#include "plan/plan_text.hpp"
+#include "plan/scaling.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -53,29 +53,30 @@ std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const deck::Circumstances& circumstances,
                          const PlanOutput& output) {
-  const deck::Deck deck = parse_for_plan(deck_path, overrides, circumstances);
+  const deck::Deck deck = plan::parse_for_plan(deck_path, overrides, circumstances);
   if (circumstances.hosts > circumstances.ranks)
     throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
                                 circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
-  const DeckPlan plan = plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
-  expect_room(deck, plan);
-  std::optional<Scaling> scaling;
+  const plan::DeckPlan plan =
+      plan::plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
+  plan::expect_room(deck, plan);
+  std::optional<plan::Scaling> scaling;
   if (!output.machine_path.empty())
-    scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,
-                         circumstances.hosts);
-  const std::string json = plan_json(plan, scaling ? scaling_json(*scaling) : "");
+    scaling = plan::scaling_of(deck, plan::read_machine(output.machine_path), output.scaling_ranks,
+                               circumstances.hosts);
+  const std::string json = plan::plan_json(plan, scaling ? plan::scaling_json(*scaling) : "");
   if (output.json_path == "-")
     return json;
   if (!output.json_path.empty())
     write_new_file(output.json_path, json);
-  const std::string recompute = recompute_text(deck, plan);
-  return plan_text(plan) + "\n" +
+  const std::string recompute = plan::recompute_text(deck, plan);
+  return plan::plan_text(plan) + "\n" +
          memory_note(deck, plan,
                      (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
          (recompute.empty() ? "" : "\n" + recompute) +
-         (output.schedule ? "\n" + schedule_text(plan.schedule) : "") +
+         (output.schedule ? "\n" + plan::schedule_text(plan.schedule) : "") +
          record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
-         (scaling ? "\n" + scaling_text(*scaling) : "");
+         (scaling ? "\n" + plan::scaling_text(*scaling) : "");
 }
 
 }  // namespace trireme::cli

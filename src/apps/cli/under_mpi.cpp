@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/under_mpi.hpp"
 
-#include <map>
 #include <optional>
 #include <string_view>
 
@@ -17,7 +16,7 @@
 #include "comm/control/world.hpp"
 
 #include "deck/deck.hpp"
-#include "deck/survey.hpp"
+#include "deck/job.hpp"
 #include "doctor/findings.hpp"
 
 namespace trireme::cli {
@@ -39,39 +38,13 @@ record::NameValues build_facts() {
 
 namespace {
 
-std::string as_text(const deck::Value& value) {
-  return std::visit([](const auto& v) { return deck::yaml_text(v); }, value);
-}
-
-}  // namespace
-
-session::Job job_of(const deck::Deck& deck) {
-  const model::GptShape shape = deck.shape();
-  const session::Sections& sections = deck.config;
-  session::Job job{sections};
-  job.shape = shape;
-  job.resolved_deck = deck::echo(deck);
-  job.build = build_facts();
-  job.tokenizer = deck.tokenizer_of_data();
-  const std::map<std::string, std::string> resolved = deck::resolved_model(shape);
-  for (const deck::Entry& entry : deck::survey(deck.config)) {
-    const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
-    job.deck.emplace_back(entry.path,
-                          known == resolved.end() ? as_text(entry.value) : known->second);
-    job.rules.push_back(entry.change);
-    job.places.push_back(deck.places.of(entry.path));
-  }
-  return job;
-}
-
-namespace {
-
 /// What every rank read from its own command line, and what it is made of.
 std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& deck_path) {
   using Owner = comm::Fact::Owner;
   std::vector<comm::Fact> facts{{"deck", deck_path, Owner::user}};
   for (const auto& [path, value] : job.deck) facts.push_back({path, value, Owner::user});
-  for (const auto& [name, version] : job.build) facts.push_back({name, version, Owner::machine});
+  for (const auto& [name, version] : build_facts())
+    facts.push_back({name, version, Owner::machine});
   return facts;
 }
 
@@ -101,7 +74,8 @@ ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action) {
   return with_shared_deck(world, arguments, [&](const SharedDeck& shared, Log& log) {
-    const session::Job job = job_of(shared.deck);
+    session::Job job = deck::job_of(shared.deck);
+    job.build = build_facts();
     return action(job, log);
   });
 }
@@ -121,7 +95,7 @@ ExitCode with_shared_deck(comm::World& world,
         deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
   });
   world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
-  comm::expect_agreement(world, facts_of(job_of(shared.deck), arguments.path));
+  comm::expect_agreement(world, facts_of(deck::job_of(shared.deck), arguments.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {
     return action(shared, log);

@@ -60,7 +60,4 @@ ExitCode with_shared_deck(comm::World& world,
                           const DeckArguments& arguments,
                           const std::function<ExitCode(const SharedDeck&, Log&)>& action);
 
-/// What a run of this deck is started with.
-session::Job job_of(const deck::Deck& deck);
-
 }  // namespace trireme::cli

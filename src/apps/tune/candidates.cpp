@@ -59,16 +59,14 @@ std::vector<std::int64_t> nearest(std::vector<std::int64_t> sizes,
   return sizes;
 }
 
-std::vector<std::int64_t> bucket_sizes(const std::vector<layout::Parameter>& parameters,
-                                       const layout::Options& own) {
-  const layout::Plan plan(parameters, own);
-  std::set<std::vector<std::size_t>> seen{ends_of(plan)};
+std::vector<std::int64_t> bucket_sizes(const layout::Plan& own) {
+  std::set<std::vector<std::size_t>> seen{ends_of(own)};
   std::vector<std::int64_t> sizes;
   for (const std::int64_t number : numbers_of_buckets) {
-    layout::Options options = own;
-    options.bucket_elements = divided_up(plan.parameter_elements(), number);
+    layout::Options options = own.options();
+    options.bucket_elements = divided_up(own.parameter_elements(), number);
     options.boundaries.clear();
-    if (seen.insert(ends_of(layout::Plan(parameters, options))).second)
+    if (seen.insert(ends_of(layout::Plan(own.parameters(), options))).second)
       sizes.push_back(options.bucket_elements);
   }
   return sizes;

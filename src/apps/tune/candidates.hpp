@@ -51,8 +51,7 @@ std::vector<std::int64_t> nearest(std::vector<std::int64_t> sizes,
 
 /// Values of parallel.bucket_elements for about 1, 2, 3, 4, 6, 8, … 64 buckets that each give
 /// buckets of their own and not those of `own`; descending.
-std::vector<std::int64_t> bucket_sizes(const std::vector<layout::Parameter>& parameters,
-                                       const layout::Options& own);
+std::vector<std::int64_t> bucket_sizes(const layout::Plan& own);
 
 /// Every combination; the deck's own is the first.
 std::vector<Candidate> candidates(const Setting& own,

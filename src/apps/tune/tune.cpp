@@ -26,14 +26,18 @@
 #include "reduce/leaves.hpp"
 
 #include "session/machine.hpp"
+#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 #include "session/session.hpp"
 
 #include "bench/fit.hpp"
 #include "bench/lone_step.hpp"
 #include "deck/check.hpp"
+#include "deck/job.hpp"
 #include "deck/value.hpp"
 #include "doctor/host_facts.hpp"
+#include "plan/deck_plan.hpp"
+#include "plan/scaling.hpp"
 #include "tune/effort.hpp"
 #include "tune/timed_steps.hpp"
 
@@ -75,8 +79,12 @@ std::string steps_text(const TimedSteps& timed) {
 
 class Tuner {
  public:
-  Tuner(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request)
-      : subject_(subject), world_(world), log_(log), request_(request), deck_(subject.deck) {}
+  Tuner(const deck::Deck& deck,
+        const deck::Circumstances& circumstances,
+        comm::World& world,
+        Log& log,
+        const TuneRequest& request)
+      : circumstances_(circumstances), world_(world), log_(log), request_(request), deck_(deck) {}
 
   Tuning tune();
 
@@ -87,7 +95,7 @@ class Tuner {
     return other;
   }
   [[nodiscard]] session::Job job_of(const Setting& setting) const {
-    return subject_.job(deck_of(setting));
+    return deck::job_of(deck_of(setting));
   }
   [[nodiscard]] model::RecomputeChoice recompute_of(const Setting& setting) const {
     return session::decide_recompute(job_of(setting), world_, *device_, dtype_);
@@ -118,7 +126,7 @@ class Tuner {
     return Unpacker(bytes).number<T>();
   }
 
-  const Subject& subject_;
+  const deck::Circumstances& circumstances_;
   comm::World& world_;
   Log& log_;
   const TuneRequest& request_;
@@ -132,12 +140,17 @@ class Tuner {
   Tuning result_;
 };
 
+/// All that a rank holds, on so many ranks and hosts.
+std::int64_t rank_bytes(const deck::Deck& deck, int ranks, int hosts) {
+  return plan::whole_bytes(plan::plan_of(deck, ranks, hosts), 0);
+}
+
 /// Of the step that compute is measured with, which is not sharded (bench/lone_step.hpp).
 std::int64_t Tuner::lone_bytes(const Setting& setting) const {
   deck::Deck lone = deck_of(setting);
   lone.config.model.recompute = recompute_of(setting).recompute.key();  // as the run does
   lone.config.parallel = {};
-  return subject_.outlook(lone, {}, 1, 1).memory_bytes;
+  return rank_bytes(lone, 1, 1);
 }
 
 /// The deck's transport, and those that messages and memory of hosts allow here.
@@ -196,8 +209,7 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
   // All three sums have the same activations, so `beside` is what else differs.
   const Setting any = with(own_, {micro, model::Recompute::block});
   const std::int64_t all =
-      std::max(lone_bytes(any),
-               subject_.outlook(deck_of(any), {}, world_.size(), result_.hosts).memory_bytes);
+      std::max(lone_bytes(any), rank_bytes(deck_of(any), world_.size(), result_.hosts));
   const std::int64_t beside = std::max<std::int64_t>(0, all - recompute_of(any).bytes);
   const std::int64_t budget = result_.memory_bytes - beside;
   if (budget <= 0)
@@ -214,18 +226,15 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
 
 void Tuner::measure() {
   const session::Job job = job_of(own_);
-  const auto parameters = model::parameter_table(job.shape);
-  const layout::Options options = reduce::layout_options(
-      job.parallel, parameters, world_.size(), reduce::wire_of(world_, *device_), copies_);
+  const layout::Plan plan = session::plan_of(job, world_, *device_);
   const double each =
       compute_part * request_.seconds / static_cast<double>(choices_.computes.size());
   bench::FitRequest fit{.collectives = {}, .chooses_sizes = false, .most_s = each};
   fit.collectives.repetitions = link_repetitions;
   if (world_.size() > 1) {
-    choices_.bucket_elements = bucket_sizes(parameters, options);
-    const std::int64_t all = layout::Plan(parameters, options).flat_elements();
-    fit.collectives.bytes =
-        bench::fit_sizes(std::min(all * static_cast<std::int64_t>(sizeof(float)), largest_message));
+    choices_.bucket_elements = bucket_sizes(plan);
+    fit.collectives.bytes = bench::fit_sizes(
+        std::min(plan.flat_elements() * static_cast<std::int64_t>(sizeof(float)), largest_message));
     for (std::size_t i = 1; i < choices_.ways.size(); ++i)
       fit.further_transports.push_back(choices_.ways[i].transport);
   }
@@ -237,7 +246,7 @@ void Tuner::measure() {
 
 /// Larger micro-batches of which some steps take longer than all of tune shall.
 void Tuner::leave_out_slow_computes() {
-  const predict::Compute& own = result_.machine.compute.front();
+  const plan::Compute& own = result_.machine.compute.front();
   const double sequence_s = own.micro_step_s / static_cast<double>(own.micro_sequences);
   double left_s = request_.seconds;
   std::string left_out;
@@ -288,16 +297,17 @@ std::vector<Candidate> Tuner::predict() {
       continue;
     deck::Deck deck = deck_of(one.setting);
     std::vector<Diagnostic> findings;
-    deck::check(deck, subject_.circumstances, findings);
+    deck::check(deck, circumstances_, findings);
     if (!findings.empty())
       continue;
     deck.config.parallel.transport = one.wire;
-    const Outlook outlook = subject_.outlook(deck, result_.machine, world_.size(), result_.hosts);
-    TRIREME_EXPECT(outlook.step_s, "no measurement for a step with {}",
+    const plan::ScalingRow outlook =
+        plan::scaling_row(deck, result_.machine, world_.size(), result_.hosts, 1);
+    TRIREME_EXPECT(outlook.strong, "no measurement for a step with {}",
                    words_of(values_of(one.setting)));
     ++result_.predicted;
-    one.memory_bytes = outlook.memory_bytes;
-    one.predicted_s = *outlook.step_s;
+    one.memory_bytes = outlook.memory_bytes.value_or(0);
+    one.predicted_s = outlook.strong->step_s;
     const Bytes* limit = one.setting.recompute.limit();
     const std::int64_t most =
         limit != nullptr ? std::min(limit->count, result_.memory_bytes) : result_.memory_bytes;
@@ -406,8 +416,12 @@ Tuning Tuner::tune() {
 
 }  // namespace
 
-Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request) {
-  return Tuner(subject, world, log, request).tune();
+Tuning tune(const deck::Deck& deck,
+            const deck::Circumstances& circumstances,
+            comm::World& world,
+            Log& log,
+            const TuneRequest& request) {
+  return Tuner(deck, circumstances, world, log, request).tune();
 }
 
 }  // namespace trireme::tune

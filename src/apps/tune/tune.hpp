@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,29 +27,12 @@
 
 #include "comm/control/world.hpp"
 
-#include "session/job.hpp"
-
 #include "deck/deck.hpp"
-#include "predict/machine.hpp"
+#include "plan/machine.hpp"
 #include "tune/candidates.hpp"
 #include "tune/choice.hpp"
 
 namespace trireme::tune {
-
-/// What a plan of a deck states of a rank.
-struct Outlook {
-  std::int64_t memory_bytes = 0;
-  std::optional<double> step_s;  ///< none where the machine file lacks a measurement
-};
-
-/// A deck, and what was measured of it and of its variants.
-struct Subject {
-  const deck::Deck& deck;
-  const deck::Circumstances& circumstances;
-  std::function<session::Job(const deck::Deck&)> job;
-  /// On so many ranks and hosts. Requires: a precision that is not auto.
-  std::function<Outlook(const deck::Deck&, const predict::Machine&, int, int)> outlook;
-};
 
 struct TuneRequest {
   double seconds = 120;           ///< about how long; longer where a few steps take longer
@@ -74,7 +56,7 @@ struct Repeated {
 
 struct Tuning {
   int ranks = 1, hosts = 1;
-  predict::Machine machine;
+  plan::Machine machine;
   std::int64_t memory_bytes = 0;  ///< that a rank may take
   std::size_t predicted = 0, too_large = 0;
   std::vector<Run> runs;  ///< the deck's own first
@@ -87,8 +69,12 @@ struct Tuning {
   }
 };
 
-/// Collective; the same on every rank, but for predictions in the last bits where processors
+/// `circumstances`: what the deck was checked against. Collective; the same on every rank, but for predictions in the last bits where processors
 /// differ. Throws UserError for GPUs, and where the deck's own values do not fit the memory.
-Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request);
+Tuning tune(const deck::Deck& deck,
+            const deck::Circumstances& circumstances,
+            comm::World& world,
+            Log& log,
+            const TuneRequest& request);
 
 }  // namespace trireme::tune

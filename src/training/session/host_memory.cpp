@@ -57,7 +57,8 @@ std::string size_text(std::int64_t bytes) {
 
 MemoryRoom memory_room() {
   MemoryRoom room{no_limit, no_limit, {}, {}};
-  const std::string memory = text_of("/proc/meminfo"), process = text_of("/proc/self/status");
+  const std::string memory = trireme::text_of("/proc/meminfo"),
+                    process = trireme::text_of("/proc/self/status");
   if (const std::int64_t available = line_of(memory, "MemAvailable"); available > 0)
     lower(room.host_bytes, room.host_limit, available + line_of(memory, "SwapFree"),
           "the memory of the host");

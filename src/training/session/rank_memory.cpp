@@ -14,7 +14,6 @@
 #include "nn/head.hpp"
 #include "ops/attention.hpp"
 
-#include "reduce/layout_options.hpp"
 #include "reduce/leaves.hpp"
 
 #include "batches/batches.hpp"
@@ -22,6 +21,7 @@
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
+#include "session/plan_of.hpp"
 #include "session/saver.hpp"
 
 namespace trireme::session {
@@ -167,12 +167,7 @@ model::RecomputeChoice decide_recompute(const Job& job,
                                         comm::World& world,
                                         const device::Device& device,
                                         DType dtype) {
-  const auto parameters = model::parameter_table(job.shape);
-  const layout::Plan plan(
-      parameters,
-      reduce::layout_options(job.parallel, parameters, world.size(), reduce::wire_of(world, device),
-                             reduce::replicas(job.parallel, world)));
-  return decide_recompute(job, job.shape, plan, {dtype, device.kind()});
+  return decide_recompute(job, job.shape, plan_of(job, world, device), {dtype, device.kind()});
 }
 
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {

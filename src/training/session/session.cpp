@@ -12,12 +12,12 @@
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
-#include "reduce/layout_options.hpp"
 
 #include "batches/open.hpp"
 
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
+#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 
 namespace trireme::session {
@@ -79,12 +79,7 @@ Session::Session(const Job& the_job,
       dtype(choose_dtype(job.run.precision, *device, world, &choices)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
       scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
-      plan(model::parameter_table(job.shape),
-           reduce::layout_options(job.parallel,
-                                  model::parameter_table(job.shape),
-                                  world.size(),
-                                  reduce::wire_of(world, *device),
-                                  reduce::replicas(job.parallel, world))),
+      plan(plan_of(job, world, *device)),
       shape(with_memory(
           job, decided_shape(job, plan, {dtype, device->kind()}), plan, dtype, *device, world)),
       communicator(comm::make_communicator(job.parallel.transport,

@@ -13,9 +13,9 @@
 
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
-#include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
+#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 
 #include "bench/collectives.hpp"
@@ -26,13 +26,13 @@
 #include "bench/pool.hpp"
 #include "bench/repetitions.hpp"
 #include "bench/shards.hpp"
-#include "cli/deck_plan.hpp"
 #include "cli/fit_command.hpp"
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
+#include "plan/deck_plan.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -185,27 +185,22 @@ Action declare_bench_matmul(CLI::App& command) {
 
 Action declare_bench_ops(CLI::App& command) {
   return [asked = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(
-        arguments, *asked,
-        [&](const session::Job& job, device::Device& device, comm::World& world) {
-          const auto parameters = model::parameter_table(job.shape);
-          const layout::Plan plan(parameters,
-                                  reduce::layout_options(job.parallel, parameters, world.size(),
-                                                         reduce::wire_of(world, device),
-                                                         reduce::replicas(job.parallel, world)));
-          bench::OpsBenchRequest request{.sequences = job.batch.sequences / world.size(),
-                                         .micro_sequences = job.batch.micro_sequences,
-                                         .owned_elements = job.parallel.sharded()
-                                                               ? plan.owned_elements()
-                                                               : plan.parameter_elements()};
-          request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
-          request.options = session::operation_options(job, device);
-          request.repetitions = asked->repetitions.value_or(request.repetitions);
-          const auto operations =
-              bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),
-                               device, world, request);
-          return Report{bench::ops_table(operations), bench::ops_json(operations)};
-        });
+    return bench_deck(arguments, *asked,
+                      [&](const session::Job& job, device::Device& device, comm::World& world) {
+                        const layout::Plan plan = session::plan_of(job, world, device);
+                        bench::OpsBenchRequest request{
+                            .sequences = job.batch.sequences / world.size(),
+                            .micro_sequences = job.batch.micro_sequences,
+                            .owned_elements = job.parallel.sharded() ? plan.owned_elements()
+                                                                     : plan.parameter_elements()};
+                        request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
+                        request.options = session::operation_options(job, device);
+                        request.repetitions = asked->repetitions.value_or(request.repetitions);
+                        const auto operations = bench::bench_ops(
+                            job.shape, session::choose_dtype(job.run.precision, device, world),
+                            device, world, request);
+                        return Report{bench::ops_table(operations), bench::ops_json(operations)};
+                      });
   };
 }
 
@@ -249,9 +244,9 @@ Action declare_bench_shards(CLI::App& command) {
   add_ranks(command, asked->ranks);
   return [asked](Arguments) {
     expect_new_file(asked->json);
-    const deck::Deck deck =
-        parse_for_plan(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks));
-    const DeckPlan plan = plan_of(deck, asked->ranks);
+    const deck::Deck deck = plan::parse_for_plan(asked->deck.path, asked->deck.overrides,
+                                                 circumstances_of(asked->ranks));
+    const plan::DeckPlan plan = plan::plan_of(deck, asked->ranks);
     const auto result = bench::bench_shards(plan.plan, *device::make_cpu_device(1),
                                             asked->repetitions.value_or(bench::usual_repetitions));
     return give({bench::shards_table(result), bench::shards_json(result)}, asked->json);

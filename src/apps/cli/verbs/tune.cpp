@@ -13,10 +13,10 @@
 
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
-#include "cli/scaling.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/edit.hpp"
+#include "deck/job.hpp"
 #include "tune/tune_report.hpp"
 
 namespace trireme::cli {
@@ -32,17 +32,6 @@ struct Asked {
 std::string build_text() {
   const BuildInfo& build = build_info();
   return fmt::format("trireme {} at {}", build.version, build.git_revision);
-}
-
-tune::Outlook outlook_of(const deck::Deck& deck,
-                         const predict::Machine& machine,
-                         int ranks,
-                         int hosts) {
-  const ScalingRow row = scaling_row(deck, machine, ranks, hosts, 1);
-  tune::Outlook outlook{.memory_bytes = row.memory_bytes.value_or(0), .step_s = {}};
-  if (row.strong)
-    outlook.step_s = row.strong->step_s;
-  return outlook;
 }
 
 /// Before anything is measured: whether the result could be written.
@@ -86,13 +75,10 @@ Action declare_tune(CLI::App& command) {
     asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
     const auto measure = [&](comm::World& world, const Stops& stops) {
       return with_shared_deck(world, asked->deck, [&](const SharedDeck& shared, Log& log) {
-        train::limit_of(job_of(shared.deck), stops.started_at, world, log, stops.signals);
+        train::limit_of(deck::job_of(shared.deck), stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_writable(*asked, shared); });
-        const tune::Tuning tuning = tune::tune({.deck = shared.deck,
-                                                .circumstances = shared.circumstances,
-                                                .job = job_of,
-                                                .outlook = outlook_of},
-                                               world, log, asked->request);
+        const tune::Tuning tuning =
+            tune::tune(shared.deck, shared.circumstances, world, log, asked->request);
         comm::on_first_rank(world, [&] { give(*asked, shared, tuning); });
         return ExitCode::done;
       });

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What travels in a step, bucket by bucket, and what it costs: the collectives of the engine
+// (reduce/engine.hpp) over the links of a machine file.
+//
+// With copies of the state (parallel.replicate) a reduction has two parts, as in a run
+// (comm/transport/replicated_communicator.cpp): a reduce-scatter inside of each copy, at the same
+// time in all of them, and after it an all-reduce of the shard by messages among the ranks that own
+// it in each copy, all such groups at the same time. Where sums have a promised order, it is one
+// all-reduce of the whole bucket by messages among all ranks. Gathers stay inside of a copy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "layout/budget.hpp"
+#include "layout/plan.hpp"
+
+#include "comm/collective/hosts.hpp"
+#include "comm/config.hpp"
+
+#include "plan/link_cost.hpp"
+#include "plan/step.hpp"
+
+namespace trireme::plan {
+
+/// What ranks communicate over inside of a copy of the state and, where there are several, across.
+struct Wires {
+  Wire inside;
+  std::optional<Wire> across;
+};
+
+/// `transport`: inside of each copy, without auto. `hosts`: of all ranks of the run. Requires:
+/// copies of consecutive ranks, equally many in each.
+Wires wires_of(const comm::Hosts& hosts,
+               int copies,
+               comm::Transport transport,
+               comm::Reduction reduction);
+
+class BucketTraffic {
+ public:
+  /// `machine` and `plan` outlive it.
+  BucketTraffic(const Machine& machine,
+                const layout::Plan& plan,
+                const layout::BudgetOptions& options,
+                const Wires& wires);
+
+  /// What was not measured; empty: all is known.
+  [[nodiscard]] std::string missing() const;
+  /// Whether something was measured on other ranks, hosts or groups.
+  [[nodiscard]] bool extrapolated() const;
+
+  /// Fills in what communicates: of each bucket seconds and bytes, both exchanges, and which
+  /// collectives there are. Requires: compute is filled in (compute_cost.hpp); nothing is missing.
+  void fill(StepModel& model) const;
+  /// Of a gather inside of a copy. Requires: nothing is missing.
+  [[nodiscard]] double gather_seconds(Numbers dtype, std::int64_t bytes) const {
+    return inside_.seconds(Operation::all_gather, dtype, bytes);
+  }
+
+ private:
+  [[nodiscard]] double reduce_seconds(const layout::Bucket& bucket) const;
+
+  const layout::Plan& plan_;
+  const layout::BudgetOptions options_;
+  LinkCost inside_;                 // of a copy
+  std::optional<LinkCost> across_;  // copies, or with a promised order everywhere
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a deck gets on a number of ranks: the very layout::Plan that a run would build, with the
+// bytes that each rank holds and sends. Arithmetic only, without MPI or a device.
+//
+// `run.precision: auto` is decided by the hardware of the run; the plan then has what both
+// precisions would hold and send. `run.device: auto` is planned as a run on this machine would
+// decide.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "layout/budget.hpp"
+#include "layout/plan.hpp"
+
+#include "nn/activations.hpp"
+
+#include "comm/config.hpp"
+
+#include "optim/groups.hpp"
+#include "optim/matrices.hpp"
+#include "session/rank_memory.hpp"
+
+#include "deck/deck.hpp"
+#include "plan/schedule_chart.hpp"
+
+namespace trireme::plan {
+
+struct DeckPlan {
+  layout::Plan plan;
+  layout::Shard shard = layout::Shard::optimizer;
+  std::vector<DType> dtypes;                    ///< of the parameters, one or both
+  std::vector<layout::Budget> budgets;          ///< one per dtype
+  std::vector<nn::ActivationPlan> activations;  ///< one per dtype
+  device::Kind device = device::Kind::cpu;
+  std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
+  std::vector<std::int64_t> graphs;      ///< one per dtype: of captured graphs, estimated
+
+  /// What the host that sends most sends to others per step; known for CPUs only.
+  struct HostTraffic {
+    std::int64_t gradient_bytes = 0, parameter_bytes = 0;
+  };
+  layout::StateSlots slots;  ///< of the optimizer, as in the budgets
+  optim::Groups groups;
+  int hosts = 1;
+  comm::Transport transport{};                     ///< inside of a copy; auto resolved
+  std::vector<HostTraffic> host_traffic;           ///< one per dtype
+  std::string bucket_text;                         ///< how the buckets came about
+  std::int64_t reductions_per_step = 1;            ///< of every bucket
+  ScheduleTable schedule = {};                     ///< of rate, decay, momentum and batch
+  std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
+  std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
+  std::vector<model::RecomputeChoice> recompute = {};  ///< one per dtype
+
+  /// What the deck would take with this parallel.shard; one of them is the deck's own. Of
+  /// plan_with_choices().
+  struct Sharding {
+    layout::Shard shard{};
+    std::vector<layout::Budget> budgets;  ///< one per dtype; none: the deck does not go with it
+  };
+  std::vector<Sharding> shardings = {};
+
+  [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
+};
+
+/// Reads and checks a deck for a plan: all but whether the batch can be split over the ranks.
+deck::Deck parse_for_plan(const std::string& deck_path,
+                          const std::vector<std::string>& overrides,
+                          deck::Circumstances circumstances);
+
+/// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
+/// its batch aside; hosts <= ranks.
+DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);
+/// The same with `shardings`.
+DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts = 1);
+
+/// All that one rank holds, with parameters in plan.dtypes[dtype].
+std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);
+
+/// Throws UserError where the deck's limit for model.recompute is too little in every dtype of the
+/// plan.
+void expect_room(const deck::Deck& deck, const DeckPlan& plan);
+/// What such a limit comes to, a line for each dtype; empty where the deck has words.
+std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan);
+
+}  // namespace trireme::plan

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What communication costs a deck on a number of ranks, from the links of a machine file.
+//
+// 1. A link of the same transport, order of additions, ranks and hosts is taken as it is.
+// 2. Else the one that is nearest in what takes part: ranks (shared_memory, mpi) or hosts
+//    (hierarchical), among those that are, as what is planned, on one host or on several. Its
+//    collectives are carried over (fit.hpp); the small exchanges grow with the logarithm of ranks.
+// 3. A hierarchical transport that was not measured is a link in shared memory, for the ranks of a
+//    host, and after it one of messages between hosts.
+// 4. Groups of ranks that communicate at the same time, each by itself (parallel.replicate), share
+//    what leaves a host, and on a host its CPUs: of another number of groups than was measured,
+//    each has more or less of the bytes, or of the time, in proportion.
+// 5. What is not measured has no cost: find() names what is missing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/machine.hpp"
+#include "plan/timeline.hpp"
+
+namespace trireme::plan {
+
+/// What a run communicates over.
+struct Wire {
+  comm::Transport transport = comm::Transport::self;
+  comm::Reduction reduction = comm::Reduction::sum;
+  std::int64_t ranks = 1, hosts = 1;
+  std::int64_t groups = 1;  ///< of so many ranks that share a host
+};
+
+class LinkCost {
+ public:
+  /// `machine` outlives it. Of one rank: nothing costs anything.
+  static LinkCost find(const Machine& machine, const Wire& wire);
+
+  /// What was not measured; empty: all is known.
+  [[nodiscard]] const std::string& missing() const { return missing_; }
+  /// Whether ranks, hosts or groups are others than those of the measurement.
+  [[nodiscard]] bool extrapolated() const { return extrapolated_; }
+
+  /// Of one bucket, padding included. bf16 that was not measured is priced as fp32 of as many
+  /// bytes. Requires: nothing is missing.
+  [[nodiscard]] double seconds(Operation operation, Numbers dtype, std::int64_t bytes) const;
+  [[nodiscard]] double sums_s() const;
+  [[nodiscard]] double control_s() const;
+  /// The worst of the parts.
+  [[nodiscard]] Sharing sharing() const;
+
+ private:
+  struct Part {
+    const Link* link = nullptr;
+    std::int64_t measured = 2, planned = 2;  ///< of what takes part
+    double bytes = 1, slower = 1;            ///< factors by rule 4
+  };
+
+  /// Returns whether there is one.
+  bool add(const Machine& machine, const Wire& wire);
+  [[nodiscard]] double exchange(double Link::*seconds) const;
+
+  std::vector<Part> parts_;
+  std::string missing_;
+  bool extrapolated_ = false;
+};
+
+}  // namespace trireme::plan

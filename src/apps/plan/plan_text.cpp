@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_text.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "text/terminal.hpp"
+
+namespace trireme::plan {
+namespace {
+
+/// What one rank holds or sends, by name; JSON keys and table rows are made of it.
+struct Amount {
+  std::string key;
+  std::string label;
+  std::int64_t bytes;
+};
+
+std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
+  const layout::Budget& budget = plan.budgets[i];
+  const auto kept = static_cast<std::int64_t>(plan.activations[i].bytes());
+  const auto scratch = static_cast<std::int64_t>(plan.activations[i].scratch().bytes());
+  const std::int64_t workspace = plan.workspaces[i], graphs = plan.graphs[i];
+  std::vector<Amount> amounts = {{"gradient_bytes", "gradients", budget.gradient_bytes},
+                                 {"parameter_bytes", "parameters", budget.parameter_bytes}};
+  for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
+    amounts.push_back(
+        {plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]});
+  if (plan.matrices)
+    amounts.push_back({"matrix_bytes", "whole matrices and scratch", budget.matrix_bytes});
+  for (Amount& amount :
+       std::vector<Amount>{{"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
+                           {"held_bytes", "together, without activations", budget.held_bytes()},
+                           {"activation_bytes", "activations", kept},
+                           {"scratch_bytes", "scratch of the model", scratch},
+                           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
+                           {"graph_bytes", "captured graphs, estimated", graphs},
+                           {"whole_bytes", "all together", whole_bytes(plan, i)},
+                           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
+    amounts.push_back(std::move(amount));
+  if (plan.matrices)
+    amounts.push_back(
+        {"matrix_wire_bytes", "sent per step for matrices, most", budget.matrix_wire_bytes});
+  for (Amount& amount : std::vector<Amount>{
+           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
+           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
+           {"host_gradient_wire_bytes", "  by a host, for gradients",
+            plan.host_traffic[i].gradient_bytes},
+           {"host_parameter_wire_bytes", "  by a host, for parameters",
+            plan.host_traffic[i].parameter_bytes}})
+    amounts.push_back(std::move(amount));
+  if (plan.matrices)
+    amounts.push_back(
+        {"host_matrix_wire_bytes", "  by a host, for matrices", plan.host_matrix_bytes});
+  return amounts;
+}
+
+bool between_hosts_known(const DeckPlan& plan) {
+  return plan.hosts > 1 && plan.transport != comm::Transport::nccl;
+}
+
+std::int64_t padding_of(const layout::Budget& budget) {
+  std::int64_t padding = 0;
+  for (const layout::BucketRow& row : budget.buckets) padding += row.padding;
+  return padding;
+}
+
+double percent(std::int64_t part, std::int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// Names in the model's table are letters, digits and dots.
+std::string quoted(const std::string& name) {
+  return "\"" + name + "\"";
+}
+
+/// What the figures of a GPU are and are not.
+std::string gpu_note(const DeckPlan& plan) {
+  if (plan.device == device::Kind::cpu)
+    return {};
+  return "\nnote: cuDNN's workspace is estimated from the shapes, with an allowance, since only "
+         "a GPU reports it; a captured graph is counted as 10 KiB per kernel, which no GPU has "
+         "measured; CUDA's context and NCCL's buffers are not counted, and the snapshot lies in "
+         "the "
+         "host's memory\n";
+}
+
+/// What each choice of parallel.shard would hold and send.
+std::string shardings_text(const DeckPlan& plan) {
+  std::string text = fmt::format("\n{:<32}", "each rank with parallel.shard");
+  for (const DType dtype : plan.dtypes)
+    text += fmt::format("{:>12}{:>12}", fmt::format("held, {}", name(dtype)), "sent a step");
+  text += '\n';
+  for (const DeckPlan::Sharding& one : plan.shardings) {
+    text += fmt::format("{:<32}", fmt::format("{}{}", word(one.shard),
+                                              one.shard == plan.shard ? ", as in the deck" : ""));
+    for (const layout::Budget& budget : one.budgets)
+      text += fmt::format("{:>12}{:>12}", bytes_text(static_cast<double>(budget.held_bytes())),
+                          bytes_text(static_cast<double>(budget.wire_bytes())));
+    text += one.budgets.empty()
+                ? "  not with this reduction, order of buckets or number of copies\n"
+                : "\n";
+  }
+  return text;
+}
+
+/// The same for programs.
+std::string shardings_json(const DeckPlan& plan) {
+  std::string text = "{";
+  const char* comma = "";
+  for (const DeckPlan::Sharding& one : plan.shardings) {
+    text += fmt::format("{}\n    \"{}\": {{", comma, word(one.shard));
+    for (std::size_t i = 0; i < one.budgets.size(); ++i)
+      text += fmt::format("{}\"{}\": {{\"held_bytes\": {}, \"wire_bytes\": {}}}",
+                          i == 0 ? "" : ", ", name(plan.dtypes[i]), one.budgets[i].held_bytes(),
+                          one.budgets[i].wire_bytes());
+    text += '}';
+    comma = ",";
+  }
+  return text + "\n  }";
+}
+
+/// model.recompute in each dtype: a word for all blocks, or a list.
+std::string recompute_json(const DeckPlan& plan) {
+  std::string text;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
+    const model::RecomputeOfBlocks& words = plan.recompute[i].recompute;
+    std::string value;
+    for (const model::Recompute one : words.list())
+      value += (value.empty() ? "[" : ", ") + quoted(word(one));
+    if (value.empty())
+      value = quoted(word(words.of(0)));
+    else
+      value += ']';
+    text += fmt::format("{}\"{}\": {}", text.empty() ? "{" : ", ", name(plan.dtypes[i]), value);
+  }
+  return text + "}";
+}
+
+/// What an optimizer of whole matrices computes.
+std::string matrices_text(const DeckPlan& plan) {
+  if (!plan.matrices)
+    return {};
+  return fmt::format(
+      "\nmuon: {} hidden matrices, {:.4g} GFLOP per step; on the rank with most {:.4g}\n",
+      plan.matrices->matrices, plan.matrices->flops / 1e9, plan.matrices->busiest_flops / 1e9);
+}
+
+}  // namespace
+
+std::string plan_text(const DeckPlan& deck_plan) {
+  const layout::Plan& plan = deck_plan.plan;
+  const layout::Budget& first = deck_plan.budgets.front();
+  const std::int64_t padding = padding_of(first);
+  std::string text = fmt::format(
+      "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
+      "{} "
+      "(granule {}), {} {}{}, shard: {}\n\n",
+      plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
+      deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
+      word(plan.options().padding), plan.granule(), plan.all_ranks(),
+      plan.all_ranks() == 1 ? "rank" : "ranks",
+      plan.replicas() > 1
+          ? fmt::format(" with {} copies, {} ranks each", plan.replicas(), plan.ranks())
+          : "",
+      word(deck_plan.shard));
+
+  text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
+                      "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
+  for (const layout::BucketRow& row : first.buckets) {
+    const std::int64_t aligned =
+        std::min(row.gradient_alignment_bytes,
+                 deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes);
+    text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", at(row.bucket),
+                        row.num_parameters, row.elements, row.padding, row.shard_elements,
+                        bytes_text(static_cast<double>(aligned)), row.num_padding_only_ranks,
+                        plan.parameter(row.first).name +
+                            (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
+  }
+
+  if (deck_plan.sharded())
+    text += plan.replicas() > 1
+                ? "rank r of each copy owns elements [r * shard, (r + 1) * shard) of each bucket\n"
+                : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
+
+  text += fmt::format("\n{:<32}", "each rank, parameters in");
+  for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
+  text += '\n';
+  const std::vector<Amount> rows = amounts_of(deck_plan, 0);
+  const std::size_t of_hosts = deck_plan.matrices ? 3 : 2;
+  const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
+  for (std::size_t row = 0; row < shown; ++row) {
+    if (row + of_hosts == rows.size())
+      text += fmt::format("sent to other hosts per step, {} hosts, {}\n", deck_plan.hosts,
+                          word(deck_plan.transport));
+    text += fmt::format("{:<32}", rows[row].label);
+    for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
+      text += fmt::format("{:>12}",
+                          bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
+    text += '\n';
+  }
+  return text + shardings_text(deck_plan) + "\n" + optim::groups_text(deck_plan.groups) +
+         matrices_text(deck_plan) + gpu_note(deck_plan);
+}
+
+std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
+  const layout::Plan& plan = deck_plan.plan;
+  std::string text = fmt::format(
+      "{{\n  \"ranks\": {},\n  \"replicas\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  "
+      "\"padding\": \"{}\",\n  "
+      "\"granule\": {},\n  \"bucket_elements\": "
+      "{},\n  \"shard\": \"{}\",\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
+      "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
+      plan.all_ranks(), plan.replicas(), deck_plan.hosts, word(deck_plan.transport),
+      word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
+      word(deck_plan.shard), plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
+      plan.flat_elements(), plan.owned_elements(), plan.fingerprint());
+  text += "  \"buckets\": [";
+  const char* comma = "";
+  for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
+    std::string names;
+    for (const ParameterIndex parameter : plan.bucket(row.bucket).parameters)
+      names += (names.empty() ? "" : ", ") + quoted(plan.parameter(parameter).name);
+    text += fmt::format(
+        "{}\n    {{\"begin\": {}, \"elements\": {}, \"padding\": {}, \"shard_elements\": {}, "
+        "\"gradient_alignment_bytes\": {}, \"parameter_alignment_bytes\": {}, \"idle_ranks\": {}, "
+        "\"parameters\": [{}]}}",
+        comma, row.begin, row.elements, row.padding, row.shard_elements,
+        row.gradient_alignment_bytes,
+        deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes,
+        row.num_padding_only_ranks, names);
+    comma = ",";
+  }
+  text += "\n  ],\n  \"groups\": [";
+  comma = "";
+  for (const optim::Group& group : deck_plan.groups.all) {
+    text += fmt::format(
+        "{}\n    {{\"match\": {}, \"parameters\": {}, \"elements\": {}, \"learning_rate\": "
+        "{:.9g}, \"weight_decay\": {:.9g}}}",
+        comma, text::json_string(group.match), group.parameters, group.elements,
+        group.learning_rate, group.weight_decay);
+    comma = ",";
+  }
+  text += "\n  ],\n";
+  if (deck_plan.matrices)
+    text += fmt::format(
+        "  \"matrices\": {{\"number\": {}, \"flops\": {:.17g}, \"busiest_flops\": {:.17g}}},\n",
+        deck_plan.matrices->matrices, deck_plan.matrices->flops, deck_plan.matrices->busiest_flops);
+  text += "  \"per_rank\": {";
+  comma = "";
+  for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
+    std::string amounts;
+    for (const Amount& amount : amounts_of(deck_plan, i))
+      amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
+    text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
+    comma = ",";
+  }
+  text += "\n  },\n  \"recompute\": " + recompute_json(deck_plan) +
+          ",\n  \"shard_choices\": " + shardings_json(deck_plan) +
+          ",\n  \"schedule\": " + schedule_json(deck_plan.schedule);
+  return text + (scaling.empty() ? "" : ",\n  \"scaling\": " + scaling) + "\n}\n";
+}
+
+}  // namespace trireme::plan

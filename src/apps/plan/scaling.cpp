@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/scaling.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/round_up.hpp"
+#include "base/text.hpp"
+
+#include "model/layers.hpp"
+
+#include "comm/collective/hosts.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "text/terminal.hpp"
+
+#include "session/rank_memory.hpp"
+
+#include "plan/bucket_traffic.hpp"
+#include "plan/compute_cost.hpp"
+#include "plan/deck_plan.hpp"
+
+namespace trireme::plan {
+namespace {
+
+constexpr int most_ranks = 4096;
+
+Work work_of(const deck::Deck& deck,
+             const DeckPlan& plan,
+             std::size_t dtype,
+             std::int64_t ranks_on_host) {
+  const deck::JobConfig& config = deck.config;
+  model::GptShape shape = deck.shape();
+  shape.recompute = plan.recompute[dtype].recompute;
+  const auto tokens = static_cast<double>(config.batch.micro_sequences * shape.context);
+  return {.model = model_text(shape),
+          .precision = numbers_of(plan.dtypes[dtype]),
+          .threads = config.run.threads.value_or(0),
+          .micro_sequences = config.batch.micro_sequences,
+          .micro_step_flops = tokens * model::flops_per_token(shape),
+          .ranks_on_host = ranks_on_host};
+}
+
+/// Which of the plan's dtypes was measured; the first that was, as the very work if there is one.
+std::pair<std::size_t, ComputeCost> compute_of(const deck::Deck& deck,
+                                               const Machine& machine,
+                                               const DeckPlan& plan,
+                                               std::int64_t ranks_on_host) {
+  std::pair<std::size_t, ComputeCost> best;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
+    const auto cost = find_compute(machine, work_of(deck, plan, i, ranks_on_host));
+    const bool better = best.second.row == nullptr || (cost.same_work && !best.second.same_work);
+    if (cost.row != nullptr && better)
+      best = {i, cost};
+  }
+  return best;
+}
+
+/// Whole matrices go to their homes and back: twice what a gather of as many bytes would send.
+double matrices_seconds(const BucketTraffic& traffic, const DeckPlan& plan, std::size_t dtype) {
+  const std::int64_t sent = plan.budgets[dtype].matrix_wire_bytes;
+  const int ranks = plan.plan.ranks();
+  if (sent == 0 || ranks == 1)
+    return 0;
+  return 2 * traffic.gather_seconds(Numbers::fp32, sent / 2 * ranks / (ranks - 1));
+}
+
+double matrices_part(const DeckPlan& plan) {
+  if (!plan.matrices)
+    return 0;
+  return plan.sharded() ? plan.matrices->busiest_flops / plan.matrices->flops : 1;
+}
+
+std::optional<double> checkpoint_seconds(const Machine& machine, const DeckPlan& plan) {
+  if (machine.storage_bytes_per_s <= 0)
+    return std::nullopt;
+  const auto of_a_rank = static_cast<double>(layout::snapshot_bytes(plan.plan, plan.slots));
+  const auto tensors = static_cast<double>(plan.plan.parameters().size() * plan.slots.size());
+  return machine.storage_latency_s + machine.storage_tensor_s * tensors +
+         of_a_rank * plan.plan.all_ranks() / machine.storage_bytes_per_s;
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
+}
+
+/// Step, share of it that is exposed, and tokens per second.
+std::string step_text(const std::optional<StepPrediction>& step, double tokens) {
+  if (!step)
+    return fmt::format("{:>12}{:>9}{:>12}", "-", "-", "-");
+  return fmt::format("{:>12}{:>7.1f} %{:>12}", seconds_text(step->step_s),
+                     100 * step->exposed_s / step->step_s, count_text(tokens / step->step_s));
+}
+
+std::string notes_text(const Scaling& scaling) {
+  const auto any = [&](auto flag) { return std::ranges::any_of(scaling.rows, flag); };
+  std::string text;
+  if (any(&ScalingRow::links_carried_over))
+    text += "* communication was measured on another number of ranks or hosts\n";
+  if (any(&ScalingRow::compute_carried_over))
+    text += "+ compute was measured with another number of ranks on a host\n";
+  if (any(&ScalingRow::compute_estimated))
+    text += "~ compute of another model, micro-batch or number of threads, carried over by FLOP\n";
+  const auto unknown = std::ranges::find_if(
+      scaling.rows, [](const ScalingRow& row) { return !row.missing.empty(); });
+  if (unknown != scaling.rows.end())
+    text += fmt::format("{} {}: {}\n", unknown->ranks, unknown->ranks == 1 ? "rank" : "ranks",
+                        unknown->missing);
+  return text;
+}
+
+std::string step_json(const std::optional<StepPrediction>& step, double tokens) {
+  if (!step)
+    return "null";
+  return fmt::format(
+      "{{\"step_s\": {:.9g}, \"exposed_s\": {:.9g}, \"compute_s\": {:.9g}, \"communication_s\": "
+      "{:.9g}, \"least_s\": {:.9g}, \"tokens_per_s\": {:.9g}, \"sent_bytes\": {}}}",
+      step->step_s, step->exposed_s, step->compute_s, step->communication_s, step->least_s(),
+      tokens / step->step_s, step->sent_bytes);
+}
+
+}  // namespace
+
+ScalingRow scaling_row(const deck::Deck& deck,
+                       const Machine& machine,
+                       int ranks,
+                       int hosts,
+                       std::int64_t weak_micro_steps) {
+  const deck::JobConfig& config = deck.config;
+  ScalingRow row;
+  row.ranks = ranks;
+  row.hosts = hosts;
+  if (const auto problem = reduce::replicas_problem(config.parallel, ranks, hosts);
+      config.parallel.sharded() && !problem.empty()) {
+    row.missing = "parallel.replicate: " + problem;
+    return row;
+  }
+  const DeckPlan plan = plan_of(deck, ranks, hosts);
+  const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
+  const BucketTraffic traffic(
+      machine, plan.plan,
+      trireme::session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device}),
+      wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,
+               config.parallel.reduction));
+  row.memory_bytes = whole_bytes(plan, dtype);
+  row.checkpoint_s = checkpoint_seconds(machine, plan);
+  row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
+  const std::string unknown =
+      compute.row == nullptr ? "a step in this precision" : traffic.missing();
+  if (!unknown.empty()) {
+    row.missing = "nothing was measured like " + unknown;
+    return row;
+  }
+  row.links_carried_over = traffic.extrapolated();
+  row.compute_estimated = !compute.same_work;
+  row.compute_carried_over = !compute.same_ranks;
+  StepModel model;
+  model.overlap_gradients = config.parallel.overlap_gradients;
+  model.overlap_parameters = config.parallel.overlap_parameters;
+  fill_compute(model, compute, plan.plan, plan.sharded(), matrices_part(plan));
+  traffic.fill(model);
+  model.sums_s += matrices_seconds(traffic, plan, dtype);
+  const auto of_micro_steps = [&](std::int64_t micro_steps) {
+    model.micro_steps = micro_steps;
+    return predict_step(model);
+  };
+  row.weak = of_micro_steps(weak_micro_steps);
+  if (config.batch.sequences % (config.batch.micro_sequences * ranks) == 0)
+    row.strong = of_micro_steps(config.batch.sequences / (config.batch.micro_sequences * ranks));
+  return row;
+}
+
+Scaling scaling_of(const deck::Deck& deck,
+                   const Machine& machine,
+                   std::vector<int> ranks,
+                   int hosts) {
+  const trireme::session::BatchConfig& batch = deck.config.batch;
+  const int first = ranks.front();
+  const std::int64_t per_host = hosts > 1 ? divided_up(first, hosts) : machine.ranks_per_host;
+  const std::int64_t micro_steps = divided_up(batch.sequences, batch.micro_sequences * first);
+  if (ranks.size() == 1)
+    for (int power = 1; power <= most_ranks; power *= 2) ranks.push_back(power);
+  std::ranges::sort(ranks);
+  const auto repeated = std::ranges::unique(ranks);
+  ranks.erase(repeated.begin(), repeated.end());
+  Scaling scaling{.sequences = batch.sequences, .context = deck.shape().context, .rows = {}};
+  for (const int count : ranks)
+    scaling.rows.push_back(scaling_row(deck, machine, count,
+                                       static_cast<int>(divided_up(count, per_host)), micro_steps));
+  return scaling;
+}
+
+std::string scaling_text(const Scaling& scaling) {
+  std::string text = fmt::format(
+      "{:>7}{:>7}{:>33}{:>33}{:>12}{:>12}\n{:>7}{:>7}{:>12}{:>9}{:>12}{:>12}{:>9}{:>12}{:>12}{:>12}"
+      "\n",
+      "", "", "weak: batch grows with ranks", "strong: the deck's batch", "memory", "checkpoint",
+      "ranks", "hosts", "step", "exposed", "tokens/s", "step", "exposed", "tokens/s", "per rank",
+      "");
+  for (const ScalingRow& row : scaling.rows) {
+    const auto context = static_cast<double>(scaling.context);
+    text += fmt::format("{:>7}{:>7}{}{}{:>12}{:>12} {}{}{}\n", row.ranks, row.hosts,
+                        step_text(row.weak, context * static_cast<double>(row.weak_sequences)),
+                        step_text(row.strong, context * static_cast<double>(scaling.sequences)),
+                        row.memory_bytes ? bytes_text(static_cast<double>(*row.memory_bytes)) : "-",
+                        row.checkpoint_s ? seconds_text(*row.checkpoint_s) : "-",
+                        row.links_carried_over ? "*" : "", row.compute_carried_over ? "+" : "",
+                        row.compute_estimated ? "~" : "");
+  }
+  return text + notes_text(scaling);
+}
+
+std::string scaling_json(const Scaling& scaling) {
+  std::string rows;
+  const auto context = static_cast<double>(scaling.context);
+  for (const ScalingRow& row : scaling.rows)
+    rows += fmt::format(
+        "{}\n    {{\"ranks\": {}, \"hosts\": {}, \"missing\": {}, \"links_carried_over\": {}, "
+        "\"compute_carried_over\": {}, \"compute_estimated\": {}, \"weak\": {}, \"strong\": {}, "
+        "\"memory_bytes\": {}, \"checkpoint_s\": {}}}",
+        rows.empty() ? "" : ",", row.ranks, row.hosts, text::json_string(row.missing),
+        row.links_carried_over, row.compute_carried_over, row.compute_estimated,
+        step_json(row.weak, context * static_cast<double>(row.weak_sequences)),
+        step_json(row.strong, context * static_cast<double>(scaling.sequences)),
+        row.memory_bytes ? fmt::format("{}", *row.memory_bytes) : "null",
+        row.checkpoint_s ? fmt::format("{:.9g}", *row.checkpoint_s) : "null");
+  return "[" + rows + "\n  ]";
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme plan DECK --ranks N,… --machine FILE`: what a step of the deck will take on these
+// numbers of ranks, from the costs that were measured on a machine (plan/machine.hpp) and the
+// plan that each number of ranks would get.
+//
+//   weak    as many micro-steps per rank as the deck has on the first number of ranks: the batch
+//           grows with the ranks
+//   strong  the deck's batch, where it can be split
+//
+// A row states its basis: measured on that very number of ranks, carried over from another, or
+// not known at all because nothing of the kind was measured, or because the copies of
+// parallel.replicate do not go with so many ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deck/deck.hpp"
+#include "plan/machine.hpp"
+#include "plan/step.hpp"
+
+namespace trireme::plan {
+
+struct ScalingRow {
+  int ranks = 1, hosts = 1;
+  std::string missing;                ///< why there are no times: a sentence
+  bool links_carried_over = false;    ///< communication is of other ranks
+  bool compute_carried_over = false;  ///< so is compute, on a host
+  bool compute_estimated = false;     ///< compute is of another model, by FLOP
+  std::int64_t weak_sequences = 0;    ///< per step
+  std::optional<StepPrediction> weak, strong;
+  std::optional<std::int64_t> memory_bytes;  ///< of a rank
+  std::optional<double> checkpoint_s;
+};
+
+struct Scaling {
+  std::int64_t sequences = 0, context = 0;  ///< of the deck's step
+  std::vector<ScalingRow> rows;
+};
+
+/// Of one number of ranks. `weak_micro_steps`: of a rank's step when the batch grows with them.
+ScalingRow scaling_row(const deck::Deck& deck,
+                       const Machine& machine,
+                       int ranks,
+                       int hosts,
+                       std::int64_t weak_micro_steps);
+
+/// One row per number of ranks. `ranks` has those asked for, the first is that of the deck's batch;
+/// one number alone is put among the powers of two up to 4096. `hosts`: of the first; 1 leaves
+/// ranks per host to the machine file.
+Scaling scaling_of(const deck::Deck& deck,
+                   const Machine& machine,
+                   std::vector<int> ranks,
+                   int hosts);
+
+std::string scaling_text(const Scaling& scaling);
+/// A list of rows: ranks, hosts, weak, strong (step_s, exposed_s, compute_s, communication_s,
+/// least_s, tokens_per_s, sent_bytes by a rank for gradients and parameters), memory_bytes,
+/// checkpoint_s; null where not known.
+std::string scaling_json(const Scaling& scaling);
+
+}  // namespace trireme::plan

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two things that happen at the same time, as arithmetic: what compute does, in the order in which
+// it does it, and one queue of collectives beside it.
+//
+// 1. Collectives run one after another, in the order in which they were enqueued, none before it
+//    was.
+// 2. While one runs beside compute, compute goes on at (1 - compute_lost) of its pace, and the
+//    collective takes `stretch` times as long. While compute waits, the collective has its full
+//    pace. (0, 1) is a network that takes nothing from compute; (1, 1) one that stops it, so that
+//    overlap gains nothing.
+// 3. Time passes only in compute(), wait() and block().
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace trireme::plan {
+
+struct Sharing {
+  double compute_lost = 0;
+  double stretch = 1;
+  /// Of the time in which they run beside each other: what the slowest rank needs longer than the
+  /// mean one.
+  double waiting_beside = 0;
+};
+
+class Timeline {
+ public:
+  explicit Timeline(Sharing sharing) : sharing_(sharing) {}
+
+  /// Work that takes so long by itself.
+  void compute(double seconds);
+  /// Enqueues a collective that takes so long by itself. Returns its number.
+  std::size_t enqueue(double seconds);
+  /// Compute waits for this collective, and so for those before it.
+  void wait(std::size_t collective);
+  /// Compute waits for something else for so long; collectives go on.
+  void block(double seconds);
+
+  [[nodiscard]] double now() const { return now_; }
+  /// Time in which compute waited, from the beginning on.
+  [[nodiscard]] double exposed() const { return exposed_; }
+  /// Time in which a collective ran beside compute, from the beginning on.
+  [[nodiscard]] double shared() const { return shared_; }
+
+ private:
+  /// The running collective goes on for so much of its work.
+  void advance(double work);
+  void pass_waiting(double seconds);
+
+  Sharing sharing_;
+  double now_ = 0, exposed_ = 0, shared_ = 0;
+  std::vector<double> left_;  // work of each collective
+  std::size_t running_ = 0;   // the first that is not over
+};
+
+}  // namespace trireme::plan

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/machine.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::plan {
+namespace {
+
+TEST(Merged, ReplacesWhatIsOfTheSameKindAndKeepsTheRest) {
+  Machine older;
+  older.ranks_per_host = 4;
+  older.links = {{.ranks = 2, .sums_s = 1, .collectives = {}},
+                 {.ranks = 4, .sums_s = 2, .collectives = {}}};
+  older.compute = {{.model = "a", .micro_step_s = 1, .ready = {}},
+                   {.model = "b", .micro_step_s = 2, .ready = {}}};
+  Machine newer;
+  newer.processor = "new";
+  newer.ranks_per_host = 2;
+  newer.storage_bytes_per_s = 5;
+  newer.links = {{.ranks = 2, .sums_s = 3, .collectives = {}}};
+  newer.compute = {{.model = "b", .micro_step_s = 4, .ready = {}}};
+
+  const Machine both = merged(older, newer);
+  EXPECT_EQ(both.processor, "new");
+  EXPECT_EQ(both.ranks_per_host, 4);
+  EXPECT_EQ(both.storage_bytes_per_s, 5);
+  ASSERT_EQ(both.links.size(), 2U);
+  EXPECT_EQ(both.links[0].sums_s, 2);
+  EXPECT_EQ(both.links[1].sums_s, 3);
+  ASSERT_EQ(both.compute.size(), 2U);
+  EXPECT_EQ(both.compute[0].micro_step_s, 1);
+  EXPECT_EQ(both.compute[1].micro_step_s, 4);
+}
+
+}  // namespace
+}  // namespace trireme::plan
