@@ -9,8 +9,8 @@ install(DIRECTORY input DESTINATION ${share})
 install(DIRECTORY postproc/trireme_postproc DESTINATION ${share}/postproc PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY modules DESTINATION ${share} USE_SOURCE_PERMISSIONS PATTERN *.in EXCLUDE)
 install(PROGRAMS jobs/mpirun.sh jobs/train.sbatch DESTINATION ${share}/jobs)
-install(FILES README.md LICENSE docs/user-guide.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES docs/figures.md docs/portability.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # below README.md, so that links work
 configure_file(${PROJECT_SOURCE_DIR}/modules/modulefile.in ${PROJECT_BINARY_DIR}/generated/modulefile @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/trireme
   RENAME ${PROJECT_VERSION})

@@ -21,7 +21,7 @@ DECK = os.path.join(HERE, "tiny.yaml")
 TIMEOUT_S = 300  # for what hangs, however slow the machine
 
 
-# What the launcher passes on to the ranks so that they save a checkpoint and end, and what it may return then (docs/user-guide.md).
+# What the launcher passes on to the ranks so that they save a checkpoint and end, and what it may return then (docs/guide/stopping.md).
 VERSION = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 HYDRA = "HYDRA" in VERSION or "Intel(R) MPI" in VERSION
 STOP_SIGNAL, STOPPED = (signal.SIGTERM, (0, 75)) if HYDRA else (signal.SIGUSR2, (75,))

@@ -113,9 +113,9 @@ Machine read_machine(const std::string& path) {
 
 std::string machine_text(const Machine& machine) {
   std::string text =
-      "# Written by `trireme bench reduce --fit`, read by `trireme plan --machine`: see \"What a "
-      "run will take\" in docs/user-guide.md.\n";
-  Machine copy = machine;  // visitors may change what they visit
+      "# Written by `trireme bench reduce --fit` and read by `trireme plan --machine`: see "
+      "docs/guide/tuning.md.\n";
+  predict::Machine copy = machine;  // visitors may change what they visit
   Writer writer("", "", text);
   describe(writer, copy);
   return text;
