@@ -49,7 +49,7 @@ def summary(path):
 def main():
     if sys.argv[1:2] == ["--table"]:
         with open(sys.argv[2], encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+            rows = list(csv.DictReader(line for line in file if not line.startswith("# ")))
         print("| " + " | ".join(FIELDS) + " |\n|" + "---|" * len(FIELDS))
         for row in rows:
             print("| " + " | ".join(row[field] for field in FIELDS) + " |")

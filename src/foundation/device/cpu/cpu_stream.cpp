@@ -37,7 +37,7 @@ struct SchedulingAttributes {
 /// wakes although a compute thread has it: a collective is many short pieces of work between
 /// waits. Changes neither priority nor share of the core. A hint: kernels before Linux 6.12 ignore
 /// it, and where a sandbox refuses the call nothing is lost.
-/// Source: docs/figures.md, "Time slices of the communication thread".
+/// Source: docs/figures.md, "Design choices".
 void ask_for_short_slices() {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
   constexpr std::uint64_t least_ns = 100'000;

@@ -12,7 +12,7 @@
 // 2. Pieces are received in place: there is no scratch. MPI's messages are as small as those of
 //    buckets, and a window of them is under way to and from each peer. With
 //    whole pieces, two ranks that did not begin at once sent one after the other, at half the
-//    link's rate (Open MPI over TCP; docs/figures.md, "Muon"). A peer's window waits for no
+//    link's rate (Open MPI over TCP; docs/figures.md). A peer's window waits for no
 //    other peer, so there is no order in which ranks could wait for each other. go() and
 //    come_back() allocate nothing. They run one at a time, on one stream or in an order made by
 //    events.

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the Markdown pages: links and anchors lead somewhere, scripts and decks that commands name exist, and the tables of measurements
+are those of docs/results.
+  usage: pages_test.py SOURCE_DIR"""
+import os
+import re
+import subprocess
+import sys
+
+from pages import MARKED, READING_ORDER, markdown_files, read
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SCRIPT = re.compile(r"(?<![\w/.-])((?:jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def))")
+MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
+
+
+def anchors(text):
+    """What GitHub makes of the headings: lower case, without punctuation, with hyphens for blanks."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def wrong_links(source, page, text):
+    for target in LINK.findall(re.sub(r"`[^`]*`", "", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+        if not os.path.exists(os.path.join(source, place)):
+            yield f"{page}: the link {target} leads to no file"
+        elif anchor and place.endswith(".md") and anchor not in anchors(read(source, place)):
+            yield f"{page}: the link {target} leads to no heading of {place}"
+
+
+def main():
+    source = sys.argv[1]
+    pages = markdown_files(source)
+    wrong = [f"{page} is missing" for page in READING_ORDER if page not in pages]
+    for page in pages:
+        text = read(source, page)
+        wrong += wrong_links(source, page, text)
+        wrong += [f"{page} names {script}, which does not exist" for script in sorted(set(SCRIPT.findall(text)))
+                  if not os.path.exists(os.path.join(source, script))]
+        if len(MARKER.findall(text)) != len(MARKED.findall(text)):
+            wrong.append(f"{page}: a line <!-- run --> or <!-- check --> is not directly above a fenced block with a language")
+        if MARKER.search(text) and page not in READING_ORDER:
+            wrong.append(f"{page} has marked blocks, and tests/docs/pages.py does not list it")
+    if len(pages) < len(READING_ORDER):
+        wrong.append(f"only {len(pages)} pages were found in {source}")
+    print("\n".join(wrong) if wrong else f"{len(pages)} pages: links, scripts and markers are right")
+    tables = subprocess.run([sys.executable, os.path.join(source, "dev", "result_tables.py"), "--check"], check=False)
+    return 1 if wrong or tables.returncode else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
