@@ -115,7 +115,7 @@ std::string machine_text(const Machine& machine) {
   std::string text =
       "# Written by `trireme bench reduce --fit` and read by `trireme plan --machine`: see "
       "docs/guide/tuning.md.\n";
-  predict::Machine copy = machine;  // visitors may change what they visit
+  Machine copy = machine;  // visitors may change what they visit
   Writer writer("", "", text);
   describe(writer, copy);
   return text;
