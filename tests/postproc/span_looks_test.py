@@ -11,7 +11,7 @@ from trireme_postproc.span_looks import LOOKS, OTHER_WAIT, OTHERS, WAIT, look_of
 from trireme_postproc.timeline import OTHER, Interval
 from trireme_postproc.timings import ROOT
 
-NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "foundation", "timing", "names.hpp")
+NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "foundation", "device", "span_names.hpp")
 # How colours look with each kind of colour blindness, of linear RGB: Machado, Oliveira, Fernandes 2009, "A physiologically-based model for
 # simulation of color vision deficiency", severity 1.
 SIGHTS = {
@@ -42,7 +42,7 @@ def contrast_with_white(colour):
 def drawn():
     """The spans of the trainer's own table that a timeline draws."""
     with open(NAMES, encoding="utf-8") as file:
-        rows = re.findall(r'\{Name::\w+, "([^"]+)", "([^"]*)",\s*((?:"[^"]*"\s*)+)\}', file.read())
+        rows = re.findall(r'\{SpanName::\w+, "([^"]+)", "([^"]*)",\s*((?:"[^"]*"\s*)+)\}', file.read())
     spans = [Span(name, index_of, "".join(re.findall('"([^"]*)"', text))) for name, index_of, text in rows]
     sample = {"step": 1, "micro": 0, "index": 0, "duration_s": 1.0}
     return [(span, at) for at, span in enumerate(spans) if span.name != ROOT and Interval(span, sample, 0).lane != OTHER]
