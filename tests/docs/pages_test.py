@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages: links and anchors lead somewhere, scripts and decks that commands name exist, and the tables of measurements
-are those of docs/results.
+"""Checks the Markdown pages: links and anchors lead somewhere, files that the text names exist, and the tables of measurements are those of
+docs/results.
   usage: pages_test.py SOURCE_DIR"""
 import os
 import re
@@ -11,7 +11,8 @@ import sys
 from pages import MARKED, READING_ORDER, markdown_files, read
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-SCRIPT = re.compile(r"(?<![\w/.-])((?:jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def))")
+FILE = re.compile(r"(?<![\w/.-])((?:src|jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def|hpp|cpp|cuh?))\b")
+PLACEHOLDER = re.compile(r"/(?:\w+/)*x(?:_test)?\.\w+$|/ROOM/")  # of a recipe
 MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
 
 
@@ -40,15 +41,15 @@ def main():
     for page in pages:
         text = read(source, page)
         wrong += wrong_links(source, page, text)
-        wrong += [f"{page} names {script}, which does not exist" for script in sorted(set(SCRIPT.findall(text)))
-                  if not os.path.exists(os.path.join(source, script))]
+        wrong += [f"{page} names {name}, which does not exist" for name in sorted(set(FILE.findall(text)))
+                  if not os.path.exists(os.path.join(source, name)) and not PLACEHOLDER.search(name)]
         if len(MARKER.findall(text)) != len(MARKED.findall(text)):
             wrong.append(f"{page}: a line <!-- run --> or <!-- check --> is not directly above a fenced block with a language")
         if MARKER.search(text) and page not in READING_ORDER:
             wrong.append(f"{page} has marked blocks, and tests/docs/pages.py does not list it")
     if len(pages) < len(READING_ORDER):
         wrong.append(f"only {len(pages)} pages were found in {source}")
-    print("\n".join(wrong) if wrong else f"{len(pages)} pages: links, scripts and markers are right")
+    print("\n".join(wrong) if wrong else f"{len(pages)} pages: links, files and markers are right")
     tables = subprocess.run([sys.executable, os.path.join(source, "dev", "result_tables.py"), "--check"], check=False)
     return 1 if wrong or tables.returncode else 0
 
