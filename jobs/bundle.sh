@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Packs the built executable with everything that a node without MPI, HDF5, yaml-cpp or oneDNN lacks: shared libraries, Open MPI's
-# launcher and plugins, the decks, some text to train on, and run.sh. The archive can be unpacked anywhere:
+# Packs the built executable for nodes without MPI, HDF5, yaml-cpp and oneDNN: with shared libraries, Open MPI's launcher and plugins, the
+# decks, some text to train on, and run.sh. The archive can be unpacked anywhere:
 #
 #     tar -xJf trireme-bundle.tar.xz && trireme-bundle/run.sh -n 2 trireme-bundle/input/quickstart.yaml
 #
-# The node's own are the C library (of this machine's version or later) and bash. A build with CUDA needs cuBLASLt, cuDNN and NCCL of the
-# node as well (run.sh looks for them), unless --with-cuda packs them: that makes the archive larger by gigabytes.
+# The node needs bash and a C library of this machine's version or later. A build with CUDA also needs cuBLASLt, cuDNN and NCCL on the node
+# (run.sh looks for them), unless --with-cuda packs them, which makes the archive larger by gigabytes.
 #   usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]     default: build/trireme-bundle.tar.xz
 # --tests packs tests/gpu_session.sh and the test executables that it runs.
 set -euo pipefail
@@ -79,7 +79,7 @@ done
 cp -L "$data"/*.txt "$top/mpi${data#"$prefix"}/" 2>/dev/null || true
 for tool in orterun orted; do
   path=${mpirun%/*}/$tool
-  [ -x "$path" ] || { echo "error: no $path beside the launcher" >&2; exit 3; }
+  [ -x "$path" ] || { echo "error: $path is missing; the bundle needs the whole installation of Open MPI" >&2; exit 3; }
   cp -L "$path" "$top/mpi/bin/"
   collect "$path"
 done
@@ -99,7 +99,7 @@ if [ $tests = 1 ]; then
   cp tests/gpu_session.sh tests/gpu_session.py tests/gpu_items.py tests/torch_gpt2.py "$top/tests/"
 fi
 
-# cuBLASLt is opened by name, cuDNN opens NVRTC so, and that opens its builtins: ldd sees none of them. NVRTC lies where cuBLASLt does.
+# cuBLASLt is opened by name, cuDNN opens NVRTC so, and that opens its builtins: ldd sees none of them. NVRTC is in the folder of cuBLASLt.
 cublaslt=$(sed -n 's/^CUDA_cublasLt_LIBRARY:FILEPATH=//p' build/CMakeCache.txt)
 if [ -s "$scratch/cuda" ]; then
   for library in "${cublaslt%/*}"/libcublasLt.so.[0-9]* "${cublaslt%/*}"/libnvrtc.so.[0-9]* "${cublaslt%/*}"/libnvrtc-builtins.so.[0-9]*; do

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The launcher of Open MPI 4 and 5, MPICH or Intel MPI, with the options for trireme on one machine: ranks are not bound to single cores
-# (Open MPI would bind each of one or two ranks to one core and so take its threads away), more ranks than cores are allowed, and root may
-# run it inside a container.
+# Starts the launcher of Open MPI 4 or 5, MPICH or Intel MPI with the options that trireme needs on one machine. Ranks are not bound to
+# single cores (Open MPI would bind one or two ranks to one core each, and their threads with them). More ranks than cores are allowed.
+# Root may run it, as in a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
-#          bash jobs/mpirun.sh --flags LAUNCHER       prints the options alone; CMake asks this for the tests
+#          bash jobs/mpirun.sh --flags LAUNCHER       prints the options only; CMake uses this for the tests
 # TRIREME_MPIRUN names another launcher than the one that build/ was configured with.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

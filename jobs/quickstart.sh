@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and
-# shows the run as a table and a picture.
+# From a bare Debian to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and shows
+# the run as a table and a picture.
 #   usage: bash jobs/quickstart.sh [section.key=value …]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ run=$(sed -n '/^run:/,/^[a-z]/s/.*directory: *\([^,}# ]*\).*/\1/p' "$deck" | hea
 for argument in "$@"; do
   case $argument in run.directory=*) run=${argument#run.directory=} ;; esac
 done
-# A finished run is kept and the next one lies beside it with a number: the newest record is this one's.
+# A finished run is kept, and the next one gets a number at the end of its name. The newest record is that of this run.
 run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 
 post=build/postproc

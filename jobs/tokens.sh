@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From text to a sample by way of byte-pair tokens: builds what is missing, trains a tokenizer on the C++ headers, makes shards of them,
-# trains input/tokens.yaml on two ranks and prints a sample. What is done already is not done again.
-#   usage: bash jobs/tokens.sh [section.key=value …]     TEXT=DIR takes other text
+# From text to a sample with byte-pair tokens: builds what is missing, trains a tokenizer on the C++ headers, writes token shards, trains
+# input/tokens.yaml on two ranks and prints a sample. Steps that are done already are skipped.
+#   usage: bash jobs/tokens.sh [section.key=value …]     TEXT=DIR uses other text
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 text=${TEXT:-/usr/include/c++} corpus=runs/tokens-corpus

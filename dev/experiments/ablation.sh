@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
-# value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
-# ten minutes on two cores. Decks of any model, on CPUs, in fp32.
-# In a job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the folder of the project.
+# Compares each optimization with its absence on this machine, in runs that alternate (off, on, on, off). Writes a Markdown table, an HDF5
+# file with every value, and a picture, with the claims of the literature. docs/ablation.md explains the rows. Needs a build, h5py and
+# matplotlib; takes less than ten minutes on two cores. Decks of any model, on CPUs, in fp32.
+# In a job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the top folder of the project.
 #   usage: bash dev/experiments/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
-# A round is four runs of every pair. Steps include the three of warm-up, which do not count.
-# --hosts: one rank on each, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
+# A round is four runs of every pair. Steps include three of warm-up, which do not count.
+# --hosts: one rank on each, for example inside tests/network/hosts.sh, which creates hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash dev/experiments/ablation.sh --hosts north,south tests/network/overlap.yaml …
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")/../..

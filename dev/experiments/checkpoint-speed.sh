@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How fast this disk takes checkpoints, beside `dd conv=fsync` of as many random bytes onto the same disk; the two take turns. Prints
-# medians of the write while the steps go on, of the write while the run waits, of dd, and how long the run was paused beyond the copy.
-# Needs a build, and nothing else to do for the machine; about two minutes on two cores. Keeps no files.
-#   usage: bash dev/experiments/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      the folder's disk is measured; default: runs/ here
+# Measures how fast this disk takes checkpoints, compared with `dd conv=fsync` of the same number of random bytes; the two alternate. Prints
+# medians of the write during the steps, of the write while the run waits, of dd, and of the pause of the run beyond the copy.
+# Needs a build and an otherwise idle machine; takes about two minutes on two cores. Keeps no files.
+#   usage: bash dev/experiments/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      measures the disk of FOLDER; default: runs/
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "${1:-runs}"
@@ -32,20 +32,20 @@ done
 "${TRIREME_PYTHON:-/usr/bin/python3}" - "$folder" <<'END'
 import glob, statistics, sys
 import h5py
-beside, waiting, beyond, steps, size = [], [], [], [], 0
+during, waiting, beyond, steps, size = [], [], [], [], 0
 for path in glob.glob(sys.argv[1] + "/run*/run.h5"):
     with h5py.File(path, "r") as file:
         rows = {name: list(column[:]) for name, column in file["checkpoints"].items()}
         steps += list(file["steps/seconds"][1:])
     size = rows["bytes"][0]
     # The run waits for the last, and the last but one is cut short by it.
-    beside += rows["write_s"][:-2]
+    during += rows["write_s"][:-2]
     waiting += rows["write_s"][-1:]
     beyond += [stall - copy for stall, copy in zip(rows["stall_s"][:-2], rows["copy_s"])]
 dd = [float(line) for line in open(sys.argv[1] + "/dd.txt", encoding="ascii")]
 step = statistics.median(steps)
 print(f"{size / 1e6:.0f} MB, median step {step:.3f} s")
-for what, times in (("dd conv=fsync", dd), ("written while the run waits", waiting), ("written beside the steps", beside)):
+for what, times in (("dd conv=fsync", dd), ("written while the run waits", waiting), ("written during the steps", during)):
     median = statistics.median(times)
     print(f"{what:<28} median {median:.3f} s of {len(times)} ({min(times):.3f} to {max(times):.3f}), {size / median / 1e6:6.0f} MB/s, "
           f"{statistics.median(dd) / median:.2f} of dd's bandwidth")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How many tokens today's recipe (input/recipe-llama-muon.yaml) saves beside that of 2019 (input/recipe-gpt2-adamw.yaml): tunes the
-# learning rate of both with equal care (four rates each, at the deck's own length, seed 1), trains both with the best one and three other
-# seeds, and prints the losses and the share of the baseline's tokens after which its loss is reached. What is done already is not done
-# again. Needs a build; less than ten minutes on two cores.
+# Measures how many tokens the recipe input/recipe-llama-muon.yaml saves, compared with input/recipe-gpt2-adamw.yaml. Tunes the learning rate
+# of both alike (four rates each, at the deck's own length, seed 1), trains both with the best rate and three other seeds, and prints the
+# losses and the share of the baseline's tokens after which its loss is reached. Steps that are done already are skipped. Needs a build;
+# takes less than ten minutes on two cores.
 #   usage: bash dev/experiments/compare-recipes.sh [FOLDER [RANKS [section.key=value …]]]      default: runs/recipes, 2 ranks
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

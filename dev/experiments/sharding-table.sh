@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, as `trireme plan` calculates it:
-# Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, eight ranks per host; without activations
-# and the snapshot for checkpoints, which on GPUs lies in the host's memory. Needs a build: one for CUDA plans for GPUs, of which it needs none,
-# and one without for CPUs.
+# Calculates what a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, by `trireme plan`.
+# Prints Markdown. One sequence per rank, one micro-step per step, bf16, recompute: block, eight ranks per host; without activations and the
+# snapshot for checkpoints, which on GPUs is in the host's memory. Needs a build; a build with CUDA plans for GPUs and needs none.
 #   usage: bash dev/experiments/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How fast this machine trains: tokens/s and the share of its matrix ceiling, for the quickstart model and for GPT-2 124M at context
-# 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about four minutes on two cores. Keeps no files but the
-# table, where one is named.
+# Measures how fast this machine trains: tokens/s and the share of its matrix ceiling, for the quickstart model and for GPT-2 124M with a
+# context of 1024, in fp32 and bf16. Needs a build and an otherwise idle machine; takes about four minutes on two cores. Keeps no files except
+# the table, where one is named.
 #   usage: bash dev/experiments/speed.sh [RANKS [TABLE.h5]]
 #          bash dev/experiments/speed.sh --against COMMIT|FOLDER [--rounds N] [RANKS]
-# --against: builds COMMIT beside, or takes FOLDER, a working tree of another commit with its build/trireme; runs both in turns (one
-# first in odd rounds, the other in even ones; 3 rounds, about eight minutes each), and prints the ratio of their median steps. Each
-# reads its own decks of input/. Needs h5py.
+# --against: builds COMMIT in another folder, or takes FOLDER, a working tree of another commit with its build/trireme. Runs both alternately
+# (one first in odd rounds, the other in even ones; 3 rounds, about eight minutes each) and prints the ratio of their median steps. Each reads
+# its own decks of input/. Needs h5py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }

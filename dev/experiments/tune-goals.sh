@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Whether `trireme tune` reaches its goals on this machine: on two ranks, over a slow link between two hosts (network namespaces, which
-# tests/network/hosts.sh makes) and in shared memory, it tunes the deck, and then runs the deck as it is and the tuned one in turns (own,
-# tuned, tuned, own; a round is four runs). A Markdown table and a JSON file with every value. Goals: a step of the tuned deck takes at most
-# 0.95 of the deck's own over a slow link, and at most 1.01 of it anywhere. Needs a build, h5py and, for a link, what hosts.sh asks for;
-# CPUs only. For figures, nothing else may run.
+# Checks whether `trireme tune` reaches its goals on this machine: on two ranks, over a slow link between two hosts (network namespaces, which
+# tests/network/hosts.sh creates) and in shared memory. It tunes the deck, and then runs the deck and the tuned deck alternately (own, tuned,
+# tuned, own; a round is four runs). Writes a Markdown table and a JSON file with every value. Goals: a step of the tuned deck takes at most
+# 0.95 of the deck's own over a slow link, and at most 1.01 of it anywhere. Needs a build, h5py and, for a link, what hosts.sh needs; CPUs
+# only. For figures, nothing else may run.
 #   usage: bash dev/experiments/tune-goals.sh [--links shared,RATE,…] [--seconds N] [--rounds N] [--steps N] [--output FILE.json] [DECK [section.key=value …]]
-# RATE: as tc writes it, 300mbit. --seconds: of tune. Steps include the three of warm-up, which do not count.
+# RATE: as tc writes it, 300mbit. --seconds: of tune. Steps include three of warm-up, which do not count.
 # exit code: 0, both goals hold; 1, one does not; 2, a mistake; 3, this machine cannot do it
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -80,12 +80,12 @@ built() { # preset
   PRESET=$1 bash "$here/source/jobs/build.sh" help >"$here/out" 2>&1 || { echo "no build with preset $1:" && cat "$here/out" && failures=$((failures + 1)); }
 }
 built without-front-end
-for words in 'the build is WITHOUT CUDA' "  cuDNN's front end (bash modules/packages/cudnn_frontend.sh fetches it" 'build again; with PRESET=cuda'; do
+for words in 'this build has no CUDA' "  cuDNN's front end (bash modules/packages/cudnn_frontend.sh fetches it" 'build again. PRESET=cuda'; do
   grep -qF -- "$words" "$here/out" || { echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1)); }
 done
 [ "$(grep -c '^  [^ ]' "$here/out")" -eq 1 ] || { echo "more than the front end is said to be missing:" && cat "$here/out" && failures=$((failures + 1)); }
 CUDACXX=$broken/bin/nvcc built without-nvcc
-for words in 'the build is WITHOUT CUDA' "$broken/bin/nvcc fails: host_config.h:1"; do
+for words in 'this build has no CUDA' "$broken/bin/nvcc fails: host_config.h:1"; do
   grep -qF -- "$words" "$here/out" || { echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1)); }
 done
 for preset in without-nvcc for-cpus; do
