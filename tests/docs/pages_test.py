@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages: links and anchors lead somewhere, files that the text names exist, and the tables of measurements are those of
-docs/results.
+"""Checks the Markdown pages: links and anchors lead somewhere, files that the text names exist, the words are plain, and the tables of
+measurements are those of docs/results.
   usage: pages_test.py SOURCE_DIR"""
 import os
 import re
@@ -13,6 +13,19 @@ from pages import MARKED, READING_ORDER, markdown_files, read
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/.-])((?:src|jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def|hpp|cpp|cuh?))\b")
 PLACEHOLDER = re.compile(r"/(?:\w+/)*x(?:_test)?\.\w+$|/ROOM/")  # of a recipe
+# Habits of this project's early texts that readers stumble over, and what to write instead.
+HABITS = {
+    "beside": "next to, in addition to, compared with, or during",
+    "lie|lies": "is, or is stored",
+    "so many": "this number of, or N",
+    "by itself": "alone, or separately",
+    "anew": "again",
+    "the begin": "the beginning",
+    "the mend": "the fix",
+    "leave away": "remove, or omit",
+    "goes on": "continues, or resumes",
+    "are others": "differ",
+}
 MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
 
 
@@ -43,6 +56,8 @@ def main():
         wrong += wrong_links(source, page, text)
         wrong += [f"{page} names {name}, which does not exist" for name in sorted(set(FILE.findall(text)))
                   if not os.path.exists(os.path.join(source, name)) and not PLACEHOLDER.search(name)]
+        wrong += [f"{page}: '{found}': write {better}" for habit, better in HABITS.items()
+                  for found in re.findall(rf"\b(?:{habit})\b", text, re.IGNORECASE)]
         if len(MARKER.findall(text)) != len(MARKED.findall(text)):
             wrong.append(f"{page}: a line <!-- run --> or <!-- check --> is not directly above a fenced block with a language")
         if MARKER.search(text) and page not in READING_ORDER:
