@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files of a new operation: contract, dispatch, call, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
+"""Makes the files of a new operation: contract, checks and dispatch, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
 reference is written.
 
 usage: dev/new_op.py NAME [--root PROJECT]        NAME in lower case: soft_cap
 
-What it makes computes y = x, element by element; signature, contract and bodies are then yours. Nothing that exists is overwritten."""
+What it makes computes y = x, element by element; contract and bodies are then yours. Nothing that exists is overwritten."""
 import argparse
 import pathlib
 import re
@@ -15,18 +15,18 @@ CONTRACT = """// SPDX-License-Identifier: Apache-2.0
 // What @NAME@ computes, with its source (paper and section):
 //
 //   y = x
-//
-// Shapes: x, y = [elements] of T.
 #pragma once
 
-#include "base/view.hpp"
-
-#include "device/device.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
-/// Requires: x and y of one size and dtype.
-void @NAME@(View y, ConstView x, device::Stream& stream);
+struct @CAMEL@ {
+  static constexpr const char* name = "@NAME@";
+  View y;       ///< of T, as many elements as x
+  ConstView x;  ///< of T
+};
+TRIREME_OPERATION(@CAMEL@);
 
 }  // namespace trireme::ops
 """
@@ -34,57 +34,20 @@ void @NAME@(View y, ConstView x, device::Stream& stream);
 DISPATCH = """// SPDX-License-Identifier: Apache-2.0
 #include "ops/@NAME@.hpp"
 
-#include "ops/calls/@NAME@.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 
-void @NAME@(View y, ConstView x, device::Stream& stream) {
-  TRIREME_EXPECT(y.elements == x.elements && y.dtype == x.dtype, "{} {} from {} {}", y.elements,
-                 name(y.dtype), x.elements, name(x.dtype));
-  with_float_type(x.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    enqueue(@CAMEL@<T>{y.as<T>(), x.as<T>(), x.elements}, stream);
-  });
-}
-
-}  // namespace trireme::ops
-"""
-
-CALL = """// SPDX-License-Identifier: Apache-2.0
-// The call of @NAME@.hpp; T is float or Bf16.
-#pragma once
-
-#include <cstdint>
-
-#include "ops/calls/call.hpp"
-
-namespace trireme::ops {
-
-template <class T>
-struct @CAMEL@ {
-  static constexpr const char* name = "@NAME@";
-  T* y;
-  const T* x;
-  std::int64_t count;
-};
-
-namespace cpu {
-template <class T>
-void run(Threads, const @CAMEL@<T>& call);
-}
-namespace cuda {
-template <class T>
-void run(const Queue& queue, const @CAMEL@<T>& call);
+void run(const @CAMEL@& call, device::Stream& stream) {
+  expect_operands(call.name, {{"y", call.y, call.x.elements, call.x.dtype}});
+  enqueue(call, call.x.dtype, stream);
 }
 
 }  // namespace trireme::ops
 """
 
 CPU_BODY = """// SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/@NAME@.hpp"
-
-#include "base/dtype.hpp"
+#include "ops/@NAME@.hpp"
 
 #include "ops/cpu/loops.hpp"
 
@@ -100,9 +63,9 @@ TRIREME_CLONES void @NAME@_kernel(T* y, const T* x, std::int64_t count) {
 }  // namespace
 
 template <class T>
-void run(Threads, const @CAMEL@<T>& call) {
-  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    @NAME@_kernel(call.y + begin, call.x + begin, end - begin);
+void run(Threads, const @CAMEL@& call) {
+  for_chunks(call.x.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    @NAME@_kernel(call.y.as<T>() + begin, call.x.as<T>() + begin, end - begin);
   });
 }
 
@@ -112,7 +75,8 @@ TRIREME_CPU_BODIES(@CAMEL@);
 """
 
 CUDA_BODY = """// SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/@NAME@.hpp"
+#include "ops/@NAME@.hpp"
+
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -120,18 +84,18 @@ namespace {
 
 template <class T>
 struct @CAMEL@Loop {
-  @CAMEL@<T> call;
+  @CAMEL@ call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    call.y[i] = from_float<T>(to_float(call.x[i]));
+    call.y.as<T>()[i] = from_float<T>(to_float(call.x.as<T>()[i]));
   }
 };
 
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const @CAMEL@<T>& call) {
-  loop<1>(call.name, @CAMEL@Loop<T>{call}, call.count, false, queue.stream);
+void run(const Queue& queue, const @CAMEL@& call) {
+  loop<1>(call.name, @CAMEL@Loop<T>{call}, call.x.elements, false, queue.stream);
 }
 
 TRIREME_CUDA_BODIES(@CAMEL@);
@@ -160,7 +124,7 @@ TEST_P(@CAMEL@Test, ComputesAsTheReferenceDoes) {
     const auto x = rounded_to(dtype(), normals(1, n));
     auto from = tensor(dtype(), x);
     auto to = tensor(dtype(), n);
-    ops::@NAME@(to.view(), from.view(), stream());
+    run(ops::@CAMEL@{.y = to.view(), .x = from.view()}, stream());
     expect_near(to.values(), @NAME@_reference(x), tolerance().elementwise, "y");
   }
 }
@@ -169,7 +133,7 @@ TEST_P(@CAMEL@Test, DoesNotDependOnThreads) {
   auto from = tensor(dtype(), rounded_to(dtype(), normals(1, 100'000)));
   expect_same_on_threads([&] {
     auto to = tensor(dtype(), 100'000);
-    ops::@NAME@(to.view(), from.view(), stream());
+    run(ops::@CAMEL@{.y = to.view(), .x = from.view()}, stream());
     return to.bytes();
   });
 }
@@ -177,7 +141,7 @@ TEST_P(@CAMEL@Test, DoesNotDependOnThreads) {
 TEST_P(@CAMEL@Test, RejectsWrongViews) {
   auto from = tensor(dtype(), 8);
   auto to = tensor(dtype(), 7);
-  EXPECT_THROW(ops::@NAME@(to.view(), from.view(), stream()), ContractError);
+  EXPECT_THROW(run(ops::@CAMEL@{.y = to.view(), .x = from.view()}, stream()), ContractError);
 }
 
 TRIREME_ON_BACKENDS(@CAMEL@Test);
@@ -195,7 +159,6 @@ def filled(template, name):
 def files_of(name):
     return {f"src/compute/ops/{name}.hpp": filled(CONTRACT, name),
             f"src/compute/ops/{name}.cpp": filled(DISPATCH, name),
-            f"src/compute/ops/calls/{name}.hpp": filled(CALL, name),
             f"src/compute/ops/cpu/{name}.cpp": filled(CPU_BODY, name),
             f"src/compute/ops/cuda/{name}.cu": filled(CUDA_BODY, name),
             f"tests/ops/{name}_test.cpp": filled(TEST, name)}

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
+
 namespace trireme {
 namespace {
 

@@ -50,8 +50,9 @@ class ActivationsTest : public OpsTest {
     const auto dyv = rounded_to(dtype(), normals(2, n));
     const auto x = tensor(dtype(), xv), dy = tensor(dtype(), dyv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), 2 * n);
-    ops::swiglu_forward(y.view(), x.view(), columns, stream());
-    ops::swiglu_backward(dx.view(), dy.view(), x.view(), columns, stream());
+    run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = columns}, stream());
+    run(ops::SwigluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view(), .columns = columns},
+        stream());
     const auto wide = static_cast<std::size_t>(columns);
     const Values y_expected = swiglu(xv, wide), dx_expected = swiglu_gradient(xv, dyv, wide);
     const Values got_y = y.values(), got_dx = dx.values();
@@ -79,8 +80,8 @@ TEST_P(ActivationsTest, SquaredReluAgreesWithReference) {
     }
     const auto x = tensor(dtype(), xv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
-    ops::squared_relu_forward(y.view(), x.view(), stream());
-    ops::squared_relu_backward(dx.view(), dx.view(), x.view(), stream());
+    run(ops::SquaredReluForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::SquaredReluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
     expect_near(y.values(), y_expected, tolerance().elementwise, "y");
     expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
   }
@@ -95,15 +96,15 @@ TEST_P(ActivationsTest, SwigluAgreesWithReference) {
 TEST_P(ActivationsTest, SwigluByHand) {
   const auto x = tensor(dtype(), Values{0, 1, 5, -2});
   auto y = tensor(dtype(), 2);
-  ops::swiglu_forward(y.view(), x.view(), 2, stream());
+  run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 2}, stream());
   expect_near(y.values(), {0, -2 * 0.7310586}, std::max(2e-6, tolerance().elementwise), "y");
 }
 
 TEST_P(ActivationsTest, TheyKeepNan) {
   const auto x = tensor(dtype(), Values{std::nan(""), 1, 1, 1});
   auto y = tensor(dtype(), 2), squares = tensor(dtype(), 4);
-  ops::swiglu_forward(y.view(), x.view(), 2, stream());
-  ops::squared_relu_forward(squares.view(), x.view(), stream());
+  run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 2}, stream());
+  run(ops::SquaredReluForward{.y = squares.view(), .x = x.view()}, stream());
   EXPECT_TRUE(std::isnan(y.values()[0]));
   EXPECT_FALSE(std::isnan(y.values()[1]));
   EXPECT_TRUE(std::isnan(squares.values()[0]));
@@ -114,18 +115,23 @@ TEST_P(ActivationsTest, DoesNotDependOnThreads) {
              dy = tensor(dtype(), normals(2, 150 * 301));
   expect_same_on_threads([&] {
     auto y = tensor(dtype(), 150 * 301), dx = tensor(dtype(), 2 * 150 * 301);
-    ops::swiglu_forward(y.view(), x.view(), 301, stream());
-    ops::swiglu_backward(dx.view(), dy.view(), x.view(), 301, stream());
+    run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 301}, stream());
+    run(ops::SwigluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view(), .columns = 301},
+        stream());
     return joined({&y, &dx});
   });
 }
 
 TEST_P(ActivationsTest, RejectWrongViews) {
   const auto x = tensor(dtype(), 12), y = tensor(dtype(), 6), z = tensor(dtype(), 5);
-  EXPECT_THROW(ops::swiglu_forward(y.view(), y.view(), 3, stream()), ContractError);
-  EXPECT_THROW(ops::swiglu_forward(y.view(), x.view(), 4, stream()), ContractError);
-  EXPECT_THROW(ops::swiglu_backward(y.view(), y.view(), x.view(), 3, stream()), ContractError);
-  EXPECT_THROW(ops::squared_relu_forward(z.view(), y.view(), stream()), ContractError);
+  EXPECT_THROW(run(ops::SwigluForward{.y = y.view(), .x = y.view(), .columns = 3}, stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 4}, stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::SwigluBackward{.dx = y.view(), .dy = y.view(), .x = x.view(), .columns = 3},
+                   stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::SquaredReluForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
 }
 
 /// The references themselves.

@@ -137,6 +137,26 @@ Values starts_of(std::int64_t batch, std::int64_t time, const std::vector<std::i
 
 class AttentionTest : public OpsTest {
  protected:
+  void both_ways(const Attention& attention,
+                 View dqkv,
+                 ConstView dout,
+                 ConstView qkv,
+                 View out,
+                 View lse,
+                 ConstView starts,
+                 const ops::Dropout& dropout) {
+    attention.forward({.out = out, .lse = lse, .qkv = qkv, .starts = starts, .dropout = dropout},
+                      stream());
+    attention.backward({.dqkv = dqkv,
+                        .dout = dout,
+                        .qkv = qkv,
+                        .out = out,
+                        .lse = lse,
+                        .starts = starts,
+                        .dropout = dropout},
+                       stream());
+  }
+
   /// Where an emulated one takes fewer cases, as each takes it a while.
   bool on_gpu() { return device().kind() != device::Kind::cpu; }
   Dropout dropped(float rate, std::uint64_t further = 0) {
@@ -168,9 +188,8 @@ class AttentionTest : public OpsTest {
     auto out = tensor(dtype(), elements), lse = tensor(DType::f32, batch * heads * time);
     auto dqkv = tensor(dtype(), normals(3, packed));
     const Attention attention(device(), s, options);
-    attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), dropped(rate), stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), starts.view(),
-                       dropped(rate), stream());
+    both_ways(attention, dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(),
+              starts.view(), dropped(rate));
     const auto [expected_out, expected_lse] = reference.forward(qkv_values);
     expect_near(out.values(), expected_out, tolerance().attention, "out");
     expect_near(lse.values(), expected_lse, 1e-6, "lse");
@@ -189,9 +208,8 @@ class AttentionTest : public OpsTest {
                dqkv = tensor(dtype(), qkv.view().elements);
     const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
     const Attention attention(device(), s);
-    attention.forward(out.view(), lse.view(), qkv.view(), where.view(), {}, stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), where.view(),
-                       {}, stream());
+    both_ways(attention, dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), where.view(),
+              {});
     return joined({&out, &lse, &dqkv});
   }
 
@@ -204,7 +222,8 @@ TEST_P(AttentionTest, AttendsByHand) {
   const AttentionShape s{1, 2, 1, 1, dtype()};
   const auto qkv = tensor(dtype(), Values{0, 3, 4, 0, -1, 8});
   auto out = tensor(dtype(), 2), lse = tensor(DType::f32, 2);
-  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
+  Attention(device(), s)
+      .forward({.out = out.view(), .lse = lse.view(), .qkv = qkv.view()}, stream());
   EXPECT_EQ(out.values(), (Values{4, 6}));
   expect_near(lse.values(), {0, std::log(2.0)}, 1e-6, "lse");
 }
@@ -298,9 +317,8 @@ TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
     const auto lse = tensor(DType::f32, s.heads * s.time);
     const auto starts = tensor(DType::i32, starts_of(1, s.time, {first, s.time}));
     const Attention attention(device(), s);
-    attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), starts.view(),
-                       {}, stream());
+    both_ways(attention, dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(),
+              starts.view(), {});
     const Values all_out = out.values(), all_dqkv = dqkv.values();
     Values found(all_out.begin() + begin * out_width, all_out.begin() + end * out_width);
     found.insert(found.end(), all_dqkv.begin() + begin * width, all_dqkv.begin() + end * width);
@@ -350,9 +368,8 @@ void AttentionTest::expect_same_rows_together_and_alone(const AttentionShape& s)
     const View packed = qkv.view().slice(b * packed_row, n * packed_row);
     const View sums = lse.view().slice(b * s.heads * s.time, n * s.heads * s.time);
     const View where = starts.view().slice(b * s.time, n * s.time);
-    attention.forward(o, sums, packed, where, {}, stream());
-    attention.backward(dqkv.view().slice(b * packed_row, n * packed_row), d, packed, o, sums, where,
-                       {}, stream());
+    both_ways(attention, dqkv.view().slice(b * packed_row, n * packed_row), d, packed, o, sums,
+              where, {});
   };
   const Attention together(device(), s);
   expect_same_on_threads([&] {
@@ -396,7 +413,8 @@ TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
   const auto forward = [&](const AttentionShape& s, const Values& values) {
     auto out = tensor(dtype(), 67 * 32), lse = tensor(DType::f32, 4 * 67);
     Attention(device(), s)
-        .forward(out.view(), lse.view(), tensor(dtype(), values).view(), {}, {}, stream());
+        .forward({.out = out.view(), .lse = lse.view(), .qkv = tensor(dtype(), values).view()},
+                 stream());
     return out.values();
   };
   expect_near(forward(grouped, all), forward(plain, twice), tolerance().attention, "out");
@@ -407,7 +425,8 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   const auto values = rounded_to(dtype(), normals(1, 3 * 280, 30));
   const auto qkv = tensor(dtype(), values);
   auto out = tensor(dtype(), 280), lse = tensor(DType::f32, 70);
-  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
+  Attention(device(), s)
+      .forward({.out = out.view(), .lse = lse.view(), .qkv = qkv.view()}, stream());
   const auto [expected, expected_lse] = AttentionReference{s, {}}.forward(values);
   // Scores reach thousands, where fp32 resolves 1e-4: so much may the probabilities differ.
   expect_near(out.values(), expected, std::max(1e-3, tolerance().attention), "out");
@@ -429,9 +448,8 @@ TEST_P(AttentionTest, DoesNotDependOnThreads) {
       expect_same_on_threads([&] {
         auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
         auto dqkv = tensor(dtype(), packed);
-        attention.forward(out.view(), lse.view(), qkv.view(), {}, dropped(rate), stream());
-        attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {},
-                           dropped(rate), stream());
+        both_ways(attention, dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {},
+                  dropped(rate));
         return joined({&out, &lse, &dqkv});
       });
     }
@@ -452,10 +470,8 @@ TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
       const View o = out.view().slice(b * elements, n * elements);
       const View sums = lse.view().slice(b * heads * time, n * heads * time);
       const View packed = qkv.view().slice(3 * b * elements, 3 * n * elements);
-      attention.forward(o, sums, packed, {}, dropout, stream());
-      attention.backward(dqkv.view().slice(3 * b * elements, 3 * n * elements),
-                         dout.view().slice(b * elements, n * elements), packed, o, sums, {},
-                         dropout, stream());
+      both_ways(attention, dqkv.view().slice(3 * b * elements, 3 * n * elements),
+                dout.view().slice(b * elements, n * elements), packed, o, sums, {}, dropout);
     };
     run(0, 2);
     const auto together = joined({&out, &lse, &dqkv});
@@ -469,23 +485,32 @@ TEST_P(AttentionTest, RejectsWrongViews) {
   const AttentionShape s{1, 2, 1, 3, dtype()};
   const auto qkv = tensor(dtype(), 18), out = tensor(dtype(), 6), lse = tensor(DType::f32, 2);
   const Attention attention(device(), s);
-  EXPECT_THROW(attention.forward(qkv.view(), lse.view(), qkv.view(), {}, {}, stream()),
-               ContractError);
-  EXPECT_THROW(attention.forward(out.view(), lse.view(), out.view(), {}, {}, stream()),
-               ContractError);
-  EXPECT_THROW(attention.forward(out.view(), out.view(), qkv.view(), {}, {}, stream()),
-               ContractError);
+  EXPECT_THROW(
+      attention.forward({.out = qkv.view(), .lse = lse.view(), .qkv = qkv.view()}, stream()),
+      ContractError);
+  EXPECT_THROW(
+      attention.forward({.out = out.view(), .lse = lse.view(), .qkv = out.view()}, stream()),
+      ContractError);
+  EXPECT_THROW(
+      attention.forward({.out = out.view(), .lse = out.view(), .qkv = qkv.view()}, stream()),
+      ContractError);
   EXPECT_THROW(Attention(device(), {1, 0, 1, 1, dtype()}), ContractError);
-  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), {}, dropped(0.1F), stream()),
-               ContractError);
+  EXPECT_THROW(
+      attention.forward(
+          {.out = out.view(), .lse = lse.view(), .qkv = qkv.view(), .dropout = dropped(0.1F)},
+          stream()),
+      ContractError);
   const auto starts = tensor(DType::i32, 2);
-  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream()),
-               ContractError);
+  EXPECT_THROW(
+      attention.forward(
+          {.out = out.view(), .lse = lse.view(), .qkv = qkv.view(), .starts = starts.view()},
+          stream()),
+      ContractError);
   AttentionShape masked = s;
   masked.documents = true;
-  EXPECT_THROW(
-      Attention(device(), masked).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream()),
-      ContractError);
+  EXPECT_THROW(Attention(device(), masked)
+                   .forward({.out = out.view(), .lse = lse.view(), .qkv = qkv.view()}, stream()),
+               ContractError);
 }
 
 TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {

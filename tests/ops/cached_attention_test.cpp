@@ -33,7 +33,10 @@ class CachedAttentionTest : public OpsTest {
     auto lse = tensor(DType::f32, rows * s.heads);
     ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false,
                               s.grouped_heads, s.window, s.documents})
-        .forward(out.view(), lse.view(), packed.view(), tensor(DType::i32, starts).view(), {},
+        .forward({.out = out.view(),
+                  .lse = lse.view(),
+                  .qkv = packed.view(),
+                  .starts = tensor(DType::i32, starts).view()},
                  stream());
     return out.values();
   }
@@ -66,9 +69,13 @@ class CachedAttentionTest : public OpsTest {
                 : starts[static_cast<std::size_t>(row.sequence * s.positions + row.position)]);
     }
     auto out = tensor(dtype(), normals(9, std::ssize(rows) * s.heads * s.head_channels));
-    attention.forward(out.view(), cache.view(), tensor(dtype(), packed).view(),
-                      tensor(DType::i32, sequences).view(), tensor(DType::i32, positions).view(),
-                      tensor(DType::i32, where).view(), stream());
+    attention.forward({.out = out.view(),
+                       .cache = cache.view(),
+                       .qkv = tensor(dtype(), packed).view(),
+                       .sequences = tensor(DType::i32, sequences).view(),
+                       .positions = tensor(DType::i32, positions).view(),
+                       .starts = tensor(DType::i32, where).view()},
+                      stream());
     return out.values();
   }
 
@@ -199,10 +206,13 @@ TEST_P(CachedAttentionTest, RejectsWrongViewsAndPlaces) {
   const auto out = tensor(dtype(), 3), packed = tensor(dtype(), 9);
   for (const CachedRow& row : {CachedRow{2, 0}, CachedRow{0, 4}, CachedRow{0, -1}})
     EXPECT_THROW(
-        attention.forward(out.view(), cache.view(), packed.view(),
-                          tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
-                          tensor(DType::i32, Values{static_cast<double>(row.position)}).view(), {},
-                          stream()),
+        attention.forward(
+            {.out = out.view(),
+             .cache = cache.view(),
+             .qkv = packed.view(),
+             .sequences = tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
+             .positions = tensor(DType::i32, Values{static_cast<double>(row.position)}).view()},
+            stream()),
         ContractError)
         << row.sequence << ", " << row.position;
 }

@@ -70,10 +70,17 @@ TEST_P(CrossEntropyTest, ByHand) {
   const auto targets = tensor(DType::i32, Values{1, -1});
   auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
        losses = tensor(DType::f32, Values{9, 9});
-  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
+  ops::run(
+      ops::CrossEntropyForward{
+          .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
+      stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
-  ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                      {}, 2.0F, stream());
+  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                            .d_logits = logits.view(),
+                                            .logits = logits.view(),
+                                            .targets = targets.view(),
+                                            .scale = 2.0F},
+           stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
 }
@@ -91,10 +98,17 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
     const auto targets = tensor(DType::i32, reference.targets);
     auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
          again = tensor(DType::f32, rows);
-    ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
+    ops::run(
+        ops::CrossEntropyForward{
+            .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
+        stream());
     EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-    ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(), targets.view(),
-                                        {}, 0.125F, stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
+                                              .d_logits = logits.view(),
+                                              .logits = logits.view(),
+                                              .targets = targets.view(),
+                                              .scale = 0.125F},
+             stream());
     EXPECT_EQ(losses.bytes(), again.bytes());
     expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
     expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
@@ -116,10 +130,19 @@ TEST_P(CrossEntropyTest, CapsLogitsAndKeepsTheSumNearOne) {
       const auto targets = tensor(DType::i32, reference.targets);
       const auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
                  again = tensor(DType::f32, rows);
-      ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), terms, stream());
+      ops::run(ops::CrossEntropyForward{.losses = losses.view(),
+                                        .logits = logits.view(),
+                                        .targets = targets.view(),
+                                        .terms = terms},
+               stream());
       EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-      ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(),
-                                          targets.view(), terms, 0.125F, stream());
+      ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
+                                                .d_logits = logits.view(),
+                                                .logits = logits.view(),
+                                                .targets = targets.view(),
+                                                .terms = terms,
+                                                .scale = 0.125F},
+               stream());
       EXPECT_EQ(losses.bytes(), again.bytes());
       expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
       expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
@@ -134,10 +157,19 @@ TEST_P(CrossEntropyTest, WithoutTermsTheBitsAreThoseOfATinyTerm) {
   const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
   const auto plain = tensor(dtype(), values), tiny = tensor(dtype(), values);
   const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
-  ops::cross_entropy_forward_backward(losses.view(), plain.view(), plain.view(), targets.view(), {},
-                                      0.5F, stream());
-  ops::cross_entropy_forward_backward(again.view(), tiny.view(), tiny.view(), targets.view(),
-                                      {.z_loss = 1e-12F}, 0.5F, stream());
+  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                            .d_logits = plain.view(),
+                                            .logits = plain.view(),
+                                            .targets = targets.view(),
+                                            .scale = 0.5F},
+           stream());
+  ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
+                                            .d_logits = tiny.view(),
+                                            .logits = tiny.view(),
+                                            .targets = targets.view(),
+                                            .terms = {.z_loss = 1e-12F},
+                                            .scale = 0.5F},
+           stream());
   EXPECT_EQ(joined({&plain, &losses}), joined({&tiny, &again}));
 }
 
@@ -145,14 +177,14 @@ TEST_P(CrossEntropyTest, GivesCappedLogitsAway) {
   const Values values{0, 1e-6, -0.25, 9, -18, 19, 300, -1e30, 6.2, -6.3};
   const ops::LossTerms terms{.softcap = 10};
   const auto logits = tensor(DType::f32, values);
-  ops::cap_logits(logits.view(), terms, stream());
+  ops::run(ops::CapLogits{.logits = logits.view(), .terms = terms}, stream());
   const Values found = logits.values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double expected = 10 * std::tanh(static_cast<double>(static_cast<float>(values[i])) / 10);
     EXPECT_NEAR(found[i], expected, 5e-7 * std::abs(expected)) << values[i];
   }
   const auto left = tensor(DType::f32, values);
-  ops::cap_logits(left.view(), {}, stream());
+  ops::run(ops::CapLogits{.logits = left.view(), .terms = {}}, stream());
   EXPECT_EQ(left.values(), rounded_to(DType::f32, values));
 }
 
@@ -165,8 +197,13 @@ TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
   const auto run = [&](std::int64_t first, std::int64_t count) {
     const auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
     const View part = logits.view().slice(first * V, count * V);
-    ops::cross_entropy_forward_backward(losses.view().slice(first, count), part, part,
-                                        targets.view().slice(first, count), terms, 1.0F, stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view().slice(first, count),
+                                              .d_logits = part,
+                                              .logits = part,
+                                              .targets = targets.view().slice(first, count),
+                                              .terms = terms,
+                                              .scale = 1.0F},
+             stream());
     return std::pair(logits.values(), losses.values());
   };
   const auto [gradient, losses] = run(0, rows);
@@ -177,8 +214,13 @@ TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
               gradient[static_cast<std::size_t>(200 * V + v)]);
   expect_same_on_threads([&] {
     const auto logits = tensor(dtype(), normals(1, rows * V)), again = tensor(DType::f32, rows);
-    ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(), targets.view(),
-                                        terms, 1.0F, stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
+                                              .d_logits = logits.view(),
+                                              .logits = logits.view(),
+                                              .targets = targets.view(),
+                                              .terms = terms,
+                                              .scale = 1.0F},
+             stream());
     return joined({&logits, &again});
   });
 }
@@ -194,10 +236,18 @@ TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
     const auto logits = tensor(dtype(), values), in_place = tensor(dtype(), values);
     const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
     const auto rounded = tensor(DType::bf16, rows * V);
-    ops::cross_entropy_forward_backward(losses.view(), in_place.view(), in_place.view(),
-                                        targets.view(), {}, 0.5F, stream());
-    ops::cross_entropy_forward_backward(again.view(), rounded.view(), logits.view(), targets.view(),
-                                        {}, 0.5F, stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                              .d_logits = in_place.view(),
+                                              .logits = in_place.view(),
+                                              .targets = targets.view(),
+                                              .scale = 0.5F},
+             stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
+                                              .d_logits = rounded.view(),
+                                              .logits = logits.view(),
+                                              .targets = targets.view(),
+                                              .scale = 0.5F},
+             stream());
     EXPECT_EQ(logits.values(), values);
     EXPECT_EQ(again.bytes(), losses.bytes());
     EXPECT_EQ(rounded.values(), rounded_to(DType::bf16, in_place.values()));
@@ -210,8 +260,12 @@ TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
   const auto rounded = rounded_to(dtype(), values);
   const auto targets = tensor(DType::i32, reference.targets);
   auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
-  ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                      {}, 1.0F, stream());
+  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                            .d_logits = logits.view(),
+                                            .logits = logits.view(),
+                                            .targets = targets.view(),
+                                            .scale = 1.0F},
+           stream());
   expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
 }
@@ -220,7 +274,10 @@ TEST_P(CrossEntropyTest, ShowsNan) {
   const auto targets = tensor(DType::i32, Values{0});
   const auto logits = tensor(dtype(), Values{1, std::nan(""), 2});
   auto losses = tensor(DType::f32, 1);
-  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
+  ops::run(
+      ops::CrossEntropyForward{
+          .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
+      stream());
   EXPECT_TRUE(std::isnan(losses.values()[0]));
 }
 
@@ -231,8 +288,12 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
   const auto targets = tensor(DType::i32, ids);
   expect_same_on_threads([&] {
     auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
-    ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                        {}, 1.0F, stream());
+    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                              .d_logits = logits.view(),
+                                              .logits = logits.view(),
+                                              .targets = targets.view(),
+                                              .scale = 1.0F},
+             stream());
     return joined({&logits, &losses});
   });
 }
@@ -240,19 +301,35 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
 TEST_P(CrossEntropyTest, RejectsWrongViews) {
   const auto targets = tensor(DType::i32, 2), logits = tensor(dtype(), 5), six = tensor(dtype(), 6);
   const auto losses = tensor(DType::f32, 2), three = tensor(DType::f32, 3);
-  EXPECT_THROW(
-      ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream()),
-      ContractError);
-  EXPECT_THROW(ops::cross_entropy_forward(three.view(), six.view(), targets.view(), {}, stream()),
+  EXPECT_THROW(ops::run(
+                   ops::CrossEntropyForward{
+                       .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
+                   stream()),
                ContractError);
-  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), six.view(), losses.view(), {}, stream()),
+  EXPECT_THROW(ops::run(
+                   ops::CrossEntropyForward{
+                       .losses = three.view(), .logits = six.view(), .targets = targets.view()},
+                   stream()),
                ContractError);
-  EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), logits.view(), six.view(),
-                                                   targets.view(), {}, 1.0F, stream()),
+  EXPECT_THROW(ops::run(
+                   ops::CrossEntropyForward{
+                       .losses = losses.view(), .logits = six.view(), .targets = losses.view()},
+                   stream()),
+               ContractError);
+  EXPECT_THROW(ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                                         .d_logits = logits.view(),
+                                                         .logits = six.view(),
+                                                         .targets = targets.view(),
+                                                         .scale = 1.0F},
+                        stream()),
                ContractError);
   const auto rounded = tensor(DType::bf16, 6), exact = tensor(DType::f32, 6);
-  EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), exact.view(), rounded.view(),
-                                                   targets.view(), {}, 1.0F, stream()),
+  EXPECT_THROW(ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
+                                                         .d_logits = exact.view(),
+                                                         .logits = rounded.view(),
+                                                         .targets = targets.view(),
+                                                         .scale = 1.0F},
+                        stream()),
                ContractError);
 }
 

@@ -10,7 +10,11 @@ class DocumentStartsTest : public OpsTest {
  protected:
   Values starts(const Values& tokens, std::int64_t time) {
     const auto found = tensor(DType::i32, std::ssize(tokens));
-    ops::document_starts(found.view(), tensor(DType::i32, tokens).view(), time, 7, stream());
+    run(ops::DocumentStarts{.starts = found.view(),
+                            .tokens = tensor(DType::i32, tokens).view(),
+                            .time = time,
+                            .token = 7},
+        stream());
     return found.values();
   }
 };
@@ -43,7 +47,11 @@ TEST_P(DocumentStartsTest, DoesNotDependOnThreads) {
   for (int i = 0; i < 5000; ++i) tokens.push_back(i * 31 % 97);
   expect_same_on_threads([&] {
     const auto found = tensor(DType::i32, 5000);
-    ops::document_starts(found.view(), tensor(DType::i32, tokens).view(), 50, 7, stream());
+    run(ops::DocumentStarts{.starts = found.view(),
+                            .tokens = tensor(DType::i32, tokens).view(),
+                            .time = 50,
+                            .token = 7},
+        stream());
     return found.bytes();
   });
 }
@@ -51,9 +59,18 @@ TEST_P(DocumentStartsTest, DoesNotDependOnThreads) {
 TEST_P(DocumentStartsTest, RejectsWrongViews) {
   const auto six = tensor(DType::i32, 6), five = tensor(DType::i32, 5),
              floats = tensor(DType::f32, 6);
-  EXPECT_THROW(ops::document_starts(five.view(), six.view(), 3, 7, stream()), ContractError);
-  EXPECT_THROW(ops::document_starts(six.view(), six.view(), 4, 7, stream()), ContractError);
-  EXPECT_THROW(ops::document_starts(six.view(), floats.view(), 3, 7, stream()), ContractError);
+  EXPECT_THROW(
+      run(ops::DocumentStarts{.starts = five.view(), .tokens = six.view(), .time = 3, .token = 7},
+          stream()),
+      ContractError);
+  EXPECT_THROW(
+      run(ops::DocumentStarts{.starts = six.view(), .tokens = six.view(), .time = 4, .token = 7},
+          stream()),
+      ContractError);
+  EXPECT_THROW(
+      run(ops::DocumentStarts{.starts = six.view(), .tokens = floats.view(), .time = 3, .token = 7},
+          stream()),
+      ContractError);
 }
 
 TRIREME_ON_BACKENDS(DocumentStartsTest);

@@ -52,8 +52,8 @@ TEST_P(ElementwiseTest, GeluAgreesWithReference) {
     }
     const auto x = tensor(dtype(), xv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
-    ops::gelu_forward(y.view(), x.view(), stream());
-    ops::gelu_backward(dx.view(), dx.view(), x.view(), stream());
+    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::GeluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
     const auto yv = y.values();
     for (std::size_t i = 0; i < xv.size(); ++i)
       ASSERT_NEAR(yv[i], y_expected[i], tolerance().elementwise * (1e-2 + std::abs(y_expected[i])))
@@ -65,15 +65,15 @@ TEST_P(ElementwiseTest, GeluAgreesWithReference) {
 TEST_P(ElementwiseTest, GeluByHand) {
   const auto x = tensor(dtype(), Values{0, 1, -1});
   auto y = tensor(dtype(), 3);
-  ops::gelu_forward(y.view(), x.view(), stream());
+  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
   expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
 }
 
 TEST_P(ElementwiseTest, GeluKeepsNan) {
   const auto x = tensor(dtype(), Values{std::nan(""), 1}), dy = tensor(dtype(), Values{1, 1});
   auto y = tensor(dtype(), 2), dx = tensor(dtype(), 2);
-  ops::gelu_forward(y.view(), x.view(), stream());
-  ops::gelu_backward(dx.view(), dy.view(), x.view(), stream());
+  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+  run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
   EXPECT_TRUE(std::isnan(y.values()[0]));
   EXPECT_FALSE(std::isnan(y.values()[1]));
   EXPECT_FALSE(std::isnan(dx.values()[1]));
@@ -85,7 +85,11 @@ TEST_P(ElementwiseTest, DropsByTheFactors) {
     const auto dropout = dropped(0.25F);
     const auto ones = tensor(dtype(), Values(static_cast<std::size_t>(n), 1.0));
     auto dbranch = tensor(dtype(), n);
-    ops::dropout_backward(dbranch.view(), ones.view(), per_sample, dropout, stream());
+    run(ops::DropoutBackward{.dbranch = dbranch.view(),
+                             .dy = ones.view(),
+                             .elements_per_sample = per_sample,
+                             .dropout = dropout},
+        stream());
     const auto factors = rounded_to(dtype(), dropout_factors(dropout, samples, per_sample));
     EXPECT_EQ(dbranch.values(), factors) << per_sample;
     if (n > 10000) {
@@ -103,7 +107,8 @@ TEST_P(ElementwiseTest, CopiesGradientsWithoutDropout) {
     const auto dyv = rounded_to(dtype(), normals(2, n));
     const auto dy = tensor(dtype(), dyv);
     auto dbranch = tensor(dtype(), n);
-    ops::dropout_backward(dbranch.view(), dy.view(), n, {}, stream());
+    run(ops::DropoutBackward{.dbranch = dbranch.view(), .dy = dy.view(), .elements_per_sample = n},
+        stream());
     EXPECT_EQ(dbranch.values(), dyv);
   }
 }
@@ -113,11 +118,19 @@ TEST_P(ElementwiseTest, DoesNotDependOnTheMicroBatch) {
   const auto dropout = dropped(0.5F);
   const auto dy = tensor(dtype(), normals(1, 2 * per_sample));
   auto both = tensor(dtype(), 2 * per_sample), single = tensor(dtype(), 2 * per_sample);
-  ops::dropout_backward(both.view(), dy.view(), per_sample, dropout, stream());
+  run(ops::DropoutBackward{.dbranch = both.view(),
+                           .dy = dy.view(),
+                           .elements_per_sample = per_sample,
+                           .dropout = dropout},
+      stream());
   for (std::int64_t b = 0; b < 2; ++b) {
     const auto mine = placed(dropout, static_cast<std::uint64_t>(b));
     const auto at = [&](const Tensor& t) { return t.view().slice(b * per_sample, per_sample); };
-    ops::dropout_backward(at(single), at(dy), per_sample, mine, stream());
+    run(ops::DropoutBackward{.dbranch = at(single),
+                             .dy = at(dy),
+                             .elements_per_sample = per_sample,
+                             .dropout = mine},
+        stream());
   }
   EXPECT_EQ(both.bytes(), single.bytes());
 }
@@ -131,7 +144,7 @@ TEST_P(ElementwiseTest, SumsBiasGradients) {
     auto db = tensor(DType::f32, expected);
     for (std::size_t i = 0; i < dyv.size(); ++i) expected[i % expected.size()] += dyv[i];
     const auto dy = tensor(dtype(), dyv);
-    ops::bias_backward(db.view(), dy.view(), stream());
+    run(ops::BiasBackward{.db = db.view(), .dy = dy.view()}, stream());
     expect_near(db.values(), expected, 2e-6, "db");
   }
 }
@@ -142,7 +155,7 @@ TEST_P(ElementwiseTest, AddsInFp32) {
     const auto terms = rounded_to(DType::f32, normals(2, n));
     auto sum = tensor(DType::f32, expected);
     const auto term = tensor(DType::f32, terms);
-    ops::add(sum.view(), term.view(), stream());
+    run(ops::Add{.sum = sum.view(), .term = term.view()}, stream());
     for (std::size_t i = 0; i < terms.size(); ++i)
       expected[i] = static_cast<float>(expected[i]) + static_cast<float>(terms[i]);
     EXPECT_EQ(sum.values(), expected);
@@ -159,14 +172,14 @@ TEST_P(ElementwiseTest, CastsBothWays) {
       values[1] = -infinity;
     const auto from = tensor(DType::f32, values);
     auto to = tensor(dtype(), n), back = tensor(DType::f32, n);
-    ops::cast(to.view(), from.view(), stream());
-    ops::cast(back.view(), to.view(), stream());
+    run(ops::Cast{.to = to.view(), .from = from.view()}, stream());
+    run(ops::Cast{.to = back.view(), .from = to.view()}, stream());
     EXPECT_EQ(to.values(), rounded_to(dtype(), values));
     EXPECT_EQ(back.values(), rounded_to(dtype(), values));
   }
   const auto nan = tensor(DType::f32, Values{std::nan(""), 1});
   auto to = tensor(dtype(), 2);
-  ops::cast(to.view(), nan.view(), stream());
+  run(ops::Cast{.to = to.view(), .from = nan.view()}, stream());
   EXPECT_TRUE(std::isnan(to.values()[0]));
 }
 
@@ -177,12 +190,16 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
     auto y = tensor(dtype(), n), dx = tensor(dtype(), n);
     auto dbranch = tensor(dtype(), n), db = tensor(DType::f32, columns),
          copy = tensor(DType::f32, n);
-    ops::gelu_forward(y.view(), x.view(), stream());
-    ops::gelu_backward(dx.view(), dy.view(), x.view(), stream());
-    ops::dropout_backward(dbranch.view(), dy.view(), columns, dropped(0.1F), stream());
-    ops::bias_backward(db.view(), dy.view(), stream());
-    ops::cast(copy.view(), x.view(), stream());
-    ops::add(copy.view(), copy.view(), stream());
+    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
+    run(ops::DropoutBackward{.dbranch = dbranch.view(),
+                             .dy = dy.view(),
+                             .elements_per_sample = columns,
+                             .dropout = dropped(0.1F)},
+        stream());
+    run(ops::BiasBackward{.db = db.view(), .dy = dy.view()}, stream());
+    run(ops::Cast{.to = copy.view(), .from = x.view()}, stream());
+    run(ops::Add{.sum = copy.view(), .term = copy.view()}, stream());
     return joined({&y, &dx, &dbranch, &db, &copy});
   });
 }
@@ -190,16 +207,26 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
 TEST_P(ElementwiseTest, RejectsWrongViews) {
   const auto three = tensor(dtype(), 3), four = tensor(dtype(), 4),
              integers = tensor(DType::i32, 4);
-  EXPECT_THROW(ops::gelu_forward(three.view(), four.view(), stream()), ContractError);
-  EXPECT_THROW(ops::gelu_forward(integers.view(), integers.view(), stream()), ContractError);
-  EXPECT_THROW(ops::dropout_backward(four.view(), four.view(), 3, {}, stream()), ContractError);
-  EXPECT_THROW(ops::dropout_backward(four.view(), four.view(), 2, dropped(1.0F), stream()),
+  EXPECT_THROW(run(ops::GeluForward{.y = three.view(), .x = four.view()}, stream()), ContractError);
+  EXPECT_THROW(run(ops::GeluForward{.y = integers.view(), .x = integers.view()}, stream()),
                ContractError);
-  EXPECT_THROW(ops::cast(three.view(), four.view(), stream()), ContractError);
+  EXPECT_THROW(
+      run(ops::DropoutBackward{.dbranch = four.view(), .dy = four.view(), .elements_per_sample = 3},
+          stream()),
+      ContractError);
+  EXPECT_THROW(run(ops::DropoutBackward{.dbranch = four.view(),
+                                        .dy = four.view(),
+                                        .elements_per_sample = 2,
+                                        .dropout = dropped(1.0F)},
+                   stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::Cast{.to = three.view(), .from = four.view()}, stream()), ContractError);
   const auto db = tensor(DType::f32, 3);
-  EXPECT_THROW(ops::add(db.view(), three.view().slice(0, 2), stream()), ContractError);
-  EXPECT_THROW(ops::add(integers.view(), integers.view(), stream()), ContractError);
-  EXPECT_THROW(ops::bias_backward(db.view(), four.view(), stream()), ContractError);
+  EXPECT_THROW(run(ops::Add{.sum = db.view(), .term = three.view().slice(0, 2)}, stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::Add{.sum = integers.view(), .term = integers.view()}, stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::BiasBackward{.db = db.view(), .dy = four.view()}, stream()), ContractError);
 }
 
 TRIREME_ON_BACKENDS(ElementwiseTest);

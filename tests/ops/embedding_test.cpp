@@ -23,11 +23,21 @@ TEST_P(EmbeddingTest, LooksUpByHand) {
   const auto wte = tensor(dtype(), Values{1, 2, 3, 4, 5, 6});
   const auto wpe = tensor(dtype(), Values{10, 20, 30, 40, 50, 60});
   auto out = tensor(dtype(), 4);
-  ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, {}, stream());
+  run(ops::EmbeddingForward{.out = out.view(),
+                            .tokens = tokens.view(),
+                            .wte = wte.view(),
+                            .wpe = wpe.view(),
+                            .shape = s},
+      stream());
   EXPECT_EQ(out.values(), (Values{15, 26, 31, 42}));
   auto dwte = tensor(DType::f32, Values{0, 0, 0.5, 0, 0, 0}),
        dwpe = tensor(DType::f32, Values{1, 0, 0, 0, 0, 0});
-  ops::embedding_backward(dwte.view(), dwpe.view(), out.view(), tokens.view(), s, {}, stream());
+  run(ops::EmbeddingBackward{.dwte = dwte.view(),
+                             .dwpe = dwpe.view(),
+                             .dout = out.view(),
+                             .tokens = tokens.view(),
+                             .shape = s},
+      stream());
   EXPECT_EQ(dwte.values(), (Values{31, 42, 0.5, 0, 15, 26}));
   EXPECT_EQ(dwpe.values(), (Values{16, 26, 31, 42, 0, 0}));
 }
@@ -63,11 +73,21 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
       auto out = tensor(dtype(), batch * time * channels);
       auto dwte = tensor(DType::f32, Values(wtev.size(), 0.5)),
            dwpe = tensor(DType::f32, Values(wpev.size(), -0.5));
-      ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropout,
-                             stream());
+      run(ops::EmbeddingForward{.out = out.view(),
+                                .tokens = tokens.view(),
+                                .wte = wte.view(),
+                                .wpe = wpe.view(),
+                                .shape = s,
+                                .dropout = dropout},
+          stream());
       expect_near(out.values(), expected, tolerance().embedding, "out");
-      ops::embedding_backward(dwte.view(), dwpe.view(), dout.view(), tokens.view(), s, dropout,
-                              stream());
+      run(ops::EmbeddingBackward{.dwte = dwte.view(),
+                                 .dwpe = dwpe.view(),
+                                 .dout = dout.view(),
+                                 .tokens = tokens.view(),
+                                 .shape = s,
+                                 .dropout = dropout},
+          stream());
       expect_near(dwte.values(), dwtev, 1e-6, "dwte");
       expect_near(dwpe.values(), dwpev, 1e-6, "dwpe");
     }
@@ -96,8 +116,10 @@ TEST_P(EmbeddingTest, AddsUpFrequentTokens) {
     }
     const auto tokens = tensor(DType::i32, shuffled), dout = tensor(dtype(), doutv);
     auto dwte = tensor(DType::f32, Values(expected.size(), 0.5));
-    ops::embedding_backward(dwte.view(), View(nullptr, 0, DType::f32), dout.view(), tokens.view(),
-                            s, {}, stream());
+    run(
+        ops::EmbeddingBackward{
+            .dwte = dwte.view(), .dout = dout.view(), .tokens = tokens.view(), .shape = s},
+        stream());
     EXPECT_EQ(dwte.values(), expected);
   }
 }
@@ -116,39 +138,71 @@ TEST_P(EmbeddingTest, WithoutPositionsItIsThatOfTokensAlone) {
   for (const float rate : {0.0F, 0.3F}) {
     const Dropout dropout = dropped(rate);
     auto out = tensor(dtype(), 18 * 301), expected = tensor(dtype(), 18 * 301);
-    ops::embedding_forward(out.view(), tokens.view(), wte.view(), none, s, dropout, stream());
-    ops::embedding_forward(expected.view(), tokens.view(), wte.view(), zero.view(), s, dropout,
-                           stream());
+    run(ops::EmbeddingForward{.out = out.view(),
+                              .tokens = tokens.view(),
+                              .wte = wte.view(),
+                              .shape = s,
+                              .dropout = dropout},
+        stream());
+    run(ops::EmbeddingForward{.out = expected.view(),
+                              .tokens = tokens.view(),
+                              .wte = wte.view(),
+                              .wpe = zero.view(),
+                              .shape = s,
+                              .dropout = dropout},
+        stream());
     EXPECT_EQ(out.values(), expected.values());
     auto dwte = tensor(DType::f32, Values(4 * 301, 0.5)),
          also = tensor(DType::f32, Values(4 * 301, 0.5));
     auto dwpe = tensor(DType::f32, Values(9 * 301, 0.0));
-    ops::embedding_backward(dwte.view(), View(nullptr, 0, DType::f32), dout.view(), tokens.view(),
-                            s, dropout, stream());
-    ops::embedding_backward(also.view(), dwpe.view(), dout.view(), tokens.view(), s, dropout,
-                            stream());
+    run(ops::EmbeddingBackward{.dwte = dwte.view(),
+                               .dout = dout.view(),
+                               .tokens = tokens.view(),
+                               .shape = s,
+                               .dropout = dropout},
+        stream());
+    run(ops::EmbeddingBackward{.dwte = also.view(),
+                               .dwpe = dwpe.view(),
+                               .dout = dout.view(),
+                               .tokens = tokens.view(),
+                               .shape = s,
+                               .dropout = dropout},
+        stream());
     EXPECT_EQ(dwte.values(), also.values());
   }
 }
 
 TEST_P(EmbeddingTest, SinglePositionsHaveTheBitsOfWholeSequences) {
-  if (device().kind() != device::Kind::cpu)
-    GTEST_SKIP() << "CPUs alone have it";
   const ops::EmbeddingShape s{1, 7, 33, 11};
   const auto wte = tensor(dtype(), normals(1, 11 * 33)), wpe = tensor(dtype(), normals(2, 9 * 33));
   const auto tokens = tensor(DType::i32, Values{3, 1, 10, 0, 3, 7, 2});
   auto whole = tensor(dtype(), 7LL * 33), single = tensor(dtype(), 2LL * 33);
-  ops::embedding_forward(whole.view(), tokens.view(), wte.view(), wpe.view(), s, {}, stream());
+  run(ops::EmbeddingForward{.out = whole.view(),
+                            .tokens = tokens.view(),
+                            .wte = wte.view(),
+                            .wpe = wpe.view(),
+                            .shape = s},
+      stream());
   const auto picked = tensor(DType::i32, Values{7, 1}), at = tensor(DType::i32, Values{5, 1});
-  ops::embedding_of_positions(single.view(), picked.view(), at.view(), wte.view(), wpe.view(), 11,
-                              stream());
+  run(ops::EmbeddingForward{.out = single.view(),
+                            .tokens = picked.view(),
+                            .positions = at.view(),
+                            .wte = wte.view(),
+                            .wpe = wpe.view(),
+                            .shape = {2, 1, 33, 11}},
+      stream());
   const Values all = whole.values(), got = single.values();
   for (std::size_t c = 0; c < 33; ++c) {
     EXPECT_EQ(got[c], all[5 * 33 + c]);
     EXPECT_EQ(got[33 + c], all[33 + c]);
   }
-  EXPECT_THROW(ops::embedding_of_positions(single.view(), picked.view(), tokens.view(), wte.view(),
-                                           wpe.view(), 11, stream()),
+  EXPECT_THROW(run(ops::EmbeddingForward{.out = single.view(),
+                                         .tokens = picked.view(),
+                                         .positions = tokens.view(),
+                                         .wte = wte.view(),
+                                         .wpe = wpe.view(),
+                                         .shape = {2, 1, 33, 11}},
+                   stream()),
                ContractError);
 }
 
@@ -161,10 +215,20 @@ TEST_P(EmbeddingTest, DoesNotDependOnThreads) {
   expect_same_on_threads([&] {
     auto out = tensor(dtype(), 40 * 13 * 200), dwte = tensor(DType::f32, 1000),
          dwpe = tensor(DType::f32, 2600);
-    ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropped(0.1F),
-                           stream());
-    ops::embedding_backward(dwte.view(), dwpe.view(), out.view(), tokens.view(), s, dropped(0.1F),
-                            stream());
+    run(ops::EmbeddingForward{.out = out.view(),
+                              .tokens = tokens.view(),
+                              .wte = wte.view(),
+                              .wpe = wpe.view(),
+                              .shape = s,
+                              .dropout = dropped(0.1F)},
+        stream());
+    run(ops::EmbeddingBackward{.dwte = dwte.view(),
+                               .dwpe = dwpe.view(),
+                               .dout = out.view(),
+                               .tokens = tokens.view(),
+                               .shape = s,
+                               .dropout = dropped(0.1F)},
+        stream());
     return joined({&out, &dwte, &dwpe});
   });
 }
@@ -175,7 +239,12 @@ TEST_P(EmbeddingTest, RejectsWrongViews) {
              out = tensor(dtype(), 4);
   const auto forward = [&](const Tensor& o, const Tensor& ids, const Tensor& token,
                            const Tensor& position) {
-    ops::embedding_forward(o.view(), ids.view(), token.view(), position.view(), s, {}, stream());
+    run(ops::EmbeddingForward{.out = o.view(),
+                              .tokens = ids.view(),
+                              .wte = token.view(),
+                              .wpe = position.view(),
+                              .shape = s},
+        stream());
   };
   EXPECT_THROW(forward(wte, tokens, wte, wpe), ContractError);
   EXPECT_THROW(forward(out, out, wte, wpe), ContractError);

@@ -8,13 +8,22 @@
 namespace trireme::test {
 namespace {
 
-using ops::HeadNormShape;
+using ops::HeadNorm;
 
 /// What one case has beside its shape.
 struct HeadParts {
   bool gains = true, turns = true;
 };
 constexpr HeadParts all_head_parts[] = {{true, true}, {false, true}, {true, false}, {false, false}};
+
+HeadNorm with(
+    HeadNorm norm, ConstView query, ConstView key, ConstView table, ConstView positions = {}) {
+  norm.query_gain = query;
+  norm.key_gain = key;
+  norm.table = table;
+  norm.positions = positions;
+  return norm;
+}
 
 std::size_t element(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -25,12 +34,12 @@ std::size_t element(std::int64_t i) {
 Values normalized_heads(Values x,
                         const Values& gains,
                         const std::vector<std::int64_t>& positions,
-                        const HeadNormShape& s,
+                        const HeadNorm& s,
                         double theta) {
-  const std::int64_t D = s.rows.head_channels, half = D / 2;
+  const std::int64_t D = s.shape.head_channels, half = D / 2;
   for (std::size_t r = 0; r < positions.size(); ++r)
-    for (std::int64_t h = 0; h < s.rows.heads; ++h) {
-      double* head = x.data() + r * element(s.rows.stride) + element(h * D);
+    for (std::int64_t h = 0; h < s.shape.heads; ++h) {
+      double* head = x.data() + r * element(s.shape.stride) + element(h * D);
       double squares = 0;
       for (std::int64_t c = 0; c < D; ++c) squares += head[c] * head[c];
       const double root =
@@ -57,13 +66,13 @@ HeadGradients head_reference_backward(const Values& dy,
                                       const Values& x,
                                       const Values& gains,
                                       const std::vector<std::int64_t>& positions,
-                                      const HeadNormShape& s,
+                                      const HeadNorm& s,
                                       double theta) {
-  const std::int64_t D = s.rows.head_channels, half = D / 2;
+  const std::int64_t D = s.shape.head_channels, half = D / 2;
   HeadGradients made{dy, Values(gains.size())};
   for (std::size_t r = 0; r < positions.size(); ++r)
-    for (std::int64_t h = 0; h < s.rows.heads; ++h) {
-      const std::size_t at = r * element(s.rows.stride) + element(h * D);
+    for (std::int64_t h = 0; h < s.shape.heads; ++h) {
+      const std::size_t at = r * element(s.shape.stride) + element(h * D);
       Values dz(dy.begin() + static_cast<long>(at), dy.begin() + static_cast<long>(at) + D);
       for (std::int64_t j = 0; theta > 0 && j < half; ++j) {
         const double angle =
@@ -99,15 +108,15 @@ std::vector<std::int64_t> positions_of_sequences(std::int64_t rows, std::int64_t
   return positions;
 }
 
-HeadNormShape head_norm_shape(std::int64_t time,
-                              std::int64_t queries,
-                              std::int64_t keys,
-                              std::int64_t channels) {
+HeadNorm head_norm_shape(std::int64_t time,
+                         std::int64_t queries,
+                         std::int64_t keys,
+                         std::int64_t channels) {
   // Values after the keys are not touched.
-  return {.rows = {.time = time,
-                   .heads = queries + keys,
-                   .head_channels = channels,
-                   .stride = (queries + 2 * keys) * channels + 3},
+  return {.shape = {.time = time,
+                    .heads = queries + keys,
+                    .head_channels = channels,
+                    .stride = (queries + 2 * keys) * channels + 3},
           .query_heads = queries,
           .epsilon = 1e-3F};
 }
@@ -116,8 +125,8 @@ class HeadNormTest : public OpsTest {
  protected:
   static constexpr double theta = 100;
 
-  Tensor table(const HeadNormShape& s) {
-    const auto made = ops::rotary_table(s.rows.time, s.rows.head_channels, theta, {});
+  Tensor table(const HeadNorm& s) {
+    const auto made = ops::rotary_table(s.shape.time, s.shape.head_channels, theta, {});
     return tensor(DType::f32, Values(made.begin(), made.end()));
   }
   /// A gain, or nothing.
@@ -133,31 +142,37 @@ class HeadNormTest : public OpsTest {
 };
 
 TEST_P(HeadNormTest, IsWhatTheReferenceMakesForwardAndBackward) {
-  for (const HeadNormShape& s : {head_norm_shape(1, 1, 1, 2), head_norm_shape(7, 3, 1, 6),
-                                 head_norm_shape(33, 4, 2, 38), head_norm_shape(80, 2, 2, 128)})
+  for (const HeadNorm& s : {head_norm_shape(1, 1, 1, 2), head_norm_shape(7, 3, 1, 6),
+                            head_norm_shape(33, 4, 2, 38), head_norm_shape(80, 2, 2, 128)})
     for (const HeadParts& parts : all_head_parts) {
-      SCOPED_TRACE(fmt::format("{} x {} x {}, gains {}, turns {}", s.rows.time, s.rows.heads,
-                               s.rows.head_channels, parts.gains, parts.turns));
-      const std::int64_t rows = 2 * s.rows.time, D = s.rows.head_channels;
-      const auto positions = positions_of_sequences(rows, s.rows.time);
-      const Values x = rounded_to(dtype(), normals(1, rows * s.rows.stride));
-      const Values dy = rounded_to(dtype(), normals(2, rows * s.rows.stride));
+      SCOPED_TRACE(fmt::format("{} x {} x {}, gains {}, turns {}", s.shape.time, s.shape.heads,
+                               s.shape.head_channels, parts.gains, parts.turns));
+      const std::int64_t rows = 2 * s.shape.time, D = s.shape.head_channels;
+      const auto positions = positions_of_sequences(rows, s.shape.time);
+      const Values x = rounded_to(dtype(), normals(1, rows * s.shape.stride));
+      const Values dy = rounded_to(dtype(), normals(2, rows * s.shape.stride));
       const Values gains = gains_of(parts, D);
       const double turns = parts.turns ? theta : 0;
       const Tensor angles = table(s);
       const View used = parts.turns ? angles.view() : View(nullptr, 0, DType::f32);
       Tensor both = tensor(dtype(), 2 * D);
       both.fill(gains);
-      Tensor packed = tensor(dtype(), x), raw = tensor(dtype(), rows * s.rows.heads * D);
-      Tensor rstd = tensor(DType::f32, rows * s.rows.heads);
-      ops::head_norm_forward(packed.view(), raw.view(), rstd.view(), gain(both, parts, 0),
-                             gain(both, parts, 1), used, {}, s, stream());
+      Tensor packed = tensor(dtype(), x), raw = tensor(dtype(), rows * s.shape.heads * D);
+      Tensor rstd = tensor(DType::f32, rows * s.shape.heads);
+      ops::run(
+          ops::HeadNormForward{.packed = packed.view(),
+                               .raw = raw.view(),
+                               .rstd = rstd.view(),
+                               .norm = with(s, gain(both, parts, 0), gain(both, parts, 1), used)},
+          stream());
       expect_near(packed.values(), normalized_heads(x, gains, positions, s, turns),
                   tolerance().elementwise, "y");
 
       Tensor again = tensor(dtype(), x);  // nothing kept, the same bits
-      ops::head_norm_forward(again.view(), {}, {}, gain(both, parts, 0), gain(both, parts, 1), used,
-                             {}, s, stream());
+      ops::run(
+          ops::HeadNormForward{.packed = again.view(),
+                               .norm = with(s, gain(both, parts, 0), gain(both, parts, 1), used)},
+          stream());
       EXPECT_EQ(again.bytes(), packed.bytes());
 
       Tensor gradient = tensor(dtype(), dy);
@@ -166,8 +181,14 @@ TEST_P(HeadNormTest, IsWhatTheReferenceMakesForwardAndBackward) {
       const auto d_gain = [&](std::int64_t which) {
         return parts.gains ? d_gains.view().slice(which * D, D) : View(nullptr, 0, DType::f32);
       };
-      ops::head_norm_backward(gradient.view(), d_gain(0), d_gain(1), raw.view(), rstd.view(),
-                              gain(both, parts, 0), gain(both, parts, 1), used, s, stream());
+      ops::run(
+          ops::HeadNormBackward{.d_packed = gradient.view(),
+                                .d_query_gain = d_gain(0),
+                                .d_key_gain = d_gain(1),
+                                .raw = raw.view(),
+                                .rstd = rstd.view(),
+                                .norm = with(s, gain(both, parts, 0), gain(both, parts, 1), used)},
+          stream());
       HeadGradients expected = head_reference_backward(dy, x, gains, positions, s, turns);
       expect_near(gradient.values(), expected.dx, tolerance().elementwise, "dx");
       expected.d_gains.resize(begun.size());
@@ -179,9 +200,9 @@ TEST_P(HeadNormTest, IsWhatTheReferenceMakesForwardAndBackward) {
 }
 
 TEST(HeadNormReference, BackwardIsTheGradient) {
-  const HeadNormShape s = head_norm_shape(3, 2, 1, 4);
+  const HeadNorm s = head_norm_shape(3, 2, 1, 4);
   const auto positions = positions_of_sequences(3, 3);
-  const Values x = normals(1, 3 * s.rows.stride), weights = normals(2, 3 * s.rows.stride);
+  const Values x = normals(1, 3 * s.shape.stride), weights = normals(2, 3 * s.shape.stride);
   const Values gains = normals(3, 8);
   const auto weighted = [&](const Values& at, const Values& gain) {
     const Values y = normalized_heads(at, gain, positions, s, 50);
@@ -198,27 +219,32 @@ TEST(HeadNormReference, BackwardIsTheGradient) {
 
 /// By hand: a head (3, 4) has the root mean square sqrt(12.5).
 TEST_P(HeadNormTest, ACaseByHand) {
-  const HeadNormShape s{.rows = {.time = 1, .heads = 2, .head_channels = 2, .stride = 5},
-                        .query_heads = 1,
-                        .epsilon = 1e-12F};
+  const HeadNorm s{.shape = {.time = 1, .heads = 2, .head_channels = 2, .stride = 5},
+                   .query_heads = 1,
+                   .epsilon = 1e-12F};
   Tensor packed = tensor(dtype(), Values{3, 4, -2, 0, 9});
   const Tensor query = tensor(dtype(), Values{1, 2}), key = tensor(dtype(), Values{-1, 1});
-  ops::head_norm_forward(packed.view(), {}, {}, query.view(), key.view(), {}, {}, s, stream());
+  ops::run(
+      ops::HeadNormForward{.packed = packed.view(), .norm = with(s, query.view(), key.view(), {})},
+      stream());
   const double root = std::sqrt(12.5);
   expect_near(packed.values(), {3 / root, 8 / root, std::sqrt(2.0), 0, 9}, tolerance().elementwise,
               "y");
 }
 
 TEST_P(HeadNormTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
-  const HeadNormShape s = head_norm_shape(40, 2, 1, 10);
-  const std::int64_t stride = s.rows.stride;
+  const HeadNorm s = head_norm_shape(40, 2, 1, 10);
+  const std::int64_t stride = s.shape.stride;
   const Values values = rounded_to(dtype(), normals(1, 40 * stride));
   const Tensor angles = table(s), gains = tensor(dtype(), normals(3, 20));
   const auto run = [&](const Tensor& packed, ConstView positions, std::int64_t time) {
-    HeadNormShape shape = s;
-    shape.rows.time = time;
-    ops::head_norm_forward(packed.view(), {}, {}, gains.view().slice(0, 10),
-                           gains.view().slice(10, 10), angles.view(), positions, shape, stream());
+    HeadNorm shape = s;
+    shape.shape.time = time;
+    ops::run(
+        ops::HeadNormForward{.packed = packed.view(),
+                             .norm = with(shape, gains.view().slice(0, 10),
+                                          gains.view().slice(10, 10), angles.view(), positions)},
+        stream());
     return packed.values();
   };
   const Values all = run(tensor(dtype(), values), {}, 40);
@@ -235,52 +261,63 @@ TEST_P(HeadNormTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
 }
 
 TEST_P(HeadNormTest, DoesNotDependOnThreads) {
-  const HeadNormShape s = head_norm_shape(300, 3, 1, 64);
-  const Values values = normals(1, 300 * s.rows.stride),
-               gradients = normals(2, 300 * s.rows.stride);
+  const HeadNorm s = head_norm_shape(300, 3, 1, 64);
+  const Values values = normals(1, 300 * s.shape.stride),
+               gradients = normals(2, 300 * s.shape.stride);
   const Tensor angles = table(s), gains = tensor(dtype(), normals(3, 128));
   const View query = gains.view().slice(0, 64), key = gains.view().slice(64, 64);
   expect_same_on_threads([&] {
     Tensor packed = tensor(dtype(), values), d_packed = tensor(dtype(), gradients);
     Tensor raw = tensor(dtype(), 300LL * 4 * 64), rstd = tensor(DType::f32, 300LL * 4);
     Tensor d_gains = tensor(DType::f32, Values(128));
-    ops::head_norm_forward(packed.view(), raw.view(), rstd.view(), query, key, angles.view(), {}, s,
-                           stream());
-    ops::head_norm_backward(d_packed.view(), d_gains.view().slice(0, 64),
-                            d_gains.view().slice(64, 64), raw.view(), rstd.view(), query, key,
-                            angles.view(), s, stream());
+    ops::run(ops::HeadNormForward{.packed = packed.view(),
+                                  .raw = raw.view(),
+                                  .rstd = rstd.view(),
+                                  .norm = with(s, query, key, angles.view())},
+             stream());
+    ops::run(ops::HeadNormBackward{.d_packed = d_packed.view(),
+                                   .d_query_gain = d_gains.view().slice(0, 64),
+                                   .d_key_gain = d_gains.view().slice(64, 64),
+                                   .raw = raw.view(),
+                                   .rstd = rstd.view(),
+                                   .norm = with(s, query, key, angles.view())},
+             stream());
     return joined({&packed, &d_packed, &d_gains});
   });
 }
 
 TEST_P(HeadNormTest, RejectsWrongViews) {
-  const HeadNormShape s{.rows = {.time = 4, .heads = 2, .head_channels = 4, .stride = 8},
-                        .query_heads = 1,
-                        .epsilon = 1e-5F};
+  const HeadNorm s{.shape = {.time = 4, .heads = 2, .head_channels = 4, .stride = 8},
+                   .query_heads = 1,
+                   .epsilon = 1e-5F};
   Tensor packed = tensor(dtype(), 32), gain = tensor(dtype(), 4), longer = tensor(dtype(), 5);
   const Tensor angles = table(s);
   Tensor raw = tensor(dtype(), 32), rstd = tensor(DType::f32, 8);
-  const auto forward = [&](const HeadNormShape& shape, View keep, View deviations, ConstView query,
+  const auto forward = [&](const HeadNorm& shape, View keep, View deviations, ConstView query,
                            ConstView key) {
-    ops::head_norm_forward(packed.view(), keep, deviations, query, key, angles.view(), {}, shape,
-                           stream());
+    ops::run(ops::HeadNormForward{.packed = packed.view(),
+                                  .raw = keep,
+                                  .rstd = deviations,
+                                  .norm = with(shape, query, key, angles.view())},
+             stream());
   };
   EXPECT_NO_THROW(forward(s, raw.view(), rstd.view(), gain.view(), gain.view()));
   EXPECT_THROW(forward(s, raw.view(), {}, gain.view(), gain.view()), ContractError);
   EXPECT_THROW(forward(s, {}, {}, gain.view(), {}), ContractError);
   EXPECT_THROW(forward(s, {}, {}, longer.view(), longer.view()), ContractError);
-  HeadNormShape other = s;
+  HeadNorm other = s;
   other.query_heads = 3;
   EXPECT_THROW(forward(other, {}, {}, {}, {}), ContractError);
   other = s;
-  other.rows.time = 3;
+  other.shape.time = 3;
   EXPECT_THROW(forward(other, {}, {}, {}, {}), ContractError);
   other = s;
   other.epsilon = 0;
   EXPECT_THROW(forward(other, {}, {}, {}, {}), ContractError);
-  EXPECT_THROW(
-      ops::head_norm_backward(packed.view(), {}, {}, {}, {}, {}, {}, angles.view(), s, stream()),
-      ContractError);
+  EXPECT_THROW(ops::run(ops::HeadNormBackward{.d_packed = packed.view(),
+                                              .norm = with(s, {}, {}, angles.view())},
+                        stream()),
+               ContractError);
 }
 
 TRIREME_ON_BACKENDS(HeadNormTest);

@@ -76,8 +76,42 @@ Values residual_sum(Values x, const Values& branch, const Values& mask) {
   return x;
 }
 
+ops::NormKind kind_of(bool centered) {
+  return centered ? ops::NormKind::layer : ops::NormKind::rms;
+}
+
 class LayerNormTest : public OpsTest {
  protected:
+  /// Without a branch; of as many channels.
+  static ops::LayerNormForward norm(const Tensor& y,
+                                    const Tensor& mean,
+                                    const Tensor& rstd,
+                                    const Tensor& x,
+                                    const Tensor& gamma,
+                                    std::int64_t channels,
+                                    ConstView beta = {}) {
+    return {.y = y.view(),
+            .mean = mean.view(),
+            .rstd = rstd.view(),
+            .x = x.view(),
+            .gamma = gamma.view(),
+            .beta = beta,
+            .channels = channels,
+            .epsilon = 1e-5F};
+  }
+
+  static ops::LayerNormForward with_branch(ops::LayerNormForward norm,
+                                           const Tensor& branch,
+                                           const Tensor& sum,
+                                           std::int64_t rows_per_sample,
+                                           const ops::Dropout& dropout) {
+    norm.branch = branch.view();
+    norm.sum = sum.view();
+    norm.rows_per_sample = rows_per_sample;
+    norm.dropout = dropout;
+    return norm;
+  }
+
   void check(std::int64_t rows,
              std::int64_t channels,
              bool with_beta,
@@ -105,18 +139,38 @@ class LayerNormTest : public OpsTest {
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     auto dgamma = tensor(DType::f32, before_gamma), dbeta = tensor(DType::f32, before_beta);
     auto dbias = tensor(DType::f32, before_bias), row_sums = tensor(DType::f32, before_bias);
+    const ops::NormKind kind = kind_of(centered);
     const View means = centered ? mean.view() : View(nullptr, 0, DType::f32);
-    ops::layer_norm_forward(y.view(), means, rstd.view(), x.view(), gamma.view(), beta.view(),
-                            epsilon, stream());
+    ops::run(ops::LayerNormForward{.kind = kind,
+                                   .y = y.view(),
+                                   .mean = means,
+                                   .rstd = rstd.view(),
+                                   .x = x.view(),
+                                   .gamma = gamma.view(),
+                                   .beta = beta.view(),
+                                   .channels = channels,
+                                   .epsilon = epsilon},
+             stream());
     expect_near(y.values(), reference.forward(xv, gv, bv), tolerance().layer_norm, "y");
 
     const auto backward = [&](bool accumulate, View bias) {
-      ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), bias, dy.view(), x.view(),
-                               gamma.view(), means, rstd.view(), accumulate, stream());
+      ops::run(ops::LayerNormBackward{.kind = kind,
+                                      .dx = dx.view(),
+                                      .dgamma = dgamma.view(),
+                                      .dbeta = dbeta.view(),
+                                      .dbias = bias,
+                                      .dy = dy.view(),
+                                      .x = x.view(),
+                                      .gamma = gamma.view(),
+                                      .mean = means,
+                                      .rstd = rstd.view(),
+                                      .channels = channels,
+                                      .accumulate = accumulate},
+               stream());
     };
     const auto expected = reference.backward(xv, gv, dyv);
     backward(true, dbias.view());
-    ops::bias_backward(row_sums.view(), dx.view(), stream());
+    ops::run(ops::BiasBackward{.db = row_sums.view(), .dy = dx.view()}, stream());
     expect_near(dbias.values(), row_sums.values(), 2e-6, "dbias");
     expect_near(dx.values(), plus(expected.dx, before_x), tolerance().layer_norm, "dx added",
                 expected.largest_term);
@@ -143,17 +197,16 @@ class LayerNormTest : public OpsTest {
     auto x = tensor(dtype(), xv), sum = tensor(dtype(), n), y = tensor(dtype(), n);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     const auto add_and_normalize = [&](const Tensor& to) {
-      ops::residual_layer_norm_forward(to.view(), y.view(), mean.view(), rstd.view(), x.view(),
-                                       branch.view(), gamma.view(), beta.view(), time, dropout,
-                                       1e-5F, stream());
+      ops::run(with_branch(norm(y, mean, rstd, x, gamma, channels, beta.view()), branch, to, time,
+                           dropout),
+               stream());
       return joined({&to, &y, &mean, &rstd});
     };
     const auto got = add_and_normalize(sum);
     const Values mask = dropout_factors(dropout, samples, time * channels);
     expect_near(sum.values(), residual_sum(xv, bv, mask), tolerance().elementwise, "sum");
     // What is normalized is the sum as it is stored.
-    ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(),
-                            beta.view(), 1e-5F, stream());
+    ops::run(norm(y, mean, rstd, sum, gamma, channels, beta.view()), stream());
     EXPECT_TRUE(joined({&sum, &y, &mean, &rstd}) == got);
     const NormReference reference{static_cast<std::size_t>(rows),
                                   static_cast<std::size_t>(channels)};
@@ -168,8 +221,7 @@ TEST_P(LayerNormTest, NormalizesByHand) {
   const auto x = tensor(dtype(), Values{1, 3}), gamma = tensor(dtype(), Values{1, 2});
   const auto beta = tensor(dtype(), Values{0, 10});
   auto y = tensor(dtype(), 2), mean = tensor(DType::f32, 1), rstd = tensor(DType::f32, 1);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), beta.view(),
-                          1e-5F, stream());
+  ops::run(norm(y, mean, rstd, x, gamma, 2, beta.view()), stream());
   EXPECT_EQ(mean.values(), Values{2});
   expect_near(rstd.values(), {0.999995}, 1e-6, "rstd");
   expect_near(y.values(), {-0.999995, 11.99999}, tolerance().layer_norm, "y");
@@ -189,7 +241,7 @@ TEST_P(LayerNormTest, AgreesWithReferenceWithManyAndWithLongRows) {
   check(3, 4104, true);
 }
 
-TEST_P(LayerNormTest, WithoutMeansItIsRmsNormalization) {
+TEST_P(LayerNormTest, NormalizesByTheRootOfTheMeanSquare) {
   for (const auto& [rows, channels] : {std::pair<std::int64_t, std::int64_t>{1, 1},
                                        {2, 3},
                                        {5, 33},
@@ -217,12 +269,30 @@ TEST_P(LayerNormTest, WithoutGainsItComputesAsWithGainsOfOne) {
         const auto mean = tensor(DType::f32, centered ? rows : 0), rstd = tensor(DType::f32, rows);
         const auto dgamma = tensor(DType::f32, Values(static_cast<std::size_t>(channels)));
         const auto dbeta = tensor(DType::f32, normals(5, centered ? channels : 0));
+        const ops::NormKind kind = kind_of(centered);
         const View none(nullptr, 0, dtype()), no_sums(nullptr, 0, DType::f32);
-        ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(),
-                                gains ? ones.view() : none, beta.view(), 1e-5F, stream());
-        ops::layer_norm_backward(dx.view(), gains ? dgamma.view() : no_sums, dbeta.view(), {},
-                                 dy.view(), x.view(), gains ? ones.view() : none, mean.view(),
-                                 rstd.view(), true, stream());
+        ops::run(ops::LayerNormForward{.kind = kind,
+                                       .y = y.view(),
+                                       .mean = mean.view(),
+                                       .rstd = rstd.view(),
+                                       .x = x.view(),
+                                       .gamma = gains ? ones.view() : none,
+                                       .beta = beta.view(),
+                                       .channels = channels,
+                                       .epsilon = 1e-5F},
+                 stream());
+        ops::run(ops::LayerNormBackward{.kind = kind,
+                                        .dx = dx.view(),
+                                        .dgamma = gains ? dgamma.view() : no_sums,
+                                        .dbeta = dbeta.view(),
+                                        .dy = dy.view(),
+                                        .x = x.view(),
+                                        .gamma = gains ? ones.view() : none,
+                                        .mean = mean.view(),
+                                        .rstd = rstd.view(),
+                                        .channels = channels,
+                                        .accumulate = true},
+                 stream());
         return std::array{y.values(), rstd.values(), dx.values(), dbeta.values()};
       };
       const auto without = run(false), with = run(true);
@@ -236,8 +306,14 @@ TEST_P(LayerNormTest, WithoutGainsItComputesAsWithGainsOfOne) {
 TEST_P(LayerNormTest, RmsNormalizationByHand) {
   const auto x = tensor(dtype(), Values{3, 4}), gamma = tensor(dtype(), Values{1, 2});
   auto y = tensor(dtype(), 2), rstd = tensor(DType::f32, 1);
-  ops::layer_norm_forward(y.view(), View(nullptr, 0, DType::f32), rstd.view(), x.view(),
-                          gamma.view(), {}, 0, stream());
+  ops::run(ops::LayerNormForward{.kind = ops::NormKind::rms,
+                                 .y = y.view(),
+                                 .rstd = rstd.view(),
+                                 .x = x.view(),
+                                 .gamma = gamma.view(),
+                                 .channels = 2,
+                                 .epsilon = 0},
+           stream());
   const double root = std::sqrt(12.5);
   expect_near(rstd.values(), {1 / root}, 1e-6, "rstd");
   expect_near(y.values(), {3 / root, 8 / root}, tolerance().layer_norm, "y");
@@ -250,8 +326,7 @@ TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
   xv = rounded_to(dtype(), xv);
   const auto x = tensor(dtype(), xv), gamma = tensor(dtype(), Values(384, 1.0));
   auto y = tensor(dtype(), 2 * 384), mean = tensor(DType::f32, 2), rstd = tensor(DType::f32, 2);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, 1e-5F,
-                          stream());
+  ops::run(norm(y, mean, rstd, x, gamma, 384), stream());
   expect_near(y.values(), NormReference{2, 384}.forward(xv, Values(384, 1.0), {}),
               std::max(1e-4, tolerance().layer_norm), "y");
 }
@@ -260,13 +335,28 @@ TEST_P(LayerNormTest, RmsNormalizationOfASumHasItsBits) {
   const auto xv = normals(1, 2 * 5 * 48), bv = normals(2, 2 * 5 * 48);
   const auto x = tensor(dtype(), xv), branch = tensor(dtype(), bv);
   const auto gamma = tensor(dtype(), normals(3, 48));
-  const View none(nullptr, 0, DType::f32);
   auto sum = tensor(dtype(), 480), y = tensor(dtype(), 480), again = tensor(dtype(), 480);
   auto rstd = tensor(DType::f32, 10);
-  ops::residual_layer_norm_forward(sum.view(), y.view(), none, rstd.view(), x.view(), branch.view(),
-                                   gamma.view(), {}, 5, dropped(0.25F), 1e-6F, stream());
-  ops::layer_norm_forward(again.view(), none, rstd.view(), sum.view(), gamma.view(), {}, 1e-6F,
-                          stream());
+  ops::run(ops::LayerNormForward{.kind = ops::NormKind::rms,
+                                 .y = y.view(),
+                                 .rstd = rstd.view(),
+                                 .x = x.view(),
+                                 .gamma = gamma.view(),
+                                 .channels = 48,
+                                 .epsilon = 1e-6F,
+                                 .branch = branch.view(),
+                                 .sum = sum.view(),
+                                 .rows_per_sample = 5,
+                                 .dropout = dropped(0.25F)},
+           stream());
+  ops::run(ops::LayerNormForward{.kind = ops::NormKind::rms,
+                                 .y = again.view(),
+                                 .rstd = rstd.view(),
+                                 .x = sum.view(),
+                                 .gamma = gamma.view(),
+                                 .channels = 48,
+                                 .epsilon = 1e-6F},
+           stream());
   EXPECT_EQ(again.values(), y.values());
 }
 
@@ -278,10 +368,16 @@ TEST_P(LayerNormTest, WorksInPlaceBackwards) {
   auto y = tensor(dtype(), 66 * 34), dy = tensor(dtype(), dyv);
   auto mean = tensor(DType::f32, 66), rstd = tensor(DType::f32, 66),
        dgamma = tensor(DType::f32, 34);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, 1e-5F,
-                          stream());
-  ops::layer_norm_backward(dy.view(), dgamma.view(), {}, {}, dy.view(), x.view(), gamma.view(),
-                           mean.view(), rstd.view(), false, stream());
+  ops::run(norm(y, mean, rstd, x, gamma, 34), stream());
+  ops::run(ops::LayerNormBackward{.dx = dy.view(),
+                                  .dgamma = dgamma.view(),
+                                  .dy = dy.view(),
+                                  .x = x.view(),
+                                  .gamma = gamma.view(),
+                                  .mean = mean.view(),
+                                  .rstd = rstd.view(),
+                                  .channels = 34},
+           stream());
   const auto expected = NormReference{66, 34}.backward(xv, gv, dyv);
   expect_near(dy.values(), expected.dx, tolerance().layer_norm, "dx");
   expect_near(dgamma.values(), expected.dgamma, tolerance().layer_norm, "dgamma");
@@ -304,8 +400,8 @@ TEST_P(LayerNormTest, DropsByTheFactors) {
                gamma = tensor(dtype(), Values(static_cast<std::size_t>(channels), 1.0));
     auto sum = tensor(dtype(), n), y = tensor(dtype(), n);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
-    ops::residual_layer_norm_forward(sum.view(), y.view(), mean.view(), rstd.view(), x.view(),
-                                     ones.view(), gamma.view(), {}, time, dropout, 1e-5F, stream());
+    ops::run(with_branch(norm(y, mean, rstd, x, gamma, channels), ones, sum, time, dropout),
+             stream());
     EXPECT_EQ(sum.values(), rounded_to(dtype(), dropout_factors(dropout, samples, time * channels)))
         << channels;
   }
@@ -323,8 +419,18 @@ TEST_P(LayerNormTest, SumsDoNotDependOnTheMicroBatch) {
     const auto at = [&](const Tensor& t) {
       return t.view().slice(first * per_sample, count * per_sample);
     };
-    ops::residual_layer_norm_forward(at(sum), at(y), mean.view(), rstd.view(), at(x), at(branch),
-                                     gamma.view(), {}, time, mine, 1e-5F, stream());
+    ops::run(ops::LayerNormForward{.y = at(y),
+                                   .mean = mean.view(),
+                                   .rstd = rstd.view(),
+                                   .x = at(x),
+                                   .gamma = gamma.view(),
+                                   .channels = channels,
+                                   .epsilon = 1e-5F,
+                                   .branch = at(branch),
+                                   .sum = at(sum),
+                                   .rows_per_sample = time,
+                                   .dropout = mine},
+             stream());
   };
   auto sum = tensor(dtype(), 2 * per_sample), y = tensor(dtype(), 2 * per_sample);
   run(sum, y, 0, 2);
@@ -345,11 +451,22 @@ TEST_P(LayerNormTest, GradientsOfASumReachStreamAndBranch) {
   auto y = tensor(dtype(), n), dx = tensor(dtype(), later), dbranch = tensor(dtype(), n);
   auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows),
        dgamma = tensor(DType::f32, channels);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(), {}, 1e-5F,
-                          stream());
-  ops::layer_norm_backward(dx.view(), dgamma.view(), {}, {}, dy.view(), sum.view(), gamma.view(),
-                           mean.view(), rstd.view(), true, stream());
-  ops::dropout_backward(dbranch.view(), dx.view(), time * channels, dropout, stream());
+  ops::run(norm(y, mean, rstd, sum, gamma, channels), stream());
+  ops::run(ops::LayerNormBackward{.dx = dx.view(),
+                                  .dgamma = dgamma.view(),
+                                  .dy = dy.view(),
+                                  .x = sum.view(),
+                                  .gamma = gamma.view(),
+                                  .mean = mean.view(),
+                                  .rstd = rstd.view(),
+                                  .channels = channels,
+                                  .accumulate = true},
+           stream());
+  ops::run(ops::DropoutBackward{.dbranch = dbranch.view(),
+                                .dy = dx.view(),
+                                .elements_per_sample = time * channels,
+                                .dropout = dropout},
+           stream());
   const auto norm =
       NormReference{static_cast<std::size_t>(rows), static_cast<std::size_t>(channels)}.backward(
           sv, gv, dyv);
@@ -371,13 +488,20 @@ TEST_P(LayerNormTest, DoesNotDependOnThreads) {
     auto sum = tensor(dtype(), rows * channels), normed = tensor(dtype(), rows * channels);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     auto dgamma = tensor(DType::f32, channels), dbeta = tensor(DType::f32, channels);
-    ops::residual_layer_norm_forward(sum.view(), normed.view(), mean.view(), rstd.view(), x.view(),
-                                     dy.view(), gamma.view(), gamma.view(), 47, dropped(0.1F),
-                                     1e-5F, stream());
-    ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(),
-                            gamma.view(), 1e-5F, stream());
-    ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), {}, dy.view(), x.view(),
-                             gamma.view(), mean.view(), rstd.view(), false, stream());
+    ops::run(with_branch(norm(normed, mean, rstd, x, gamma, channels, gamma.view()), dy, sum, 47,
+                         dropped(0.1F)),
+             stream());
+    ops::run(norm(y, mean, rstd, x, gamma, channels, gamma.view()), stream());
+    ops::run(ops::LayerNormBackward{.dx = dx.view(),
+                                    .dgamma = dgamma.view(),
+                                    .dbeta = dbeta.view(),
+                                    .dy = dy.view(),
+                                    .x = x.view(),
+                                    .gamma = gamma.view(),
+                                    .mean = mean.view(),
+                                    .rstd = rstd.view(),
+                                    .channels = channels},
+             stream());
     return joined({&sum, &normed, &y, &mean, &rstd, &dx, &dgamma, &dbeta});
   });
 }
@@ -385,19 +509,29 @@ TEST_P(LayerNormTest, DoesNotDependOnThreads) {
 TEST_P(LayerNormTest, RejectsWrongViews) {
   const auto x = tensor(dtype(), 12), gamma = tensor(dtype(), 4), rows = tensor(DType::f32, 3);
   const auto five = tensor(dtype(), 5), four = tensor(DType::f32, 4);
-  const auto forward = [&](const Tensor& g, const Tensor& b, const Tensor& mean) {
-    ops::layer_norm_forward(x.view(), mean.view(), rows.view(), x.view(), g.view(), b.view(), 1e-5F,
-                            stream());
+  const auto forward = [&](const Tensor& g, const Tensor& b, const Tensor& mean,
+                           ops::NormKind kind = ops::NormKind::layer) {
+    ops::run(ops::LayerNormForward{.kind = kind,
+                                   .y = x.view(),
+                                   .mean = mean.view(),
+                                   .rstd = rows.view(),
+                                   .x = x.view(),
+                                   .gamma = g.view(),
+                                   .beta = b.view(),
+                                   .channels = 4,
+                                   .epsilon = 1e-5F},
+             stream());
   };
   EXPECT_THROW(forward(five, gamma, rows), ContractError);
   EXPECT_THROW(forward(gamma, five, rows), ContractError);
   EXPECT_THROW(forward(gamma, gamma, four), ContractError);
+  EXPECT_THROW(forward(gamma, gamma, tensor(DType::f32, 0)), ContractError);
+  EXPECT_THROW(forward(gamma, gamma, rows, ops::NormKind::rms), ContractError);
   const auto add_and_normalize = [&](const Tensor& sum, const Tensor& branch, std::int64_t time,
                                      float rate) {
     auto mean = tensor(DType::f32, 3);
-    ops::residual_layer_norm_forward(sum.view(), x.view(), mean.view(), rows.view(), x.view(),
-                                     branch.view(), gamma.view(), {}, time, dropped(rate), 1e-5F,
-                                     stream());
+    ops::run(with_branch(norm(x, mean, rows, x, gamma, 4), branch, sum, time, dropped(rate)),
+             stream());
   };
   EXPECT_NO_THROW(add_and_normalize(x, x, 3, 0.5F));
   EXPECT_THROW(add_and_normalize(five, x, 3, 0.5F), ContractError);

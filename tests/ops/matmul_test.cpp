@@ -377,7 +377,7 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
                  added = tensor(dtype(), normals(3, bias ? n : 0));
       auto plain = tensor(dtype(), m * n), expected = tensor(dtype(), m * n);
       Matmul(device(), s)(a.view(), b.view(), added.view(), plain.view(), stream());
-      ops::gelu_forward(expected.view(), plain.view(), stream());
+      ops::run(ops::GeluForward{.y = expected.view(), .x = plain.view()}, stream());
       s.epilogue = ops::Epilogue::gelu;
       auto z = tensor(dtype(), m * n), c = tensor(dtype(), m * n);
       Matmul(device(), s)(a.view(), b.view(), added.view(), z.view(), c.view(), stream());
@@ -386,7 +386,8 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
       if (bias)
         continue;
       const auto at = tensor(dtype(), normals(4, m * n));
-      ops::gelu_backward(expected.view(), plain.view(), at.view(), stream());
+      ops::run(ops::GeluBackward{.dx = expected.view(), .dy = plain.view(), .x = at.view()},
+               stream());
       s.epilogue = ops::Epilogue::gelu_backward;
       Matmul(device(), s)(a.view(), b.view(), {}, at.view(), c.view(), stream());
       expect_near(c.values(), expected.values(), tolerance().matmul + tolerance().elementwise,
@@ -456,14 +457,15 @@ TEST_P(MatmulTest, FollowsItsOptions) {
   auto z = tensor(dtype(), s.m * s.n), c = tensor(dtype(), s.m * s.n),
        expected = tensor(dtype(), s.m * s.n);
   Matmul(device(), s, options)(a.view(), b.view(), {}, z.view(), c.view(), stream());
-  ops::gelu_forward(expected.view(), z.view(), stream());
+  ops::run(ops::GeluForward{.y = expected.view(), .x = z.view()}, stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
   // Two products, of which the clock could choose one that adds in another order.
   auto untimed = options;
   untimed.timed = false;
   s.epilogue = ops::Epilogue::none;
   Matmul(device(), s, untimed)(a.view(), b.view(), expected.view(), stream());
-  ops::gelu_backward(expected.view(), expected.view(), z.view(), stream());
+  ops::run(ops::GeluBackward{.dx = expected.view(), .dy = expected.view(), .x = z.view()},
+           stream());
   s.epilogue = ops::Epilogue::gelu_backward;
   Matmul(device(), s, untimed)(a.view(), b.view(), {}, z.view(), c.view(), stream());
   EXPECT_EQ(c.bytes(), expected.bytes());

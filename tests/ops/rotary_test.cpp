@@ -55,7 +55,8 @@ TEST_P(RotaryTest, TurnsAsTheReferenceDoesAndBack) {
     const auto angles = table(s.time, s.head_channels, 100);
     for (const Turn turn : {Turn::forward, Turn::back}) {
       auto packed = tensor(dtype(), values);
-      ops::rotate(packed.view(), angles.view(), {}, s, turn, stream());
+      run(ops::Rotate{.packed = packed.view(), .table = angles.view(), .shape = s, .turn = turn},
+          stream());
       expect_near(packed.values(),
                   turned(values, positions, s, 100, turn == Turn::forward ? 1 : -1),
                   tolerance().elementwise, "turned");
@@ -82,7 +83,10 @@ TEST_P(RotaryTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
   const auto values = rounded_to(dtype(), normals(1, 40 * 25));
   const auto angles = table(40, 10, 1e4);
   auto whole = tensor(dtype(), values);
-  ops::rotate(whole.view(), angles.view(), {}, s, Turn::forward, stream());
+  run(
+      ops::Rotate{
+          .packed = whole.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+      stream());
   const Values all = whole.values();
   const std::vector<std::size_t> picked{39, 0, 7};
   Values rows, places;
@@ -93,8 +97,12 @@ TEST_P(RotaryTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
   }
   auto single = tensor(dtype(), rows);
   const RotaryShape one{1, 2, 10, 25};
-  ops::rotate(single.view(), angles.view(), tensor(DType::i32, places).view(), one, Turn::forward,
-              stream());
+  run(ops::Rotate{.packed = single.view(),
+                  .table = angles.view(),
+                  .positions = tensor(DType::i32, places).view(),
+                  .shape = one,
+                  .turn = Turn::forward},
+      stream());
   const Values got = single.values();
   for (std::size_t i = 0; i < picked.size(); ++i)
     for (std::size_t c = 0; c < 25; ++c) EXPECT_EQ(got[i * 25 + c], all[picked[i] * 25 + c]);
@@ -110,8 +118,10 @@ TEST_P(RotaryTest, ProductsOfWhatIsTurnedDependOnTheDistanceAlone) {
   }
   auto q = tensor(DType::f32, queries), k = tensor(DType::f32, keys);
   const auto angles = table(60, 16, 1e4);
-  ops::rotate(q.view(), angles.view(), {}, s, Turn::forward, stream());
-  ops::rotate(k.view(), angles.view(), {}, s, Turn::forward, stream());
+  run(ops::Rotate{.packed = q.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+      stream());
+  run(ops::Rotate{.packed = k.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+      stream());
   const Values qv = q.values(), kv = k.values();
   const auto dot = [&](std::size_t i, std::size_t j) {
     double sum = 0;
@@ -128,7 +138,10 @@ TEST_P(RotaryTest, DoesNotDependOnThreads) {
   const auto angles = table(300, 32, 1e4);
   expect_same_on_threads([&] {
     auto packed = tensor(dtype(), values);
-    ops::rotate(packed.view(), angles.view(), {}, s, Turn::forward, stream());
+    run(
+        ops::Rotate{
+            .packed = packed.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+        stream());
     return packed.bytes();
   });
 }
@@ -137,7 +150,12 @@ TEST_P(RotaryTest, RejectsWrongViews) {
   auto packed = tensor(dtype(), 32);
   const auto angles = table(4, 4, 1e4);
   const auto rotate = [&](const RotaryShape& s, ConstView positions) {
-    ops::rotate(packed.view(), angles.view(), positions, s, Turn::forward, stream());
+    run(ops::Rotate{.packed = packed.view(),
+                    .table = angles.view(),
+                    .positions = positions,
+                    .shape = s,
+                    .turn = Turn::forward},
+        stream());
   };
   EXPECT_NO_THROW(rotate({4, 2, 4, 8}, {}));
   EXPECT_THROW(rotate({4, 2, 3, 8}, {}), ContractError);

@@ -132,7 +132,9 @@ class Steps {
           all.push_back(initial_value(at(piece.parameter), piece.parameter_begin + i));
         const View values = values_.view(DType::f32, 0, piece.elements);
         copy(values, view_of(all.data(), piece.elements));
-        ops::cast(owned.parameter.slice(piece.shard_begin, piece.elements), values, compute_);
+        ops::run(ops::Cast{.to = owned.parameter.slice(piece.shard_begin, piece.elements),
+                           .from = values},
+                 compute_);
       }
     }
     engine_.publish_parameters();
@@ -158,8 +160,8 @@ class Steps {
       engine_.wait_for_shard(bucket);
       const reduce::OwnedShard& shard = engine_.owned()[b];
       const View values = values_of(shard.parameter);
-      ops::add(values, shard.gradient, compute_);
-      ops::cast(shard.parameter, values, compute_);
+      ops::run(ops::Add{.sum = values, .term = shard.gradient}, compute_);
+      ops::run(ops::Cast{.to = shard.parameter, .from = values}, compute_);
       engine_.mark_updated(bucket);
     }
   }
@@ -186,7 +188,7 @@ class Steps {
   /// The parameter in fp32; valid until the next call.
   [[nodiscard]] View values_of(ConstView parameter) {
     const View values = values_.view(DType::f32, 0, parameter.elements);
-    ops::cast(values, parameter, compute_);
+    ops::run(ops::Cast{.to = values, .from = parameter}, compute_);
     return values;
   }
   void write_gradient(ParameterIndex parameter, int micro_step) {
@@ -194,9 +196,12 @@ class Steps {
     engine_.before_write(parameter);
     const View gradient = engine_.gradient(parameter);
     const View values = values_of(engine_.parameter(parameter));
-    for (int times = 0; times <= engine_.rank(); ++times) ops::add(gradient, values, compute_);
+    for (int times = 0; times <= engine_.rank(); ++times)
+      ops::run(ops::Add{.sum = gradient, .term = values}, compute_);
     const View patterns = patterns_.view(DType::f32);
-    ops::add(gradient, patterns.slice(micro_step % period, gradient.elements), compute_);
+    ops::run(
+        ops::Add{.sum = gradient, .term = patterns.slice(micro_step % period, gradient.elements)},
+        compute_);
   }
   /// Copies between host and device.
   void copy(View to, ConstView from) {

@@ -124,7 +124,7 @@ Plain::Plain(const session::Job& job,
     gradients.push_back(gradients_.view(DType::f32).slice(begins_[p], elements));
   }
   if (dtype != DType::f32)
-    ops::cast(parameters_.view(dtype), master, *stream_);
+    run(ops::Cast{.to = parameters_.view(dtype), .from = master}, *stream_);
   model_.bind(std::move(parameters), std::move(gradients));
 }
 
@@ -167,14 +167,15 @@ void Plain::update(std::int64_t number) {
   const RandomKey key = RandomKey::of(static_cast<std::uint64_t>(job_.run.seed), Draw::moments);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
-    const ops::AdamwPiece piece{part(all),
-                                part(fp32 ? all : master_.view(DType::f32)),
-                                part(m_.view(moments)),
-                                part(v_.view(moments)),
-                                part(gradients),
-                                table_[p].decay ? decayed : undecayed,
-                                {key, static_cast<std::uint64_t>(number), p, 0}};
-    ops::adamw({&piece, 1}, norm, *stream_);
+    run(ops::Adamw{.parameter = part(all),
+                   .master = part(fp32 ? all : master_.view(DType::f32)),
+                   .m = part(m_.view(moments)),
+                   .v = part(v_.view(moments)),
+                   .gradient = part(gradients),
+                   .step = table_[p].decay ? decayed : undecayed,
+                   .rounding = {key, static_cast<std::uint64_t>(number), p, 0},
+                   .norm = &norm},
+        *stream_);
   }
 }
 

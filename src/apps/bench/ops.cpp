@@ -94,6 +94,11 @@ class Maker {
     rows.push_back({std::move(op), per_step, 0, bytes, 0, false});
     entrants.push_back(std::move(run));
   }
+  template <class Operation>
+  requires requires { Operation::name; }
+  void add(std::string op, double per_step, double bytes, const Operation& operation) {
+    add(std::move(op), per_step, bytes, [operation, &s = stream_] { ops::run(operation, s); });
+  }
   void add_product(std::string op, double per_step, double flops, std::function<void()> run) {
     rows.push_back({std::move(op), per_step, 0, 0, flops, true});
     entrants.push_back(std::move(run));
@@ -169,7 +174,7 @@ class Maker {
                   [=, &s] { fused->backward_weight_and_bias(dweight, dbias, dy, x, s); });
     if (own_bias)
       add(listed.layer + ".bias_gradient", count - with_bias,
-          bytes(static_cast<double>(dy.elements)), [=, &s] { ops::bias_backward(dbias, dy, s); });
+          bytes(static_cast<double>(dy.elements)), ops::BiasBackward{.db = dbias, .dy = dy});
   }
 
   void add_attention() {
@@ -204,41 +209,58 @@ class Maker {
     const View lse = tensor(DType::f32, rows_ * shape_.heads), starts = document_starts();
     const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
-    add_product(op + ".forward", count, attention->forward_flops(),
-                [=, &s] { attention->forward(out, lse, qkv, starts, dropout, s); });
+    add_product(op + ".forward", count, attention->forward_flops(), [=, &s] {
+      attention->forward({.out = out, .lse = lse, .qkv = qkv, .starts = starts, .dropout = dropout},
+                         s);
+    });
     // Scores again, dP, dV, dQ and dK: five products where forward has two.
-    add_product(op + ".backward", count, 2.5 * attention->forward_flops(),
-                [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, starts, dropout, s); });
+    add_product(op + ".backward", count, 2.5 * attention->forward_flops(), [=, &s] {
+      attention->backward({.dqkv = dqkv,
+                           .dout = dout,
+                           .qkv = qkv,
+                           .out = out,
+                           .lse = lse,
+                           .starts = starts,
+                           .dropout = dropout},
+                          s);
+    });
   }
 
   void add_norms() {
     const std::int64_t C = shape_.channels, n = rows_ * C;
-    const View x = tensor(n), y = tensor(n), dx = tensor(n);
     const bool centered = shape_.norm == model::Norm::layer_norm;
     const View none(nullptr, 0, DType::f32);
-    const View gamma = shape_.norm_gain ? tensor(C) : View(nullptr, 0, dtype_);
-    const View dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none;
-    const View beta = shape_.bias && centered ? tensor(C) : View(nullptr, 0, dtype_);
-    const View dbeta = shape_.bias && centered ? tensor(DType::f32, C) : none;
-    const View mean = centered ? tensor(DType::f32, rows_) : none;
-    const View rstd = tensor(DType::f32, rows_);
-    const View dbias = tensor(DType::f32, C);
-    const View branch = tensor(n), sum = tensor(n);
+    const View bias = shape_.bias && centered ? tensor(C) : none;
+    ops::LayerNormForward forward{.kind = centered ? ops::NormKind::layer : ops::NormKind::rms,
+                                  .y = tensor(n),
+                                  .mean = centered ? tensor(DType::f32, rows_) : none,
+                                  .rstd = tensor(DType::f32, rows_),
+                                  .x = tensor(n),
+                                  .gamma = shape_.norm_gain ? tensor(C) : none,
+                                  .beta = bias,
+                                  .channels = C,
+                                  .epsilon = static_cast<float>(shape_.norm_epsilon)};
+    const ops::LayerNormBackward backward{.kind = forward.kind,
+                                          .dx = tensor(n),
+                                          .dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none,
+                                          .dbeta = bias.empty() ? none : tensor(DType::f32, C),
+                                          .dbias = tensor(DType::f32, C),
+                                          .dy = forward.y,
+                                          .x = forward.x,
+                                          .gamma = forward.gamma,
+                                          .mean = forward.mean,
+                                          .rstd = forward.rstd,
+                                          .channels = C,
+                                          .accumulate = true};
     const double elements = static_cast<double>(n);
-    const ops::Dropout dropout = this->dropout();
-    device::Stream& s = stream_;
     const std::string norm = word(shape_.norm);
-    const auto epsilon = static_cast<float>(shape_.norm_epsilon);
-    add(norm + ".forward", micro_steps_, bytes(2 * elements),
-        [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, epsilon, s); });
-    add("residual_" + norm + ".forward", per_layer(2), bytes(4 * elements),
-        [=, &s, time = shape_.context] {
-          ops::residual_layer_norm_forward(sum, y, mean, rstd, x, branch, gamma, beta, time,
-                                           dropout, epsilon, s);
-        });
-    add(norm + ".backward", per_layer(2) + micro_steps_, bytes(4 * elements), [=, &s] {
-      ops::layer_norm_backward(dx, dgamma, dbeta, dbias, y, x, gamma, mean, rstd, true, s);
-    });
+    add(norm + ".forward", micro_steps_, bytes(2 * elements), forward);
+    forward.branch = tensor(n);
+    forward.sum = tensor(n);
+    forward.rows_per_sample = shape_.context;
+    forward.dropout = dropout();
+    add("residual_" + norm + ".forward", per_layer(2), bytes(4 * elements), forward);
+    add(norm + ".backward", per_layer(2) + micro_steps_, bytes(4 * elements), backward);
   }
 
   void add_activation() {
@@ -250,26 +272,25 @@ class Maker {
     double again = 0;  // passes that backward makes again
     for (std::size_t l = 0; l < static_cast<std::size_t>(shape_.layers); ++l)
       again += shape_.recompute.of(l) == model::Recompute::gelu ? micro_steps_ : 0;
-    device::Stream& s = stream_;
     switch (shape_.activation) {
       case model::Activation::gelu:
         // Beside what is inside of products; where the deck recomputes it, twice.
         add("gelu.forward", gelu_forwards_ + 2 * again, bytes(read + made),
-            [=, &s] { ops::gelu_forward(out, in, s); });
+            ops::GeluForward{.y = out, .x = in});
         add("gelu.backward", gelu_backwards_, bytes(read + 2 * made),
-            [=, &s] { ops::gelu_backward(out, out, in, s); });
+            ops::GeluBackward{.dx = out, .dy = out, .x = in});
         return;
       case model::Activation::squared_relu:
         add("squared_relu.forward", per_layer(1) + again, bytes(read + made),
-            [=, &s] { ops::squared_relu_forward(out, in, s); });
+            ops::SquaredReluForward{.y = out, .x = in});
         add("squared_relu.backward", per_layer(1), bytes(read + 2 * made),
-            [=, &s] { ops::squared_relu_backward(out, out, in, s); });
+            ops::SquaredReluBackward{.dx = out, .dy = out, .x = in});
         return;
       case model::Activation::swiglu:
         add("swiglu.forward", per_layer(1) + again, bytes(read + made),
-            [=, &s] { ops::swiglu_forward(out, in, columns, s); });
+            ops::SwigluForward{.y = out, .x = in, .columns = columns});
         add("swiglu.backward", per_layer(1), bytes(2 * read + made),
-            [=, &s] { ops::swiglu_backward(d_in, out, in, columns, s); });
+            ops::SwigluBackward{.dx = d_in, .dy = out, .x = in, .columns = columns});
     }
   }
 
@@ -283,10 +304,9 @@ class Maker {
                                   .stride = shape.packed_width()};
     const View packed = tensor(rows_ * rotary.stride);
     const View table = tensor(DType::f32, shape.time * shape.head_channels);
-    device::Stream& s = stream_;
     add("rotate", per_layer(2),
         bytes(2 * static_cast<double>(rows_ * rotary.heads * rotary.head_channels)),
-        [=, &s] { ops::rotate(packed, table, {}, rotary, ops::Turn::forward, s); });
+        ops::Rotate{.packed = packed, .table = table, .shape = rotary});
   }
 
   /// With the rotation, where there is one.
@@ -295,33 +315,37 @@ class Maker {
         model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
     const std::int64_t heads = attention.heads + attention.key_value_heads();
     const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
-    const ops::HeadNormShape shape{.rows = {.time = attention.time,
-                                            .heads = heads,
-                                            .head_channels = D,
-                                            .stride = attention.packed_width()},
-                                   .query_heads = attention.heads,
-                                   .epsilon = static_cast<float>(shape_.norm_epsilon)};
     const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
     const bool turns = shape_.positions == model::Positions::rotary;
     const View none(nullptr, 0, DType::f32);
     const View gain = gains ? tensor(D) : none, d_gain = gains ? tensor(DType::f32, D) : none;
-    const View table = turns ? tensor(DType::f32, attention.time * D) : none;
-    const View packed = tensor(rows_ * shape.rows.stride), raw = tensor(n);
+    const ops::HeadNorm norm{.query_gain = gain,
+                             .key_gain = gain,
+                             .table = turns ? tensor(DType::f32, attention.time * D) : none,
+                             .shape = {.time = attention.time,
+                                       .heads = heads,
+                                       .head_channels = D,
+                                       .stride = attention.packed_width()},
+                             .query_heads = attention.heads,
+                             .epsilon = static_cast<float>(shape_.norm_epsilon)};
+    const View packed = tensor(rows_ * norm.shape.stride), raw = tensor(n);
     const View rstd = tensor(DType::f32, rows_ * heads);
     const auto elements = static_cast<double>(n);
-    device::Stream& s = stream_;
     add("head_norm.forward", per_layer(1), bytes(3 * elements),
-        [=, &s] { ops::head_norm_forward(packed, raw, rstd, gain, gain, table, {}, shape, s); });
-    add("head_norm.backward", per_layer(1), bytes(3 * elements), [=, &s] {
-      ops::head_norm_backward(packed, d_gain, d_gain, raw, rstd, gain, gain, table, shape, s);
-    });
+        ops::HeadNormForward{.packed = packed, .raw = raw, .rstd = rstd, .norm = norm});
+    add("head_norm.backward", per_layer(1), bytes(3 * elements),
+        ops::HeadNormBackward{.d_packed = packed,
+                              .d_query_gain = d_gain,
+                              .d_key_gain = d_gain,
+                              .raw = raw,
+                              .rstd = rstd,
+                              .norm = norm});
   }
 
   void add_elementwise() {
     const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
     const ops::Dropout dropout = this->dropout();
     const auto elements = static_cast<double>(n);
-    device::Stream& s = stream_;
     add_activation();
     if (shape_.qk_norm != model::QkNorm::none)
       add_head_norm();
@@ -329,9 +353,10 @@ class Maker {
       add_rotation();
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),
-          [=, x = tensor(n), y = tensor(n), &s] {
-            ops::dropout_backward(y, x, sample, dropout, s);
-          });
+          ops::DropoutBackward{.dbranch = tensor(n),
+                               .dy = tensor(n),
+                               .elements_per_sample = sample,
+                               .dropout = dropout});
   }
 
   void add_embedding() {
@@ -345,11 +370,20 @@ class Maker {
     const View dwpe = positions > 0 ? tensor(DType::f32, positions) : View(nullptr, 0, DType::f32);
     const ops::Dropout dropout = this->dropout();
     const double elements = static_cast<double>(rows_ * C);
-    device::Stream& s = stream_;
     add("embedding.forward", micro_steps_, bytes(3 * elements),
-        [=, &s] { ops::embedding_forward(out, tokens, wte, wpe, embedding, dropout, s); });
+        ops::EmbeddingForward{.out = out,
+                              .tokens = tokens,
+                              .wte = wte,
+                              .wpe = wpe,
+                              .shape = embedding,
+                              .dropout = dropout});
     add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
-        [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
+        ops::EmbeddingBackward{.dwte = dwte,
+                               .dwpe = dwpe,
+                               .dout = out,
+                               .tokens = tokens,
+                               .shape = embedding,
+                               .dropout = dropout});
   }
 
   /// Of a chunk of the head's rows. Where there are parts (model.loss_rows), or could be on a GPU,
@@ -365,13 +399,15 @@ class Maker {
     const View losses = tensor(DType::f32, chunk);
     const View targets = tensor(DType::i32, chunk);
     const double count = micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk);
-    const ops::LossTerms terms = model::loss_terms(shape_);
+    const ops::CrossEntropyForwardBackward loss{.losses = losses,
+                                                .d_logits = d_logits,
+                                                .logits = logits,
+                                                .targets = targets,
+                                                .terms = model::loss_terms(shape_),
+                                                .scale = 1e-3F};
     const bool in_parts = shape_.loss_rows > 0;
-    device::Stream& s = stream_;
     add("cross_entropy", in_parts ? 0 : count,
-        static_cast<double>(logits.bytes() + d_logits.bytes()), [=, &s] {
-          ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, terms, 1e-3F, s);
-        });
+        static_cast<double>(logits.bytes() + d_logits.bytes()), loss);
     const std::int64_t part =
         nn::rows_of_loss(in_parts ? shape_.loss_rows : candidate_loss_rows, chunk, shape_.context);
     if (!in_parts && (device_.kind() == device::Kind::cpu || part == chunk))
@@ -387,14 +423,17 @@ class Maker {
     const View x = tensor(chunk * C), weight = tensor(V * C);
     const double flops = 2.0 * static_cast<double>(chunk) * static_cast<double>(V * C);
     add_product(fmt::format("head.forward, cross_entropy by {} rows", part), in_parts ? count : 0,
-                flops, [=, &s] {
+                flops, [=, &s = stream_] {
                   for (std::int64_t at = 0; at < chunk; at += part) {
                     const std::int64_t m = std::min(part, chunk - at);
                     const View to = logits.slice(at * V, m * V);
                     (m == part ? usual : last)->forward(to, x.slice(at * C, m * C), weight, {}, s);
-                    ops::cross_entropy_forward_backward(losses.slice(at, m),
-                                                        d_logits.slice(at * V, m * V), to,
-                                                        targets.slice(at, m), terms, 1e-3F, s);
+                    ops::CrossEntropyForwardBackward part_loss = loss;
+                    part_loss.losses = losses.slice(at, m);
+                    part_loss.d_logits = d_logits.slice(at * V, m * V);
+                    part_loss.logits = to;
+                    part_loss.targets = targets.slice(at, m);
+                    run(part_loss, s);
                   }
                 });
   }
@@ -424,14 +463,17 @@ class Maker {
     ops::gradient_norm(norm, squares, {}, stream_);
 
     const auto elements = static_cast<double>(n);
-    device::Stream& s = stream_;
     const double of_moments = 4 * static_cast<double>(m.bytes());  // two are read and written
     add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 3 * elements) + of_moments,
-        [piece = ops::AdamwPiece{parameter, master, m, v, gradient, step, {}}, &s, &norm] {
-          ops::adamw({&piece, 1}, norm, s);
-        });
+        ops::Adamw{.parameter = parameter,
+                   .master = master,
+                   .m = m,
+                   .v = v,
+                   .gradient = gradient,
+                   .step = step,
+                   .norm = &norm});
     add("gradient_norm", 1, bytes(0, elements),
-        [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
+        [=, &s = stream_, sum = std::make_shared<ops::StreamSum>(device_)] {
           sum->add_squares(gradient, s);
         });
   }

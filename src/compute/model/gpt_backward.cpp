@@ -55,8 +55,11 @@ void Gpt::Impl::backward_residual(const nn::Call& call,
   const Residual& residual = layers_.residuals[i];
   const std::int64_t C = layers_.shape.channels;
   if (call.dropout.active())
-    ops::dropout_backward(d_branch, dx, layers_.shape.context * C,
-                          call.dropout_at(residual.dropout_site), call.stream);
+    run(ops::DropoutBackward{.dbranch = d_branch,
+                             .dy = dx,
+                             .elements_per_sample = layers_.shape.context * C,
+                             .dropout = call.dropout_at(residual.dropout_site)},
+        call.stream);
   residual.branch->backward(call, call.dropout.active() ? d_branch : dx,
                             residual.norm->output(call));
   residual.norm->backward(call, dx, call.narrow_of(C), layers_.stream(call, i), true);

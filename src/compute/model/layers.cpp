@@ -126,11 +126,12 @@ std::unique_ptr<nn::Norm> Layers::make_norm(const std::string& scope, const char
     case Norm::rms_norm:
       return std::make_unique<nn::LayerNorm>(
           registry, scope, name,
-          nn::LayerNormConfig{.channels = shape.channels,
-                              .gain = shape.norm_gain,
-                              .bias = shape.bias,
-                              .centered = shape.norm == Norm::layer_norm,
-                              .epsilon = shape.norm_epsilon});
+          nn::LayerNormConfig{
+              .channels = shape.channels,
+              .gain = shape.norm_gain,
+              .bias = shape.bias,
+              .kind = shape.norm == Norm::layer_norm ? ops::NormKind::layer : ops::NormKind::rms,
+              .epsilon = shape.norm_epsilon});
   }
   return nullptr;
 }
@@ -202,7 +203,10 @@ ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const 
   if (!shape.masks_documents())
     return call.document_starts;
   const View found = call.view(starts);
-  ops::document_starts(found, tokens, shape.context, shape.document_token, call.stream);
+  run(
+      ops::DocumentStarts{
+          .starts = found, .tokens = tokens, .time = shape.context, .token = shape.document_token},
+      call.stream);
   return found;
 }
 

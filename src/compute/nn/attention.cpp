@@ -114,12 +114,21 @@ void Attention::forward_inside(const Call& call, ConstView x) const {
   qkv_.forward(call, packed, x);
   prepare_heads(call, packed);
   if (call.places != nullptr) {
-    decoding_->forward(call.view(result_), call.whole(cache_), packed, call.places->sequences,
-                       call.places->positions, call.document_starts, call.stream);
+    decoding_->forward({.out = call.view(result_),
+                        .cache = call.whole(cache_),
+                        .qkv = packed,
+                        .sequences = call.places->sequences,
+                        .positions = call.places->positions,
+                        .starts = call.document_starts},
+                       call.stream);
     return;
   }
-  attention_[call.size]->forward(call.view(result_), call.view(lse_), packed, call.document_starts,
-                                 call.dropout_at(dropout_site_), call.stream);
+  attention_[call.size]->forward({.out = call.view(result_),
+                                  .lse = call.view(lse_),
+                                  .qkv = packed,
+                                  .starts = call.document_starts,
+                                  .dropout = call.dropout_at(dropout_site_)},
+                                 call.stream);
 }
 
 void Attention::forward_output(const Call& call) const {
@@ -132,8 +141,13 @@ void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
   const View d_result = call.narrow_of(config_.width());
   output_.backward_parameters(call, dy, result);
   output_.backward_input(call, d_result, dy);
-  attention_[call.size]->backward(d_packed, d_result, packed, result, call.view(lse_),
-                                  call.document_starts, call.dropout_at(dropout_site_),
+  attention_[call.size]->backward({.dqkv = d_packed,
+                                   .dout = d_result,
+                                   .qkv = packed,
+                                   .out = result,
+                                   .lse = call.view(lse_),
+                                   .starts = call.document_starts,
+                                   .dropout = call.dropout_at(dropout_site_)},
                                   call.stream);
   prepare_heads_backward(call, d_packed);
   qkv_.backward_parameters(call, d_packed, x);

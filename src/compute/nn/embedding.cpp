@@ -28,18 +28,24 @@ ops::EmbeddingShape Embedding::shape(const Call& call) const {
 }
 
 void Embedding::forward(const Call& call, View x, ConstView tokens) const {
-  if (call.places != nullptr) {
-    ops::embedding_of_positions(x, tokens, call.places->positions, call.value(tokens_),
-                                call.value(positions_), config_.vocabulary, call.stream);
-    return;
-  }
-  ops::embedding_forward(x, tokens, call.value(tokens_), call.value(positions_), shape(call),
-                         call.dropout_at(dropout_site_), call.stream);
+  run(ops::EmbeddingForward{.out = x,
+                            .tokens = tokens,
+                            .positions = call.positions(),
+                            .wte = call.value(tokens_),
+                            .wpe = call.value(positions_),
+                            .shape = shape(call),
+                            .dropout = call.dropout_at(dropout_site_)},
+      call.stream);
 }
 
 void Embedding::backward(const Call& call, ConstView dx, ConstView tokens) const {
-  ops::embedding_backward(call.gradient(tokens_), call.gradient(positions_), dx, tokens,
-                          shape(call), call.dropout_at(dropout_site_), call.stream);
+  run(ops::EmbeddingBackward{.dwte = call.gradient(tokens_),
+                             .dwpe = call.gradient(positions_),
+                             .dout = dx,
+                             .tokens = tokens,
+                             .shape = shape(call),
+                             .dropout = call.dropout_at(dropout_site_)},
+      call.stream);
   call.ready(positions_);
   call.ready(tokens_);
 }

@@ -114,8 +114,11 @@ void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losse
     for (const Part& part : chunk.parts) {
       const View logits = all_logits.view().slice(0, part.rows * config_.vocabulary);
       part.products->forward(logits, rows_of(x, part), call.value(weight_), {}, call.stream);
-      ops::cross_entropy_forward(losses.slice(part.begin, part.rows), logits,
-                                 targets.slice(part.begin, part.rows), config_.terms, call.stream);
+      run(ops::CrossEntropyForward{.losses = losses.slice(part.begin, part.rows),
+                                   .logits = logits,
+                                   .targets = targets.slice(part.begin, part.rows),
+                                   .terms = config_.terms},
+          call.stream);
     }
 }
 
@@ -137,9 +140,13 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses) 
       };
       part.products->forward(of_part(logits), rows_of(x, part), call.value(weight_), {},
                              call.stream);
-      ops::cross_entropy_forward_backward(losses.slice(part.begin, part.rows), of_part(d_logits),
-                                          of_part(logits), targets.slice(part.begin, part.rows),
-                                          config_.terms, scale, call.stream);
+      run(ops::CrossEntropyForwardBackward{.losses = losses.slice(part.begin, part.rows),
+                                           .d_logits = of_part(d_logits),
+                                           .logits = of_part(logits),
+                                           .targets = targets.slice(part.begin, part.rows),
+                                           .terms = config_.terms,
+                                           .scale = scale},
+          call.stream);
     }
     chunk.products->backward_weight(call.gradient(weight_), d_logits, rows_of(x, chunk),
                                     call.stream);
@@ -159,8 +166,8 @@ void Head::logits(const Call& call, ConstView x, View logits) const {
     const View made = rounded ? rounded->view().slice(0, count) : to;
     chunk.products->forward(made, rows_of(x, chunk), call.value(weight_), {}, call.stream);
     if (rounded)
-      ops::cast(to, made, call.stream);
-    ops::cap_logits(to, config_.terms, call.stream);
+      run(ops::Cast{.to = to, .from = made}, call.stream);
+    run(ops::CapLogits{.logits = to, .terms = config_.terms}, call.stream);
   }
 }
 
@@ -171,9 +178,9 @@ void Head::next_logits(const Call& call, ConstView row, View logits) const {
     const device::Lease rounded = call.lease(call.plan.scratch().logits);
     const View one = rounded.view().slice(0, config_.vocabulary);
     row_->forward(one, row, call.value(weight_), {}, call.stream);
-    ops::cast(logits, one, call.stream);
+    run(ops::Cast{.to = logits, .from = one}, call.stream);
   }
-  ops::cap_logits(logits, config_.terms, call.stream);
+  run(ops::CapLogits{.logits = logits, .terms = config_.terms}, call.stream);
 }
 
 }  // namespace trireme::nn

@@ -26,7 +26,7 @@
 #include "nn/kernels.hpp"
 #include "nn/product_list.hpp"
 #include "nn/registry.hpp"
-#include "ops/loss_terms.hpp"
+#include "ops/cross_entropy.hpp"
 
 namespace trireme::nn {
 

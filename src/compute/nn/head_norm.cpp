@@ -25,29 +25,33 @@ double HeadNorm::flops_per_token() const {
   return config_.gain ? 6.0 * static_cast<double>(2 * config_.channels) : 0;
 }
 
-ops::HeadNormShape HeadNorm::shape(const Call& call, const ops::AttentionShape& shape) const {
-  return {.rows = rotary_shape(call, shape),
+ops::HeadNorm HeadNorm::norm(const Call& call, const ops::AttentionShape& shape) const {
+  return {.query_gain = call.value(query_gain_),
+          .key_gain = call.value(key_gain_),
+          .table = rotary_ != nullptr ? rotary_->table(call) : ConstView(),
+          .positions = call.positions(),
+          .shape = rotary_shape(call, shape),
           .query_heads = config_.query_heads,
           .epsilon = static_cast<float>(config_.epsilon)};
 }
 
-ConstView HeadNorm::table(const Call& call) const {
-  return rotary_ != nullptr ? rotary_->table(call) : ConstView(nullptr, 0, DType::f32);
-}
-
 void HeadNorm::forward(const Call& call, View packed, const ops::AttentionShape& shape) const {
   const bool keeps = call.training;
-  ops::head_norm_forward(packed, keeps ? call.view(raw_) : View(nullptr, 0, packed.dtype),
-                         keeps ? call.view(rstd_) : View(nullptr, 0, DType::f32),
-                         call.value(query_gain_), call.value(key_gain_), table(call),
-                         call.positions(), this->shape(call, shape), call.stream);
+  run(ops::HeadNormForward{.packed = packed,
+                           .raw = keeps ? call.view(raw_) : View(),
+                           .rstd = keeps ? call.view(rstd_) : View(),
+                           .norm = norm(call, shape)},
+      call.stream);
 }
 
 void HeadNorm::backward(const Call& call, View d_packed, const ops::AttentionShape& shape) const {
-  ops::head_norm_backward(d_packed, call.gradient(query_gain_), call.gradient(key_gain_),
-                          call.view(raw_), call.view(rstd_), call.value(query_gain_),
-                          call.value(key_gain_), table(call), this->shape(call, shape),
-                          call.stream);
+  run(ops::HeadNormBackward{.d_packed = d_packed,
+                            .d_query_gain = call.gradient(query_gain_),
+                            .d_key_gain = call.gradient(key_gain_),
+                            .raw = call.view(raw_),
+                            .rstd = call.view(rstd_),
+                            .norm = norm(call, shape)},
+      call.stream);
   call.ready(key_gain_);
   call.ready(query_gain_);
 }

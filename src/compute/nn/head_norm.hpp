@@ -42,8 +42,7 @@ class HeadNorm {
   void backward(const Call& call, View d_packed, const ops::AttentionShape& shape) const;
 
  private:
-  [[nodiscard]] ops::HeadNormShape shape(const Call& call, const ops::AttentionShape& shape) const;
-  [[nodiscard]] ConstView table(const Call& call) const;
+  [[nodiscard]] ops::HeadNorm norm(const Call& call, const ops::AttentionShape& shape) const;
 
   const HeadNormConfig config_;
   const Rotary* const rotary_;

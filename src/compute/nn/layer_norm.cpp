@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "ops/layer_norm.hpp"
-
 namespace trireme::nn {
 
 LayerNorm::LayerNorm(Registry& registry,
@@ -14,34 +12,58 @@ LayerNorm::LayerNorm(Registry& registry,
     : name_(std::move(name)), config_(config) {
   if (config.gain)
     weight_ = registry.add(scope + name_ + ".weight", {config.channels}, {.constant = 1});
-  if (config.bias && config.centered)
+  if (config.bias && config.kind == ops::NormKind::layer)
     bias_ = registry.add(scope + name_ + ".bias", {config.channels}, {});
 }
 
 void LayerNorm::plan(Planner& planner, Keep how) {
-  if (config_.centered)
+  if (config_.kind == ops::NormKind::layer)
     mean_ = planner.keep(how, name_ + ".mean", 1, DType::f32);
   rstd_ = planner.keep(how, name_ + ".rstd", 1, DType::f32);
   output_ = planner.keep(how, name_, config_.channels);
 }
 
+ops::LayerNormForward LayerNorm::forward_of(const Call& call, ConstView x) const {
+  return {.kind = config_.kind,
+          .y = call.view(output_),
+          .mean = call.view(mean_),
+          .rstd = call.view(rstd_),
+          .x = x,
+          .gamma = call.value(weight_),
+          .beta = call.value(bias_),
+          .channels = config_.channels,
+          .epsilon = static_cast<float>(config_.epsilon)};
+}
+
 void LayerNorm::forward(const Call& call, ConstView x) const {
-  ops::layer_norm_forward(call.view(output_), call.view(mean_), call.view(rstd_), x,
-                          call.value(weight_), call.value(bias_), epsilon(), call.stream);
+  run(forward_of(call, x), call.stream);
 }
 
 void LayerNorm::forward_sum(
     const Call& call, View sum, ConstView x, ConstView branch, const ops::Dropout& dropout) const {
-  ops::residual_layer_norm_forward(sum, call.view(output_), call.view(mean_), call.view(rstd_), x,
-                                   branch, call.value(weight_), call.value(bias_), call.context,
-                                   dropout, epsilon(), call.stream);
+  ops::LayerNormForward forward = forward_of(call, x);
+  forward.branch = branch;
+  forward.sum = sum;
+  forward.rows_per_sample = call.context;
+  forward.dropout = dropout;
+  run(forward, call.stream);
 }
 
 void LayerNorm::backward(
     const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const {
-  ops::layer_norm_backward(dx, call.gradient(weight_), call.gradient(bias_),
-                           call.gradient(asked_bias_), dy, x, call.value(weight_), call.view(mean_),
-                           call.view(rstd_), accumulate, call.stream);
+  run(ops::LayerNormBackward{.kind = config_.kind,
+                             .dx = dx,
+                             .dgamma = call.gradient(weight_),
+                             .dbeta = call.gradient(bias_),
+                             .dbias = call.gradient(asked_bias_),
+                             .dy = dy,
+                             .x = x,
+                             .gamma = call.value(weight_),
+                             .mean = call.view(mean_),
+                             .rstd = call.view(rstd_),
+                             .channels = config_.channels,
+                             .accumulate = accumulate},
+      call.stream);
   call.ready(bias_);
   call.ready(weight_);
 }

@@ -8,6 +8,7 @@
 
 #include "nn/norm.hpp"
 #include "nn/registry.hpp"
+#include "ops/layer_norm.hpp"
 
 namespace trireme::nn {
 
@@ -15,7 +16,7 @@ struct LayerNormConfig {
   std::int64_t channels = 0;
   bool gain = true;
   bool bias = true;
-  bool centered = true;  ///< false: RMS normalization, which has no bias
+  ops::NormKind kind = ops::NormKind::layer;  ///< RMS normalization has no bias
   double epsilon = 0;
 };
 
@@ -43,7 +44,7 @@ class LayerNorm final : public Norm {
  private:
   const std::string name_;
   const LayerNormConfig config_;
-  [[nodiscard]] float epsilon() const { return static_cast<float>(config_.epsilon); }
+  [[nodiscard]] ops::LayerNormForward forward_of(const Call& call, ConstView x) const;
 
   ParameterIndex weight_ = absent, bias_ = absent;
   ParameterIndex asked_bias_ = absent;  // of the layer whose output the stream last grew by

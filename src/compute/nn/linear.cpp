@@ -63,7 +63,7 @@ void Linear::backward_parameters(const Call& call, ConstView dy, ConstView x) co
     return;
   }
   if (sums_bias)
-    ops::bias_backward(call.gradient(bias_), dy, call.stream);
+    run(ops::BiasBackward{.db = call.gradient(bias_), .dy = dy}, call.stream);
   call.ready(bias_);
   products(call).backward_weight(call.gradient(weight_), dy, x, call.stream);
   call.ready(weight_);

@@ -61,19 +61,23 @@ View Mlp::hidden_of(const Call& call) const {
 void Mlp::activate(const Call& call, ConstView before) const {
   switch (config_.activation) {
     case Activation::gelu:
-      return ops::gelu_forward(activated(call), before, call.stream);
+      return run(ops::GeluForward{.y = activated(call), .x = before}, call.stream);
     case Activation::squared_relu:
-      return ops::squared_relu_forward(activated(call), before, call.stream);
+      return run(ops::SquaredReluForward{.y = activated(call), .x = before}, call.stream);
     case Activation::swiglu:
-      return ops::swiglu_forward(activated(call), before, config_.hidden, call.stream);
+      return run(ops::SwigluForward{.y = activated(call), .x = before, .columns = config_.hidden},
+                 call.stream);
   }
 }
 
 void Mlp::activate_backward(const Call& call, View d_before, ConstView before) const {
   if (config_.activation == Activation::swiglu)
-    ops::swiglu_backward(d_before, hidden_of(call), before, config_.hidden, call.stream);
+    run(
+        ops::SwigluBackward{
+            .dx = d_before, .dy = hidden_of(call), .x = before, .columns = config_.hidden},
+        call.stream);
   else
-    ops::squared_relu_backward(d_before, hidden_of(call), before, call.stream);
+    run(ops::SquaredReluBackward{.dx = d_before, .dy = hidden_of(call), .x = before}, call.stream);
 }
 
 void Mlp::forward_inside(const Call& call, ConstView x) const {

@@ -30,7 +30,12 @@ void Rotary::rotate(const Call& call,
                     View packed,
                     const ops::AttentionShape& shape,
                     ops::Turn turn) const {
-  ops::rotate(packed, table(call), call.positions(), rotary_shape(call, shape), turn, call.stream);
+  run(ops::Rotate{.packed = packed,
+                  .table = table(call),
+                  .positions = call.positions(),
+                  .shape = rotary_shape(call, shape),
+                  .turn = turn},
+      call.stream);
 }
 
 }  // namespace trireme::nn

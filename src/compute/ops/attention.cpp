@@ -32,27 +32,19 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device,
                     __FILE__, __LINE__);
 }
 
-void expect_sizes(const AttentionShape& s,
+/// What both directions have; `out` and `qkv` or their gradients.
+void expect_sizes(const char* operation,
+                  const AttentionShape& s,
                   ConstView qkv,
                   ConstView out,
-                  ConstView lse,
-                  ConstView starts,
-                  const Dropout& dropout) {
-  const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
-  const std::int64_t packed = s.batch * s.time * s.packed_width();
-  TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == s.dtype, "QKV is {} {}, not {} {}",
-                 qkv.elements, name(qkv.dtype), packed, name(s.dtype));
-  TRIREME_EXPECT(out.elements == elements && out.dtype == s.dtype, "out is {} {}, not {} {}",
-                 out.elements, name(out.dtype), elements, name(s.dtype));
-  TRIREME_EXPECT(lse.elements == s.batch * s.heads * s.time && lse.dtype == DType::f32,
-                 "lse is {} {}, not {} fp32", lse.elements, name(lse.dtype),
-                 s.batch * s.heads * s.time);
-  TRIREME_EXPECT(starts.elements == (s.documents ? s.batch * s.time : 0) &&
-                     (!s.documents || starts.dtype == DType::i32),
-                 "starts of {} {}, {} documents", starts.elements, name(starts.dtype),
-                 s.documents ? "with" : "without");
-  expect_valid(dropout);
-  TRIREME_EXPECT(s.drops || !dropout.active(), "dropout in attention that was made without");
+                  const auto& call) {
+  const std::int64_t rows = s.batch * s.time;
+  expect_operands(operation, {{"qkv", qkv, rows * s.packed_width(), s.dtype},
+                              {"out", out, rows * s.heads * s.head_channels, s.dtype},
+                              {"lse", call.lse, rows * s.heads, DType::f32},
+                              {"starts", call.starts, s.documents ? rows : 0, DType::i32}});
+  expect_valid(call.dropout);
+  TRIREME_EXPECT(s.drops || !call.dropout.active(), "dropout in attention that was made without");
 }
 
 }  // namespace
@@ -65,27 +57,15 @@ Attention::~Attention() = default;
 Attention::Attention(Attention&&) noexcept = default;
 Attention& Attention::operator=(Attention&&) noexcept = default;
 
-void Attention::forward(View out,
-                        View lse,
-                        ConstView qkv,
-                        ConstView starts,
-                        const Dropout& dropout,
-                        device::Stream& stream) const {
-  expect_sizes(shape_, qkv, out, lse, starts, dropout);
-  implementation_->forward(out, lse, qkv, starts, dropout, stream);
+void Attention::forward(const AttentionForward& call, device::Stream& stream) const {
+  expect_sizes("attention forward", shape_, call.qkv, call.out, call);
+  implementation_->forward(call, stream);
 }
 
-void Attention::backward(View dqkv,
-                         ConstView dout,
-                         ConstView qkv,
-                         ConstView out,
-                         ConstView lse,
-                         ConstView starts,
-                         const Dropout& dropout,
-                         device::Stream& stream) const {
-  expect_sizes(shape_, qkv, out, lse, starts, dropout);
-  expect_sizes(shape_, dqkv, dout, lse, starts, dropout);
-  implementation_->backward(dqkv, dout, qkv, out, lse, starts, dropout, stream);
+void Attention::backward(const AttentionBackward& call, device::Stream& stream) const {
+  expect_sizes("attention backward", shape_, call.qkv, call.out, call);
+  expect_sizes("attention backward", shape_, call.dqkv, call.dout, call);
+  implementation_->backward(call, stream);
 }
 
 std::size_t Attention::scratch_bytes() const {

@@ -2,12 +2,9 @@
 // Causal multi-head self-attention on a packed QKV tensor.
 // Source: Vaswani et al. 2017, eq. 1, scale 1/sqrt(D); backward as in Dao et al. 2022, appendix B.
 //
-// Shapes: qkv, dqkv = [B, T, H + 2 G, D], all queries, then all keys, then all values, with G heads
-// of keys and values; out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T] fp32, the log of
-// each row's sum of exponentials, which forward leaves for backward; starts = [B, T] int32. Rows
-// attend to positions <= their own; with a window of W only to the last W of these; with documents
-// to none before starts[b, t] (document_starts.hpp). Dropout acts on the probabilities; its element
-// index within a sample is (h·T + t)·T + s.
+// Rows attend to positions <= their own; with a window of W only to the last W of these; with
+// documents to none before starts[b, t] (document_starts.hpp). Dropout acts on the probabilities;
+// its element index within a sample is (h·T + t)·T + s.
 // 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
 //    tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
@@ -22,7 +19,7 @@
 #include "base/view.hpp"
 #include "device/device.hpp"
 
-#include "ops/dropout.hpp"
+#include "ops/attention_calls.hpp"
 #include "ops/options.hpp"
 
 namespace trireme::ops {
@@ -72,22 +69,8 @@ class Attention {
   Attention(Attention&&) noexcept;
   Attention& operator=(Attention&&) noexcept;
 
-  /// `starts`: empty where the shape has no documents.
-  void forward(View out,
-               View lse,
-               ConstView qkv,
-               ConstView starts,
-               const Dropout& dropout,
-               device::Stream& stream) const;
-  /// Overwrites dqkv.
-  void backward(View dqkv,
-                ConstView dout,
-                ConstView qkv,
-                ConstView out,
-                ConstView lse,
-                ConstView starts,
-                const Dropout& dropout,
-                device::Stream& stream) const;
+  void forward(const AttentionForward& call, device::Stream& stream) const;
+  void backward(const AttentionBackward& call, device::Stream& stream) const;
 
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.

@@ -12,20 +12,8 @@ namespace trireme::ops {
 struct Attention::Implementation {
   virtual ~Implementation() = default;
   /// Sizes and dtypes are checked.
-  virtual void forward(View out,
-                       View lse,
-                       ConstView qkv,
-                       ConstView starts,
-                       const Dropout& dropout,
-                       device::Stream& stream) = 0;
-  virtual void backward(View dqkv,
-                        ConstView dout,
-                        ConstView qkv,
-                        ConstView out,
-                        ConstView lse,
-                        ConstView starts,
-                        const Dropout& dropout,
-                        device::Stream& stream) = 0;
+  virtual void forward(const AttentionForward& call, device::Stream& stream) = 0;
+  virtual void backward(const AttentionBackward& call, device::Stream& stream) = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 };
 

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 
 #include "ops/cpu/cached_attention.hpp"
+#include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -46,32 +47,17 @@ CachedAttention::~CachedAttention() = default;
 CachedAttention::CachedAttention(CachedAttention&&) noexcept = default;
 CachedAttention& CachedAttention::operator=(CachedAttention&&) noexcept = default;
 
-void CachedAttention::forward(View out,
-                              View cache,
-                              ConstView qkv,
-                              ConstView sequences,
-                              ConstView positions,
-                              ConstView starts,
-                              device::Stream& stream) const {
-  const std::int64_t rows = sequences.elements;
-  const std::int64_t elements = rows * shape_.heads * shape_.head_channels;
-  TRIREME_EXPECT(rows >= 1 && positions.elements == rows && sequences.dtype == DType::i32 &&
-                     positions.dtype == DType::i32,
-                 "{} {} sequences and {} {} positions", rows, name(sequences.dtype),
-                 positions.elements, name(positions.dtype));
-  TRIREME_EXPECT(starts.elements == (shape_.documents ? rows : 0) &&
-                     (!shape_.documents || starts.dtype == DType::i32),
-                 "starts of {} {} for {} rows, {} documents", starts.elements, name(starts.dtype),
-                 rows, shape_.documents ? "with" : "without");
-  const std::int64_t packed = rows * shape_.packed_width();
-  TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == shape_.dtype, "QKV is {} {}, not {} {}",
-                 qkv.elements, name(qkv.dtype), packed, name(shape_.dtype));
-  TRIREME_EXPECT(out.elements == elements && out.dtype == shape_.dtype, "out is {} {}, not {} {}",
-                 out.elements, name(out.dtype), elements, name(shape_.dtype));
-  TRIREME_EXPECT(cache.elements == cache_elements(shape_) && cache.dtype == DType::f32,
-                 "the cache is {} {}, not {} fp32", cache.elements, name(cache.dtype),
-                 cache_elements(shape_));
-  implementation_->forward(out, cache, qkv, sequences, positions, starts, stream);
+void CachedAttention::forward(const CachedAttentionCall& call, device::Stream& stream) const {
+  const CachedAttentionShape& s = shape_;
+  const std::int64_t rows = call.sequences.elements;
+  TRIREME_EXPECT(rows >= 1, "cached attention of {} rows", rows);
+  expect_operands("cached attention", {{"sequences", call.sequences, rows, DType::i32},
+                                       {"positions", call.positions, rows, DType::i32},
+                                       {"starts", call.starts, s.documents ? rows : 0, DType::i32},
+                                       {"qkv", call.qkv, rows * s.packed_width(), s.dtype},
+                                       {"out", call.out, rows * s.heads * s.head_channels, s.dtype},
+                                       {"cache", call.cache, cache_elements(s), DType::f32}});
+  implementation_->forward(call, stream);
 }
 
 }  // namespace trireme::ops

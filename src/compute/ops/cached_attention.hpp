@@ -3,10 +3,6 @@
 // a token costs while text is generated. A cache holds the keys and values of some sequences, each
 // of up to so many positions; a row of a call is one position of one of them.
 //
-// Shapes: qkv = [R, H + 2 G, D], out = [R, H, D] of one dtype T, as in attention.hpp with one
-// position per row; sequences, positions, starts = [R] int32; cache = [cache_elements] fp32. A row
-// with a negative sequence is room to spare: nothing of it is stored, and its output is 0.
-//
 // 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
 //    0 ... its own of its sequence, or to the last `window` of these, and with documents to none
 //    before its start. Requires: those before it were stored by this call or earlier ones; a
@@ -53,6 +49,17 @@ void require_cached_attention(const device::Device& device);
 /// Of fp32, in a cache of this shape.
 std::int64_t cache_elements(const CachedAttentionShape& shape);
 
+/// A row is one position of a sequence; one with a negative sequence is room to spare: nothing of it
+/// is stored, and its output is 0.
+struct CachedAttentionCall {
+  View out;               ///< [rows, H, D] of the shape's dtype
+  View cache;             ///< [cache_elements] fp32
+  ConstView qkv;          ///< [rows, H + 2 G, D] of the shape's dtype, as in attention.hpp
+  ConstView sequences;    ///< [rows] int32
+  ConstView positions;    ///< [rows] int32
+  ConstView starts = {};  ///< [rows] int32; where the shape has documents
+};
+
 class CachedAttention {
  public:
   /// Scratch is allocated here, once, for the threads that OpenMP has. Throws DeviceError where
@@ -62,13 +69,7 @@ class CachedAttention {
   CachedAttention(CachedAttention&&) noexcept;
   CachedAttention& operator=(CachedAttention&&) noexcept;
 
-  void forward(View out,
-               View cache,
-               ConstView qkv,
-               ConstView sequences,
-               ConstView positions,
-               ConstView starts,
-               device::Stream& stream) const;
+  void forward(const CachedAttentionCall& call, device::Stream& stream) const;
 
   [[nodiscard]] const CachedAttentionShape& shape() const { return shape_; }
 
@@ -83,13 +84,7 @@ class CachedAttention {
 struct CachedAttention::Implementation {
   virtual ~Implementation() = default;
   /// Sizes and dtypes are checked.
-  virtual void forward(View out,
-                       View cache,
-                       ConstView qkv,
-                       ConstView sequences,
-                       ConstView positions,
-                       ConstView starts,
-                       device::Stream& stream) = 0;
+  virtual void forward(const CachedAttentionCall& call, device::Stream& stream) = 0;
 };
 
 }  // namespace trireme::ops

@@ -1,39 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and cross-entropy in one pass over the logits, which may be capped on the way
-// (loss_terms.hpp): what is capped is never stored.
-//
-// Shapes: logits = [rows, V] of T; targets = [rows] int32, a negative target is ignored (loss 0,
-// gradient 0); losses = [rows] fp32. Below, z are the logits after the cap: z = cap(logits).
+// Softmax and cross-entropy in one pass over the logits, which may be capped on the way: what is
+// capped is never stored. Below, z are the logits after the cap.
 #pragma once
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include <cstdint>
 
-#include "ops/loss_terms.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
+/// What a loss has besides softmax and cross-entropy. Without either it is what it is without them,
+/// to the bit.
+struct LossTerms {
+  /// c: the loss sees c · tanh(logit / c) in the place of each logit. 0: the logit itself.
+  /// Source: Gemma Team 2024 (Gemma 2), section 2.
+  float softcap = 0;
+  /// k: training also minimizes k · log²(sum exp logits), which keeps the sum near 1. 0: nothing.
+  /// Source: Chowdhery et al. 2022 (PaLM), section 5.
+  float z_loss = 0;
+
+  [[nodiscard]] bool capped() const { return softcap > 0; }
+};
+
 /// losses[row] = log(sum exp z[row]) - z[row, target]: the cross-entropy alone, without a z-loss.
-void cross_entropy_forward(View losses,
-                           ConstView logits,
-                           ConstView targets,
-                           const LossTerms& terms,
-                           device::Stream& stream);
+struct CrossEntropyForward {
+  static constexpr const char* name = "cross_entropy_forward";
+  View losses;        ///< [rows] fp32
+  ConstView logits;   ///< [rows, vocabulary] of T
+  ConstView targets;  ///< [rows] int32; a negative target is ignored: loss 0, gradient 0
+  LossTerms terms = {};
+
+  [[nodiscard]] std::int64_t vocabulary() const { return logits.elements / targets.elements; }
+};
+TRIREME_OPERATION(CrossEntropyForward);
 
 /// As forward, to the same bits, and d_logits = scale times the gradient of the loss plus
 /// k · log²(sum exp z):
 /// scale · (softmax(z) · (1 + 2 k log(sum exp z)) - onehot(target)) · (1 - (z / c)²), the last
-/// factor where there is a cap. Shapes: d_logits as logits, of T, in which case it may be `logits`,
-/// or of bf16, rounded once.
-void cross_entropy_forward_backward(View losses,
-                                    View d_logits,
-                                    ConstView logits,
-                                    ConstView targets,
-                                    const LossTerms& terms,
-                                    float scale,
-                                    device::Stream& stream);
+/// factor where there is a cap.
+struct CrossEntropyForwardBackward {
+  static constexpr const char* name = "cross_entropy_forward_backward";
+  View losses;        ///< as in forward
+  View d_logits;      ///< [rows, vocabulary] of T, may be logits; or of bf16, rounded once
+  ConstView logits;   ///< as in forward
+  ConstView targets;  ///< as in forward
+  LossTerms terms = {};
+  float scale;
 
-/// logits = cap(logits), fp32, in place, as the loss sees them. Without a cap nothing is done.
-void cap_logits(View logits, const LossTerms& terms, device::Stream& stream);
+  [[nodiscard]] std::int64_t vocabulary() const { return logits.elements / targets.elements; }
+};
+TRIREME_OPERATION(CrossEntropyForwardBackward);
+
+/// logits = cap(logits) in place, as the loss sees them. Without a cap nothing is done.
+struct CapLogits {
+  static constexpr const char* name = "cap_logits";
+  View logits;  ///< fp32
+  LossTerms terms;
+};
+TRIREME_OPERATION(CapLogits);
 
 }  // namespace trireme::ops

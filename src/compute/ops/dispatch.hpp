@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From dtype-erased views to the body of one backend and one type; used by the x.cpp files only. An
-// operation checks its shapes once, in x.cpp, makes its call (calls/call.hpp) and enqueues it: the
-// CPU's body on the thread that the stream is on, or the GPU's, which enqueues kernels.
+// From an operation (operation.hpp) to its body for one device and one type; used by the x.cpp files
+// only. An operation's contract is checked once, there. Then it is enqueued: the CPU's body on the
+// thread that the stream is on, or the GPU's, which enqueues kernels.
 #pragma once
 
+#include <initializer_list>
 #include <utility>
 
 #include "base/error.hpp"
@@ -12,10 +13,34 @@
 #include "device/cuda/handle.hpp"
 #include "device/device.hpp"
 
-#include "ops/calls/call.hpp"
 #include "ops/dropout.hpp"
+#include "ops/operation.hpp"
+#include "ops/rotary.hpp"
 
 namespace trireme::ops {
+
+/// What the contract of an operation says about one of its operands.
+struct Operand {
+  const char* name;
+  ConstView view;
+  std::int64_t elements;
+  DType dtype;  ///< of no interest where there are no elements
+};
+
+/// An operand that may be left out.
+inline Operand optional(Operand operand) {
+  if (operand.view.empty())
+    operand.elements = 0;
+  return operand;
+}
+
+/// Throws ContractError where an operand of `operation` has another size or dtype.
+inline void expect_operands(const char* operation, std::initializer_list<Operand> operands) {
+  for (const Operand& o : operands)
+    TRIREME_EXPECT(o.view.elements == o.elements && (o.elements == 0 || o.view.dtype == o.dtype),
+                   "{}: {} is {} {}, and has to be {} {}", operation, o.name, o.view.elements,
+                   trireme::name(o.view.dtype), o.elements, trireme::name(o.dtype));
+}
 
 /// Calls body(T{}) with T = float or Bf16. Throws ContractError for other dtypes.
 template <class Body>
@@ -49,35 +74,54 @@ inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation
   return device::cpu::stream_of(stream);
 }
 
-/// An empty view is a null pointer.
-template <class T>
-const T* pointer_or_null(ConstView view) {
-  return view.empty() ? nullptr : view.as<T>();
-}
-template <class T>
-T* pointer_or_null(View view) {
-  return view.empty() ? nullptr : view.as<T>();
+/// The CPU's body for elements of type T, on the CPU stream `stream`. Throws DeviceError on another
+/// device.
+template <class T, class Operation>
+void enqueue_on_cpu(const Operation& operation, device::Stream& stream) {
+  on_cpu(stream, Operation::name).run([operation] { run<T>(cpu::Threads{}, operation); });
 }
 
-/// The CPU's body of `call`, on the CPU stream `stream`. Throws DeviceError on another device.
-template <class Call>
-void enqueue_on_cpu(const Call& call, device::Stream& stream) {
-  on_cpu(stream, Call::name).run([call] { run(cpu::Threads{}, call); });
-}
-
-/// The body of `call` for the stream's device.
-template <class Call>
-void enqueue(const Call& call, device::Stream& stream) {
+/// The body for elements of type T and the stream's device.
+template <class T, class Operation>
+void enqueue(const Operation& operation, device::Stream& stream) {
   const bool done = on_cuda(stream, [&](auto raw) {
     cuda::Queue queue{raw};
-    if constexpr (UsesWorkspace<Call>) {
+    if constexpr (UsesWorkspace<Operation>) {
       queue.workspace = device::cuda::workspace_of(stream);
       queue.workspace_bytes = device::cuda::workspace_bytes;
     }
-    run(queue, call);
+    run<T>(queue, operation);
   });
   if (!done)
-    enqueue_on_cpu(call, stream);
+    enqueue_on_cpu<T>(operation, stream);
+}
+
+/// The body for elements of this dtype. Throws ContractError where it is neither fp32 nor bf16.
+template <class Operation>
+void enqueue(const Operation& operation, DType dtype, device::Stream& stream) {
+  with_float_type(dtype, [&](auto zero) { enqueue<decltype(zero)>(operation, stream); });
+}
+
+/// Throws ContractError where `view` is not rows of so many elements.
+inline void expect_rows(ConstView view, std::int64_t columns) {
+  TRIREME_EXPECT(columns >= 1 && view.elements % columns == 0, "{} elements in rows of {}",
+                 view.elements, columns);
+}
+
+/// Throws ContractError where rows have no position of their own, or the table none for them
+/// (rotary.hpp); an empty table is one that nothing looks at.
+inline void expect_positions(const char* operation,
+                             ConstView table,
+                             ConstView positions,
+                             std::int64_t rows,
+                             const RotaryShape& shape) {
+  expect_operands(operation, {optional({"positions", positions, rows, DType::i32}),
+                              {"table", table, table.elements, DType::f32}});
+  const std::int64_t known = table.elements / shape.head_channels;
+  TRIREME_EXPECT(
+      !positions.empty() || (rows % shape.time == 0 && (table.empty() || known >= shape.time)),
+      "{}: {} rows in sequences of {}, a table of {} positions", operation, rows, shape.time,
+      known);
 }
 
 inline void expect_valid(const Dropout& dropout) {

@@ -11,13 +11,17 @@
 
 #include <cstdint>
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
-/// Shapes: starts, tokens = [B, time] int32.
-void document_starts(
-    View starts, ConstView tokens, std::int64_t time, std::int32_t token, device::Stream& stream);
+struct DocumentStarts {
+  static constexpr const char* name = "document_starts";
+  View starts;        ///< [batch, time] int32
+  ConstView tokens;   ///< [batch, time] int32
+  std::int64_t time;  ///< positions of a row
+  std::int32_t token;
+};
+TRIREME_OPERATION(DocumentStarts);
 
 }  // namespace trireme::ops

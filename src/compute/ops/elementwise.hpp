@@ -1,36 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single passes over memory: GELU, dropout backwards, bias gradients, casts. T is fp32 or
-// bf16, arithmetic is fp32.
+// Single passes over memory: GELU, dropout backwards, bias gradients, sums, casts. Arithmetic is
+// fp32.
 #pragma once
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include <cstdint>
 
 #include "ops/dropout.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
 /// y = gelu(x), the tanh form. Source: Hendrycks, Gimpel 2016, section 2; as GPT-2.
-void gelu_forward(View y, ConstView x, device::Stream& stream);
-/// dx = dy · gelu'(x). `dx` may be `dy`.
-void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream);
+struct GeluForward {
+  static constexpr const char* name = "gelu_forward";
+  View y;       ///< of T, as many elements as x
+  ConstView x;  ///< of T
+};
+TRIREME_OPERATION(GeluForward);
+
+/// dx = dy · gelu'(x).
+struct GeluBackward {
+  static constexpr const char* name = "gelu_backward";
+  View dx;       ///< of T, as many elements as x; may be dy
+  ConstView dy;  ///< the same
+  ConstView x;   ///< of T: what went into the GELU
+};
+TRIREME_OPERATION(GeluBackward);
 
 /// The gradient of a branch that was added after dropout (layer_norm.hpp): dbranch = dy times the
-/// same mask. Shapes: [samples, elements_per_sample]. Without dropout it is a copy.
-void dropout_backward(View dbranch,
-                      ConstView dy,
-                      std::int64_t elements_per_sample,
-                      const Dropout& dropout,
-                      device::Stream& stream);
+/// same mask. Without dropout it is a copy.
+struct DropoutBackward {
+  static constexpr const char* name = "dropout_backward";
+  View dbranch;                      ///< [samples, elements_per_sample] of T
+  ConstView dy;                      ///< the same
+  std::int64_t elements_per_sample;  ///< of a sample of the mask
+  Dropout dropout;
+};
+TRIREME_OPERATION(DropoutBackward);
 
-/// db[n] += sum over rows of dy[row, n]. Shapes: db = [columns] fp32, dy = [rows, columns]. Rows
-/// are added in a fixed order.
-void bias_backward(View db, ConstView dy, device::Stream& stream);
+/// db[n] += the sum over rows of dy[row, n]. Rows are cut by shape alone and added in a fixed order.
+struct BiasBackward {
+  static constexpr const char* name = "bias_backward";
+  static constexpr bool uses_workspace = true;
+  View db;       ///< [columns] fp32
+  ConstView dy;  ///< [rows, columns] of T
 
-/// sum += term. Shapes: fp32, of equal lengths; `term` may be `sum`.
-void add(View sum, ConstView term, device::Stream& stream);
+  [[nodiscard]] std::int64_t rows() const { return dy.elements / db.elements; }
+};
+TRIREME_OPERATION(BiasBackward);
 
-/// to = from, converted (fp32 -> bf16 rounds to nearest even).
-void cast(View to, ConstView from, device::Stream& stream);
+/// sum += term.
+struct Add {
+  static constexpr const char* name = "add";
+  View sum;        ///< fp32
+  ConstView term;  ///< fp32, as many elements; may be sum
+};
+TRIREME_OPERATION(Add);
+
+/// to = from, converted; to nearest even where `to` has the narrower type.
+struct Cast {
+  static constexpr const char* name = "cast";
+  View to;         ///< of T
+  ConstView from;  ///< as many elements, fp32 or bf16
+};
+TRIREME_OPERATION(Cast);
 
 }  // namespace trireme::ops

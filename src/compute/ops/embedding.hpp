@@ -1,41 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token plus position embedding.
-//
-// Shapes: tokens = [B, T] int32, 0 <= token < V (the data room has checked); out, dout = [B, T, C]
-// of T; wte = [V, C], wpe = [T', C] of T with T' >= T, or empty: tokens alone; dwte, dwpe the same
-// shapes in fp32, added to in a fixed order (by row, then position), so deterministic.
+// Token plus position embedding: out[b, t] = dropout(wte[tokens[b, t]] + wpe[t]).
 #pragma once
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include <cstdint>
 
 #include "ops/dropout.hpp"
-#include "ops/shapes.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
-void embedding_forward(View out,
-                       ConstView tokens,
-                       ConstView wte,
-                       ConstView wpe,
-                       const EmbeddingShape& shape,
-                       const Dropout& dropout,
-                       device::Stream& stream);
-/// Of single positions: out = [R, C], tokens, positions = [R] int32, 0 <= position < T'. The bits
-/// of a row are those of embedding_forward at its position. CPUs alone have it.
-void embedding_of_positions(View out,
-                            ConstView tokens,
-                            ConstView positions,
-                            ConstView wte,
-                            ConstView wpe,
-                            std::int64_t vocabulary,
-                            device::Stream& stream);
-void embedding_backward(View dwte,
-                        View dwpe,
-                        ConstView dout,
-                        ConstView tokens,
-                        const EmbeddingShape& shape,
-                        const Dropout& dropout,
-                        device::Stream& stream);
+struct EmbeddingShape {
+  std::int64_t batch = 0, time = 0, channels = 0, vocabulary = 0;
+};
+
+struct EmbeddingForward {
+  static constexpr const char* name = "embedding_forward";
+  View out;          ///< [batch, time, channels] of T
+  ConstView tokens;  ///< [batch, time] int32, 0 <= token < vocabulary: the bodies rely on it
+  ConstView positions = {};  ///< [batch, time] int32, 0 <= position < context; optional: t
+  ConstView wte;             ///< [vocabulary, channels] of T
+  ConstView wpe = {};        ///< [context, channels] of T, context >= time; optional: tokens alone
+  EmbeddingShape shape;
+  Dropout dropout = {};
+};
+TRIREME_OPERATION(EmbeddingForward);
+
+/// Gradients are added to in a fixed order (by row, then position), so they are deterministic.
+struct EmbeddingBackward {
+  static constexpr const char* name = "embedding_backward";
+  static constexpr bool uses_workspace = true;
+  View dwte;         ///< [vocabulary, channels] fp32
+  View dwpe = {};    ///< [context, channels] fp32; where there is a wpe
+  ConstView dout;    ///< [batch, time, channels] of T
+  ConstView tokens;  ///< as in forward
+  EmbeddingShape shape;
+  Dropout dropout = {};
+};
+TRIREME_OPERATION(EmbeddingBackward);
+
+namespace cuda {
+/// Bytes of workspace that EmbeddingBackward needs at the least.
+std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels);
+}  // namespace cuda
 
 }  // namespace trireme::ops

@@ -14,50 +14,62 @@
 //    follow from the outputs where a gain is zero.
 // 2. Everything between reading and writing an element is fp32. A row does not depend on the
 //    others; sums of the gains' gradients are cut by shape alone.
-//
-// Shapes: packed, d_packed = [rows, stride] of T, of whose rows the first heads · D elements are
-// normalized, those of queries first; raw = [rows, heads · D] of T; rstd = [rows, heads] fp32;
-// gains = [D] of T, both empty: none; their gradients = [D] fp32, added to; table and positions as
-// in rotary.hpp, table empty: nothing turns.
 #pragma once
 
 #include <cstdint>
 
-#include "base/view.hpp"
-#include "device/device.hpp"
-
+#include "ops/operation.hpp"
 #include "ops/rotary.hpp"
 
 namespace trireme::ops {
 
-struct HeadNormShape {
-  RotaryShape rows{};            ///< heads: those of queries and of keys
-  std::int64_t query_heads = 0;  ///< of them; the first ones
-  float epsilon = 0;
+/// What both directions are given. Of each packed row the first heads · D elements are normalized,
+/// D = shape.head_channels, those of queries first.
+struct HeadNorm {
+  ConstView query_gain = {};  ///< [D] of T; optional, together with key_gain: 1
+  ConstView key_gain = {};    ///< [D] of T
+  ConstView table = {};       ///< as in Rotate; optional: nothing turns
+  ConstView positions = {};   ///< as in Rotate; of forward only
+  RotaryShape shape;          ///< its heads are those of queries and of keys
+  std::int64_t query_heads;   ///< of these, the first ones
+  float epsilon;
+
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t heads() const { return shape.heads; }
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t channels() const { return shape.head_channels; }
+  template <class T>
+  [[nodiscard]] TRIREME_HOST_DEVICE const T* gain_of(std::int64_t head) const {
+    return head < query_heads ? query_gain.as_optional<T>() : key_gain.as_optional<T>();
+  }
+  /// Cosines; sines lie D / 2 after them. Null: nothing turns.
+  [[nodiscard]] TRIREME_HOST_DEVICE const float* angles_of(std::int64_t row) const {
+    if (table.empty())
+      return nullptr;
+    const std::int64_t at =
+        positions.empty() ? row % shape.time : positions.as<std::int32_t>()[row];
+    return table.as<float>() + at * shape.head_channels;
+  }
 };
 
-/// `raw` and `rstd` may be empty, both: nothing is kept.
-void head_norm_forward(View packed,
-                       View raw,
-                       View rstd,
-                       ConstView query_gain,
-                       ConstView key_gain,
-                       ConstView table,
-                       ConstView positions,
-                       const HeadNormShape& shape,
-                       device::Stream& stream);
+struct HeadNormForward {
+  static constexpr const char* name = "head_norm_forward";
+  View packed;     ///< [rows, stride] of T
+  View raw = {};   ///< [rows, heads, D] of T: x, kept for backward; optional
+  View rstd = {};  ///< [rows, heads] fp32, kept for backward; where there is a raw
+  HeadNorm norm;
+};
+TRIREME_OPERATION(HeadNormForward);
 
-/// d_packed: the gradient of the outputs, then that of the inputs. Rows are those of whole
-/// sequences.
-void head_norm_backward(View d_packed,
-                        View d_query_gain,
-                        View d_key_gain,
-                        ConstView raw,
-                        ConstView rstd,
-                        ConstView query_gain,
-                        ConstView key_gain,
-                        ConstView table,
-                        const HeadNormShape& shape,
-                        device::Stream& stream);
+/// Rows are those of whole sequences.
+struct HeadNormBackward {
+  static constexpr const char* name = "head_norm_backward";
+  static constexpr bool uses_workspace = true;
+  View d_packed;           ///< [rows, stride] of T: the gradient of the outputs, then of the inputs
+  View d_query_gain = {};  ///< [D] fp32, added to; where there are gains
+  View d_key_gain = {};    ///< the same
+  ConstView raw;           ///< as forward left it
+  ConstView rstd;          ///< as forward left it
+  HeadNorm norm;
+};
+TRIREME_OPERATION(HeadNormBackward);
 
 }  // namespace trireme::ops

@@ -1,64 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization over the last axis, of a residual stream as it is or of what it becomes when
-// a branch is added to it, in one pass over memory. Source: Ba, Kiros, Hinton 2016, eq. 3-4;
-// epsilon 1e-5 as GPT-2.
+// Layer normalization and RMS normalization over the last axis, in one pass over memory; forward on
+// request of a residual stream to which a branch is added first.
 //
-// Where the view `mean` is empty it is RMS normalization: nothing is subtracted, and rows are
-// divided by the root of their mean square plus epsilon. Source: Zhang, Sennrich 2019, eq. 4.
+//   layer norm   y = (x - mean(x)) / sqrt(mean((x - mean(x))²) + epsilon) · gamma + beta
+//   RMS norm     y = x / sqrt(mean(x²) + epsilon) · gamma + beta
 //
-// The gradient takes one pass as well: that of the stream grows by that of the norm (`accumulate`),
-// and is the branch's at the same time, up to dropout (dropout_backward in elementwise.hpp).
-//
-// Shapes: x, y, dy, dx, sum, branch = [rows, channels] of one dtype T; gamma, beta = [channels] of
-// T, each may be an empty view (no gain, no bias); mean, rstd = [rows] fp32, of which rstd gives
-// the number of rows; dgamma, dbeta = [channels] fp32, added to, empty where gamma and beta are.
+// Sources: Ba, Kiros, Hinton 2016, eq. 3-4; Zhang, Sennrich 2019, eq. 4.
 #pragma once
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include <cstdint>
 
 #include "ops/dropout.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
-void layer_norm_forward(View y,
-                        View mean,
-                        View rstd,
-                        ConstView x,
-                        ConstView gamma,
-                        ConstView beta,
-                        float epsilon,
-                        device::Stream& stream);
+/// Whether the mean of a row is subtracted from it.
+enum class NormKind : std::uint8_t { layer, rms };
 
-/// sum = x + dropout(branch), y = layer_norm(sum): to the bit what layer_norm_forward makes of the
-/// sum as it is stored, rounded to T. `sum` may be `x`; a sample of the mask is `rows_per_sample`
-/// rows.
-void residual_layer_norm_forward(View sum,
-                                 View y,
-                                 View mean,
-                                 View rstd,
-                                 ConstView x,
-                                 ConstView branch,
-                                 ConstView gamma,
-                                 ConstView beta,
-                                 std::int64_t rows_per_sample,
-                                 const Dropout& dropout,
-                                 float epsilon,
-                                 device::Stream& stream);
+/// With a branch, the rows that are normalized are sum = x + dropout(branch), to the bit as without
+/// one they would be from the sum as it is stored, rounded to T.
+struct LayerNormForward {
+  static constexpr const char* name = "layer_norm_forward";
+  NormKind kind = NormKind::layer;
+  View y;                ///< [rows, channels] of T
+  View mean = {};        ///< [rows] fp32, kept for backward; of layer norm only
+  View rstd;             ///< [rows] fp32: 1 / the square root, kept for backward
+  ConstView x;           ///< [rows, channels] of T
+  ConstView gamma = {};  ///< [channels] of T; optional: 1
+  ConstView beta = {};   ///< [channels] of T; optional: 0
+  std::int64_t channels;
+  float epsilon;
 
-/// dx += the gradient with respect to x when `accumulate`, = otherwise. `dbias`, where it is not
-/// empty, += the sums of dx over the rows: x is a linear layer's output plus something else, and
-/// this is the gradient of its bias (bias_backward), for which dx need not be read again.
-void layer_norm_backward(View dx,
-                         View dgamma,
-                         View dbeta,
-                         View dbias,
-                         ConstView dy,
-                         ConstView x,
-                         ConstView gamma,
-                         ConstView mean,
-                         ConstView rstd,
-                         bool accumulate,
-                         device::Stream& stream);
+  ConstView branch = {};             ///< [rows, channels] of T; optional: nothing is added
+  View sum = {};                     ///< [rows, channels] of T, with a branch; may be x
+  std::int64_t rows_per_sample = 1;  ///< rows of the branch that are one sample of the mask
+  Dropout dropout = {};              ///< of the branch
+
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t rows() const { return rstd.elements; }
+  [[nodiscard]] TRIREME_HOST_DEVICE bool centers() const { return kind == NormKind::layer; }
+  /// The rows that are normalized.
+  template <class T>
+  [[nodiscard]] TRIREME_HOST_DEVICE const T* normalized() const {
+    return branch.empty() ? x.as<T>() : sum.as<T>();
+  }
+};
+TRIREME_OPERATION(LayerNormForward);
+
+/// The gradients of gamma and beta are sums over rows, cut by shape alone and added in order.
+///
+/// Of a residual stream it is one pass as well: its gradient grows by that of the norm
+/// (`accumulate`), and is the branch's at the same time, up to dropout (DropoutBackward of
+/// elementwise.hpp).
+struct LayerNormBackward {
+  static constexpr const char* name = "layer_norm_backward";
+  static constexpr bool uses_workspace = true;
+  NormKind kind = NormKind::layer;
+  View dx;           ///< [rows, channels] of T; may be dy
+  View dgamma = {};  ///< [channels] fp32, added to; where there is a gamma
+  View dbeta = {};   ///< [channels] fp32, added to; optional
+  /// [channels] fp32, added to: the sums of dx over the rows. x is a linear layer's output plus
+  /// something else, and this the gradient of its bias, for which dx need not be read again
+  /// (BiasBackward of elementwise.hpp). Optional.
+  View dbias = {};
+  ConstView dy;          ///< [rows, channels] of T
+  ConstView x;           ///< [rows, channels] of T: the rows that forward normalized
+  ConstView gamma = {};  ///< as in forward, like the two that follow
+  ConstView mean = {};
+  ConstView rstd;
+  std::int64_t channels;
+  bool accumulate = false;  ///< dx += the gradient, and not dx = the gradient
+
+  [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t rows() const { return rstd.elements; }
+  [[nodiscard]] TRIREME_HOST_DEVICE bool centers() const { return kind == NormKind::layer; }
+  /// 0 where rows are not centered.
+  [[nodiscard]] TRIREME_HOST_DEVICE float mean_of(std::int64_t row) const {
+    return centers() ? mean.as<float>()[row] : 0.0F;
+  }
+};
+TRIREME_OPERATION(LayerNormBackward);
 
 }  // namespace trireme::ops

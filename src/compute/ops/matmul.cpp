@@ -90,7 +90,7 @@ void Matmul::with_row_sums(
   if (implementation_->run_row_sums(a.data, b.data, c.data, sums, stream))
     return;
   implementation_->run(a.data, b.data, nullptr, c.data, stream);
-  bias_backward(sums, a, stream);
+  ops::run(BiasBackward{.db = sums, .dy = a}, stream);
 }
 
 bool Matmul::fuses_epilogue() const {
@@ -111,10 +111,10 @@ void Matmul::Implementation::run_apart(const MatmulShape& shape,
   const View into(z, shape.m * shape.n, shape.c), result(c, shape.m * shape.n, shape.c);
   if (shape.epilogue == Epilogue::gelu) {
     run(a, b, bias, z, stream);
-    gelu_forward(result, into, stream);
+    ops::run(GeluForward{.y = result, .x = into}, stream);
   } else {
     run(a, b, bias, c, stream);
-    gelu_backward(result, result, into, stream);
+    ops::run(GeluBackward{.dx = result, .dy = result, .x = into}, stream);
   }
 }
 

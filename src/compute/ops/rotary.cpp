@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/calls/rotary.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -56,31 +55,15 @@ std::vector<float> rotary_table(std::int64_t positions,
   return table;
 }
 
-void rotate(View packed,
-            ConstView table,
-            ConstView positions,
-            const RotaryShape& shape,
-            Turn turn,
-            device::Stream& stream) {
-  const RotaryShape& s = shape;
+void run(const Rotate& call, device::Stream& stream) {
+  const RotaryShape& s = call.shape;
   TRIREME_EXPECT(s.heads >= 1 && s.head_channels >= 2 && s.head_channels % 2 == 0 && s.time >= 1 &&
-                     s.heads * s.head_channels <= s.stride && packed.elements % s.stride == 0,
-                 "{} elements to rotate: {} heads of {} in rows of {}", packed.elements, s.heads,
-                 s.head_channels, s.stride);
-  const std::int64_t rows = packed.elements / s.stride;
-  TRIREME_EXPECT(table.dtype == DType::f32 && table.elements % s.head_channels == 0 &&
-                     (!positions.empty() || table.elements >= s.time * s.head_channels),
-                 "a table of {} {} for {} positions of {} channels", table.elements,
-                 name(table.dtype), s.time, s.head_channels);
-  TRIREME_EXPECT(positions.empty() ? rows % s.time == 0
-                                   : positions.elements == rows && positions.dtype == DType::i32,
-                 "{} positions of {} rows in sequences of {}", positions.elements, rows, s.time);
-  with_float_type(packed.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    enqueue(Rotate<T>{packed.as<T>(), table.as<float>(), pointer_or_null<std::int32_t>(positions),
-                      rows, shape, turn == Turn::back ? -1.0F : 1.0F},
-            stream);
-  });
+                     s.heads * s.head_channels <= s.stride,
+                 "a rotation of {} heads of {} in rows of {}, {} to a sequence", s.heads,
+                 s.head_channels, s.stride, s.time);
+  expect_rows(call.packed, s.stride);
+  expect_positions(call.name, call.table, call.positions, call.packed.elements / s.stride, s);
+  enqueue(call, call.packed.dtype, stream);
 }
 
 }  // namespace trireme::ops

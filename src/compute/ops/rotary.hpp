@@ -7,19 +7,12 @@
 //   y[j + D/2] = x[j + D/2] cos a + x[j] sin a        f[j] = theta^(-2j/D), scaled
 //
 // The gradient turns back, by -a. Both work in place.
-//
-// Shapes: packed = [rows, stride] of T, of whose rows the first heads · D elements turn; table =
-// [positions, 2, D/2] fp32, cosines and then sines (rotary_table); positions = [rows] int32, or
-// empty: row r is at position r mod T.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "base/view.hpp"
-#include "device/device.hpp"
-
-#include "ops/shapes.hpp"
+#include "ops/operation.hpp"
 
 namespace trireme::ops {
 
@@ -48,11 +41,22 @@ std::vector<float> rotary_table(std::int64_t positions,
 
 enum class Turn : bool { forward, back };
 
-void rotate(View packed,
-            ConstView table,
-            ConstView positions,
-            const RotaryShape& shape,
-            Turn turn,
-            device::Stream& stream);
+struct RotaryShape {
+  std::int64_t time = 0;           ///< positions of a sequence, for rows without `positions`
+  std::int64_t heads = 0;          ///< that turn: those of queries and of keys
+  std::int64_t head_channels = 0;  ///< D, even
+  std::int64_t stride = 0;         ///< elements of a row, heads · D or more
+};
+
+/// In place, of the first heads · D elements of each row.
+struct Rotate {
+  static constexpr const char* name = "rotate";
+  View packed;               ///< [rows, stride] of T
+  ConstView table;           ///< [positions, 2, D/2] fp32, cosines and then sines: rotary_table()
+  ConstView positions = {};  ///< [rows] int32; optional: row r is at position r mod time
+  RotaryShape shape;
+  Turn turn = Turn::forward;
+};
+TRIREME_OPERATION(Rotate);
 
 }  // namespace trireme::ops

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "base/mix.hpp"
 #include "base/view.hpp"
 

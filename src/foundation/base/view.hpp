@@ -16,9 +16,15 @@
 #include <type_traits>
 
 #include "base/dtype.hpp"
-#include "base/error.hpp"
+#include "base/host_device.hpp"
 
 namespace trireme {
+
+namespace detail {
+// Not inline: kernels include this header, and nvcc takes long over the formatting of messages.
+[[noreturn]] void fail_slice(std::int64_t begin, std::int64_t count, std::int64_t elements);
+[[noreturn]] void fail_read_as(DType dtype, DType wanted);
+}  // namespace detail
 
 template <bool Const>
 struct BasicView {
@@ -40,25 +46,30 @@ struct BasicView {
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(elements) * size_bytes(dtype);
   }
-  [[nodiscard]] bool empty() const { return elements == 0; }
+  [[nodiscard]] TRIREME_HOST_DEVICE bool empty() const { return elements == 0; }
   explicit operator bool() const { return data != nullptr; }
 
   /// The elements [begin, begin + count). Throws ContractError when they are not inside.
   [[nodiscard]] BasicView slice(std::int64_t begin, std::int64_t count) const {
-    TRIREME_EXPECT(begin >= 0 && count >= 0 && begin <= elements && count <= elements - begin,
-                   "slice of {} from {} of a view with {} elements", count, begin, elements);
+    if (begin < 0 || count < 0 || begin > elements || count > elements - begin) [[unlikely]]
+      detail::fail_slice(begin, count, elements);
     return {data + static_cast<std::size_t>(begin) * size_bytes(dtype), count, dtype};
   }
 
-  /// The first element as a T. Throws ContractError when T is not the view's dtype.
+  /// The first element as a T. Throws ContractError on the host when T is not the view's dtype; a
+  /// kernel does not check.
   template <class T>
-  [[nodiscard]] auto as() const {
-    TRIREME_EXPECT(DTypeOf<T>::value == dtype, "a view of {} read as {}", name(dtype),
-                   name(DTypeOf<T>::value));
-    if constexpr (Const)
-      return reinterpret_cast<const T*>(data);
-    else
-      return reinterpret_cast<T*>(data);
+  [[nodiscard]] TRIREME_HOST_DEVICE auto as() const {
+#ifndef __CUDA_ARCH__
+    if (DTypeOf<T>::value != dtype) [[unlikely]]
+      detail::fail_read_as(dtype, DTypeOf<T>::value);
+#endif
+    return reinterpret_cast<std::conditional_t<Const, const T*, T*>>(data);
+  }
+  /// The same, and null for an empty view, whatever its dtype: an operand that was left out.
+  template <class T>
+  [[nodiscard]] TRIREME_HOST_DEVICE auto as_optional() const {
+    return empty() ? nullptr : as<T>();
   }
 };
 

@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "base/error.hpp"
+
 namespace trireme::device {
 namespace {
 

@@ -39,6 +39,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/view.hpp"
 #include "device/buffer.hpp"
 

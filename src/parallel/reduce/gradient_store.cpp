@@ -86,19 +86,19 @@ void GradientStore::reduce(BucketIndex bucket, bool first, device::Stream& strea
   const Bucket& one = buckets_[at(bucket)];
   const View result = reduced(bucket);
   if (rounds_)
-    ops::cast(one.wire, one.whole, stream);
+    run(ops::Cast{.to = one.wire, .from = one.whole}, stream);
   if (sharded_)
     communicator_.reduce_scatter(*one.shards, bucket, stream);
   else
     communicator_.all_reduce(*one.shards, bucket, stream);
   if (rounds_)
-    ops::cast(result, sharded_ ? one.shards->own : one.wire, stream);
+    run(ops::Cast{.to = result, .from = sharded_ ? one.shards->own : one.wire}, stream);
   if (one.sums.elements == 0)
     return;
   if (first)
     device_.copy(one.sums, result, stream);
   else
-    ops::add(one.sums, result, stream);
+    run(ops::Add{.sum = one.sums, .term = result}, stream);
 }
 
 }  // namespace trireme::reduce

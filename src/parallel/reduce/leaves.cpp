@@ -48,7 +48,7 @@ void Leaves::set_aside(device::Stream& stream) {
   TRIREME_ASSERT(!in_last(), "leaf {} of {} is the last", finished_, per_step_);
   const int num_pairs = std::countr_one(static_cast<std::uint64_t>(finished_));
   for (int k = 0; k < num_pairs; ++k)
-    ops::add(gradients_, waiting_[static_cast<std::size_t>(k)], stream);
+    run(ops::Add{.sum = gradients_, .term = waiting_[static_cast<std::size_t>(k)]}, stream);
   device_.copy(waiting_[static_cast<std::size_t>(num_pairs)], gradients_, stream);
   device_.fill_zero(gradients_, stream);
   ++finished_;
@@ -57,7 +57,9 @@ void Leaves::set_aside(device::Stream& stream) {
 void Leaves::add_waiting(ParameterIndex parameter, device::Stream& stream) const {
   TRIREME_ASSERT(in_last(), "leaf {} of {} is not the last", finished_, per_step_);
   for (std::size_t k = 0; k < waiting_.size(); ++k)
-    ops::add(own_[at(parameter)], waiting_parts_[at(parameter) * waiting_.size() + k], stream);
+    run(ops::Add{.sum = own_[at(parameter)],
+                 .term = waiting_parts_[at(parameter) * waiting_.size() + k]},
+        stream);
 }
 
 }  // namespace trireme::reduce

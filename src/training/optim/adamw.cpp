@@ -55,13 +55,17 @@ void AdamW::begin_step(std::int64_t step, std::int64_t total_steps) {
 void AdamW::update(std::span<const Update> updates,
                    const ops::GradientNorm& norm,
                    device::Stream& stream) {
-  pieces_.clear();
-  for (const Update& update : updates) {
-    const auto& [master, moment1, moment2, unused] = update.state;
-    pieces_.push_back({update.parameter, master, moment1, moment2, update.gradient,
-                       numbers_[update.group], rounding_of(update)});
-  }
-  ops::adamw(pieces_, norm, stream);
+  ranges_.clear();
+  for (const Update& update : updates)
+    ranges_.push_back({.parameter = update.parameter,
+                       .master = update.state[0],
+                       .m = update.state[1],
+                       .v = update.state[2],
+                       .gradient = update.gradient,
+                       .step = numbers_[update.group],
+                       .rounding = rounding_of(update),
+                       .norm = &norm});
+  ops::run(ranges_, stream);
 }
 
 ops::MomentRounding AdamW::rounding_of(const Update& update) const {

@@ -41,7 +41,7 @@ class AdamW final : public Rule {
   std::uint64_t step_ = 0;
   std::vector<OptimizerConfig> configs_;  // by group
   std::vector<ops::AdamwStep> numbers_;   // of the current step
-  std::vector<ops::AdamwPiece> pieces_;   // of the current call
+  std::vector<ops::Adamw> ranges_;        // of the current call
 };
 
 }  // namespace trireme::optim

@@ -35,8 +35,12 @@ void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
 void Muon::prepare(const Update& update,
                    const ops::GradientNorm& norm,
                    device::Stream& stream) const {
-  ops::muon_direction(update.gradient, update.state[1], numbers_[update.group],
-                      adamw_.rounding_of(update), norm, stream);
+  run(ops::MuonDirection{.gradient = update.gradient,
+                         .m = update.state[1],
+                         .step = numbers_[update.group],
+                         .rounding = adamw_.rounding_of(update),
+                         .norm = &norm},
+      stream);
 }
 
 void Muon::update(std::span<const Update> updates,
@@ -48,8 +52,12 @@ void Muon::update(std::span<const Update> updates,
     adamw_.update(updates.first(others), norm, stream);
     if (matrix == updates.end())
       return;
-    ops::muon_update(matrix->parameter, matrix->state[0], matrix->gradient, numbers_[matrix->group],
-                     norm, stream);
+    run(ops::MuonUpdate{.parameter = matrix->parameter,
+                        .master = matrix->state[0],
+                        .direction = matrix->gradient,
+                        .step = numbers_[matrix->group],
+                        .norm = &norm},
+        stream);
     updates = updates.subspan(others + 1);
   }
 }

@@ -332,7 +332,7 @@ void Optimizer::publish_parameters() {
   for (const BucketUpdates& bucket : buckets_)
     for (const Update& piece : bucket.updates)
       if (piece.state.front().data != piece.parameter.data)
-        ops::cast(piece.parameter, piece.state.front(), compute_);
+        run(ops::Cast{.to = piece.parameter, .from = piece.state.front()}, compute_);
   engine_.publish_parameters();
 }
 

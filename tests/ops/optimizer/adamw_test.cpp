@@ -70,8 +70,7 @@ class AdamwTest : public OpsTest {
                     const ops::MomentRounding& rounding,
                     const GradientNorm& norm,
                     device::Stream& stream) {
-    const ops::AdamwPiece piece{parameter, master, m, v, gradient, step, rounding};
-    ops::adamw({&piece, 1}, norm, stream);
+    ops::run(ops::Adamw{parameter, master, m, v, gradient, step, rounding, &norm}, stream);
   }
 
   [[nodiscard]] const GradientNorm& norm(bool finite = true) const {
@@ -162,7 +161,7 @@ TEST_P(AdamwTest, UpdatesAListAsItsPiecesOneByOne) {
     const auto run = [&](bool one_by_one) {
       auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
       auto m = tensor(moments, n), v = tensor(moments, n);
-      std::vector<ops::AdamwPiece> pieces;
+      std::vector<ops::Adamw> ranges;
       for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
         const auto at = [&](const Tensor& t) {
           return t.view().slice(begins[i], begins[i + 1] - begins[i]);
@@ -171,13 +170,19 @@ TEST_P(AdamwTest, UpdatesAListAsItsPiecesOneByOne) {
         step.learning_rate *= static_cast<float>(i + 1);
         step.weight_decay = i % 2 == 0 ? 0.0F : 0.125F;
         const auto first = static_cast<std::int64_t>(3 * i);
-        pieces.push_back(
-            {at(parameter), at(master), at(m), at(v), at(gradient), step, {{5, 6}, 1, i, first}});
+        ranges.push_back({at(parameter),
+                          at(master),
+                          at(m),
+                          at(v),
+                          at(gradient),
+                          step,
+                          {{5, 6}, 1, i, first},
+                          &norm()});
       }
       if (one_by_one)
-        for (const ops::AdamwPiece& piece : pieces) ops::adamw({&piece, 1}, norm(), stream());
+        for (const ops::Adamw& range : ranges) ops::run(range, stream());
       else
-        ops::adamw(pieces, norm(), stream());
+        ops::run(ranges, stream());
       return joined({&parameter, &master, &m, &v});
     };
     EXPECT_TRUE(run(false) == run(true)) << name(moments);
@@ -200,7 +205,7 @@ TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
 }
 
 TEST_P(AdamwTest, RejectsWrongViews) {
-  ops::adamw({}, norm(), stream());  // of nothing is nothing
+  ops::run(std::span<const ops::Adamw>{}, stream());  // of nothing is nothing
   const auto parameter = tensor(dtype(), 3), three = tensor(DType::f32, 3),
              four = tensor(DType::f32, 4), integers = tensor(DType::i32, 3);
   EXPECT_THROW(adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(), {},

@@ -42,11 +42,11 @@ class LaunchesGpu : public testing::Test {
     return all;
   }
   /// Nothing is written: the norm is not finite.
-  [[nodiscard]] std::vector<ops::AdamwPiece> pieces(std::int64_t count) const {
-    std::vector<ops::AdamwPiece> all;
+  [[nodiscard]] std::vector<ops::Adamw> ranges(std::int64_t count) const {
+    std::vector<ops::Adamw> all;
     for (std::int64_t i = 0; i < count; ++i) {
       const View some = memory_.view(DType::f32, 4 * static_cast<std::size_t>(i), 3);
-      all.push_back({some, some, some, some, some});
+      all.push_back({some, some, some, some, some, {}, {}, &norm()});
     }
     return all;
   }
@@ -64,8 +64,7 @@ class LaunchesGpu : public testing::Test {
 
 TEST_F(LaunchesGpu, AreOneForThirtyUpdates) {
   for (const auto& [count, launches] : {std::pair{1, 1U}, {30, 1U}, {31, 2U}, {148, 5U}})
-    EXPECT_EQ(submissions([&, all = pieces(count)] { ops::adamw(all, norm(), stream()); }),
-              launches)
+    EXPECT_EQ(submissions([&, all = ranges(count)] { ops::run(all, stream()); }), launches)
         << count;
 }
 

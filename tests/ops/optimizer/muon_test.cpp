@@ -47,13 +47,21 @@ TEST_P(MuonTest, StepsByHand) {
     step.nesterov = nesterov;
     // g = 4: m = 0.75 · 2 + 0.25 · 4 = 2.5; with Nesterov 0.25 · 4 + 0.75 · 2.5 = 2.875.
     const auto gradient = tensor(DType::f32, Values{8}), m = tensor(dtype(), Values{2});
-    ops::muon_direction(gradient.view(), m.view(), step, {}, half(), stream());
+    ops::run(
+        ops::MuonDirection{
+            .gradient = gradient.view(), .m = m.view(), .step = step, .norm = &half()},
+        stream());
     EXPECT_EQ(m.values(), Values{2.5});
     EXPECT_EQ(gradient.values(), Values{nesterov ? 2.875 : 2.5});
   }
   const auto master = tensor(DType::f32, Values{4}), direction = tensor(DType::f32, Values{3}),
              parameter = tensor(dtype(), 1);
-  ops::muon_update(parameter.view(), master.view(), direction.view(), step, half(), stream());
+  ops::run(ops::MuonUpdate{.parameter = parameter.view(),
+                           .master = master.view(),
+                           .direction = direction.view(),
+                           .step = step,
+                           .norm = &half()},
+           stream());
   EXPECT_EQ(master.values(), Values{2});  // 4 - 0.5 (3 + 0.25 · 4)
   EXPECT_EQ(parameter.values(), Values{2});
 }
@@ -61,8 +69,16 @@ TEST_P(MuonTest, StepsByHand) {
 TEST_P(MuonTest, WritesNothingWhereTheNormIsNotFinite) {
   const auto gradient = tensor(DType::f32, Values{1}), m = tensor(dtype(), Values{2}),
              master = tensor(DType::f32, Values{3}), parameter = tensor(dtype(), Values{4});
-  ops::muon_direction(gradient.view(), m.view(), {}, {}, not_finite(), stream());
-  ops::muon_update(parameter.view(), master.view(), gradient.view(), {}, not_finite(), stream());
+  ops::run(
+      ops::MuonDirection{
+          .gradient = gradient.view(), .m = m.view(), .step = {}, .norm = &not_finite()},
+      stream());
+  ops::run(ops::MuonUpdate{.parameter = parameter.view(),
+                           .master = master.view(),
+                           .direction = gradient.view(),
+                           .step = {},
+                           .norm = &not_finite()},
+           stream());
   for (const auto& [one, value] :
        {std::pair{&gradient, 1.0}, {&m, 2.0}, {&master, 3.0}, {&parameter, 4.0}})
     EXPECT_EQ(one->values(), Values{value});
@@ -75,8 +91,16 @@ TEST_P(MuonTest, EveryElementIsUpdated) {
                master = tensor(DType::f32, Values(size, 1)),
                parameter = tensor(dtype(), Values(size, 9));
     const MuonStep step{.learning_rate = 0.5F, .momentum = 0, .gain = 1, .nesterov = false};
-    ops::muon_direction(gradient.view(), m.view(), step, {}, whole(), stream());
-    ops::muon_update(parameter.view(), master.view(), gradient.view(), step, whole(), stream());
+    ops::run(
+        ops::MuonDirection{
+            .gradient = gradient.view(), .m = m.view(), .step = step, .norm = &whole()},
+        stream());
+    ops::run(ops::MuonUpdate{.parameter = parameter.view(),
+                             .master = master.view(),
+                             .direction = gradient.view(),
+                             .step = step,
+                             .norm = &whole()},
+             stream());
     EXPECT_EQ(m.values(), Values(size, 4));
     EXPECT_EQ(master.values(), Values(size, -1));
     EXPECT_EQ(parameter.values(), Values(size, -1));
@@ -99,8 +123,18 @@ TEST_P(MuonTest, AnElementsBitsDoNotDependOnItsPlace) {
                master = tensor(DType::f32, begin(masters)),
                parameter = tensor(dtype(), shift + count);
     const auto at = [&](const Tensor& whole) { return whole.view().slice(shift, count); };
-    ops::muon_direction(at(gradient), at(m), step, {{5, 6}, 3, 2, first}, half(), stream());
-    ops::muon_update(at(parameter), at(master), at(gradient), step, half(), stream());
+    ops::run(ops::MuonDirection{.gradient = at(gradient),
+                                .m = at(m),
+                                .step = step,
+                                .rounding = {{5, 6}, 3, 2, first},
+                                .norm = &half()},
+             stream());
+    ops::run(ops::MuonUpdate{.parameter = at(parameter),
+                             .master = at(master),
+                             .direction = at(gradient),
+                             .step = step,
+                             .norm = &half()},
+             stream());
     Values all;
     for (const Tensor* one : {&gradient, &m, &master, &parameter}) {
       const Values values = one->values();
@@ -129,8 +163,18 @@ TEST_P(MuonTest, RoundsAMomentInBf16ByTheWordOfItsElement) {
       values.push_back(static_cast<double>((i * 7919) % 4093) / 64 - 31);
     const auto gradient = tensor(DType::f32, values), directed = tensor(DType::f32, values),
                exact = tensor(DType::f32, n), m = tensor(DType::bf16, n);
-    ops::muon_direction(gradient.view(), exact.view(), step, rounding, half(), stream());
-    ops::muon_direction(directed.view(), m.view(), step, rounding, half(), stream());
+    ops::run(ops::MuonDirection{.gradient = gradient.view(),
+                                .m = exact.view(),
+                                .step = step,
+                                .rounding = rounding,
+                                .norm = &half()},
+             stream());
+    ops::run(ops::MuonDirection{.gradient = directed.view(),
+                                .m = m.view(),
+                                .step = step,
+                                .rounding = rounding,
+                                .norm = &half()},
+             stream());
     EXPECT_EQ(directed.bytes(), gradient.bytes());  // it takes the moment before that is rounded
     const Values kept = m.values(), moments = exact.values();
     for (std::size_t i = 0; i < values.size(); ++i) {

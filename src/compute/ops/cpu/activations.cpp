@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/activations.hpp"
+#include "ops/activations.hpp"
 
 #include <algorithm>
 
@@ -61,41 +61,44 @@ std::int64_t rows_per_task(std::int64_t columns) {
 }  // namespace
 
 template <class T>
-void run(Threads, const SquaredReluForward<T>& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    squared_relu_kernel(call.y + begin, call.x + begin, end - begin);
+void run(Threads, const SquaredReluForward& call) {
+  for_chunks(call.x.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    squared_relu_kernel(call.y.as<T>() + begin, call.x.as<T>() + begin, end - begin);
   });
 }
 
 template <class T>
-void run(Threads, const SquaredReluBackward<T>& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    squared_relu_backward_kernel(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
+void run(Threads, const SquaredReluBackward& call) {
+  for_chunks(call.x.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    squared_relu_backward_kernel(call.dx.as<T>() + begin, call.dy.as<T>() + begin,
+                                 call.x.as<T>() + begin, end - begin);
   });
 }
 
 template <class T>
-void run(Threads, const SwigluForward<T>& call) {
+void run(Threads, const SwigluForward& call) {
   const std::int64_t columns = call.columns;
-  for_chunks(call.rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* gate = call.x + 2 * r * columns;
-      swiglu_kernel(call.y + r * columns, gate, gate + columns, columns);
-    }
-  });
+  for_chunks(call.y.elements / columns, rows_per_task(columns),
+             [=](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t r = begin; r < end; ++r) {
+                 const T* gate = call.x.as<T>() + 2 * r * columns;
+                 swiglu_kernel(call.y.as<T>() + r * columns, gate, gate + columns, columns);
+               }
+             });
 }
 
 template <class T>
-void run(Threads, const SwigluBackward<T>& call) {
+void run(Threads, const SwigluBackward& call) {
   const std::int64_t columns = call.columns;
-  for_chunks(call.rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* gate = call.x + 2 * r * columns;
-      T* to = call.dx + 2 * r * columns;
-      swiglu_backward_kernel(to, to + columns, call.dy + r * columns, gate, gate + columns,
-                             columns);
-    }
-  });
+  for_chunks(call.dy.elements / columns, rows_per_task(columns),
+             [=](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t r = begin; r < end; ++r) {
+                 const T* gate = call.x.as<T>() + 2 * r * columns;
+                 T* to = call.dx.as<T>() + 2 * r * columns;
+                 swiglu_backward_kernel(to, to + columns, call.dy.as<T>() + r * columns, gate,
+                                        gate + columns, columns);
+               }
+             });
 }
 
 TRIREME_CPU_BODIES(SquaredReluForward);

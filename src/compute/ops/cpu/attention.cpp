@@ -295,29 +295,12 @@ class AttentionCpu final : public Attention::Implementation {
 #endif
   }
 
-  void forward(View out,
-               View lse,
-               ConstView qkv,
-               ConstView starts,
-               const Dropout& dropout,
-               device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, to = out.as<T>(), sums = lse.as<float>(),
-                                        from = qkv.as<T>(), starts = starts_of(starts),
-                                        dropout] { run_forward(to, sums, from, starts, dropout); });
+  void forward(const AttentionForward& call, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, call] { run_forward(call); });
   }
 
-  void backward(View dqkv,
-                ConstView dout,
-                ConstView qkv,
-                ConstView out,
-                ConstView lse,
-                ConstView starts,
-                const Dropout& dropout,
-                device::Stream& stream) override {
-    const HeadGradient<T> all{dqkv.as<T>(),    dout.as<T>(), qkv.as<T>(), out.as<T>(),
-                              lse.as<float>(), nullptr,      true,        true};
-    device::cpu::stream_of(stream).run(
-        [this, all, starts = starts_of(starts), dropout] { run_backward(all, starts, dropout); });
+  void backward(const AttentionBackward& call, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, call] { run_backward(call); });
   }
 
   [[nodiscard]] std::size_t scratch_bytes() const override {
@@ -332,8 +315,11 @@ class AttentionCpu final : public Attention::Implementation {
     return std::min(threads_, omp_get_max_threads());
   }
 
-  void run_forward(
-      T* out, float* lse, const T* qkv, const std::int32_t* starts, const Dropout& dropout) const {
+  void run_forward(const AttentionForward& call) const {
+    T* out = call.out.as<T>();
+    float* lse = call.lse.as<float>();
+    const T* qkv = call.qkv.as<T>();
+    const auto* starts = call.starts.as_optional<std::int32_t>();
     const auto& s = shape_;
     const std::int64_t tiles = (s.time + tile - 1) / tile;
     // Long query tiles first.
@@ -343,13 +329,20 @@ class AttentionCpu final : public Attention::Implementation {
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
       const AttentionHead head = head_of(s, sample, h, starts);
       const HeadPlace at = place_of(s, sample, h);
-      forward_(out + at.out, lse + at.lse, qkv + at.qkv, &head, &dropout, query, scratch());
+      forward_(out + at.out, lse + at.lse, qkv + at.qkv, &head, &call.dropout, query, scratch());
     }
   }
 
-  void run_backward(const HeadGradient<T>& all,
-                    const std::int32_t* starts,
-                    const Dropout& dropout) const {
+  void run_backward(const AttentionBackward& call) const {
+    const HeadGradient<T> all{call.dqkv.as<T>(),
+                              call.dout.as<T>(),
+                              call.qkv.as<T>(),
+                              call.out.as<T>(),
+                              call.lse.as<float>(),
+                              nullptr,
+                              true,
+                              true};
+    const auto* starts = call.starts.as_optional<std::int32_t>();
     const auto& s = shape_;
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
     for (std::int64_t i = 0; i < s.batch * s.key_value_heads(); ++i) {
@@ -363,7 +356,7 @@ class AttentionCpu final : public Attention::Implementation {
             all.qkv + at.qkv,  all.out + at.out,
             all.lse + at.lse,  s.group() > 1 ? scratch() + backward_elements_ : nullptr,
             h == begin,        h + 1 == end};
-        backward_(&mine, &head, &dropout, scratch());
+        backward_(&mine, &head, &call.dropout, scratch());
       }
     }
   }

@@ -95,9 +95,4 @@ inline HeadPlace place_of(const AttentionShape& s, std::int64_t sample, std::int
           .lse = (sample * s.heads + h) * s.time};
 }
 
-/// Null where attention has no documents.
-inline const std::int32_t* starts_of(ConstView starts) {
-  return starts.empty() ? nullptr : starts.as<std::int32_t>();
-}
-
 }  // namespace trireme::ops::cpu

@@ -152,18 +152,8 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
 #endif
   }
 
-  void forward(View out,
-               View cache,
-               ConstView qkv,
-               ConstView sequences,
-               ConstView positions,
-               ConstView starts,
-               device::Stream& stream) override {
-    device::cpu::stream_of(stream).run(
-        [this, to = out.as<T>(), kept = cache.as<float>(), from = qkv.as<T>(),
-         s = sequences.as<std::int32_t>(), p = positions.as<std::int32_t>(),
-         d = starts.empty() ? nullptr : starts.as<std::int32_t>(),
-         rows = sequences.elements] { run(to, kept, from, s, p, d, rows); });
+  void forward(const CachedAttentionCall& call, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, call] { run(call); });
   }
 
  private:
@@ -172,13 +162,14 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
     return cache + (sequence * shape_.key_value_heads() + g) * layout_.head_elements();
   }
 
-  void run(T* out,
-           float* cache,
-           const T* qkv,
-           const std::int32_t* sequences,
-           const std::int32_t* positions,
-           const std::int32_t* starts,
-           std::int64_t rows) const {
+  void run(const CachedAttentionCall& call) const {
+    T* out = call.out.as<T>();
+    float* cache = call.cache.as<float>();
+    const T* qkv = call.qkv.as<T>();
+    const auto* sequences = call.sequences.as<std::int32_t>();
+    const auto* positions = call.positions.as<std::int32_t>();
+    const auto* starts = call.starts.as_optional<std::int32_t>();
+    const std::int64_t rows = call.sequences.elements;
     const std::int64_t H = shape_.heads, D = shape_.head_channels, row = H * D;
     const std::int64_t G = shape_.key_value_heads(), width = shape_.packed_width();
     for (std::int64_t r = 0; r < rows; ++r) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/cross_entropy.hpp"
+#include "ops/cross_entropy.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -141,46 +141,55 @@ std::int64_t rows_per_chunk(std::int64_t V) {
   return std::max<std::int64_t>(1, elements_per_chunk / V);
 }
 
-}  // namespace
-
-template <class T>
-void run(Threads, const CrossEntropyForward<T>& call) {
-  const std::int64_t V = call.vocabulary;
-  auto* kernel = call.terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
-#if defined(__x86_64__)
-  if (has_avx512() && !call.terms.capped())
-    kernel = avx512::cross_entropy_forward<T>;
-#endif
-  for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.losses + begin, call.logits + begin * V, call.targets + begin, &call.terms,
-           end - begin, V);
-  });
-}
-
 template <class T, class D>
-void run(Threads, const CrossEntropyForwardBackward<T, D>& call) {
-  const std::int64_t V = call.vocabulary;
+void run_into(const CrossEntropyForwardBackward& call) {
+  const std::int64_t V = call.vocabulary();
   auto* kernel = call.terms.capped() ? forward_backward_kernel<Capped, T, D>
                                      : forward_backward_kernel<Uncapped, T, D>;
 #if defined(__x86_64__)
   if (has_avx512() && !call.terms.capped())
     kernel = avx512::cross_entropy_forward_backward<T, D>;
 #endif
-  for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.losses + begin, call.gradient + begin * V, call.logits + begin * V,
-           call.targets + begin, &call.terms, call.scale, end - begin, V);
+  for_chunks(call.targets.elements, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+    kernel(call.losses.as<float>() + begin, call.d_logits.as<D>() + begin * V,
+           call.logits.as<T>() + begin * V, call.targets.as<std::int32_t>() + begin, &call.terms,
+           call.scale, end - begin, V);
   });
 }
 
+}  // namespace
+
+template <class T>
+void run(Threads, const CrossEntropyForward& call) {
+  const std::int64_t V = call.vocabulary();
+  auto* kernel = call.terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
+#if defined(__x86_64__)
+  if (has_avx512() && !call.terms.capped())
+    kernel = avx512::cross_entropy_forward<T>;
+#endif
+  for_chunks(call.targets.elements, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+    kernel(call.losses.as<float>() + begin, call.logits.as<T>() + begin * V,
+           call.targets.as<std::int32_t>() + begin, &call.terms, end - begin, V);
+  });
+}
+
+template <class T>
+void run(Threads, const CrossEntropyForwardBackward& call) {
+  if (call.d_logits.dtype == DType::bf16)
+    run_into<T, Bf16>(call);
+  else
+    run_into<T, T>(call);
+}
+
+template <class T>
 void run(Threads, const CapLogits& call) {
-  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    cap_kernel(call.logits + begin, &call.terms, end - begin);
+  for_chunks(call.logits.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    cap_kernel(call.logits.as<T>() + begin, &call.terms, end - begin);
   });
 }
 
 TRIREME_CPU_BODIES(CrossEntropyForward);
-template void run(Threads, const CrossEntropyForwardBackward<float, float>&);
-template void run(Threads, const CrossEntropyForwardBackward<float, Bf16>&);
-template void run(Threads, const CrossEntropyForwardBackward<Bf16, Bf16>&);
+TRIREME_CPU_BODIES(CrossEntropyForwardBackward);
+template void run<float>(Threads, const CapLogits&);
 
 }  // namespace trireme::ops::cpu

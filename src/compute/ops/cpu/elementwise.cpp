@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/elementwise.hpp"
+#include "ops/elementwise.hpp"
 
 #include <algorithm>
 #include <array>
@@ -196,60 +196,75 @@ void for_pieces(std::int64_t rows, std::int64_t columns, const Body& body) {
 }  // namespace
 
 template <class T>
-void run(Threads, const GeluForward<T>& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const GeluForward& call) {
+  for_chunks(call.x.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    T* y = call.y.as<T>() + begin;
+    const T* x = call.x.as<T>() + begin;
 #if defined(__x86_64__)
     if (has_avx512()) {
-      gelu_forward_avx512(call.y + begin, call.x + begin, end - begin);
+      gelu_forward_avx512(y, x, end - begin);
       return;
     }
 #endif
-    gelu_forward_kernel(call.y + begin, call.x + begin, end - begin);
+    gelu_forward_kernel(y, x, end - begin);
   });
 }
 
 template <class T>
-void run(Threads, const GeluBackward<T>& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const GeluBackward& call) {
+  for_chunks(call.x.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    T* dx = call.dx.as<T>() + begin;
+    const T* dy = call.dy.as<T>() + begin;
+    const T* x = call.x.as<T>() + begin;
 #if defined(__x86_64__)
     if (has_avx512()) {
-      gelu_backward_avx512(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
+      gelu_backward_avx512(dx, dy, x, end - begin);
       return;
     }
 #endif
-    gelu_backward_kernel(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
+    gelu_backward_kernel(dx, dy, x, end - begin);
   });
 }
 
 template <class T>
-void run(Threads where, const DropoutBackward<T>& call) {
+void run(Threads where, const DropoutBackward& call) {
   if (!call.dropout.active()) {
-    run(where, Cast<T, T>{call.dbranch, call.dy, call.rows * call.columns});
+    run<T>(where, Cast{.to = call.dbranch, .from = call.dy});
     return;
   }
-  for_pieces(call.rows, call.columns, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-    const std::int64_t at = row * call.columns + begin;
-    dropout_kernel(call.dbranch + at, call.dy + at, row, begin, end - begin, &call.dropout);
+  const std::int64_t columns = call.elements_per_sample;
+  for_pieces(call.dy.elements / columns, columns,
+             [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+               const std::int64_t at = row * columns + begin;
+               dropout_kernel(call.dbranch.as<T>() + at, call.dy.as<T>() + at, row, begin,
+                              end - begin, &call.dropout);
+             });
+}
+
+template <class T>
+void run(Threads, const BiasBackward& call) {
+  const std::int64_t columns = call.db.elements;
+  for_chunks(columns, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
+    bias_kernel(call.db.as<float>() + begin, call.dy.as<T>() + begin, call.rows(), columns,
+                end - begin);
   });
 }
 
 template <class T>
-void run(Threads, const BiasBackward<T>& call) {
-  for_chunks(call.columns, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
-    bias_kernel(call.db + begin, call.dy + begin, call.rows, call.columns, end - begin);
-  });
-}
-
 void run(Threads, const Add& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    add_kernel(call.sum + begin, call.term + begin, end - begin);
+  for_chunks(call.sum.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    add_kernel(call.sum.as<T>() + begin, call.term.as<T>() + begin, end - begin);
   });
 }
 
-template <class To, class From>
-void run(Threads, const Cast<To, From>& call) {
-  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    cast_kernel(call.to + begin, call.from + begin, end - begin);
+template <class To>
+void run(Threads, const Cast& call) {
+  for_chunks(call.to.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    To* to = call.to.as<To>() + begin;
+    if (call.from.dtype == DType::bf16)
+      cast_kernel(to, call.from.as<Bf16>() + begin, end - begin);
+    else
+      cast_kernel(to, call.from.as<float>() + begin, end - begin);
   });
 }
 
@@ -257,9 +272,7 @@ TRIREME_CPU_BODIES(GeluForward);
 TRIREME_CPU_BODIES(GeluBackward);
 TRIREME_CPU_BODIES(DropoutBackward);
 TRIREME_CPU_BODIES(BiasBackward);
-template void run(Threads, const Cast<float, float>&);
-template void run(Threads, const Cast<float, Bf16>&);
-template void run(Threads, const Cast<Bf16, float>&);
-template void run(Threads, const Cast<Bf16, Bf16>&);
+template void run<float>(Threads, const Add&);
+TRIREME_CPU_BODIES(Cast);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/embedding.hpp"
+#include "ops/embedding.hpp"
 
 #include <algorithm>
 
@@ -116,35 +116,25 @@ std::int64_t rows_per_chunk(const EmbeddingShape& shape) {
 }  // namespace
 
 template <class T>
-void run(Threads, const EmbeddingForward<T>& call) {
-  for_chunks(call.shape.batch * call.shape.time, rows_per_chunk(call.shape),
+void run(Threads, const EmbeddingForward& call) {
+  for_chunks(call.tokens.elements, rows_per_chunk(call.shape),
              [&](std::int64_t begin, std::int64_t end) {
-               forward_kernel<T>(call.out, call.tokens, nullptr, call.wte, call.wpe, &call.shape,
-                                 &call.dropout, begin, end);
-             });
-}
-
-template <class T>
-void run(Threads, const EmbeddingOfPositions<T>& call) {
-  const Dropout none{};
-  for_chunks(call.shape.batch, rows_per_chunk(call.shape),
-             [&](std::int64_t begin, std::int64_t end) {
-               forward_kernel<T>(call.out, call.tokens, call.positions, call.wte, call.wpe,
-                                 &call.shape, &none, begin, end);
+               forward_kernel<T>(call.out.as<T>(), call.tokens.as<std::int32_t>(),
+                                 call.positions.as_optional<std::int32_t>(), call.wte.as<T>(),
+                                 call.wpe.as_optional<T>(), &call.shape, &call.dropout, begin, end);
              });
 }
 
 /// A token may come many times: each thread adds up all rows of its columns, in their order.
 template <class T>
-void run(Threads, const EmbeddingBackward<T>& call) {
+void run(Threads, const EmbeddingBackward& call) {
   for_chunks(call.shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-    backward_kernel(call.dwte, call.dwpe, call.dout, call.tokens, &call.shape, &call.dropout, begin,
-                    end - begin);
+    backward_kernel(call.dwte.as<float>(), call.dwpe.as_optional<float>(), call.dout.as<T>(),
+                    call.tokens.as<std::int32_t>(), &call.shape, &call.dropout, begin, end - begin);
   });
 }
 
 TRIREME_CPU_BODIES(EmbeddingForward);
-TRIREME_CPU_BODIES(EmbeddingOfPositions);
 TRIREME_CPU_BODIES(EmbeddingBackward);
 
 }  // namespace trireme::ops::cpu

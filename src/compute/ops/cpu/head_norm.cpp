@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A head is some hundred elements, which stay in the first cache from pass to pass.
-#include "ops/calls/head_norm.hpp"
+#include "ops/head_norm.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,9 +46,9 @@ TRIREME_INLINE void scale_head(
 
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void forward_row(
-    T* row, T* raw, float* rstd, const float* cosines, const HeadNormRows<T>* all) {
-  const std::int64_t channels = all->channels;
-  for (std::int64_t h = 0; h < all->heads; ++h) {
+    T* row, T* raw, float* rstd, const float* cosines, const HeadNorm* all) {
+  const std::int64_t channels = all->channels();
+  for (std::int64_t h = 0; h < all->heads(); ++h) {
     T* x = row + h * channels;
     float squares = 0;
 #pragma omp simd reduction(+ : squares)
@@ -58,7 +58,7 @@ TRIREME_CLONES_BELOW_AVX512 void forward_row(
       std::copy(x, x + channels, raw + h * channels);
       rstd[h] = s;
     }
-    const T* gain = all->gain_of(h);
+    const T* gain = all->gain_of<T>(h);
     if (gain != nullptr)
       scale_head<true>(x, s, gain, cosines, channels);
     else
@@ -117,12 +117,12 @@ TRIREME_INLINE void head_backward(
 
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void backward_row(
-    T* d_row, const T* raw, const float* rstd, const float* cosines, const HeadNormRows<T>* all) {
-  const std::int64_t channels = all->channels;
-  for (std::int64_t h = 0; h < all->heads; ++h) {
+    T* d_row, const T* raw, const float* rstd, const float* cosines, const HeadNorm* all) {
+  const std::int64_t channels = all->channels();
+  for (std::int64_t h = 0; h < all->heads(); ++h) {
     T* d = d_row + h * channels;
     const T* x = raw + h * channels;
-    const T* gain = all->gain_of(h);
+    const T* gain = all->gain_of<T>(h);
     if (gain != nullptr)
       head_backward<true>(d, x, rstd[h], gain, cosines, channels);
     else
@@ -170,67 +170,71 @@ TRIREME_CLONES_BELOW_AVX512 void add_gain_terms(float* first,
 }
 
 /// Sixteen channels at a time are those of both halves of a head.
-template <class T>
-bool by_halves(const HeadNormRows<T>& all) {
-  return has_avx512() && all.channels % 2 == 0;
+bool by_halves(const HeadNorm& all) {
+  return has_avx512() && all.channels() % 2 == 0;
 }
 
 /// Sums of 64 rows are added up, so the error grows with rows / 64. By halves, or of what turns,
 /// the columns are those of the first half, and the others lie half a head further.
 template <class T>
 void gradient_of_gain(float* to,
-                      const HeadNormBackward<T>& call,
+                      const HeadNormBackward& call,
                       std::int64_t begin,
                       std::int64_t end) {
-  const HeadNormRows<T>& all = call.all;
-  const bool turns = all.table != nullptr, halved = turns || by_halves(all);
-  const std::int64_t half = all.channels / 2;
-  for_chunks(
-      halved ? half : all.channels, columns_together, [&](std::int64_t column, std::int64_t last) {
-        Sums first_total{}, second_total{};
-        for (std::int64_t part = 0; part < all.rows; part += rows_per_part) {
-          Sums first{}, second{};
-          const std::int64_t stop = std::min(all.rows, part + rows_per_part);
+  const HeadNorm& all = call.norm;
+  const T* d_packed = call.d_packed.as<T>();
+  const T* raw = call.raw.as<T>();
+  const float* rstd = call.rstd.as<float>();
+  const std::int64_t rows = call.d_packed.elements / all.shape.stride;
+  const bool turns = !all.table.empty(), halved = turns || by_halves(all);
+  const std::int64_t half = all.channels() / 2;
+  for_chunks(halved ? half : all.channels(), columns_together,
+             [&](std::int64_t column, std::int64_t last) {
+               Sums first_total{}, second_total{};
+               for (std::int64_t part = 0; part < rows; part += rows_per_part) {
+                 Sums first{}, second{};
+                 const std::int64_t stop = std::min(rows, part + rows_per_part);
 #if defined(__x86_64__)
-          if (by_halves(all))
-            avx512::sum_gain_terms(first.data(), second.data(), call.d_packed, call.raw, call.rstd,
-                                   all, part, stop, begin, end, column, last - column);
-          else
+                 if (by_halves(all))
+                   avx512::sum_gain_terms(first.data(), second.data(), d_packed, raw, rstd, all,
+                                          part, stop, begin, end, column, last - column);
+                 else
 #endif
-            for (std::int64_t r = part; r < stop; ++r)
-              add_gain_terms(first.data(), second.data(), call.d_packed + r * all.stride,
-                             call.raw + r * all.heads * all.channels, call.rstd + r * all.heads,
-                             turns ? all.angles_of(r) : nullptr, begin, end, column, last - column,
-                             all.channels);
-          for (std::size_t i = 0; i < first.size(); ++i) {
-            first_total[i] += first[i];
-            second_total[i] += second[i];
-          }
-        }
-        for (std::int64_t c = column; c < last; ++c) {
-          to[c] += first_total[static_cast<std::size_t>(c - column)];
-          if (halved)
-            to[half + c] += second_total[static_cast<std::size_t>(c - column)];
-        }
-      });
+                   for (std::int64_t r = part; r < stop; ++r)
+                     add_gain_terms(first.data(), second.data(), d_packed + r * all.shape.stride,
+                                    raw + r * all.heads() * all.channels(), rstd + r * all.heads(),
+                                    all.angles_of(r), begin, end, column, last - column,
+                                    all.channels());
+                 for (std::size_t i = 0; i < first.size(); ++i) {
+                   first_total[i] += first[i];
+                   second_total[i] += second[i];
+                 }
+               }
+               for (std::int64_t c = column; c < last; ++c) {
+                 to[c] += first_total[static_cast<std::size_t>(c - column)];
+                 if (halved)
+                   to[half + c] += second_total[static_cast<std::size_t>(c - column)];
+               }
+             });
 }
 
-template <class T>
-std::int64_t head_rows_per_chunk(const HeadNormRows<T>& all) {
-  return std::max<std::int64_t>(1, elements_per_chunk / (all.heads * all.channels));
+std::int64_t head_rows_per_chunk(const HeadNorm& all) {
+  return std::max<std::int64_t>(1, elements_per_chunk / (all.heads() * all.channels()));
 }
 
 }  // namespace
 
 template <class T>
-void run(Threads, const HeadNormForward<T>& call) {
-  const HeadNormRows<T>& all = call.all;
-  for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+void run(Threads, const HeadNormForward& call) {
+  const HeadNorm& all = call.norm;
+  const std::int64_t rows = call.packed.elements / all.shape.stride;
+  const std::int64_t heads = all.heads(), kept = heads * all.channels();
+  for_chunks(rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      T* row = call.packed + r * all.stride;
-      T* raw = call.raw != nullptr ? call.raw + r * all.heads * all.channels : nullptr;
-      float* rstd = call.rstd != nullptr ? call.rstd + r * all.heads : nullptr;
-      const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
+      T* row = call.packed.as<T>() + r * all.shape.stride;
+      T* raw = call.raw.empty() ? nullptr : call.raw.as<T>() + r * kept;
+      float* rstd = call.rstd.empty() ? nullptr : call.rstd.as<float>() + r * heads;
+      const float* angles = all.angles_of(r);
 #if defined(__x86_64__)
       if (by_halves(all)) {
         avx512::norm_heads(row, raw, rstd, angles, all);
@@ -243,19 +247,21 @@ void run(Threads, const HeadNormForward<T>& call) {
 }
 
 template <class T>
-void run(Threads, const HeadNormBackward<T>& call) {
-  const HeadNormRows<T>& all = call.all;
+void run(Threads, const HeadNormBackward& call) {
+  const HeadNorm& all = call.norm;
+  const std::int64_t rows = call.d_packed.elements / all.shape.stride;
+  const std::int64_t heads = all.heads(), kept = heads * all.channels();
   // The gains first: the gradient is overwritten.
-  if (call.d_query_gain != nullptr) {
-    gradient_of_gain(call.d_query_gain, call, 0, all.query_heads);
-    gradient_of_gain(call.d_key_gain, call, all.query_heads, all.heads);
+  if (!call.d_query_gain.empty()) {
+    gradient_of_gain<T>(call.d_query_gain.as<float>(), call, 0, all.query_heads);
+    gradient_of_gain<T>(call.d_key_gain.as<float>(), call, all.query_heads, heads);
   }
-  for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      T* d_row = call.d_packed + r * all.stride;
-      const T* raw = call.raw + r * all.heads * all.channels;
-      const float* rstd = call.rstd + r * all.heads;
-      const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
+      T* d_row = call.d_packed.as<T>() + r * all.shape.stride;
+      const T* raw = call.raw.as<T>() + r * kept;
+      const float* rstd = call.rstd.as<float>() + r * heads;
+      const float* angles = all.angles_of(r);
 #if defined(__x86_64__)
       if (by_halves(all)) {
         avx512::norm_heads_backward(d_row, raw, rstd, angles, all);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/layer_norm.hpp"
+#include "ops/layer_norm.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "ops/calls/elementwise.hpp"
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
+#include "ops/elementwise.hpp"
 #if defined(__x86_64__)
 #include "ops/cpu/x86/avx512_layer_norm.hpp"
 #endif
@@ -88,17 +88,17 @@ TRIREME_CLONES void residual_kernel(T* sum,
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
 /// means, of x and of g.
 template <class T>
-TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const LayerNormBackward<T>* call,
+TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const LayerNormBackward* call,
                                                  std::int64_t begin,
                                                  std::int64_t end) {
-  const T* gamma = call->gamma;
+  const T* gamma = call->gamma.as_optional<T>();
   const std::int64_t channels = call->channels;
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = call->dy + r * channels;
-    const T* x = call->x + r * channels;
-    T* to = call->dx + r * channels;
-    const float m = call->mean_of(r), s = call->rstd[r];
+    const T* dy = call->dy.as<T>() + r * channels;
+    const T* x = call->x.as<T>() + r * channels;
+    T* to = call->dx.as<T>() + r * channels;
+    const float m = call->mean_of(r), s = call->rstd.as<float>()[r];
     float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -106,7 +106,7 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const LayerNormBackward<T>* cal
       sum += g;
       product += g * ((to_float(x[c]) - m) * s);
     }
-    sum = call->mean != nullptr ? sum * inverse : 0.0F;
+    sum = call->centers() ? sum * inverse : 0.0F;
     product *= inverse;
     if (call->accumulate) {
 #pragma omp simd
@@ -131,15 +131,15 @@ constexpr std::int64_t rows_per_sum = 64;
 template <class T>
 TRIREME_INLINE void add_columns(float* scale,
                                 float* shift,
-                                const LayerNormBackward<T>& call,
+                                const LayerNormBackward& call,
                                 std::int64_t begin,
                                 std::int64_t end,
                                 std::int64_t column,
                                 std::int64_t count) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = call.dy + r * call.channels + column;
-    const T* x = call.x + r * call.channels + column;
-    const float m = call.mean_of(r), s = call.rstd[r];
+    const T* dy = call.dy.as<T>() + r * call.channels + column;
+    const T* x = call.x.as<T>() + r * call.channels + column;
+    const float m = call.mean_of(r), s = call.rstd.as<float>()[r];
 #pragma omp simd
     for (std::int64_t c = 0; c < count; ++c) {
       const float d = to_float(dy[c]);
@@ -152,55 +152,53 @@ TRIREME_INLINE void add_columns(float* scale,
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void rows_kernel(float* scale,
                                              float* shift,
-                                             const LayerNormBackward<T>* call,
+                                             const LayerNormBackward* call,
                                              std::int64_t begin,
                                              std::int64_t end,
                                              std::int64_t column,
                                              std::int64_t count) {
   if (count == columns_per_piece)
-    add_columns(scale, shift, *call, begin, end, column, columns_per_piece);
+    add_columns<T>(scale, shift, *call, begin, end, column, columns_per_piece);
   else
-    add_columns(scale, shift, *call, begin, end, column, count);
+    add_columns<T>(scale, shift, *call, begin, end, column, count);
 }
 
 template <class T>
 void add_rows(float* scale,
               float* shift,
-              const LayerNormBackward<T>& call,
+              const LayerNormBackward& call,
               std::int64_t begin,
               std::int64_t end,
               std::int64_t column,
               std::int64_t count) {
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512::add_norm_rows(scale, shift, call, begin, end, column, count);
+    avx512::add_norm_rows<T>(scale, shift, call, begin, end, column, count);
     return;
   }
 #endif
-  rows_kernel(scale, shift, &call, begin, end, column, count);
+  rows_kernel<T>(scale, shift, &call, begin, end, column, count);
 }
 
 /// Sums of 64 rows are added up, so the error grows with rows / 64.
 template <class T>
-void parameters_of_piece(const LayerNormBackward<T>& call,
-                         std::int64_t column,
-                         std::int64_t count) {
+void parameters_of_piece(const LayerNormBackward& call, std::int64_t column, std::int64_t count) {
   using Piece = std::array<float, columns_per_piece>;
   Piece scale_total{}, shift_total{};
-  for (std::int64_t begin = 0; begin < call.rows; begin += rows_per_sum) {
+  for (std::int64_t begin = 0; begin < call.rows(); begin += rows_per_sum) {
     Piece scale{}, shift{};
-    add_rows(scale.data(), shift.data(), call, begin, std::min(call.rows, begin + rows_per_sum),
-             column, count);
+    add_rows<T>(scale.data(), shift.data(), call, begin,
+                std::min(call.rows(), begin + rows_per_sum), column, count);
     for (std::size_t c = 0; c < columns_per_piece; ++c) {
       scale_total[c] += scale[c];
       shift_total[c] += shift[c];
     }
   }
   for (std::int64_t c = 0; c < count; ++c) {
-    if (call.dgamma != nullptr)
-      call.dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
-    if (call.dbeta != nullptr)
-      call.dbeta[column + c] += shift_total[static_cast<std::size_t>(c)];
+    if (!call.dgamma.empty())
+      call.dgamma.as<float>()[column + c] += scale_total[static_cast<std::size_t>(c)];
+    if (!call.dbeta.empty())
+      call.dbeta.as<float>()[column + c] += shift_total[static_cast<std::size_t>(c)];
   }
 }
 
@@ -210,71 +208,73 @@ std::int64_t rows_per_chunk(std::int64_t channels) {
 
 /// Rows [begin, end) of the sum.
 template <class T>
-void add_branch(const LayerNormForward<T>& call, std::int64_t begin, std::int64_t end) {
+void add_branch(const LayerNormForward& call, std::int64_t begin, std::int64_t end) {
   const std::int64_t per_sample = call.rows_per_sample, channels = call.channels;
   for (std::int64_t r = begin, next = 0; r < end; r = next) {
     next = std::min(end, (r / per_sample + 1) * per_sample);
     const std::int64_t at = r * channels;
-    residual_kernel(call.sum + at, call.x + at, call.branch + at, r / per_sample,
-                    r % per_sample * channels, (next - r) * channels, &call.dropout);
+    residual_kernel(call.sum.as<T>() + at, call.x.as<T>() + at, call.branch.as<T>() + at,
+                    r / per_sample, r % per_sample * channels, (next - r) * channels,
+                    &call.dropout);
   }
 }
 
 template <class T>
-void normalize(const LayerNormForward<T>& call, std::int64_t row, std::int64_t rows) {
+void normalize(const LayerNormForward& call, std::int64_t row, std::int64_t rows) {
   const std::int64_t at = row * call.channels;
-  float* mean = call.mean != nullptr ? call.mean + row : nullptr;
+  float* mean = call.centers() ? call.mean.as<float>() + row : nullptr;
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512::normalize_rows(call.y + at, mean, call.rstd + row, call.normalized() + at, call.gamma,
-                           call.beta, rows, call.channels, call.epsilon);
+    avx512::normalize_rows(call.y.as<T>() + at, mean, call.rstd.as<float>() + row,
+                           call.normalized<T>() + at, call.gamma.as_optional<T>(),
+                           call.beta.as_optional<T>(), rows, call.channels, call.epsilon);
     return;
   }
 #endif
-  forward_kernel(call.y + at, mean, call.rstd + row, call.normalized() + at, call.gamma, call.beta,
-                 rows, call.channels, call.epsilon);
+  forward_kernel(call.y.as<T>() + at, mean, call.rstd.as<float>() + row, call.normalized<T>() + at,
+                 call.gamma.as_optional<T>(), call.beta.as_optional<T>(), rows, call.channels,
+                 call.epsilon);
 }
 
 /// Sums are normalized while they lie in the first cache.
-template <class T>
-std::int64_t rows_together(const LayerNormForward<T>& call, std::int64_t rows) {
+std::int64_t rows_together(const LayerNormForward& call, std::int64_t rows) {
   constexpr std::int64_t elements = 2048;
-  return call.branch == nullptr ? rows : std::max<std::int64_t>(1, elements / call.channels);
+  return call.branch.empty() ? rows : std::max<std::int64_t>(1, elements / call.channels);
 }
 
 }  // namespace
 
 template <class T>
-void run(Threads, const LayerNormForward<T>& call) {
-  for_chunks(call.rows, rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
+void run(Threads, const LayerNormForward& call) {
+  for_chunks(call.rows(), rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t together = rows_together(call, end - begin);
     for (std::int64_t r = begin; r < end; r += together) {
       const std::int64_t count = std::min(together, end - r);
-      if (call.branch != nullptr)
-        add_branch(call, r, r + count);
-      normalize(call, r, count);
+      if (!call.branch.empty())
+        add_branch<T>(call, r, r + count);
+      normalize<T>(call, r, count);
     }
   });
 }
 
 template <class T>
-void run(Threads where, const LayerNormBackward<T>& call) {
+void run(Threads where, const LayerNormBackward& call) {
   // The parameters first: dx may be dy.
-  if (call.dgamma != nullptr || call.dbeta != nullptr)
+  if (!call.dgamma.empty() || !call.dbeta.empty())
     for_chunks(call.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-      parameters_of_piece(call, begin, end - begin);
+      parameters_of_piece<T>(call, begin, end - begin);
     });
-  for_chunks(call.rows, rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(call.rows(), rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
     if (has_avx512()) {
-      avx512::normalize_rows_backward(call, begin, end);
+      avx512::normalize_rows_backward<T>(call, begin, end);
       return;
     }
 #endif
-    backward_kernel(&call, begin, end);
+    backward_kernel<T>(&call, begin, end);
   });
-  if (call.dbias != nullptr)
-    run(where, BiasBackward<T>{call.dbias, call.dx, call.rows, call.channels});
+  if (!call.dbias.empty())
+    run<T>(where, BiasBackward{.db = call.dbias, .dy = call.dx});
 }
 
 TRIREME_CPU_BODIES(LayerNormForward);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/rotary.hpp"
+#include "ops/rotary.hpp"
 
 #include <algorithm>
 
@@ -32,18 +32,21 @@ TRIREME_CLONES void rotate_row(T* row,
 }  // namespace
 
 template <class T>
-void run(Threads, const Rotate<T>& call) {
+void run(Threads, const Rotate& call) {
   const RotaryShape& shape = call.shape;
   const std::int64_t half = shape.head_channels / 2;
   const std::int64_t together = std::max<std::int64_t>(1, elements_per_chunk / shape.stride);
-  for_chunks(call.rows, together, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t position = call.positions != nullptr ? call.positions[r] : r % shape.time;
-      const float* cosines = call.table + position * shape.head_channels;
-      rotate_row(call.packed + r * shape.stride, cosines, cosines + half, shape.heads, half,
-                 call.direction);
-    }
-  });
+  const float direction = call.turn == Turn::back ? -1.0F : 1.0F;
+  const auto* positions = call.positions.as_optional<std::int32_t>();
+  for_chunks(call.packed.elements / shape.stride, together,
+             [&](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t r = begin; r < end; ++r) {
+                 const std::int64_t position = positions != nullptr ? positions[r] : r % shape.time;
+                 const float* cosines = call.table.as<float>() + position * shape.head_channels;
+                 rotate_row(call.packed.as<T>() + r * shape.stride, cosines, cosines + half,
+                            shape.heads, half, direction);
+               }
+             });
 }
 
 TRIREME_CPU_BODIES(Rotate);

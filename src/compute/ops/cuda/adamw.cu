@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation is spelled out (the _rn functions and fmaf), so that the compiler cannot contract
 // the packed and the single loop differently: an element has the same bits wherever a shard begins.
-#include "ops/calls/adamw.hpp"
 #include "ops/cuda/moment_rounding.cuh"
 #include "ops/cuda/pieces.cuh"
+#include "ops/optimizer/adamw.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -18,8 +18,22 @@ __device__ inline void update_element(
   master = fmaf(-s.learning_rate, fmaf(s.weight_decay, master, direction), master);
 }
 
+/// An Adamw without what is the same for all ranges: a kernel's arguments have room for 30.
+template <class T, class M>
+struct Range {
+  T* parameter;
+  float* master;
+  M* m;
+  M* v;
+  const float* gradient;
+  std::int64_t count;
+  AdamwStep step;
+  MomentRounding rounding;
+  bool packed;  // its addresses allow at_a_time
+};
+
 template <int N, class T, class M>
-__device__ inline void update(const AdamwRange<T, M>& range, float scale, std::int64_t i) {
+__device__ inline void update(const Range<T, M>& range, float scale, std::int64_t i) {
   const auto g = load<N>(range.gradient + i);
   auto exact = load<N>(range.master + i);
   auto first = load<N>(range.m + i), second = load<N>(range.v + i);
@@ -42,11 +56,7 @@ constexpr int adamw_threads = 256, at_a_time = 4;
 constexpr std::int64_t per_block = adamw_threads * at_a_time;
 
 template <class T, class M>
-struct Listed : AdamwRange<T, M> {
-  bool packed;  // its addresses allow at_a_time
-};
-template <class T, class M>
-using List = PieceList<Listed<T, M>, static_cast<int>(most_adamw_ranges)>;
+using List = PieceList<Range<T, M>, static_cast<int>(most_adamw_ranges)>;
 
 template <class T, class M>
 __global__ void __launch_bounds__(adamw_threads, 4)
@@ -56,11 +66,11 @@ __global__ void __launch_bounds__(adamw_threads, 4)
   const float scale = norm->scale;
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   const int which = list.piece_of(block);
-  const Listed<T, M>& range = list.pieces[which];
+  const Range<T, M>& range = list.pieces[which];
   const std::int64_t begin = (block - list.first_block[which]) * per_block;
   if (const std::int64_t i = begin + threadIdx.x * at_a_time;
       range.packed && i + at_a_time <= range.count) {
-    update<at_a_time>(static_cast<const AdamwRange<T, M>&>(range), scale, i);
+    update<at_a_time>(range, scale, i);
     return;
   }
   // Neighbouring threads take neighbouring elements, but for the end of a packed range.
@@ -68,26 +78,34 @@ __global__ void __launch_bounds__(adamw_threads, 4)
   const std::int64_t stride = range.packed ? 1 : adamw_threads;
 #pragma unroll 1
   for (std::int64_t i = first, k = 0; i < range.count && k < at_a_time; i += stride, ++k)
-    update<1>(static_cast<const AdamwRange<T, M>&>(range), scale, i);
+    update<1>(range, scale, i);
+}
+
+template <class T, class M>
+void launch_list(const Queue& queue, std::span<const Adamw> ranges) {
+  List<T, M> list;
+  for (const Adamw& r : ranges)
+    if (r.parameter.elements > 0)
+      list.add({r.parameter.as<T>(), r.master.as<float>(), r.m.as<M>(), r.v.as<M>(),
+                r.gradient.as<float>(), r.parameter.elements, r.step, r.rounding,
+                aligned(r.parameter, r.master, r.m, r.v, r.gradient)},
+               per_block);
+  if (list.blocks > 0)
+    launch(Adamw::name, adamw_kernel<T, M>, {static_cast<unsigned>(list.blocks), adamw_threads},
+           queue.stream, list, ranges.front().norm);
 }
 
 }  // namespace
 
-template <class T, class M>
-void run(const Queue& queue, std::span<const AdamwRange<T, M>> ranges, const GradientNorm* norm) {
-  List<T, M> list;
-  for (const AdamwRange<T, M>& range : ranges)
-    if (range.count > 0)
-      list.add({range, aligned(range.parameter, range.master, range.m, range.v, range.gradient)},
-               per_block);
-  if (list.blocks > 0)
-    launch("adamw", adamw_kernel<T, M>, {static_cast<unsigned>(list.blocks), adamw_threads},
-           queue.stream, list, norm);
+template <class T>
+void run(const Queue& queue, std::span<const Adamw> ranges) {
+  if (ranges.front().m.dtype == DType::bf16)
+    launch_list<T, Bf16>(queue, ranges);
+  else
+    launch_list<T, float>(queue, ranges);
 }
 
-template void run(const Queue&, std::span<const AdamwRange<float, float>>, const GradientNorm*);
-template void run(const Queue&, std::span<const AdamwRange<float, Bf16>>, const GradientNorm*);
-template void run(const Queue&, std::span<const AdamwRange<Bf16, float>>, const GradientNorm*);
-template void run(const Queue&, std::span<const AdamwRange<Bf16, Bf16>>, const GradientNorm*);
+template void run<float>(const Queue&, std::span<const Adamw>);
+template void run<Bf16>(const Queue&, std::span<const Adamw>);
 
 }  // namespace trireme::ops::cuda

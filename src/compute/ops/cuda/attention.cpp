@@ -197,46 +197,34 @@ class AttentionCuda final : public Attention::Implementation {
       allocate_delta();
   }
 
-  void forward(View out,
-               View lse,
-               ConstView qkv,
-               ConstView starts,
-               const Dropout& dropout,
-               device::Stream& stream) override {
-    if (forward_ && !dropout.active() && cudnn_forward(out, lse, qkv, stream))
+  void forward(const AttentionForward& call, device::Stream& stream) override {
+    if (forward_ && !call.dropout.active() && cudnn_forward(call, stream))
       return;
+    const auto raw = device::cuda::handle_of(stream);
     if (suits_tiles(shape_)) {
-      TRIREME_EXPECT(aligned({out.data, qkv.data}), "attention of rows that are not aligned");
-      cuda::tiled_attention_forward(out.as<Bf16>(), lse.as<float>(), qkv.as<Bf16>(),
-                                    pointer_or_null<std::int32_t>(starts), sizes_, dropout,
-                                    device::cuda::handle_of(stream));
+      TRIREME_EXPECT(aligned({call.out.data, call.qkv.data}),
+                     "attention of rows that are not aligned");
+      cuda::tiled_attention_forward(call, sizes_, raw);
     } else if (shape_.dtype == DType::bf16) {
-      own_forward<Bf16>(out, lse, qkv, starts, dropout, stream);
+      cuda::attention_forward<Bf16>(call, sizes_, raw);
     } else {
-      own_forward<float>(out, lse, qkv, starts, dropout, stream);
+      cuda::attention_forward<float>(call, sizes_, raw);
     }
   }
 
-  void backward(View dqkv,
-                ConstView dout,
-                ConstView qkv,
-                ConstView out,
-                ConstView lse,
-                ConstView starts,
-                const Dropout& dropout,
-                device::Stream& stream) override {
-    if (backward_ && cudnn_backward(dqkv, dout, qkv, out, lse, stream))
+  void backward(const AttentionBackward& call, device::Stream& stream) override {
+    if (backward_ && cudnn_backward(call, stream))
       return;
+    const auto raw = device::cuda::handle_of(stream);
+    float* delta = delta_.view(DType::f32).as<float>();
     if (suits_tiles(shape_)) {
-      TRIREME_EXPECT(aligned({dqkv.data, dout.data, qkv.data, out.data}),
+      TRIREME_EXPECT(aligned({call.dqkv.data, call.dout.data, call.qkv.data, call.out.data}),
                      "attention of rows that are not aligned");
-      cuda::tiled_attention_backward(dqkv.as<Bf16>(), saved<Bf16>(dout, qkv, out, lse, starts),
-                                     delta_.view(DType::f32).as<float>(), sizes_, dropout,
-                                     device::cuda::handle_of(stream));
+      cuda::tiled_attention_backward(call, delta, sizes_, raw);
     } else if (shape_.dtype == DType::bf16) {
-      own_backward<Bf16>(dqkv, saved<Bf16>(dout, qkv, out, lse, starts), dropout, stream);
+      cuda::attention_backward<Bf16>(call, delta, sizes_, raw);
     } else {
-      own_backward<float>(dqkv, saved<float>(dout, qkv, out, lse, starts), dropout, stream);
+      cuda::attention_backward<float>(call, delta, sizes_, raw);
     }
   }
 
@@ -282,26 +270,21 @@ class AttentionCuda final : public Attention::Implementation {
         "attention backward");
   }
 
-  bool cudnn_forward(View out, View lse, ConstView qkv, device::Stream& stream) {
-    Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
-    add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
+  bool cudnn_forward(const AttentionForward& call, device::Stream& stream) {
+    Pointers pointers{{Uid::out, call.out.data}, {Uid::stats, call.lse.data}};
+    add_qkv(pointers, Uid::q, const_cast<std::byte*>(call.qkv.data));
     const bool done = attempt("forward", [&] { forward_->run(pointers, stream); });
     if (!done)
       forward_.reset();
     return done;
   }
 
-  bool cudnn_backward(View dqkv,
-                      ConstView dout,
-                      ConstView qkv,
-                      ConstView out,
-                      ConstView lse,
-                      device::Stream& stream) {
-    Pointers pointers{{Uid::out, const_cast<std::byte*>(out.data)},
-                      {Uid::stats, const_cast<std::byte*>(lse.data)},
-                      {Uid::dout, const_cast<std::byte*>(dout.data)}};
-    add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
-    add_qkv(pointers, Uid::dq, dqkv.data);
+  bool cudnn_backward(const AttentionBackward& call, device::Stream& stream) {
+    Pointers pointers{{Uid::out, const_cast<std::byte*>(call.out.data)},
+                      {Uid::stats, const_cast<std::byte*>(call.lse.data)},
+                      {Uid::dout, const_cast<std::byte*>(call.dout.data)}};
+    add_qkv(pointers, Uid::q, const_cast<std::byte*>(call.qkv.data));
+    add_qkv(pointers, Uid::dq, call.dqkv.data);
     const bool done = attempt("backward", [&] { backward_->run(pointers, stream); });
     if (!done) {
       backward_.reset();
@@ -322,32 +305,6 @@ class AttentionCuda final : public Attention::Implementation {
     return std::ranges::all_of(addresses, [](const std::byte* address) {
       return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
     });
-  }
-  template <class T>
-  static cuda::AttentionSaved<T> saved(
-      ConstView dout, ConstView qkv, ConstView out, ConstView lse, ConstView starts) {
-    return {dout.as<T>(), qkv.as<T>(), out.as<T>(), lse.as<float>(),
-            pointer_or_null<std::int32_t>(starts)};
-  }
-
-  template <class T>
-  void own_forward(View out,
-                   View lse,
-                   ConstView qkv,
-                   ConstView starts,
-                   const Dropout& dropout,
-                   device::Stream& stream) const {
-    cuda::attention_forward(out.as<T>(), lse.as<float>(), qkv.as<T>(),
-                            pointer_or_null<std::int32_t>(starts), sizes_, dropout,
-                            device::cuda::handle_of(stream));
-  }
-  template <class T>
-  void own_backward(View dqkv,
-                    const cuda::AttentionSaved<T>& saved,
-                    const Dropout& dropout,
-                    device::Stream& stream) const {
-    cuda::attention_backward(dqkv.as<T>(), saved, delta_.view(DType::f32).template as<float>(),
-                             sizes_, dropout, device::cuda::handle_of(stream));
   }
 
   device::Device& device_;

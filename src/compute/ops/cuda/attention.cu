@@ -213,35 +213,30 @@ LaunchShape shape_for(const AttentionSizes& s, std::int64_t heads) {
 }  // namespace
 
 template <class T>
-void attention_forward(T* out,
-                       float* lse,
-                       const T* qkv,
-                       const std::int32_t* starts,
+void attention_forward(const AttentionForward& call,
                        const AttentionSizes& sizes,
-                       const Dropout& dropout,
                        RawStream stream) {
-  launch("attention_forward", forward_kernel<T>, shape_for(sizes, sizes.heads), stream, out, lse,
-         qkv, starts, sizes, dropout, scale_of(sizes));
+  launch("attention_forward", forward_kernel<T>, shape_for(sizes, sizes.heads), stream,
+         call.out.as<T>(), call.lse.as<float>(), call.qkv.as<T>(),
+         call.starts.as_optional<std::int32_t>(), sizes, call.dropout, scale_of(sizes));
 }
 
 template <class T>
-void attention_backward(T* dqkv,
-                        const AttentionSaved<T>& saved,
+void attention_backward(const AttentionBackward& call,
                         float* delta,
                         const AttentionSizes& sizes,
-                        const Dropout& dropout,
                         RawStream stream) {
+  const AttentionSaved<T> saved(call);
   launch("attention_backward of queries", query_kernel<T>, shape_for(sizes, sizes.heads), stream,
-         dqkv, saved, delta, sizes, dropout, scale_of(sizes));
+         call.dqkv.as<T>(), saved, delta, sizes, call.dropout, scale_of(sizes));
   launch("attention_backward of keys", key_kernel<T>, shape_for(sizes, sizes.key_value_heads),
-         stream, dqkv, saved, delta, sizes, dropout, scale_of(sizes));
+         stream, call.dqkv.as<T>(), saved, delta, sizes, call.dropout, scale_of(sizes));
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void attention_forward(T*, float*, const T*, const std::int32_t*,                    \
-                                  const AttentionSizes&, const Dropout&, RawStream);            \
-  template void attention_backward(T*, const AttentionSaved<T>&, float*, const AttentionSizes&, \
-                                   const Dropout&, RawStream);
+#define TRIREME_INSTANTIATE(T)                                                                   \
+  template void attention_forward<T>(const AttentionForward&, const AttentionSizes&, RawStream); \
+  template void attention_backward<T>(const AttentionBackward&, float*, const AttentionSizes&,   \
+                                      RawStream);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)
 #undef TRIREME_INSTANTIATE

@@ -17,7 +17,7 @@
 #include "base/dtype.hpp"
 #include "device/cuda/raw_stream.hpp"
 
-#include "ops/dropout.hpp"
+#include "ops/attention_calls.hpp"
 
 namespace trireme::ops::cuda {
 
@@ -30,47 +30,39 @@ struct AttentionSizes {
 /// A lane of a warp owns at most eight channels of a head.
 inline constexpr std::int64_t most_head_channels = 256;
 
-/// `starts`: null where there are no documents.
 template <class T>
-void attention_forward(T* out,
-                       float* lse,
-                       const T* qkv,
-                       const std::int32_t* starts,
-                       const AttentionSizes& sizes,
-                       const Dropout& dropout,
-                       RawStream stream);
+void attention_forward(const AttentionForward& call, const AttentionSizes& sizes, RawStream stream);
+/// `delta` = [B, H, T] of scratch.
+template <class T>
+void attention_backward(const AttentionBackward& call,
+                        float* delta,
+                        const AttentionSizes& sizes,
+                        RawStream stream);
 
-/// What backward reads.
+/// For what suits_tiles() names (attention_backend.hpp). Addresses of bf16 are multiples of 16.
+void tiled_attention_forward(const AttentionForward& call,
+                             const AttentionSizes& sizes,
+                             RawStream stream);
+void tiled_attention_backward(const AttentionBackward& call,
+                              float* delta,
+                              const AttentionSizes& sizes,
+                              RawStream stream);
+
+/// What the kernels of backward read.
 template <class T>
 struct AttentionSaved {
+  explicit AttentionSaved(const AttentionBackward& call)
+      : dout(call.dout.as<T>()),
+        qkv(call.qkv.as<T>()),
+        out(call.out.as<T>()),
+        lse(call.lse.as<float>()),
+        starts(call.starts.as_optional<std::int32_t>()) {}
+
   const T* dout;
   const T* qkv;
   const T* out;
   const float* lse;
   const std::int32_t* starts;
 };
-/// `delta` = [B, H, T] of scratch.
-template <class T>
-void attention_backward(T* dqkv,
-                        const AttentionSaved<T>& saved,
-                        float* delta,
-                        const AttentionSizes& sizes,
-                        const Dropout& dropout,
-                        RawStream stream);
-
-/// For what suits_tiles() names (attention_backend.hpp). Addresses of bf16 are multiples of 16.
-void tiled_attention_forward(Bf16* out,
-                             float* lse,
-                             const Bf16* qkv,
-                             const std::int32_t* starts,
-                             const AttentionSizes& sizes,
-                             const Dropout& dropout,
-                             RawStream stream);
-void tiled_attention_backward(Bf16* dqkv,
-                              const AttentionSaved<Bf16>& saved,
-                              float* delta,
-                              const AttentionSizes& sizes,
-                              const Dropout& dropout,
-                              RawStream stream);
 
 }  // namespace trireme::ops::cuda

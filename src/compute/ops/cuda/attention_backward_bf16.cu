@@ -192,19 +192,19 @@ __global__ void __launch_bounds__(tile_threads) key_kernel(Bf16* dqkv,
 
 }  // namespace
 
-void tiled_attention_backward(Bf16* dqkv,
-                              const AttentionSaved<Bf16>& saved,
+void tiled_attention_backward(const AttentionBackward& call,
                               float* delta,
                               const AttentionSizes& sizes,
-                              const Dropout& dropout,
                               RawStream stream) {
+  auto* dqkv = call.dqkv.as<Bf16>();
+  const AttentionSaved<Bf16> saved(call);
   with_width(sizes.head_channels, [&](auto width) {
     launch("tiled_attention_backward of queries", query_kernel<width()>,
-           tiled_shape(sizes, sizes.heads), stream, dqkv, saved, delta, sizes, dropout,
+           tiled_shape(sizes, sizes.heads), stream, dqkv, saved, delta, sizes, call.dropout,
            scale_of(sizes));
     launch("tiled_attention_backward of keys", key_kernel<width()>,
-           tiled_shape(sizes, sizes.key_value_heads), stream, dqkv, saved, delta, sizes, dropout,
-           scale_of(sizes));
+           tiled_shape(sizes, sizes.key_value_heads), stream, dqkv, saved, delta, sizes,
+           call.dropout, scale_of(sizes));
   });
 }
 

@@ -114,16 +114,13 @@ __global__ void __launch_bounds__(tile_threads) forward_kernel(Bf16* out,
 
 }  // namespace
 
-void tiled_attention_forward(Bf16* out,
-                             float* lse,
-                             const Bf16* qkv,
-                             const std::int32_t* starts,
+void tiled_attention_forward(const AttentionForward& call,
                              const AttentionSizes& sizes,
-                             const Dropout& dropout,
                              RawStream stream) {
   with_width(sizes.head_channels, [&](auto width) {
     launch("tiled_attention_forward", forward_kernel<width()>, tiled_shape(sizes, sizes.heads),
-           stream, out, lse, qkv, starts, sizes, dropout, scale_of(sizes));
+           stream, call.out.as<Bf16>(), call.lse.as<float>(), call.qkv.as<Bf16>(),
+           call.starts.as_optional<std::int32_t>(), sizes, call.dropout, scale_of(sizes));
   });
 }
 

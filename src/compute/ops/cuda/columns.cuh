@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "ops/calls/call.hpp"
 #include "ops/cuda/loops.cuh"
+#include "ops/operation.hpp"
 
 namespace trireme::ops::cuda {
 

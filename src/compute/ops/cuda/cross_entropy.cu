@@ -5,7 +5,7 @@
 // two blocks fill a multiprocessor, whose first-level cache holds two rows of 50 thousand in bf16.
 // Both directions read packs of the same width, so that their losses have the same bits. Source:
 // Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3.
-#include "ops/calls/cross_entropy.hpp"
+#include "ops/cross_entropy.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -82,31 +82,29 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
 
 template <int N, class Cap, class T>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_kernel(
-    CrossEntropyForward<T> call, Cap cap) {
+    CrossEntropyForward call, Cap cap, int vocabulary) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
-  const std::int32_t target = call.targets[row];
+  const std::int32_t target = call.targets.as<std::int32_t>()[row];
   if (target < 0) {
     if (threadIdx.x == 0)
-      call.losses[row] = 0;
+      call.losses.as<float>()[row] = 0;
     return;
   }
-  const auto vocabulary = static_cast<int>(call.vocabulary);  // targets are 32 bits
-  const T* mine = call.logits + row * vocabulary;
+  const T* mine = call.logits.as<T>() + row * vocabulary;
   const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
   if (threadIdx.x == 0)
-    call.losses[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
+    call.losses.as<float>()[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
 }
 
 template <int N, class Cap, class T, class D>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_backward_kernel(
-    CrossEntropyForwardBackward<T, D> call, Cap cap) {
+    CrossEntropyForwardBackward call, Cap cap, int vocabulary) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
-  const std::int32_t target = call.targets[row];
-  const auto vocabulary = static_cast<int>(call.vocabulary);  // targets are 32 bits
-  const T* mine = call.logits + row * vocabulary;
-  D* to = call.gradient + row * vocabulary;
+  const std::int32_t target = call.targets.as<std::int32_t>()[row];
+  const T* mine = call.logits.as<T>() + row * vocabulary;
+  D* to = call.d_logits.as<D>() + row * vocabulary;
   const int first = static_cast<int>(threadIdx.x) * N;
   constexpr int step = threads * N;
   if (target < 0) {
@@ -116,7 +114,7 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
       store<N>(to + v, nothing);
     }
     if (threadIdx.x == 0)
-      call.losses[row] = 0;
+      call.losses.as<float>()[row] = 0;
     return;
   }
   const float at_target = cap(to_float(mine[target]));
@@ -143,49 +141,62 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
   if (target / N % threads == static_cast<int>(threadIdx.x))
     to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - call.scale, at_target));
   if (threadIdx.x == 0)
-    call.losses[row] = logf(n.sum) - (at_target - n.largest);
+    call.losses.as<float>()[row] = logf(n.sum) - (at_target - n.largest);
+}
+
+/// Calls body(cap) with what the loss makes of the logits.
+template <class Body>
+void with_cap(const LossTerms& terms, Body body) {
+  if (terms.capped())
+    body(Capped(terms));
+  else
+    body(Uncapped(terms));
+}
+
+template <class T, class D>
+void run_into(const Queue& queue, const CrossEntropyForwardBackward& call) {
+  const auto vocabulary = static_cast<int>(call.vocabulary());  // targets are 32 bits
+  const bool packed = vocabulary % width == 0 && aligned(call.logits, call.d_logits);
+  with_cap(call.terms, [&](auto cap) {
+    using Cap = decltype(cap);
+    launch(
+        call.name,
+        packed ? forward_backward_kernel<width, Cap, T, D> : forward_backward_kernel<1, Cap, T, D>,
+        {static_cast<unsigned>(call.targets.elements), threads}, queue.stream, call, cap,
+        vocabulary);
+  });
 }
 
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const CrossEntropyForward<T>& call) {
-  const bool packed = call.vocabulary % width == 0 && aligned(call.logits);
-  const auto run_with = [&](auto cap) {
+void run(const Queue& queue, const CrossEntropyForward& call) {
+  const auto vocabulary = static_cast<int>(call.vocabulary());  // targets are 32 bits
+  const bool packed = vocabulary % width == 0 && aligned(call.logits);
+  with_cap(call.terms, [&](auto cap) {
     using Cap = decltype(cap);
     launch(call.name, packed ? forward_kernel<width, Cap, T> : forward_kernel<1, Cap, T>,
-           {static_cast<unsigned>(call.rows), threads}, queue.stream, call, cap);
-  };
-  if (call.terms.capped())
-    run_with(Capped(call.terms));
-  else
-    run_with(Uncapped(call.terms));
+           {static_cast<unsigned>(call.targets.elements), threads}, queue.stream, call, cap,
+           vocabulary);
+  });
 }
 
-template <class T, class D>
-void run(const Queue& queue, const CrossEntropyForwardBackward<T, D>& call) {
-  const bool packed = call.vocabulary % width == 0 && aligned(call.logits, call.gradient);
-  const auto run_with = [&](auto cap) {
-    using Cap = decltype(cap);
-    launch(
-        call.name,
-        packed ? forward_backward_kernel<width, Cap, T, D> : forward_backward_kernel<1, Cap, T, D>,
-        {static_cast<unsigned>(call.rows), threads}, queue.stream, call, cap);
-  };
-  if (call.terms.capped())
-    run_with(Capped(call.terms));
+template <class T>
+void run(const Queue& queue, const CrossEntropyForwardBackward& call) {
+  if (call.d_logits.dtype == DType::bf16)
+    run_into<T, Bf16>(queue, call);
   else
-    run_with(Uncapped(call.terms));
+    run_into<T, T>(queue, call);
 }
 
+template <class T>
 void run(const Queue& queue, const CapLogits& call) {
-  loop<4>(call.name, CapLogitsLoop{call.logits, Capped(call.terms)}, call.count,
+  loop<4>(call.name, CapLogitsLoop{call.logits.as<T>(), Capped(call.terms)}, call.logits.elements,
           aligned(call.logits), queue.stream);
 }
 
 TRIREME_CUDA_BODIES(CrossEntropyForward);
-template void run(const Queue&, const CrossEntropyForwardBackward<float, float>&);
-template void run(const Queue&, const CrossEntropyForwardBackward<float, Bf16>&);
-template void run(const Queue&, const CrossEntropyForwardBackward<Bf16, Bf16>&);
+TRIREME_CUDA_BODIES(CrossEntropyForwardBackward);
+template void run<float>(const Queue&, const CapLogits&);
 
 }  // namespace trireme::ops::cuda

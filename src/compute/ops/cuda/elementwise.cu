@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/elementwise.hpp"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/loops.cuh"
+#include "ops/cuda/spread_bias.hpp"
+#include "ops/elementwise.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -21,25 +22,25 @@ __device__ inline float gate_exponential(float x) {
 
 template <class T>
 struct GeluForwardLoop {
-  GeluForward<T> call;
+  GeluForward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.x + i);
+    auto pack = load<N>(call.x.as<T>() + i);
     for (T& value : pack.v) {
       const float at = to_float(value);
       value = from_float<T>(at / (1.0F + gate_exponential(at)));
     }
-    store<N>(call.y + i, pack);
+    store<N>(call.y.as<T>() + i, pack);
   }
 };
 
 template <class T>
 struct GeluBackwardLoop {
-  GeluBackward<T> call;
+  GeluBackward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto at_pack = load<N>(call.x + i);
-    auto pack = load<N>(call.dy + i);
+    const auto at_pack = load<N>(call.x.as<T>() + i);
+    auto pack = load<N>(call.dy.as<T>() + i);
     for (int k = 0; k < N; ++k) {
       const float at = to_float(at_pack.v[k]);
       const float e = gate_exponential(at);
@@ -49,23 +50,23 @@ struct GeluBackwardLoop {
       const float bend = at * at < 1.0e3F ? at * (e * s) * s * slope : 0.0F;
       pack.v[k] = from_float<T>(to_float(pack.v[k]) * (s + bend));
     }
-    store<N>(call.dx + i, pack);
+    store<N>(call.dx.as<T>() + i, pack);
   }
 };
 
 template <class T>
 struct DropoutBackwardLoop {
-  DropoutBackward<T> call;
+  DropoutBackward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.dy + i);
+    auto pack = load<N>(call.dy.as<T>() + i);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
     if (call.dropout.active())
-      drop<N>(values, call.dropout, static_cast<std::uint64_t>(i / call.columns),
-              static_cast<std::uint64_t>(i % call.columns));
+      drop<N>(values, call.dropout, static_cast<std::uint64_t>(i / call.elements_per_sample),
+              static_cast<std::uint64_t>(i % call.elements_per_sample));
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
-    store<N>(call.dbranch + i, pack);
+    store<N>(call.dbranch.as<T>() + i, pack);
   }
 };
 
@@ -73,22 +74,22 @@ struct AddLoop {
   Add call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.sum + i);
-    const auto other = load<N>(call.term + i);
+    auto pack = load<N>(call.sum.as<float>() + i);
+    const auto other = load<N>(call.term.as<float>() + i);
     for (int k = 0; k < N; ++k) pack.v[k] += other.v[k];
-    store<N>(call.sum + i, pack);
+    store<N>(call.sum.as<float>() + i, pack);
   }
 };
 
 template <class To, class From>
 struct CastLoop {
-  Cast<To, From> call;
+  Cast call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto in = load<N>(call.from + i);
+    const auto in = load<N>(call.from.as<From>() + i);
     Pack<To, N> out;
     for (int k = 0; k < N; ++k) out.v[k] = from_float<To>(to_float(in.v[k]));
-    store<N>(call.to + i, out);
+    store<N>(call.to.as<To>() + i, out);
   }
 };
 
@@ -108,10 +109,10 @@ struct SpreadBias {
 
 template <class T>
 struct BiasTerms {
-  BiasBackward<T> call;
+  BiasBackward call;
   template <int N>
   __device__ void add(float (&sums)[1][N], std::int64_t row, std::int64_t column) const {
-    const auto pack = load<N>(call.dy + row * call.columns + column);
+    const auto pack = load<N>(call.dy.as<T>() + row * call.db.elements + column);
     for (int k = 0; k < N; ++k) sums[0][k] += to_float(pack.v[k]);
   }
 };
@@ -119,41 +120,48 @@ struct BiasTerms {
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const GeluForward<T>& call) {
-  loop<pack_elements<T>>(call.name, GeluForwardLoop<T>{call}, call.count, aligned(call.y, call.x),
-                         queue.stream);
+void run(const Queue& queue, const GeluForward& call) {
+  loop<pack_elements<T>>(call.name, GeluForwardLoop<T>{call}, call.x.elements,
+                         aligned(call.y, call.x), queue.stream);
 }
 
 template <class T>
-void run(const Queue& queue, const GeluBackward<T>& call) {
-  loop<pack_elements<T>>(call.name, GeluBackwardLoop<T>{call}, call.count,
+void run(const Queue& queue, const GeluBackward& call) {
+  loop<pack_elements<T>>(call.name, GeluBackwardLoop<T>{call}, call.x.elements,
                          aligned(call.dx, call.dy, call.x), queue.stream);
 }
 
 template <class T>
-void run(const Queue& queue, const DropoutBackward<T>& call) {
+void run(const Queue& queue, const DropoutBackward& call) {
   constexpr int N = pack_elements<T>;
-  loop<N>(call.name, DropoutBackwardLoop<T>{call}, call.rows * call.columns,
-          aligned(call.dbranch, call.dy) && call.columns % N == 0, queue.stream);
+  loop<N>(call.name, DropoutBackwardLoop<T>{call}, call.dy.elements,
+          aligned(call.dbranch, call.dy) && call.elements_per_sample % N == 0, queue.stream);
 }
 
 template <class T>
-void run(const Queue& queue, const BiasBackward<T>& call) {
+void run(const Queue& queue, const BiasBackward& call) {
   constexpr int N = pack_elements<T>;
-  add_column_sums<1, N>(call.name, BiasTerms<T>{call}, {call.db}, call.rows, call.columns,
-                        aligned(call.dy) && call.columns % N == 0, queue);
+  add_column_sums<1, N>(call.name, BiasTerms<T>{call}, {call.db.as<float>()}, call.rows(),
+                        call.db.elements, aligned(call.dy) && call.db.elements % N == 0, queue);
 }
 
+template <class T>
 void run(const Queue& queue, const Add& call) {
-  loop<4>(call.name, AddLoop{call}, call.count, aligned(call.sum, call.term), queue.stream);
+  loop<4>(call.name, AddLoop{call}, call.sum.elements, aligned(call.sum, call.term), queue.stream);
 }
 
-template <class To, class From>
-void run(const Queue& queue, const Cast<To, From>& call) {
-  constexpr int width =
-      pack_elements < To >> pack_elements<From> ? pack_elements<To> : pack_elements<From>;
-  loop<width>(call.name, CastLoop<To, From>{call}, call.count, aligned(call.to, call.from),
-              queue.stream);
+template <class To>
+void run(const Queue& queue, const Cast& call) {
+  const auto run_from = [&](auto zero) {
+    using From = decltype(zero);
+    constexpr int width = std::max(pack_elements<To>, pack_elements<From>);
+    loop<width>(call.name, CastLoop<To, From>{call}, call.to.elements, aligned(call.to, call.from),
+                queue.stream);
+  };
+  if (call.from.dtype == DType::bf16)
+    run_from(Bf16{});
+  else
+    run_from(0.0F);
 }
 
 template <class C, class B>
@@ -171,10 +179,8 @@ TRIREME_CUDA_BODIES(GeluForward);
 TRIREME_CUDA_BODIES(GeluBackward);
 TRIREME_CUDA_BODIES(DropoutBackward);
 TRIREME_CUDA_BODIES(BiasBackward);
-template void run(const Queue&, const Cast<float, float>&);
-template void run(const Queue&, const Cast<float, Bf16>&);
-template void run(const Queue&, const Cast<Bf16, float>&);
-template void run(const Queue&, const Cast<Bf16, Bf16>&);
+template void run<float>(const Queue&, const Add&);
+TRIREME_CUDA_BODIES(Cast);
 template void spread_bias(float*, const float*, std::int64_t, std::int64_t, bool, RawStream);
 template void spread_bias(float*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
 template void spread_bias(Bf16*, const float*, std::int64_t, std::int64_t, bool, RawStream);

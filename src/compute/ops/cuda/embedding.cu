@@ -12,9 +12,9 @@
 // its slice before it with the same digit.
 #include <utility>
 
-#include "ops/calls/embedding.hpp"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/loops.cuh"
+#include "ops/embedding.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -96,16 +96,18 @@ __global__ void scatter_kernel(int* sorted,
 
 template <class T>
 struct ForwardLoop {
-  EmbeddingForward<T> call;
+  EmbeddingForward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
     const std::int64_t row = i / call.shape.channels, c = i % call.shape.channels;
-    const std::int64_t position = row % call.shape.time;
-    const auto a = load<N>(call.wte + call.tokens[row] * call.shape.channels + c);
+    const std::int64_t position =
+        call.positions.empty() ? row % call.shape.time : call.positions.as<std::int32_t>()[row];
+    const auto a =
+        load<N>(call.wte.as<T>() + call.tokens.as<std::int32_t>()[row] * call.shape.channels + c);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(a.v[k]);
-    if (call.wpe != nullptr) {
-      const auto b = load<N>(call.wpe + position * call.shape.channels + c);
+    if (!call.wpe.empty()) {
+      const auto b = load<N>(call.wpe.as<T>() + position * call.shape.channels + c);
       for (int k = 0; k < N; ++k) values[k] += to_float(b.v[k]);
     }
     if (call.dropout.active())
@@ -113,18 +115,18 @@ struct ForwardLoop {
               static_cast<std::uint64_t>(position * call.shape.channels + c));
     Pack<T, N> pack;
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
-    store<N>(call.out + i, pack);
+    store<N>(call.out.as<T>() + i, pack);
   }
 };
 
 /// N elements of dout after dropout.
 template <int N, class T>
 __device__ inline void load_dropped(float (&values)[N],
-                                    const EmbeddingBackward<T>& call,
+                                    const EmbeddingBackward& call,
                                     std::int64_t row,
                                     std::int64_t c) {
   const EmbeddingShape& shape = call.shape;
-  const auto pack = load<N>(call.dout + row * shape.channels + c);
+  const auto pack = load<N>(call.dout.as<T>() + row * shape.channels + c);
   for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
   if (call.dropout.active())
     drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / shape.time),
@@ -141,17 +143,17 @@ __device__ inline void add_to(float* to, const float (&sums)[N]) {
 /// dwpe[i] += the batch's rows at that position, in their order.
 template <class T>
 struct PositionLoop {
-  EmbeddingBackward<T> call;
+  EmbeddingBackward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
     const std::int64_t position = i / call.shape.channels, c = i % call.shape.channels;
     float sums[N] = {};
     for (std::int64_t b = 0; b < call.shape.batch; ++b) {
       float values[N];
-      load_dropped<N>(values, call, b * call.shape.time + position, c);
+      load_dropped<N, T>(values, call, b * call.shape.time + position, c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
-    add_to<N>(call.dwpe + i, sums);
+    add_to<N>(call.dwpe.as<float>() + i, sums);
   }
 };
 
@@ -183,9 +185,7 @@ __device__ inline float* place_of(float* partial,
 
 /// The block of the first row after a cut adds up all until the next one.
 template <int N, class T>
-__global__ void token_backward_kernel(EmbeddingBackward<T> call,
-                                      float* partial,
-                                      SortedRows sorted) {
+__global__ void token_backward_kernel(EmbeddingBackward call, float* partial, SortedRows sorted) {
   const std::int64_t channels = call.shape.channels;
   const std::int64_t first = blockIdx.x;
   const bool begins = sorted.begins(first);
@@ -202,7 +202,7 @@ __global__ void token_backward_kernel(EmbeddingBackward<T> call,
       beyond = middle;
   }
   const bool whole = begins && (end == sorted.count || sorted.token(end) != token);
-  float* to = whole ? call.dwte + token * channels
+  float* to = whole ? call.dwte.as<float>() + token * channels
                     : place_of(partial, first / sorted.stretch, begins, channels);
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < channels;
        c += static_cast<std::int64_t>(blockDim.x) * N) {
@@ -210,7 +210,7 @@ __global__ void token_backward_kernel(EmbeddingBackward<T> call,
 #pragma unroll 8  // additions stay in order; the reads go ahead of them
     for (std::int64_t at = first; at < end; ++at) {
       float values[N];
-      load_dropped<N>(values, call, sorted.rows[at], c);
+      load_dropped<N, T>(values, call, sorted.rows[at], c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
     if (whole) {
@@ -299,7 +299,7 @@ std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels)
 }
 
 template <class T>
-void run(const Queue& queue, const EmbeddingForward<T>& call) {
+void run(const Queue& queue, const EmbeddingForward& call) {
   constexpr int N = pack_elements<T>;
   const EmbeddingShape& shape = call.shape;
   loop<N>(call.name, ForwardLoop<T>{call}, shape.batch * shape.time * shape.channels,
@@ -307,21 +307,21 @@ void run(const Queue& queue, const EmbeddingForward<T>& call) {
 }
 
 template <class T>
-void run(const Queue& queue, const EmbeddingBackward<T>& call) {
+void run(const Queue& queue, const EmbeddingBackward& call) {
   constexpr int N = pack_elements<T>;
   const EmbeddingShape& shape = call.shape;
   const std::int64_t rows = shape.batch * shape.time, for_sort = sort_bytes(rows);
   const bool packed = aligned(call.dout, call.dwte, call.dwpe) && shape.channels % N == 0;
-  if (call.dwpe != nullptr)
+  if (!call.dwpe.empty())
     loop<N>(call.name, PositionLoop<T>{call}, shape.time * shape.channels, packed, queue.stream);
   std::int64_t stretch = 64;
   while (for_sort + partial_bytes(rows, shape.channels, stretch) >
          static_cast<std::int64_t>(queue.workspace_bytes))
     stretch *= 2;
-  const SortedRows sorted{
-      call.tokens,
-      sort_rows(call.tokens, shape, reinterpret_cast<int*>(queue.workspace), queue.stream), rows,
-      stretch};
+  const SortedRows sorted{call.tokens.as<std::int32_t>(),
+                          sort_rows(call.tokens.as<std::int32_t>(), shape,
+                                    reinterpret_cast<int*>(queue.workspace), queue.stream),
+                          rows, stretch};
   auto* partial = reinterpret_cast<float*>(queue.workspace + for_sort);
   constexpr unsigned threads = 128;
   launch(call.name, packed ? token_backward_kernel<N, T> : token_backward_kernel<1, T>,
@@ -329,8 +329,8 @@ void run(const Queue& queue, const EmbeddingBackward<T>& call) {
   if (rows > stretch)
     launch("embedding_backward of frequent tokens",
            packed ? frequent_token_kernel<N> : frequent_token_kernel<1>,
-           {static_cast<unsigned>(blocks_for(rows, stretch)), threads}, queue.stream, call.dwte,
-           partial, sorted, shape.channels);
+           {static_cast<unsigned>(blocks_for(rows, stretch)), threads}, queue.stream,
+           call.dwte.as<float>(), partial, sorted, shape.channels);
 }
 
 TRIREME_CUDA_BODIES(EmbeddingForward);

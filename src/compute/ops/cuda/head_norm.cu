@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per head of a row, eight of them per block: a lane owns pairs of channels that turn
 // together, or channels where nothing turns, so no other lane reads what it overwrites.
-#include "ops/calls/head_norm.hpp"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/loops.cuh"
+#include "ops/head_norm.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -13,27 +13,29 @@ constexpr int heads_per_block = 8;
 /// A head, and what it is scaled by.
 template <class T>
 struct NormedHead {
-  const HeadNormRows<T>& all;
+  const HeadNorm& all;
   std::int64_t row, head;
 
   __device__ float gain(std::int64_t c) const {
-    const T* from = all.gain_of(head);
+    const T* from = all.gain_of<T>(head);
     return from != nullptr ? to_float(from[c]) : 1.0F;
   }
   /// In a packed row, and among what is kept.
-  __device__ std::int64_t packed_at() const { return row * all.stride + head * all.channels; }
-  __device__ std::int64_t kept_at() const { return (row * all.heads + head) * all.channels; }
+  __device__ std::int64_t packed_at() const {
+    return row * all.shape.stride + head * all.channels();
+  }
+  __device__ std::int64_t kept_at() const { return (row * all.heads() + head) * all.channels(); }
 };
 
 /// The gradient of channel c of a head before it turned; d is that of the head after.
 template <class T>
-__device__ inline float turned_back(const HeadNormRows<T>& all,
+__device__ inline float turned_back(const HeadNorm& all,
                                     std::int64_t row,
                                     const T* d,
                                     std::int64_t c) {
-  if (all.table == nullptr)
+  if (all.table.empty())
     return to_float(d[c]);
-  const std::int64_t half = all.channels / 2;
+  const std::int64_t half = all.channels() / 2;
   const bool first = c < half;
   const float* angles = all.angles_of(row) + (first ? c : c - half);
   const float other = to_float(d[first ? c + half : c - half]) * angles[half];
@@ -41,30 +43,31 @@ __device__ inline float turned_back(const HeadNormRows<T>& all,
 }
 
 template <class T>
-__global__ void head_forward_kernel(HeadNormForward<T> call) {
-  const HeadNormRows<T>& all = call.all;
+__global__ void head_forward_kernel(HeadNormForward call, std::int64_t units) {
+  const HeadNorm& all = call.norm;
   const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
-  if (unit >= all.rows * all.heads)
+  if (unit >= units)
     return;
-  const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
-  T* x = call.packed + head.packed_at();
+  const NormedHead<T> head{all, unit / all.heads(), unit % all.heads()};
+  T* x = call.packed.as<T>() + head.packed_at();
   float squares = 0;
-  for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+  for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
     squares += to_float(x[c]) * to_float(x[c]);
-  const float s = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(all.channels) + all.epsilon);
-  if (call.raw != nullptr) {
+  const float s =
+      1.0F / sqrtf(warp_sum(squares) / static_cast<float>(all.channels()) + all.epsilon);
+  if (!call.raw.empty()) {
     if (threadIdx.x == 0)
-      call.rstd[unit] = s;
-    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
-      call.raw[head.kept_at() + c] = x[c];
+      call.rstd.as<float>()[unit] = s;
+    for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
+      call.raw.as<T>()[head.kept_at() + c] = x[c];
   }
   __syncwarp();  // all of the head is read
-  if (all.table == nullptr) {
-    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+  if (all.table.empty()) {
+    for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
       x[c] = from_float<T>(to_float(x[c]) * s * head.gain(c));
     return;
   }
-  const std::int64_t half = all.channels / 2;
+  const std::int64_t half = all.channels() / 2;
   const float* angles = all.angles_of(head.row);
   for (std::int64_t j = threadIdx.x; j < half; j += warp_lanes) {
     const float a = to_float(x[j]) * s * head.gain(j);
@@ -76,29 +79,29 @@ __global__ void head_forward_kernel(HeadNormForward<T> call) {
 
 /// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
 template <class T>
-__global__ void head_backward_kernel(HeadNormBackward<T> call) {
-  const HeadNormRows<T>& all = call.all;
+__global__ void head_backward_kernel(HeadNormBackward call, std::int64_t units) {
+  const HeadNorm& all = call.norm;
   const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
-  if (unit >= all.rows * all.heads)
+  if (unit >= units)
     return;
-  const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
-  T* d = call.d_packed + head.packed_at();
-  const T* x = call.raw + head.kept_at();
-  const float s = call.rstd[unit];
+  const NormedHead<T> head{all, unit / all.heads(), unit % all.heads()};
+  T* d = call.d_packed.as<T>() + head.packed_at();
+  const T* x = call.raw.as<T>() + head.kept_at();
+  const float s = call.rstd.as<float>()[unit];
   float product = 0;
-  for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+  for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
     product += turned_back(all, head.row, d, c) * head.gain(c) * (to_float(x[c]) * s);
-  product = warp_sum(product) / static_cast<float>(all.channels);
+  product = warp_sum(product) / static_cast<float>(all.channels());
   __syncwarp();  // all of the head is read
   const auto made = [&](float dz, std::int64_t c) {
     return from_float<T>(s * (dz * head.gain(c) - to_float(x[c]) * s * product));
   };
-  if (all.table == nullptr) {
-    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+  if (all.table.empty()) {
+    for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
       d[c] = made(to_float(d[c]), c);
     return;
   }
-  const std::int64_t half = all.channels / 2;
+  const std::int64_t half = all.channels() / 2;
   for (std::int64_t j = threadIdx.x; j < half; j += warp_lanes) {
     const float first = turned_back(all, head.row, d, j);
     const float second = turned_back(all, head.row, d, half + j);
@@ -110,15 +113,15 @@ __global__ void head_backward_kernel(HeadNormBackward<T> call) {
 /// The terms of the gradient of one gain; a row is a head of a row here.
 template <class T>
 struct GainTerms {
-  HeadNormBackward<T> call;
+  HeadNormBackward call;
   std::int64_t first_head, count;  // of queries, or of keys
   template <int N>
   __device__ void add(float (&sums)[1][N], std::int64_t unit, std::int64_t column) const {
-    const HeadNormRows<T>& all = call.all;
+    const HeadNorm& all = call.norm;
     const NormedHead<T> head{all, unit / count, first_head + unit % count};
-    const T* d = call.d_packed + head.packed_at();
-    const T* x = call.raw + head.kept_at();
-    const float s = call.rstd[head.row * all.heads + head.head];
+    const T* d = call.d_packed.as<T>() + head.packed_at();
+    const T* x = call.raw.as<T>() + head.kept_at();
+    const float s = call.rstd.as<float>()[head.row * all.heads() + head.head];
     for (int k = 0; k < N; ++k)
       sums[0][k] += turned_back(all, head.row, d, column + k) * (to_float(x[column + k]) * s);
   }
@@ -132,26 +135,27 @@ LaunchShape shape_of_heads(std::int64_t heads) {
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const HeadNormForward<T>& call) {
-  if (call.all.rows > 0)
-    launch(call.name, head_forward_kernel<T>, shape_of_heads(call.all.rows * call.all.heads),
-           queue.stream, call);
+void run(const Queue& queue, const HeadNormForward& call) {
+  const RotaryShape& s = call.norm.shape;
+  const std::int64_t units = call.packed.elements / s.stride * s.heads;
+  if (units > 0)
+    launch(call.name, head_forward_kernel<T>, shape_of_heads(units), queue.stream, call, units);
 }
 
 template <class T>
-void run(const Queue& queue, const HeadNormBackward<T>& call) {
-  const HeadNormRows<T>& all = call.all;
-  if (all.rows == 0)
+void run(const Queue& queue, const HeadNormBackward& call) {
+  const RotaryShape& s = call.norm.shape;
+  const std::int64_t rows = call.d_packed.elements / s.stride, units = rows * s.heads;
+  if (units == 0)
     return;
-  const auto add_gain = [&](float* to, std::int64_t first, std::int64_t count) {
-    if (to != nullptr && count > 0)
-      add_column_sums<1, 1>(call.name, GainTerms<T>{call, first, count}, {to}, all.rows * count,
-                            all.channels, false, queue);
+  const auto add_gain = [&](View to, std::int64_t first, std::int64_t count) {
+    if (!to.empty() && count > 0)
+      add_column_sums<1, 1>(call.name, GainTerms<T>{call, first, count}, {to.as<float>()},
+                            rows * count, s.head_channels, false, queue);
   };
-  add_gain(call.d_query_gain, 0, all.query_heads);
-  add_gain(call.d_key_gain, all.query_heads, all.heads - all.query_heads);
-  launch(call.name, head_backward_kernel<T>, shape_of_heads(all.rows * all.heads), queue.stream,
-         call);
+  add_gain(call.d_query_gain, 0, call.norm.query_heads);
+  add_gain(call.d_key_gain, call.norm.query_heads, s.heads - call.norm.query_heads);
+  launch(call.name, head_backward_kernel<T>, shape_of_heads(units), queue.stream, call, units);
 }
 
 TRIREME_CUDA_BODIES(HeadNormForward);

@@ -4,11 +4,11 @@
 // read again for each pass, from a cache.
 #include <type_traits>
 
-#include "ops/calls/elementwise.hpp"
-#include "ops/calls/layer_norm.hpp"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/loops.cuh"
+#include "ops/elementwise.hpp"
+#include "ops/layer_norm.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -42,7 +42,7 @@ __device__ inline Pack<T, N> gains_at(const T* gamma, std::int64_t c) {
 
 /// N elements of the sum that is normalized, from channel c on; stores them.
 template <int N, class T>
-__device__ inline Pack<T, N> add_branch(const LayerNormForward<T>& call,
+__device__ inline Pack<T, N> add_branch(const LayerNormForward& call,
                                         std::int64_t row,
                                         std::int64_t c,
                                         Pack<T, N> pack,
@@ -54,23 +54,23 @@ __device__ inline Pack<T, N> add_branch(const LayerNormForward<T>& call,
     drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / call.rows_per_sample),
             static_cast<std::uint64_t>(row % call.rows_per_sample * call.channels + c));
   for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k] + to_float(pack.v[k]));
-  store<N>(call.sum + at, pack);
+  store<N>(call.sum.as<T>() + at, pack);
   return pack;
 }
 
 /// A lane's part of a row that is read again for each pass.
 template <int N, class T>
 struct RowInMemory {
-  const LayerNormForward<T>& call;
+  const LayerNormForward& call;
   std::int64_t row;
 
   template <class Body>
   __device__ void first_pass(Body body) {
     for_each([&](std::int64_t c) {
       const std::int64_t at = row * call.channels + c;
-      auto pack = load<N>(call.x + at);
-      if (call.branch != nullptr)
-        pack = add_branch<N>(call, row, c, pack, load<N>(call.branch + at));
+      auto pack = load<N>(call.x.as<T>() + at);
+      if (!call.branch.empty())
+        pack = add_branch<N>(call, row, c, pack, load<N>(call.branch.as<T>() + at));
       body(c, pack);
     });
   }
@@ -78,7 +78,7 @@ struct RowInMemory {
   template <class Body>
   __device__ void next_pass(Body body) {
     for_each(
-        [&](std::int64_t c) { body(c, load<N>(call.normalized() + row * call.channels + c)); });
+        [&](std::int64_t c) { body(c, load<N>(call.normalized<T>() + row * call.channels + c)); });
   }
 
  private:
@@ -93,18 +93,18 @@ struct RowInMemory {
 /// The same in registers: `packs` packs, of which the last may be beyond the row's end.
 template <int N, class T, int packs>
 struct RowInRegisters {
-  const LayerNormForward<T>& call;
+  const LayerNormForward& call;
   std::int64_t row;
   Pack<T, N> held[packs];
 
-  __device__ RowInRegisters(const LayerNormForward<T>& of, std::int64_t at) : call(of), row(at) {}
+  __device__ RowInRegisters(const LayerNormForward& of, std::int64_t at) : call(of), row(at) {}
 
   template <class Body>
   __device__ void first_pass(Body body) {
-    load_all(held, call.x);
-    if (call.branch != nullptr) {
+    load_all(held, call.x.as<T>());
+    if (!call.branch.empty()) {
       Pack<T, N> branch[packs];
-      load_all(branch, call.branch);
+      load_all(branch, call.branch.as<T>());
       for_each([&](int p, std::int64_t c) {
         held[p] = add_branch<N>(call, row, c, held[p], branch[p]);
       });
@@ -132,9 +132,9 @@ struct RowInRegisters {
 
 /// `packs` of a lane are held in registers; 0: the row is read from memory.
 template <int N, int packs, class T>
-__global__ void forward_kernel(LayerNormForward<T> call) {
+__global__ void forward_kernel(LayerNormForward call) {
   const std::int64_t row = row_of_warp(), channels = call.channels;
-  if (row >= call.rows)
+  if (row >= call.rows())
     return;
   using Row = std::conditional_t<packs == 0, RowInMemory<N, T>,
                                  RowInRegisters<N, T, packs == 0 ? 1 : packs>>;
@@ -144,26 +144,26 @@ __global__ void forward_kernel(LayerNormForward<T> call) {
     for (const T value : pack.v) sum += to_float(value);
   });
   const float inverse = 1.0F / static_cast<float>(channels);
-  const float m = call.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
+  const float m = call.centers() ? warp_sum(sum) * inverse : 0.0F;
   float squares = 0;
   values.next_pass([&](std::int64_t /*c*/, const Pack<T, N>& pack) {
     for (const T value : pack.v) squares += (to_float(value) - m) * (to_float(value) - m);
   });
   const float s = 1.0F / sqrtf(warp_sum(squares) * inverse + call.epsilon);
   if (threadIdx.x == 0) {
-    if (call.mean != nullptr)
-      call.mean[row] = m;
-    call.rstd[row] = s;
+    if (call.centers())
+      call.mean.as<float>()[row] = m;
+    call.rstd.as<float>()[row] = s;
   }
   values.next_pass([&](std::int64_t c, Pack<T, N> pack) {
-    const auto scale = gains_at<N>(call.gamma, c);
+    const auto scale = gains_at<N>(call.gamma.as_optional<T>(), c);
     Pack<T, N> shift{};
-    if (call.beta != nullptr)
-      shift = load<N>(call.beta + c);
+    if (!call.beta.empty())
+      shift = load<N>(call.beta.as<T>() + c);
     for (int k = 0; k < N; ++k)
       pack.v[k] = from_float<T>((to_float(pack.v[k]) - m) * s * to_float(scale.v[k]) +
                                 to_float(shift.v[k]));
-    store<N>(call.y + row * channels + c, pack);
+    store<N>(call.y.as<T>() + row * channels + c, pack);
   });
 }
 
@@ -171,7 +171,7 @@ constexpr int most_packs = 8;
 
 /// The kernel for rows of `packs` packs per lane.
 template <int N, class T, int packs = most_packs>
-auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward<T>) {
+auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward) {
   if constexpr (packs == 0)
     return forward_kernel<N, 0, T>;
   else
@@ -186,7 +186,7 @@ auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward<T>) {
 /// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
 template <int N, class T>
 struct BackwardSlice {
-  const LayerNormBackward<T>& call;
+  const LayerNormBackward& call;
   std::int64_t c;
   bool inside;  // a thread outside reads channel 0, and adds nothing
   Pack<T, N> gamma{};
@@ -202,12 +202,12 @@ struct BackwardSlice {
     float mean[R], rstd[R];
     for (int r = 0; r < R; ++r) {
       const std::int64_t at = (first + r) * call.channels + c;
-      dy[r] = load<N>(call.dy + at);
-      x[r] = load<N>(call.x + at);
+      dy[r] = load<N>(call.dy.as<T>() + at);
+      x[r] = load<N>(call.x.as<T>() + at);
       if (call.accumulate)
-        before[r] = load<N>(call.dx + at);
+        before[r] = load<N>(call.dx.as<T>() + at);
       mean[r] = call.mean_of(first + r);
-      rstd[r] = call.rstd[first + r];
+      rstd[r] = call.rstd.as<float>()[first + r];
     }
     for (int r = 0; r < R; ++r) {
       float sum = 0, product = 0;
@@ -235,7 +235,7 @@ struct BackwardSlice {
       for (int i = 0; i < 2 * R; ++i) totals[i] += shared[w * 2 * R + i];
     const float inverse = 1.0F / static_cast<float>(call.channels);
     for (int r = 0; r < R; ++r) {
-      const float sum = call.mean != nullptr ? totals[2 * r] * inverse : 0.0F;
+      const float sum = call.centers() ? totals[2 * r] * inverse : 0.0F;
       const float product = totals[2 * r + 1] * inverse;
       Pack<T, N> made;
       for (int k = 0; k < N; ++k) {
@@ -244,7 +244,7 @@ struct BackwardSlice {
         made.v[k] = from_float<T>(to_float(before[r].v[k]) + rstd[r] * (g - sum - xhat * product));
         dbias[k] += to_float(made.v[k]);
       }
-      store<N>(call.dx + (first + r) * call.channels + c, made);
+      store<N>(call.dx.as<T>() + (first + r) * call.channels + c, made);
     }
   }
 };
@@ -252,7 +252,7 @@ struct BackwardSlice {
 /// partial = [slices][3][channels]: the sums of dgamma, dbeta and dbias.
 template <int N, class T>
 __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
-    LayerNormBackward<T> call, float* partial, std::int64_t rows_per_slice) {
+    LayerNormBackward call, float* partial, std::int64_t rows_per_slice) {
   // Two in turns, so that one barrier per turn suffices.
   __shared__ float shared[2][rows_at_once * 2 * most_slice_threads / warp_lanes];
   const std::int64_t own = static_cast<std::int64_t>(threadIdx.x) * N;
@@ -260,9 +260,9 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
   const bool inside = own < channels;
   BackwardSlice<N, T> slice{call, inside ? own : 0, inside};
   if (inside)
-    slice.gamma = gains_at<N>(call.gamma, own);
+    slice.gamma = gains_at<N>(call.gamma.as_optional<T>(), own);
   std::int64_t row = blockIdx.x * rows_per_slice;
-  const std::int64_t end = row + rows_per_slice < call.rows ? row + rows_per_slice : call.rows;
+  const std::int64_t end = row + rows_per_slice < call.rows() ? row + rows_per_slice : call.rows();
   int turn = 0;
   for (; row + rows_at_once <= end; row += rows_at_once, turn ^= 1)
     slice.template add_rows<rows_at_once>(row, shared[turn]);
@@ -279,18 +279,19 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
 
 /// dx where a row is too long for that, in a pass of its own.
 template <int N, class T>
-__global__ void backward_kernel(LayerNormBackward<T> call) {
+__global__ void backward_kernel(LayerNormBackward call) {
   const std::int64_t row = row_of_warp(), channels = call.channels;
-  if (row >= call.rows)
+  if (row >= call.rows())
     return;
-  const T* dy = call.dy + row * channels;
-  const T* x = call.x + row * channels;
-  const float m = call.mean_of(row), s = call.rstd[row];
+  const T* dy = call.dy.as<T>() + row * channels;
+  const T* x = call.x.as<T>() + row * channels;
+  const float m = call.mean_of(row), s = call.rstd.as<float>()[row];
   const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0, product = 0;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(call.gamma, c);
+    const auto d = load<N>(dy + c), at = load<N>(x + c),
+               scale = gains_at<N>(call.gamma.as_optional<T>(), c);
     for (int k = 0; k < N; ++k) {
       const float g = to_float(d.v[k]) * to_float(scale.v[k]);
       sum += g;
@@ -298,11 +299,12 @@ __global__ void backward_kernel(LayerNormBackward<T> call) {
     }
   }
   const float inverse = 1.0F / static_cast<float>(channels);
-  sum = call.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
+  sum = call.centers() ? warp_sum(sum) * inverse : 0.0F;
   product = warp_sum(product) * inverse;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(call.gamma, c);
-    T* to = call.dx + row * channels + c;
+    const auto d = load<N>(dy + c), at = load<N>(x + c),
+               scale = gains_at<N>(call.gamma.as_optional<T>(), c);
+    T* to = call.dx.as<T>() + row * channels + c;
     Pack<T, N> pack{};
     if (call.accumulate)
       pack = load<N>(to);
@@ -318,12 +320,12 @@ __global__ void backward_kernel(LayerNormBackward<T> call) {
 /// The terms of dgamma (first) and dbeta.
 template <class T>
 struct GradientTerms {
-  LayerNormBackward<T> call;
+  LayerNormBackward call;
   template <int N>
   __device__ void add(float (&sums)[2][N], std::int64_t row, std::int64_t column) const {
-    const auto d = load<N>(call.dy + row * call.channels + column);
-    const auto at = load<N>(call.x + row * call.channels + column);
-    const float m = call.mean_of(row), s = call.rstd[row];
+    const auto d = load<N>(call.dy.as<T>() + row * call.channels + column);
+    const auto at = load<N>(call.x.as<T>() + row * call.channels + column);
+    const float m = call.mean_of(row), s = call.rstd.as<float>()[row];
     for (int k = 0; k < N; ++k) {
       sums[0][k] += to_float(d.v[k]) * ((to_float(at.v[k]) - m) * s);
       sums[1][k] += to_float(d.v[k]);
@@ -339,25 +341,24 @@ LaunchShape shape_of_rows(std::int64_t rows) {
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const LayerNormForward<T>& call) {
-  if (call.rows == 0)
+void run(const Queue& queue, const LayerNormForward& call) {
+  if (call.rows() == 0)
     return;
   constexpr int N = pack_elements<T>;
-  // What is null counts as aligned.
   const bool packed = call.channels % N == 0 &&
                       aligned(call.y, call.x, call.branch, call.sum, call.gamma, call.beta);
   launch(call.name,
          packed ? forward_kernel_of<N, T>(blocks_for(call.channels, N * warp_lanes))
                 : forward_kernel<1, 0, T>,
-         shape_of_rows(call.rows), queue.stream, call);
+         shape_of_rows(call.rows()), queue.stream, call);
 }
 
 template <class T>
-void run(const Queue& queue, const LayerNormBackward<T>& call) {
-  if (call.rows == 0)
+void run(const Queue& queue, const LayerNormBackward& call) {
+  if (call.rows() == 0)
     return;
   constexpr int N = pack_elements<T>;
-  const std::int64_t rows = call.rows, channels = call.channels;
+  const std::int64_t rows = call.rows(), channels = call.channels;
   const bool packed = channels % N == 0 && aligned(call.dx, call.dy, call.x, call.gamma);
   if (const std::int64_t threads = blocks_for(channels, (packed ? N : 1) * warp_lanes) * warp_lanes;
       threads <= most_slice_threads) {
@@ -371,16 +372,19 @@ void run(const Queue& queue, const LayerNormBackward<T>& call) {
     launch(call.name, packed ? backward_slices_kernel<N, T> : backward_slices_kernel<1, T>,
            {static_cast<unsigned>(slices), static_cast<unsigned>(threads)}, queue.stream, call,
            partial, rows_per_slice);
-    add_column_totals<3>(call.name, {call.dgamma, call.dbeta, call.dbias}, partial, slices,
-                         channels, queue.stream);
+    add_column_totals<3>(call.name,
+                         {call.dgamma.as_optional<float>(), call.dbeta.as_optional<float>(),
+                          call.dbias.as_optional<float>()},
+                         partial, slices, channels, queue.stream);
     return;
   }
-  add_column_sums<2, N>(call.name, GradientTerms<T>{call}, {call.dgamma, call.dbeta}, rows,
+  add_column_sums<2, N>(call.name, GradientTerms<T>{call},
+                        {call.dgamma.as_optional<float>(), call.dbeta.as_optional<float>()}, rows,
                         channels, packed, queue);
   launch(call.name, packed ? backward_kernel<N, T> : backward_kernel<1, T>, shape_of_rows(rows),
          queue.stream, call);
-  if (call.dbias != nullptr)
-    run(queue, BiasBackward<T>{call.dbias, call.dx, rows, channels});
+  if (!call.dbias.empty())
+    run<T>(queue, BiasBackward{.db = call.dbias, .dy = call.dx});
 }
 
 TRIREME_CUDA_BODIES(LayerNormForward);

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "base/dtype.hpp"
+#include "base/view.hpp"
 #include "device/cuda/launch.cuh"
 
 namespace trireme::ops::cuda {
@@ -62,6 +63,11 @@ inline constexpr int pack_elements = 16 / static_cast<int>(sizeof(T));
 template <class... Pointers>
 bool aligned(const Pointers*... pointers) {
   return (((reinterpret_cast<std::uintptr_t>(pointers) % 16) == 0) && ...);
+}
+/// Whether all of these views that are not empty begin at such addresses.
+template <bool... Const>
+bool aligned(const BasicView<Const>&... views) {
+  return ((views.empty() || aligned(views.data)) && ...);
 }
 
 /// body.run<N>(i) for the elements [i, i + N) of `count`, N at a time and the rest one by one. A

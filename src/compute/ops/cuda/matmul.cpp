@@ -33,8 +33,8 @@
 #include "base/error.hpp"
 #include "device/cuda/handle.hpp"
 
-#include "ops/calls/elementwise.hpp"
 #include "ops/cuda/cublaslt.hpp"
+#include "ops/cuda/spread_bias.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
@@ -204,7 +204,8 @@ class MatmulCuda final : public Matmul::Implementation {
       const auto fused = [&] { launch(*summed_, known->algorithm, trial, stream); };
       const auto apart = [&] {
         run(a, b, nullptr, aside.data(), stream);
-        bias_backward(apart_sums, ConstView(a, shape_.k * shape_.m, shape_.a), stream);
+        ops::run(BiasBackward{.db = apart_sums, .dy = ConstView(a, shape_.k * shape_.m, shape_.a)},
+                 stream);
       };
       if (seconds_of(apart, stream) < seconds_of(fused, stream)) {
         known->found = false;
@@ -213,7 +214,7 @@ class MatmulCuda final : public Matmul::Implementation {
     }
     if (!try_launch(*summed_, *known, operands, stream))
       return false;
-    add(sums, apart_sums, stream);
+    ops::run(Add{.sum = sums, .term = apart_sums}, stream);
     return true;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/orthogonalize.hpp"
 #include "ops/cuda/loops.cuh"
+#include "ops/optimizer/orthogonalize_passes.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
@@ -38,68 +38,68 @@ __global__ void squares_kernel(double* sums, const float* matrix, std::int64_t c
 
 /// Every block adds up all sums, and scales its elements.
 template <class T>
-__global__ void normalize_kernel(Normalize<T> call, std::int64_t num_sums) {
+__global__ void normalize_kernel(Normalize call) {
   double squares = 0;
-  for (std::int64_t i = threadIdx.x; i < num_sums; i += norm_threads) squares += call.sums[i];
+  for (std::int64_t i = threadIdx.x; i < call.sums.elements; i += norm_threads)
+    squares += call.sums.as<double>()[i];
   const auto scale =
       static_cast<float>(1.0 / (call.factor * sqrt(block_total(squares)) + call.guard));
   std::int64_t i =
       static_cast<std::int64_t>(blockIdx.x) * norm_threads * scaled_per_thread + threadIdx.x;
-  for (int k = 0; k < scaled_per_thread && i < call.count; ++k, i += norm_threads)
-    call.x[i] = from_float<T>(scale * call.matrix[i]);
+  for (int k = 0; k < scaled_per_thread && i < call.x.elements; ++k, i += norm_threads)
+    call.x.as<T>()[i] = from_float<T>(scale * call.matrix.as<float>()[i]);
 }
 
 template <class T>
 struct CombineLoop {
-  Combine<T> call;
+  Combine call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto gram = load<N>(call.gram + i);
-    auto squared = load<N>(call.squared + i);
+    const auto gram = load<N>(call.gram.as<T>() + i);
+    auto squared = load<N>(call.squared.as<T>() + i);
     for (int k = 0; k < N; ++k) {
       const float sum = fmaf(call.numbers.b, to_float(gram.v[k]),
                              __fmul_rn(call.numbers.c, to_float(squared.v[k])));
       const bool diagonal = (i + k) % (call.n + 1) == 0;
       squared.v[k] = from_float<T>(diagonal ? sum + call.numbers.a : sum);
     }
-    store<N>(call.squared + i, squared);
+    store<N>(call.squared.as<T>() + i, squared);
   }
 };
 
 template <class T>
 struct ScaleIntoLoop {
-  ScaleInto<T> call;
+  ScaleInto call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto x = load<N>(call.x + i);
+    const auto x = load<N>(call.x.as<T>() + i);
     Pack<float, N> out;
     for (int k = 0; k < N; ++k) out.v[k] = call.scale * to_float(x.v[k]);
-    store<N>(call.out + i, out);
+    store<N>(call.out.as<float>() + i, out);
   }
 };
 
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const Normalize<T>& call) {
-  const std::int64_t num_sums = blocks_for(call.count, elements_per_sum);
-  launch("squares", squares_kernel, {static_cast<unsigned>(num_sums), norm_threads}, queue.stream,
-         call.sums, call.matrix, call.count);
+void run(const Queue& queue, const Normalize& call) {
+  launch("squares", squares_kernel, {static_cast<unsigned>(call.sums.elements), norm_threads},
+         queue.stream, call.sums.as<double>(), call.matrix.as<float>(), call.x.elements);
   const std::int64_t blocks =
-      blocks_for(call.count, std::int64_t{norm_threads} * scaled_per_thread);
+      blocks_for(call.x.elements, std::int64_t{norm_threads} * scaled_per_thread);
   launch(call.name, normalize_kernel<T>, {static_cast<unsigned>(blocks), norm_threads},
-         queue.stream, call, num_sums);
+         queue.stream, call);
 }
 
 template <class T>
-void run(const Queue& queue, const Combine<T>& call) {
+void run(const Queue& queue, const Combine& call) {
   loop<at_a_time>(call.name, CombineLoop<T>{call}, call.n * call.n,
                   aligned(call.squared, call.gram), queue.stream);
 }
 
 template <class T>
-void run(const Queue& queue, const ScaleInto<T>& call) {
-  loop<at_a_time>(call.name, ScaleIntoLoop<T>{call}, call.count, aligned(call.out, call.x),
+void run(const Queue& queue, const ScaleInto& call) {
+  loop<at_a_time>(call.name, ScaleIntoLoop<T>{call}, call.x.elements, aligned(call.out, call.x),
                   queue.stream);
 }
 

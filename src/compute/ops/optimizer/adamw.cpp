@@ -2,62 +2,42 @@
 #include "ops/optimizer/adamw.hpp"
 
 #include <algorithm>
-#include <array>
 
-#include "ops/calls/adamw.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 namespace {
 
-void expect_equal_sizes(const AdamwPiece& p) {
-  const std::int64_t n = p.parameter.elements;
-  TRIREME_EXPECT(
-      p.master.elements == n && p.m.elements == n && p.v.elements == n && p.gradient.elements == n,
-      "{} parameters, {} masters, {} and {} moments, {} gradients", n, p.master.elements,
-      p.m.elements, p.v.elements, p.gradient.elements);
-}
-
-template <class T, class M>
-AdamwRange<T, M> range_of(const AdamwPiece& p) {
-  return {p.parameter.as<T>(),    p.master.as<float>(), p.m.as<M>(), p.v.as<M>(),
-          p.gradient.as<float>(), p.parameter.elements, p.step,      p.rounding};
-}
-
-template <class T, class M>
-void on_gpu(std::span<const AdamwPiece> pieces, const GradientNorm& norm, auto raw) {
-  std::array<AdamwRange<T, M>, cuda::most_adamw_ranges> ranges;
-  while (!pieces.empty()) {
-    const auto now = pieces.first(std::min(pieces.size(), ranges.size()));
-    std::ranges::transform(now, ranges.begin(), range_of<T, M>);
-    run(cuda::Queue{raw}, std::span<const AdamwRange<T, M>>(ranges).first(now.size()), &norm);
-    pieces = pieces.subspan(now.size());
-  }
-}
-
-template <class T, class M>
-void on_host(const AdamwPiece& piece, const GradientNorm& norm, device::Stream& stream) {
-  using Range = AdamwRange<T, M>;
-  on_cpu(stream, Range::name).run([range = range_of<T, M>(piece), norm = &norm] {
-    if (norm->finite != 0)
-      run(cpu::Threads{}, range, norm->scale);
-  });
+void expect_range(const Adamw& call) {
+  const std::int64_t n = call.parameter.elements;
+  expect_operands(call.name, {{"master", call.master, n, DType::f32},
+                              {"m", call.m, n, call.m.dtype},
+                              {"v", call.v, n, call.m.dtype},
+                              {"gradient", call.gradient, n, DType::f32}});
+  with_float_type(call.m.dtype, [](auto) {});
 }
 
 }  // namespace
 
-void adamw(std::span<const AdamwPiece> pieces, const GradientNorm& norm, device::Stream& stream) {
-  std::ranges::for_each(pieces, expect_equal_sizes);
-  if (pieces.empty())
+void run(const Adamw& call, device::Stream& stream) {
+  run(std::span(&call, 1), stream);
+}
+
+void run(std::span<const Adamw> ranges, device::Stream& stream) {
+  std::ranges::for_each(ranges, expect_range);
+  if (ranges.empty())
     return;
-  with_float_type(pieces.front().parameter.dtype, [&](auto parameter_zero) {
-    with_float_type(pieces.front().m.dtype, [&](auto moment_zero) {
-      using T = decltype(parameter_zero);
-      using M = decltype(moment_zero);
-      if (on_cuda(stream, [&](auto raw) { on_gpu<T, M>(pieces, norm, raw); }))
-        return;
-      for (const AdamwPiece& piece : pieces) on_host<T, M>(piece, norm, stream);
-    });
+  with_float_type(ranges.front().parameter.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          for (auto rest = ranges; !rest.empty();) {
+            const auto now = rest.first(std::min(rest.size(), cuda::most_adamw_ranges));
+            cuda::run<T>(cuda::Queue{raw}, now);
+            rest = rest.subspan(now.size());
+          }
+        }))
+      return;
+    for (const Adamw& range : ranges) enqueue_on_cpu<T>(range, stream);
   });
 }
 

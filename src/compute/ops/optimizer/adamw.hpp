@@ -10,32 +10,50 @@
 //   parameter = master, rounded to the parameter's dtype
 //
 // Where norm.finite is 0 when the stream comes to it, nothing is written.
-//
-// Shapes: all [n]; master and gradient fp32; parameter fp32 or bf16; m and v both fp32 or both
-// bf16. In bf16 they are rounded at random (moment_rounding.hpp) where they are written; the update
-// takes them before that. In fp32 runs master and parameter may be the same view. `norm` is memory
-// of the stream's device.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
-#include "base/view.hpp"
-#include "device/device.hpp"
-
-#include "ops/optimizer/adamw_step.hpp"
-#include "ops/optimizer/gradient_norm.hpp"
+#include "ops/operation.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
+#include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops {
 
-struct AdamwPiece {
-  View parameter, master, m, v;
-  ConstView gradient;
-  AdamwStep step{};
-  MomentRounding rounding{};
+/// The numbers of one step, the same for every element, that are known before its gradient is.
+struct AdamwStep {
+  float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  /// Computed in double by the caller: near 1 the difference of two fp32 numbers has few digits.
+  float gain1 = 1, gain2 = 1;              ///< 1 - beta
+  float correction1 = 1, correction2 = 1;  ///< 1 - beta^step
 };
 
-/// Of all pieces, which do not overlap; parameters have one dtype, moments one.
-void adamw(std::span<const AdamwPiece> pieces, const GradientNorm& norm, device::Stream& stream);
+/// One range of elements. In bf16 moments are rounded at random (moment_rounding.hpp) where they are
+/// written; the update takes them before that.
+struct Adamw {
+  static constexpr const char* name = "adamw";
+  View parameter;      ///< [n] of T
+  View master;         ///< [n] fp32; may be parameter
+  View m, v;           ///< [n], both fp32 or both bf16
+  ConstView gradient;  ///< [n] fp32
+  AdamwStep step;
+  MomentRounding rounding = {};
+  const GradientNorm* norm;  ///< memory of the stream's device
+};
+TRIREME_OPERATION(Adamw);
+
+/// The same for several ranges that do not overlap. Parameters have one dtype, moments one, and all
+/// the norm of the first.
+void run(std::span<const Adamw> ranges, device::Stream& stream);
+
+namespace cuda {
+/// Ranges in one launch.
+inline constexpr std::size_t most_adamw_ranges = 30;
+/// Not more than that.
+template <class T>
+void run(const Queue& queue, std::span<const Adamw> ranges);
+}  // namespace cuda
 
 }  // namespace trireme::ops

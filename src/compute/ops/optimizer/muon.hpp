@@ -2,42 +2,52 @@
 // The elementwise halves of Muon, before and after the orthogonalization of whole matrices
 // (ops/optimizer/orthogonalize.hpp).
 //
-//   muon_direction   g = norm.scale · gradient;  m = momentum·m + (1-momentum)·g
+//   MuonDirection    g = norm.scale · gradient;  m = momentum·m + (1-momentum)·g
 //                    gradient = (1-momentum)·g + momentum·m, or m without Nesterov
-//   muon_update      master -= learning_rate · (direction + weight_decay·master)
+//   MuonUpdate       master -= learning_rate · (direction + weight_decay·master)
 //                    parameter = master, rounded to the parameter's dtype
 //
 // Where norm.finite is 0 when the stream comes to it, nothing is written.
 // Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, with the
 // momentum as a mean; the decay of Liu et al., "Muon is scalable for LLM training", arXiv
 // 2502.16982, section 2.2.
-//
-// Shapes: all [n], fp32; parameter and m fp32 or bf16. In bf16 m is rounded at random as a first
-// moment is (moment_rounding.hpp), and the direction takes it before that. In fp32 runs master and
-// parameter may be the same view. `norm` is memory of the stream's device.
 #pragma once
 
-#include "base/view.hpp"
-#include "device/device.hpp"
+#include <cstdint>
 
-#include "ops/optimizer/gradient_norm.hpp"
+#include "ops/operation.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
-#include "ops/optimizer/muon_step.hpp"
+#include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops {
 
-void muon_direction(View gradient,
-                    View m,
-                    const MuonStep& step,
-                    const MomentRounding& rounding,
-                    const GradientNorm& norm,
-                    device::Stream& stream);
+/// The numbers of one step, the same for every element.
+struct MuonStep {
+  float learning_rate = 0, weight_decay = 0, momentum = 0;
+  float gain = 1;  ///< 1 - momentum, computed in double by the caller
+  bool nesterov = true;
+};
 
-void muon_update(View parameter,
-                 View master,
-                 ConstView direction,
-                 const MuonStep& step,
-                 const GradientNorm& norm,
-                 device::Stream& stream);
+struct MuonDirection {
+  static constexpr const char* name = "muon_direction";
+  View gradient;  ///< [n] fp32
+  /// [n] fp32 or bf16. In bf16 it is rounded at random as a first moment is (moment_rounding.hpp),
+  /// and the direction takes it before that.
+  View m;
+  MuonStep step;
+  MomentRounding rounding = {};
+  const GradientNorm* norm;  ///< memory of the stream's device
+};
+TRIREME_OPERATION(MuonDirection);
+
+struct MuonUpdate {
+  static constexpr const char* name = "muon_update";
+  View parameter;       ///< [n] of T
+  View master;          ///< [n] fp32; may be parameter
+  ConstView direction;  ///< [n] fp32
+  MuonStep step;
+  const GradientNorm* norm;  ///< memory of the stream's device
+};
+TRIREME_OPERATION(MuonUpdate);
 
 }  // namespace trireme::ops

@@ -7,8 +7,8 @@
 
 #include "base/round_up.hpp"
 
-#include "ops/calls/orthogonalize.hpp"
 #include "ops/dispatch.hpp"
+#include "ops/optimizer/orthogonalize_passes.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -87,42 +87,41 @@ void Orthogonalize::operator()(View matrix,
                                View scratch,
                                float scale,
                                device::Stream& stream) const {
-  TRIREME_EXPECT(matrix.elements == rows_ * columns_, "{} elements in a matrix of {} x {}",
-                 matrix.elements, rows_, columns_);
-  with_float_type(options_.products,
-                  [&](auto zero) { run<decltype(zero)>(matrix, scratch, scale, stream); });
-}
-
-template <class T>
-void Orthogonalize::run(View matrix, View scratch, float scale, device::Stream& stream) const {
   const std::int64_t elements = rows_ * columns_, square = inner_ * inner_;
-  const Scratch places(rows_, columns_, options_.products);
+  const DType type = options_.products;
+  const Scratch places(rows_, columns_, type);
+  expect_operands("orthogonalize", {{"the matrix", matrix, elements, DType::f32}});
   TRIREME_EXPECT(scratch.dtype == DType::u8 && scratch.elements >= places.end,
                  "{} bytes of scratch for {}", scratch.bytes(), places.end);
   const auto part = [&](std::int64_t begin, std::int64_t count) {
-    return View(scratch.data + begin, count, options_.products);
+    return View(scratch.data + begin, count, type);
   };
   const View gram = part(places.gram, square), polynomial = part(places.squared, square);
-  const bool in_place = options_.products == DType::f32;
-  View from = in_place ? matrix : part(0, elements), to = part(places.other, elements);
+  View from = type == DType::f32 ? matrix : part(0, elements), to = part(places.other, elements);
+  const View sums(to.data, divided_up(elements, elements_per_sum), DType::f64);
   const bool express = options_.coefficients == Coefficients::polar_express;
-  enqueue(Normalize<T>{from.as<T>(), matrix.as<float>(), reinterpret_cast<double*>(to.data),
-                       elements, express ? 1.01 : 1.0, express ? 1e-6 : 1e-7},
-          stream);
+  enqueue(Normalize{.x = from,
+                    .matrix = matrix,
+                    .sums = sums,
+                    .factor = express ? 1.01 : 1.0,
+                    .guard = express ? 1e-6 : 1e-7},
+          type, stream);
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     const auto turn = static_cast<std::size_t>(std::min<std::int64_t>(step, 4));
     gram_(from, from, gram, stream);
     square_(gram, gram, polynomial, stream);
-    enqueue(Combine<T>{polynomial.as<T>(), gram.as<T>(), inner_,
-                       express ? polar_express[turn] : newton_schulz},
-            stream);
+    enqueue(Combine{.squared = polynomial,
+                    .gram = gram,
+                    .n = inner_,
+                    .numbers = express ? polar_express[turn] : newton_schulz},
+            type, stream);
     if (rows_ <= columns_)
       apply_(polynomial, from, to, stream);
     else
       apply_(from, polynomial, to, stream);
     std::swap(from, to);
   }
-  enqueue(ScaleInto<T>{matrix.as<float>(), from.as<T>(), scale, elements}, stream);
+  enqueue(ScaleInto{.out = matrix, .x = from, .scale = scale}, type, stream);
 }
 
 }  // namespace trireme::ops

@@ -47,9 +47,6 @@ class Orthogonalize {
   void operator()(View matrix, View scratch, float scale, device::Stream& stream) const;
 
  private:
-  template <class T>
-  void run(View matrix, View scratch, float scale, device::Stream& stream) const;
-
   std::int64_t rows_, columns_, inner_;  // inner_: the smaller one
   OrthogonalizeOptions options_;
   Matmul gram_, square_, apply_;

@@ -105,7 +105,7 @@ class Event final : public device::Event {
 /// A callable stored in place.
 class Task {
  public:
-  static constexpr std::size_t capacity = 192;
+  static constexpr std::size_t capacity = 288;
 
   Task() = default;
   template <class F>

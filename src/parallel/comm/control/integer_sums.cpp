@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.hpp"
+
 #include "comm/control/requests.hpp"
 
 namespace trireme::comm {

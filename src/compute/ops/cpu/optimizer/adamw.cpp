@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/adamw.hpp"
+#include "ops/optimizer/adamw.hpp"
 
 #include <cmath>
 
@@ -52,23 +52,32 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
   for (std::int64_t i = 0; i < count; ++i) update_element(all, s, scale, i, word_of<M>(words, i));
 }
 
-}  // namespace
-
 template <class T, class M>
-void run(Threads, const AdamwRange<T, M>& range, float scale) {
-  for_chunks(range.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    for_moment_runs<M>(range.rounding, begin, end,
-                       [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
-                         adamw_kernel(range.parameter + at, range.master + at, range.m + at,
-                                      range.v + at, range.gradient + at, &range.step, words, scale,
-                                      elements);
-                       });
-  });
+void update_range(const Adamw& range) {
+  for_chunks(
+      range.parameter.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+        for_moment_runs<M>(range.rounding, begin, end,
+                           [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
+                             adamw_kernel(range.parameter.as<T>() + at,
+                                          range.master.as<float>() + at, range.m.as<M>() + at,
+                                          range.v.as<M>() + at, range.gradient.as<float>() + at,
+                                          &range.step, words, range.norm->scale, elements);
+                           });
+      });
 }
 
-template void run(Threads, const AdamwRange<float, float>&, float);
-template void run(Threads, const AdamwRange<float, Bf16>&, float);
-template void run(Threads, const AdamwRange<Bf16, float>&, float);
-template void run(Threads, const AdamwRange<Bf16, Bf16>&, float);
+}  // namespace
+
+template <class T>
+void run(Threads, const Adamw& call) {
+  if (call.norm->finite == 0)
+    return;
+  if (call.m.dtype == DType::bf16)
+    update_range<T, Bf16>(call);
+  else
+    update_range<T, float>(call);
+}
+
+TRIREME_CPU_BODIES(Adamw);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/muon.hpp"
+#include "ops/optimizer/muon.hpp"
 
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/optimizer/moment_rounding.hpp"
@@ -51,26 +51,27 @@ TRIREME_CLONES void update_kernel(
 }  // namespace
 
 template <class M>
-void run(Threads, const MuonDirection<M>& call) {
+void run(Threads, const MuonDirection& call) {
   if (call.norm->finite == 0)
     return;
-  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(call.gradient.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     for_moment_runs<M>(call.rounding, begin, end,
                        [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
-                         direction_kernel(call.gradient + at, call.m + at, &call.step, words,
-                                          call.norm->scale, elements);
+                         direction_kernel(call.gradient.as<float>() + at, call.m.as<M>() + at,
+                                          &call.step, words, call.norm->scale, elements);
                        });
   });
 }
 
 template <class T>
-void run(Threads, const MuonUpdate<T>& call) {
+void run(Threads, const MuonUpdate& call) {
   if (call.norm->finite == 0)
     return;
-  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    update_kernel(call.parameter + begin, call.master + begin, call.direction + begin, &call.step,
-                  end - begin);
-  });
+  for_chunks(call.parameter.elements, elements_per_chunk,
+             [&](std::int64_t begin, std::int64_t end) {
+               update_kernel(call.parameter.as<T>() + begin, call.master.as<float>() + begin,
+                             call.direction.as<float>() + begin, &call.step, end - begin);
+             });
 }
 
 TRIREME_CPU_BODIES(MuonDirection);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/calls/orthogonalize.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/loops.hpp"
+#include "ops/optimizer/orthogonalize_passes.hpp"
 
 namespace trireme::ops::cpu {
 namespace {
@@ -37,16 +36,17 @@ TRIREME_INLINE float combined(float gram, float squared, const Polynomial& numbe
 }
 
 template <class T>
-TRIREME_CLONES void combine_kernel(const Combine<T>* call, std::int64_t begin, std::int64_t end) {
-  const Combine<T> c = *call;
+TRIREME_CLONES void combine_kernel(const Combine* call, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = call->n;
+  const Polynomial numbers = call->numbers;
   for (std::int64_t row = begin; row < end; ++row) {
-    const T* gram = c.gram + row * c.n;
-    T* squared = c.squared + row * c.n;
-    const float diagonal = combined(to_float(gram[row]), to_float(squared[row]), c.numbers);
+    const T* gram = call->gram.as<T>() + row * n;
+    T* squared = call->squared.as<T>() + row * n;
+    const float diagonal = combined(to_float(gram[row]), to_float(squared[row]), numbers);
 #pragma omp simd
-    for (std::int64_t i = 0; i < c.n; ++i)
-      squared[i] = from_float<T>(combined(to_float(gram[i]), to_float(squared[i]), c.numbers));
-    squared[row] = from_float<T>(diagonal + c.numbers.a);
+    for (std::int64_t i = 0; i < n; ++i)
+      squared[i] = from_float<T>(combined(to_float(gram[i]), to_float(squared[i]), numbers));
+    squared[row] = from_float<T>(diagonal + numbers.a);
   }
 }
 
@@ -60,26 +60,28 @@ void scale_all(To* out, const From* x, float scale, std::int64_t count) {
 }  // namespace
 
 template <class T>
-void run(Threads, const Normalize<T>& call) {
-  for_chunks(call.count, elements_per_sum, [&](std::int64_t begin, std::int64_t end) {
-    call.sums[begin / elements_per_sum] = squares_kernel(call.matrix + begin, end - begin);
+void run(Threads, const Normalize& call) {
+  const auto* matrix = call.matrix.as<float>();
+  auto* sums = call.sums.as<double>();
+  for_chunks(call.x.elements, elements_per_sum, [&](std::int64_t begin, std::int64_t end) {
+    sums[begin / elements_per_sum] = squares_kernel(matrix + begin, end - begin);
   });
   double squares = 0;
-  for (std::int64_t c = 0; c * elements_per_sum < call.count; ++c) squares += call.sums[c];
+  for (std::int64_t c = 0; c < call.sums.elements; ++c) squares += sums[c];
   const double length = call.factor * std::sqrt(squares) + call.guard;
-  scale_all(call.x, call.matrix, static_cast<float>(1 / length), call.count);
+  scale_all(call.x.as<T>(), matrix, static_cast<float>(1 / length), call.x.elements);
 }
 
 template <class T>
-void run(Threads, const Combine<T>& call) {
+void run(Threads, const Combine& call) {
   const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / call.n);
   for_chunks(call.n, rows,
-             [&](std::int64_t begin, std::int64_t end) { combine_kernel(&call, begin, end); });
+             [&](std::int64_t begin, std::int64_t end) { combine_kernel<T>(&call, begin, end); });
 }
 
 template <class T>
-void run(Threads, const ScaleInto<T>& call) {
-  scale_all(call.out, call.x, call.scale, call.count);
+void run(Threads, const ScaleInto& call) {
+  scale_all(call.out.as<float>(), call.x.as<T>(), call.scale, call.x.elements);
 }
 
 TRIREME_CPU_BODIES(Normalize);

@@ -16,7 +16,7 @@
 
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
-#include "ops/loss_terms.hpp"
+#include "ops/cross_entropy.hpp"
 
 namespace trireme::ops::cpu::avx512 {
 

@@ -17,8 +17,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/calls/head_norm.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
+#include "ops/head_norm.hpp"
 
 namespace trireme::ops::cpu::avx512 {
 
@@ -61,9 +61,9 @@ TRIREME_AVX512_INLINE Halves turn_halves(
 /// overwritten.
 template <class T>
 TRIREME_AVX512 void norm_heads(
-    T* row, T* raw, float* rstd, const float* angles, const HeadNormRows<T>& all) {
-  const std::int64_t channels = all.channels, half = channels / 2;
-  for (std::int64_t h = 0; h < all.heads; ++h) {
+    T* row, T* raw, float* rstd, const float* angles, const HeadNorm& all) {
+  const std::int64_t channels = all.channels(), half = channels / 2;
+  for (std::int64_t h = 0; h < all.heads(); ++h) {
     T* head = row + h * channels;
     __m512 squares = _mm512_setzero_ps();
     for (std::int64_t c = 0; c < channels; c += lanes) {
@@ -81,7 +81,7 @@ TRIREME_AVX512 void norm_heads(
     for (std::int64_t j = 0; j < half; j += lanes) {
       const __mmask16 keep = first_lanes(half - j);
       const Halves x = load_halves(head, j, half, keep);
-      const Halves gain = load_head_gains(all.gain_of(h), j, half, keep);
+      const Halves gain = load_head_gains(all.gain_of<T>(h), j, half, keep);
       const Halves y =
           turn_halves<false>({_mm512_mul_ps(_mm512_mul_ps(x.first, scale), gain.first),
                               _mm512_mul_ps(_mm512_mul_ps(x.second, scale), gain.second)},
@@ -97,12 +97,12 @@ TRIREME_AVX512 void norm_heads(
 /// pass finds its operands in the first-level cache.
 template <class T>
 TRIREME_AVX512 void norm_heads_backward(
-    T* d_row, const T* raw, const float* rstd, const float* angles, const HeadNormRows<T>& all) {
-  const std::int64_t channels = all.channels, half = channels / 2;
-  for (std::int64_t h = 0; h < all.heads; ++h) {
+    T* d_row, const T* raw, const float* rstd, const float* angles, const HeadNorm& all) {
+  const std::int64_t channels = all.channels(), half = channels / 2;
+  for (std::int64_t h = 0; h < all.heads(); ++h) {
     T* d = d_row + h * channels;
     const T* from = raw + h * channels;
-    const T* gain = all.gain_of(h);
+    const T* gain = all.gain_of<T>(h);
     const __m512 s = _mm512_set1_ps(rstd[h]);
     const auto gradient = [&](std::int64_t j, __mmask16 keep) TRIREME_AVX512
         __attribute__((always_inline)) {
@@ -141,25 +141,25 @@ TRIREME_AVX512 void sum_gain_terms(float* first,
                                    const T* d_packed,
                                    const T* raw,
                                    const float* rstd,
-                                   const HeadNormRows<T>& all,
+                                   const HeadNorm& all,
                                    std::int64_t begin,
                                    std::int64_t end,
                                    std::int64_t head,
                                    std::int64_t last_head,
                                    std::int64_t j,
                                    std::int64_t count) {
-  const std::int64_t channels = all.channels, half = channels / 2;
+  const std::int64_t channels = all.channels(), half = channels / 2;
   const __mmask16 keep = first_lanes(count);
   Halves sum{_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (std::int64_t r = begin; r < end; ++r) {
-    const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
-    const T* d = d_packed + r * all.stride;
-    const T* x = raw + r * all.heads * channels;
+    const float* angles = all.angles_of(r);
+    const T* d = d_packed + r * all.shape.stride;
+    const T* x = raw + r * all.heads() * channels;
     for (std::int64_t h = head; h < last_head; ++h) {
       const Halves dz =
           turn_halves<true>(load_halves(d + h * channels, j, half, keep), angles, j, half, keep);
       const Halves at = load_halves(x + h * channels, j, half, keep);
-      const __m512 s = _mm512_set1_ps(rstd[r * all.heads + h]);
+      const __m512 s = _mm512_set1_ps(rstd[r * all.heads() + h]);
       sum.first = _mm512_fmadd_ps(dz.first, _mm512_mul_ps(at.first, s), sum.first);
       sum.second = _mm512_fmadd_ps(dz.second, _mm512_mul_ps(at.second, s), sum.second);
     }

@@ -15,8 +15,8 @@
 //    thousand channels fits.
 #pragma once
 
-#include "ops/calls/layer_norm.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
+#include "ops/layer_norm.hpp"
 
 namespace trireme::ops::cpu::avx512 {
 
@@ -67,18 +67,18 @@ TRIREME_AVX512 void normalize_rows(T* y,
 /// dx = (or +=) rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
 /// Without means, of x and of g.
 template <class T>
-TRIREME_AVX512 void normalize_rows_backward(const LayerNormBackward<T>& call,
+TRIREME_AVX512 void normalize_rows_backward(const LayerNormBackward& call,
                                             std::int64_t begin,
                                             std::int64_t end) {
   const std::int64_t channels = call.channels;
   const bool accumulate = call.accumulate;
-  const T* gamma = call.gamma;
+  const T* gamma = call.gamma.as_optional<T>();
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = call.dy + r * channels;
-    const T* x = call.x + r * channels;
-    T* to = call.dx + r * channels;
-    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd[r]);
+    const T* dy = call.dy.as<T>() + r * channels;
+    const T* x = call.x.as<T>() + r * channels;
+    T* to = call.dx.as<T>() + r * channels;
+    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd.as<float>()[r]);
     __m512 sum = _mm512_setzero_ps(), product = _mm512_setzero_ps();
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
@@ -87,8 +87,8 @@ TRIREME_AVX512 void normalize_rows_backward(const LayerNormBackward<T>& call,
       product =
           _mm512_fmadd_ps(g, _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s), product);
     }
-    const __m512 mean_g = call.mean != nullptr ? _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse)
-                                               : _mm512_setzero_ps();
+    const __m512 mean_g =
+        call.centers() ? _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse) : _mm512_setzero_ps();
     const __m512 mean_p = _mm512_set1_ps(_mm512_reduce_add_ps(product) * inverse);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
@@ -107,22 +107,24 @@ TRIREME_AVX512 void normalize_rows_backward(const LayerNormBackward<T>& call,
 template <class T>
 TRIREME_AVX512 void add_norm_rows(float* scale,
                                   float* shift,
-                                  const LayerNormBackward<T>& call,
+                                  const LayerNormBackward& call,
                                   std::int64_t begin,
                                   std::int64_t end,
                                   std::int64_t column,
                                   std::int64_t count) {
   const std::int64_t channels = call.channels;
+  const T* dy = call.dy.as<T>();
+  const T* x = call.x.as<T>();
   const __mmask16 keep[2] = {first_lanes(count), first_lanes(count - lanes)};
   __m512 products[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (std::int64_t r = begin; r < end; ++r) {
-    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd[r]);
+    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd.as<float>()[r]);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const std::int64_t at = r * channels + column + half * lanes;
-      const __m512 d = load_floats(call.dy + at, keep[half]);
-      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(call.x + at, keep[half]), m), s);
+      const __m512 d = load_floats(dy + at, keep[half]);
+      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(x + at, keep[half]), m), s);
       products[half] = _mm512_fmadd_ps(d, xhat, products[half]);
       sum[half] = _mm512_add_ps(sum[half], d);
     }

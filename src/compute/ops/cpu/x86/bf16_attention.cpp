@@ -259,18 +259,14 @@ class PairedAttention final : public Attention::Implementation {
                                  "attention scratch")),
         general_(std::move(general)) {}
 
-  void forward(View out,
-               View lse,
-               ConstView qkv,
-               ConstView starts,
-               const Dropout& dropout,
-               device::Stream& stream) override {
-    if (dropout.active()) {
-      general_->forward(out, lse, qkv, starts, dropout, stream);
+  void forward(const AttentionForward& call, device::Stream& stream) override {
+    if (call.dropout.active()) {
+      general_->forward(call, stream);
       return;
     }
-    device::cpu::stream_of(stream).run([this, to = out.as<Bf16>(), sums = lse.as<float>(),
-                                        from = qkv.as<Bf16>(), starts = starts_of(starts)] {
+    device::cpu::stream_of(stream).run([this, to = call.out.as<Bf16>(), sums = call.lse.as<float>(),
+                                        from = call.qkv.as<Bf16>(),
+                                        starts = call.starts.as_optional<std::int32_t>()] {
       for_heads(heads_at_a_time(),
                 [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
                   const HeadPlace at = place_of(shape_, sample, h);
@@ -280,21 +276,15 @@ class PairedAttention final : public Attention::Implementation {
     });
   }
 
-  void backward(View dqkv,
-                ConstView dout,
-                ConstView qkv,
-                ConstView out,
-                ConstView lse,
-                ConstView starts,
-                const Dropout& dropout,
-                device::Stream& stream) override {
-    if (dropout.active()) {
-      general_->backward(dqkv, dout, qkv, out, lse, starts, dropout, stream);
+  void backward(const AttentionBackward& call, device::Stream& stream) override {
+    if (call.dropout.active()) {
+      general_->backward(call, stream);
       return;
     }
-    const Gradient all{dqkv.as<Bf16>(), dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(),
-                       lse.as<float>()};
-    device::cpu::stream_of(stream).run([this, all, starts = starts_of(starts)] {
+    const Gradient all{call.dqkv.as<Bf16>(), call.dout.as<Bf16>(), call.qkv.as<Bf16>(),
+                       call.out.as<Bf16>(), call.lse.as<float>()};
+    device::cpu::stream_of(stream).run([this, all,
+                                        starts = call.starts.as_optional<std::int32_t>()] {
       for_heads(shape_.group(),
                 [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
                   const HeadPlace at = place_of(shape_, sample, h);
