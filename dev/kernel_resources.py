@@ -7,7 +7,7 @@ the system's.
 usage: kernel_resources.py [BUILD_DIR] [--arch sm_90] [--table FILE [--write]]         default: build
 
 Without --table the rows are printed. With it they are compared with those in FILE, or written there. A kernel with stack or local memory
-is a failure under every compiler, for that is where spilled registers and indexed arrays lie; the other numbers are those of one nvcc,
+is a failure under every compiler, because spilled registers and indexed arrays are stored there; the other numbers are those of one nvcc,
 named in FILE, and are not compared under another.
 
 cuobjdump is taken from CUOBJDUMP, PATH, the folder of the build's nvcc, or a Python environment (the package nvidia-cuda-cuobjdump).

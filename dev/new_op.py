@@ -185,7 +185,7 @@ def main():
     arguments = parser.parse_args()
     name = arguments.name
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        sys.exit(f"error: '{name}' is no name of an operation: lower case, words joined by '_'")
+        sys.exit(f"error: '{name}' is not a name of an operation: use lower case, words joined by '_'")
     files = files_of(name)
     there = [path for path in files if (arguments.root / path).exists()]
     if there:

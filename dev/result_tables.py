@@ -39,7 +39,7 @@ def read_data(path):
             raise ValueError(f"{name}: {len(row)} cells instead of {len(rows[0])} in the row that begins with '{row[0]}'")
     for fact in FACTS:
         if facts[fact] == OWN_COLUMN and fact not in rows[0]:
-            raise ValueError(f"{name}: '# {fact}: {OWN_COLUMN}', and there is no such column")
+            raise ValueError(f"{name}: '# {fact}: {OWN_COLUMN}', but there is no such column")
     return facts, rows
 
 

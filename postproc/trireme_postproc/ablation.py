@@ -75,7 +75,7 @@ class Ablation:
         try:
             with h5py.File(path, "r") as file:
                 if str(file.attrs.get("filetype")) != FILETYPE:
-                    raise RunFileError(f"{path}: no file of dev/experiments/ablation.sh: its filetype is not '{FILETYPE}'")
+                    raise RunFileError(f"{path}: is not a file of dev/experiments/ablation.sh: its filetype is not '{FILETYPE}'")
                 version = file.attrs.get("version")
                 if version is None or isinstance(version, h5py.Empty):
                     raise RunFileError(f"{path}: has no version, this program reads {VERSION[0]}.x")
@@ -95,7 +95,7 @@ def _markdown(headings, rows):
 
 
 def table(ablation):
-    """Markdown: how it was measured, the rows, and how much communication their runs had beside compute, which claims depend on."""
+    """Markdown: how it was measured, the rows, and the ratio of communication to compute in their runs, on which claims depend."""
     lines = [", ".join(f"{name}: {value.strip()}" for name, value in ablation.facts), ""] if ablation.facts else []
     lines += _markdown(HEADINGS, [row.cells() for row in ablation.rows])
     spent = [row.spent_cells() for row in ablation.rows if row.spent]

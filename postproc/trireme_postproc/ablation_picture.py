@@ -8,7 +8,7 @@ from .ablation_record import STEP
 from .style import BLUE, INK, STYLE, empty, expect_picture, plt
 from .texts import number
 
-FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # a panel whose ratios all lie within such a factor has marks at tenths, at fifths, or at 1, 2, 3 and 5
+FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # a panel whose ratios are all within such a factor has marks at tenths, at fifths, or at 1, 2, 3 and 5
 WIDTH, LINE, AROUND = 9.0, 0.25, 1.25  # inches: of the picture, of a line of a row's name, of what is around the rows of a panel
 CLAIMED = "#C08400"  # orange that can be seen on white
 

@@ -2,7 +2,7 @@
 """Gathers what dev/experiments/ablation.sh measured into one HDF5 file: python3 -m trireme_postproc.ablation_record FOLDER FILE.h5 [NAME=VALUE …]
 
 FOLDER/rows.tsv has a line per row of the table: key, source, quantity, title, claim, ratio that the claim means (or nothing), off, on;
-tabs between. The files of a row lie in FOLDER/SOURCE: `off-TURN` and `on-TURN`, a run directory or JSON of `trireme plan`, or
+tabs between. The files of a row are in FOLDER/SOURCE: `off-TURN` and `on-TURN`, a run directory or JSON of `trireme plan`, or
 `both-TURN.json` of a bench that measures both. Off and on of a turn ran next to each other.
 
 The file: attributes filetype, version, and every NAME=VALUE; a group per row with attributes title, claim, claimed_ratio (NaN: none),
@@ -29,7 +29,7 @@ VERSION = (1, 0)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
 STEP = "step"
 REDUCTION = "reduce.bucket"
-# Compute has what lies inside them as well, without waits.
+# Compute includes what is inside them, without waits.
 COMPUTE, COMMUNICATION = ("model.train", "optim.step"), (REDUCTION, "gather.bucket", "matrices.travel")
 EXPOSED = ("reduce.exposed", "gather.wait", "matrices.wait")
 BYTES = {"fp32": 4, "bf16": 2}

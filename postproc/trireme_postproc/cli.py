@@ -167,7 +167,7 @@ def _several(paths):
 
 def _add_pace(verb):
     """Options of the verbs that follow a run."""
-    verb.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: %(default)s")
+    verb.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="interval at which the run is read; default: %(default)s")
     verb.add_argument("--patience", type=float, default=900.0, metavar="SECONDS",
                       help="a run on another host that writes nothing for this long counts as ended; default: %(default)s")
 
@@ -178,63 +178,63 @@ def _add_verbs_of_one_run(verbs):
     summary.set_defaults(call=_summary)
     plot = verbs.add_parser("plot", help="draw a run: loss, learning rate, speed, time of a step, evaluate.sets, noise scale")
     plot.add_argument("run", metavar="RUN", help=RUN_HELP)
-    plot.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: run.png beside run.h5")
+    plot.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: run.png next to run.h5")
     plot.set_defaults(call=_plot)
     rows = verbs.add_parser("export", help="write the rows of a run for other programs: JSON lines, CSV, TensorBoard")
     rows.add_argument("run", metavar="RUN", help=RUN_HELP)
-    rows.add_argument("--format", required=True, choices=FORMATS, help="of the files")
-    rows.add_argument("-o", "--output", metavar="DIR", help="where they go; default: beside run.h5")
+    rows.add_argument("--format", required=True, choices=FORMATS, help="format of the files")
+    rows.add_argument("-o", "--output", metavar="DIR", help="directory to write them to; default: that of run.h5")
     rows.add_argument("--follow", action="store_true",
                       help="csv and tensorboard: read steps.jsonl of a run in progress (record.also: [jsonl]) and write its rows until it ends")
     _add_pace(rows)
     rows.set_defaults(call=_export)
     rates = verbs.add_parser("rates", help="draw what `trireme find-rate --json FILE` wrote")
     rates.add_argument("file", metavar="FILE", help="the JSON file")
-    rates.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
+    rates.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with the ending .png")
     rates.set_defaults(call=_rates)
-    each = verbs.add_parser("ablation", help="each optimization against its absence, from the file of dev/experiments/ablation.sh: a Markdown table and a picture")
+    each = verbs.add_parser("ablation", help="compare each optimization with its absence, from the file of dev/experiments/ablation.sh: a Markdown table and a picture")
     each.add_argument("file", metavar="FILE", help="the HDF5 file")
-    each.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
+    each.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with the ending .png")
     each.set_defaults(call=_ablation)
-    beside = verbs.add_parser("prediction", help="predicted beside measured steps, from the file of dev/experiments/prediction.sh: a Markdown table and a picture")
-    beside.add_argument("file", metavar="FILE", help="the JSON file")
-    beside.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
-    beside.set_defaults(call=_prediction)
-    line = verbs.add_parser("timeline", help="one step of every rank: compute, each bucket's reduction and gather, exposed gaps")
+    predicted = verbs.add_parser("prediction", help="compare predicted with measured steps, from the file of dev/experiments/prediction.sh: a Markdown table and a picture")
+    predicted.add_argument("file", metavar="FILE", help="the JSON file")
+    predicted.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with the ending .png")
+    predicted.set_defaults(call=_prediction)
+    line = verbs.add_parser("timeline", help="show one step of every rank: compute, each bucket's reduction and gather, exposed waits")
     line.add_argument("run", metavar="RUN", help=RUN_HELP)
-    line.add_argument("--step", type=int, required=True, metavar="K", help="which step")
-    line.add_argument("--ranks", metavar="LIST", help="such as 0,2-5; default: all recorded ones")
-    line.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
+    line.add_argument("--step", type=int, required=True, metavar="K", help="number of the step")
+    line.add_argument("--ranks", metavar="LIST", help="ranks to show, such as 0,2-5; default: all recorded ranks")
+    line.add_argument("--png", metavar="FILE", help="draw it; PNG, PDF or SVG by the ending of the name")
     line.add_argument("--trace", metavar="FILE", help="write it as JSON that Perfetto and chrome://tracing open")
     line.set_defaults(call=_timeline)
     live = verbs.add_parser("watch", help="follow a run in progress: step, loss, speed, remaining time, validation, checkpoint")
     live.add_argument("run", metavar="RUN", help=RUN_HELP)
-    live.add_argument("--once", action="store_true", help="show it once and end")
+    live.add_argument("--once", action="store_true", help="show the state once and end")
     _add_pace(live)
     live.set_defaults(call=_watch)
 
 
 def _add_verbs_of_several_runs(verbs):
-    rows = verbs.add_parser("list", help="a row for each run below a directory: state, steps, best validation loss, speed, keys that differ")
+    rows = verbs.add_parser("list", help="list the runs below a directory: state, steps, best validation loss, speed, keys that differ")
     rows.add_argument("directory", metavar="DIR", help="where to look for run directories, at any depth")
     rows.add_argument("--sort", default="run", metavar="COLUMN",
-                      help="run, state, steps, validation, speed, or a key of the deck such as optimizer.learning_rate; default: %(default)s")
-    rows.add_argument("--reverse", action="store_true", help="the other way round")
+                      help="column to sort by: run, state, steps, validation, speed, or a key of the deck such as optimizer.learning_rate; default: %(default)s")
+    rows.add_argument("--reverse", action="store_true", help="sort in the opposite order")
     rows.add_argument("--csv", action="store_true", help="print CSV with plain numbers and all keys that differ")
     rows.set_defaults(call=_list)
-    beside = verbs.add_parser("compare", help="runs beside each other: losses, speed, time of a step, decks; ratios to the first run")
-    beside.add_argument("first", metavar="RUN", help=RUN_HELP + ": the one that others are compared with")
-    beside.add_argument("others", nargs="+", metavar="RUN", help="others")
-    beside.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
-    beside.set_defaults(call=_compare)
-    scale = verbs.add_parser("scaling", help="weak and strong scaling of runs on different numbers of ranks: tokens/s and efficiency")
+    compared = verbs.add_parser("compare", help="compare runs: losses, speed, time of a step, decks, with ratios to the first run")
+    compared.add_argument("first", metavar="RUN", help=RUN_HELP + ": the run that the other runs are compared with")
+    compared.add_argument("others", nargs="+", metavar="RUN", help="the other runs")
+    compared.add_argument("--png", metavar="FILE", help="draw the comparison; PNG, PDF or SVG by the ending of the name")
+    compared.set_defaults(call=_compare)
+    scale = verbs.add_parser("scaling", help="show weak and strong scaling of runs on different numbers of ranks: tokens/s and efficiency")
     scale.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
-    scale.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
+    scale.add_argument("--png", metavar="FILE", help="draw it; PNG, PDF or SVG by the ending of the name")
     scale.set_defaults(call=_scaling)
-    report = verbs.add_parser("report", help="one HTML file that needs no network: curves, time of a step, evaluation, decks, and what to look at")
+    report = verbs.add_parser("report", help="write one HTML file that needs no network: findings, curves, time of a step, evaluation, decks")
     report.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
-    report.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where it goes")
-    report.add_argument("--step", type=int, metavar="K", help="whose timeline is drawn; default: one that took the median time")
+    report.add_argument("-o", "--output", required=True, metavar="FILE.html", help="file to write")
+    report.add_argument("--step", type=int, metavar="K", help="step whose timeline is drawn; default: one that took the median time")
     report.set_defaults(call=_report)
 
 
@@ -249,7 +249,7 @@ def _parser():
 
 
 class _Printable:
-    """A stream on which names and texts of others cannot move the cursor, set a title or fail to be encoded: control characters and
+    """A stream on which names and texts from files cannot move the cursor, set a title or fail to be encoded: control characters and
     lone surrogates are written as \\xNN."""
 
     def __init__(self, stream):

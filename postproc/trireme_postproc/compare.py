@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other: what differs between them, and what they reached, with ratios to the first."""
+"""Compares runs: what differs between them, and what they reached, with ratios to the first."""
 
 import functools
 

@@ -121,7 +121,7 @@ def _time(run):
         yield f"fetching data takes {data:.0f} % of the step ({DATA_NEXT})"
     ceiling = share_of_ceiling(run)
     if ceiling is not None and Spread(ceiling.values).median < CEILING:
-        yield f"the median step reaches {Spread(ceiling.values).median:.0f} % of the arithmetic that matrix products reach by themselves"
+        yield f"the median step reaches {Spread(ceiling.values).median:.0f} % of the arithmetic that matrix products reach alone"
     seconds = per_step(run, "seconds")
     if seconds is not None and len(seconds) >= 8:
         spread = Spread(seconds.values, seconds.unit)

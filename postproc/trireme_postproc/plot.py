@@ -19,7 +19,7 @@ PANELS, ADDED = 7.6, 3.2
 
 
 def bins(steps, most=MOST_BARS):
-    """Cuts steps into at most so many groups of equal width; returns edges."""
+    """Cuts steps into at most this number of groups of equal width; returns edges."""
     first, last = int(steps[0]), int(steps[-1])
     width = max(1, int(np.ceil((last - first + 1) / most)))
     count = int(np.ceil((last - first + 1) / width))
@@ -136,7 +136,7 @@ def _time(axes, run):
         )
         bottom += height
     usual, highest = float(np.median(bottom[bottom > 0])), float(bottom.max())
-    if highest > 3 * usual:  # a slow first step would hide all others
+    if highest > 3 * usual:  # a slow first step would hide all other steps
         axes.set_ylim(0, 1.6 * usual)
         within = steps[group == np.argmax(bottom)]
         where = f"step {within[0]}" if len(within) == 1 else f"steps {within[0]} to {within[-1]}"
@@ -173,7 +173,7 @@ def plot(run, output):
         figure = plt.figure(figsize=(12, height), dpi=130)
 
         def at(share):
-            """Where a share of the height of a picture without added rows lies in this one."""
+            """Where a share of the height of a picture without added rows is in this one."""
             return (PANELS * share + added) / height
 
         upper = figure.add_gridspec(

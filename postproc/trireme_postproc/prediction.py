@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted beside measured steps and checkpoints, from the file that dev/experiments/prediction.sh writes: a Markdown table."""
+"""Predicted and measured steps and checkpoints, from the file that dev/experiments/prediction.sh writes: a Markdown table."""
 
 import json
 
@@ -40,7 +40,7 @@ class Prediction:
             with open(path, encoding="utf-8") as file:
                 found = json.load(file)
             if not isinstance(found, dict) or found.get("filetype") != FILETYPE:
-                raise RunFileError(f"{path}: no file of dev/experiments/prediction.sh: its filetype is not '{FILETYPE}'")
+                raise RunFileError(f"{path}: is not a file of dev/experiments/prediction.sh: its filetype is not '{FILETYPE}'")
             if found.get("version") != VERSION:
                 raise RunFileError(f"{path}: version {found.get('version')}, this program reads {VERSION}")
             self.facts = found["facts"]

@@ -6,7 +6,7 @@ FOLDER/ROUND/RANKS has SETTING.json, a plan with its scaling, and SETTING, the r
 The file: filetype, version, every NAME=VALUE in `facts`, and `rows` of round, ranks, what (`step, SETTING` or `checkpoint`), predicted and
 measured seconds. Of steps, measured are the median over those after the warm-up, and quartiles, and predicted and measured are the seconds
 that are exposed as well. Of checkpoints, measured are the median and quartiles from begin until all is on the disk, of those that were
-written beside steps: the last step's is not, and the first of a run takes longer than the others. A run with no other has no such row.
+written during steps: the last step's is not, and the first of a run takes longer than the others. A run with no other has no such row.
 """
 
 import glob
@@ -38,8 +38,8 @@ def _rows(path, round_number, ranks):
                     "measured_low_s": low, "measured_high_s": high, "predicted_exposed_s": step["exposed_s"],
                     "measured_exposed_s": float(np.median(run.steps["exposed_s"].values[WARM_UP:]))}
     if found[0]["checkpoint_s"] is not None and "write_s" in run.checkpoints:
-        beside = run.checkpoints["step"].values < run.steps["step"].values[-1]
-        written = run.checkpoints["write_s"].values[beside][1:]
+        during = run.checkpoints["step"].values < run.steps["step"].values[-1]
+        written = run.checkpoints["write_s"].values[during][1:]
         if len(written):
             low, middle, high = np.quantile(written, (0.25, 0.5, 0.75))
             yield common | {"what": "checkpoint", "predicted_s": found[0]["checkpoint_s"], "measured_s": middle, "measured_low_s": low,

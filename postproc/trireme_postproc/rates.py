@@ -27,9 +27,9 @@ def read_rates(path):
     except FileNotFoundError as error:
         raise RunFileError(f"{path}: does not exist") from error
     except ValueError as error:
-        raise RunFileError(f"{path}: no JSON: {error}") from error
+        raise RunFileError(f"{path}: is not JSON: {error}") from error
     if not isinstance(found, dict) or found.get("filetype") != FILETYPE:
-        raise RunFileError(f"{path}: no sweep of trireme find-rate: its filetype is not '{FILETYPE}'")
+        raise RunFileError(f"{path}: is not a sweep of trireme find-rate: its filetype is not '{FILETYPE}'")
     version = found.get("version")
     if not isinstance(version, list) or not version or version[0] != MAJOR_VERSION:
         raise RunFileError(f"{path}: version {version}, this program reads {MAJOR_VERSION}.x")
@@ -37,13 +37,13 @@ def read_rates(path):
     for name in SERIES:
         values = found.get(name)
         if not isinstance(values, list) or not values or not all(_is_number(v) for v in values):
-            raise RunFileError(f"{path}: '{name}' is no list of numbers")
+            raise RunFileError(f"{path}: '{name}' is not a list of numbers")
         lengths.add(len(values))
     if len(lengths) != 1 or min(found["rate"]) <= 0:
         raise RunFileError(f"{path}: rates that are not positive, or of another number than losses")
     for name in ("steepest", "diverges", "suggested"):
         if found.get(name) is not None and not _is_number(found[name]):
-            raise RunFileError(f"{path}: '{name}' is no number")
+            raise RunFileError(f"{path}: '{name}' is not a number")
     found["name"] = os.path.basename(path)
     return found
 

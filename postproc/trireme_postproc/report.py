@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTML file about one or several runs, which needs no network: what is in it follows from the records alone.
 
-Texts of the files reach the page escaped, or as JSON that is no script; and the page's policy lets nothing run or load but the script
+Texts of the files reach the page escaped, or as JSON that is not a script; and the page's policy lets nothing run or load but the script
 and the style that are in this package, by their hashes.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a report, as HTML. Every text passes escape(): names and values come from files that others made."""
+"""The tables of a report, as HTML. Every text passes escape(): names and values come from files of unknown origin."""
 
 import html
 import re
@@ -96,7 +96,7 @@ def deck_tables(runs, names):
         known = {key: value for key, value in sorted(run.deck.items())}
         before = f"{escape(name)}: " if len(runs) > 1 else ""
         if given is None:
-            note = "Which of them are defaults is not known: deck.resolved.yaml is not beside the record."
+            note = "Which of them are defaults is not known: there is no deck.resolved.yaml next to the record."
             parts.append(f"<h3>{before}all keys</h3><p class=note>{note}</p>"
                          f"<div class=scroll>{table(['key', 'value'], known.items())}</div>")
             continue

@@ -9,7 +9,7 @@ KEY = re.compile(r"^( *)([A-Za-z0-9_]+):(?: |$)")
 
 
 def keys_given(run):
-    """The dotted keys that were given a value; None where the file is not beside the run's record."""
+    """The dotted keys that were given a value; None where the file is not next to the run's record."""
     try:
         with open(os.path.join(os.path.dirname(run.path), FILE), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weak and strong scaling: how fast runs on different numbers of ranks are, beside the one on the fewest.
+"""Weak and strong scaling: how fast runs on different numbers of ranks are, compared with the run on the fewest.
 
 Strong: the same batch on more ranks. Weak: the batch grows with the ranks. The efficiency is the speed of a rank over that of a rank in
 the run on the fewest ranks, in both cases.
@@ -12,8 +12,8 @@ from .run_file import RunFileError, names_of
 from .texts import MISSING, columns_text, number, with_unit
 
 STRONG, WEAK = "strong", "weak"
-WARM_UP = 3  # first steps of each start that are left out, where others are left
-# What a step computes: runs that differ in it are no scaling of one problem.
+WARM_UP = 3  # first steps of each start that are omitted, where other steps remain
+# What a step computes: runs that differ in it do not scale one problem.
 SAME = ("model.preset", "model.layers", "model.heads", "model.channels", "model.context", "model.vocabulary")
 
 
@@ -51,7 +51,7 @@ class Series:
 
 
 def _start_with(run, ranks):
-    """The newest start with so many ranks: its row of /sessions."""
+    """The newest start with this number of ranks: its row of /sessions."""
     return int(np.flatnonzero(run.sessions["ranks"].values == ranks)[-1])
 
 
@@ -75,7 +75,7 @@ def _hosts(run, start):
 
 
 def _starts(run):
-    """For each row of /steps how many rows of its start lie before it."""
+    """For each row of /steps how many rows of its start come before it."""
     steps = run.steps["step"].values
     if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
         return np.arange(len(steps))

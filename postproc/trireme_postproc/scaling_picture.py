@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of scaling: speed over ranks beside what perfect scaling would be, and the efficiency."""
+"""The picture of scaling: speed over ranks, compared with perfect scaling, and the efficiency."""
 
 import numpy as np
 from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullLocator, ScalarFormatter
@@ -11,7 +11,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def _of_ranks(one, value):
-    """Ranks, and the median of a value over the repetitions on so many ranks."""
+    """Ranks, and the median of a value over the repetitions on this number of ranks."""
     ranks = np.array(sorted({point.ranks for point in one.points}))
     return ranks, np.array([np.median([value(point) for point in one.points if point.ranks == count]) for count in ranks])
 

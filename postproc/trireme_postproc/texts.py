@@ -7,7 +7,7 @@ MISSING = "–"
 
 
 def number(value, digits=4):
-    """A whole number in groups of three digits, any other with so many significant digits."""
+    """A whole number in groups of three digits, any other with this number of significant digits."""
     if isinstance(value, (int, np.integer)):
         return f"{int(value):,}".replace(",", " ")
     value = float(value)
@@ -52,7 +52,7 @@ def size(value, unit):
 
 
 def columns_text(rows, indent="", left=1):
-    """Rows of texts as columns: the first `left` of them to the left, the others to the right."""
+    """Rows of texts as columns: the first `left` of them to the left, the rest to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:

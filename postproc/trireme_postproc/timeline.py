@@ -12,7 +12,7 @@ from .texts import columns_text, number
 from .timings import ROOT
 
 COMPUTE, OTHER = "compute", "other"
-FIRST_BUCKET_TID = 10  # of the trace: compute is 0, what is beside the step 1
+FIRST_BUCKET_TID = 10  # of the trace: compute is 0, what is outside the step 1
 
 
 class Interval:
@@ -26,7 +26,7 @@ class Interval:
 
     @property
     def lane(self):
-        """Where it is drawn: compute, "bucket 3", or beside the step."""
+        """Where it is drawn: compute, "bucket 3", or outside the step."""
         if self.span.parent is not None or self.span.name == ROOT:
             return COMPUTE
         return f"{self.span.index_of} {self.index}" if self.span.index_of else OTHER
@@ -48,14 +48,14 @@ class RankStep:
         self.exposed = sum(seconds for _, seconds in inside)
 
     def in_step(self, interval):
-        """The seconds of an interval that lie inside the step."""
+        """The seconds of an interval inside the step."""
         if self.whole is None:
             return 0.0
         return max(0.0, min(interval.end, self.whole.end) - max(interval.begin, self.whole.begin))
 
 
 class StepTimeline:
-    """`aligned`: whether the ranks lie side by side by the calendar clocks of their hosts; else each begins at 0."""
+    """`aligned`: whether the ranks are aligned by the calendar clocks of their hosts; otherwise each begins at 0."""
 
     def __init__(self, run, step, ranks, aligned):
         self.run, self.step, self.ranks, self.aligned = run, step, ranks, aligned

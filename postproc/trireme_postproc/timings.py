@@ -26,7 +26,7 @@ def num_ranks(run):
 def own_seconds(run):
     """The duration of every sample; of the parts of a step without what other parts take inside them.
 
-    A wait for a bucket may lie inside training or updating, whatever the file's table says: what counts is the time. A sample is taken
+    A wait for a bucket may be inside training or updating, whatever the file's table says: what counts is the time. A sample is taken
     out of one other, the shortest around its middle.
     """
     samples = run.samples
@@ -57,8 +57,8 @@ def _clocks(run):
 
 
 def _around(samples, outer, inner, stated):
-    """For each of the rows `inner` the one of `outer` that lies around it, or -1. `outer`: in the order of time, one after the other.
-    `stated`: whether the file's table says that it lies there; then both may take the same time."""
+    """For each of the rows `inner` the one of `outer` that contains it, or -1. `outer`: in the order of time, one after the other.
+    `stated`: whether the file's table says that it is inside; then both may take the same time."""
     begin, length = samples["begin_s"][outer], samples["duration_s"][outer]
     duration = samples["duration_s"][inner]
     middle = samples["begin_s"][inner] + duration / 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run while it goes on: how far it is, what it reached, how fast it is and how long it will take. Nothing is locked or written, so
+"""A run in progress: how far it is, what it reached, how fast it is and how long it will take. Nothing is locked or written, so
 the run does not notice."""
 
 import os

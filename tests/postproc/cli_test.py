@@ -241,16 +241,16 @@ class CommandLineTest(unittest.TestCase):
     def test_refuses_what_is_no_sweep(self):
         self.assertIn("does not exist", self.refused("rates", self.directory + "/none.json"))
         for changes, text in (({"filetype": "x"}, "its filetype is not 'trireme-rates'"), ({"version": [2, 0]}, "version [2, 0]"),
-                              ({"loss": [1.0, "x", 2.0]}, "'loss' is no list of numbers"), ({"loss": [1.0]}, "another number than"),
-                              ({"rate": [0.0, 0.1, 0.2]}, "not positive"), ({"loss": None}, "'loss' is no list"),
-                              ({"loss": [1.0, float("nan"), 2.0]}, "'loss' is no list"), ({"steepest": "low"}, "'steepest' is no number")):
+                              ({"loss": [1.0, "x", 2.0]}, "'loss' is not a list of numbers"), ({"loss": [1.0]}, "another number than"),
+                              ({"rate": [0.0, 0.1, 0.2]}, "not positive"), ({"loss": None}, "'loss' is not a list"),
+                              ({"loss": [1.0, float("nan"), 2.0]}, "'loss' is not a list"), ({"steepest": "low"}, "'steepest' is not a number")):
             self.assertIn(text, self.refused("rates", self.sweep(**changes)))
         path = self.sweep()
         self.assertIn("would replace its data", self.refused("rates", path, "-o", path))
         self.assertIn("must end in one of", self.refused("rates", path, "-o", path + "x"))
         with open(path, "w", encoding="utf-8") as file:
             file.write("{")
-        self.assertIn("no JSON", self.refused("rates", path))
+        self.assertIn("is not JSON", self.refused("rates", path))
 
     def test_plots_of_incomplete_runs(self):
         for options in (

@@ -170,7 +170,7 @@ class ReportTest(unittest.TestCase):
         self.assertLess(text.index("model.layers"), text.index("2 keys with their defaults"))
         self.assertGreater(text.index("model.channels"), text.index("2 keys with their defaults"))
         os.remove(self.directory + "/deck.resolved.yaml")
-        self.assertIn("deck.resolved.yaml is not beside the record", "".join(self.report()[1].text))
+        self.assertIn("there is no deck.resolved.yaml next to the record", "".join(self.report()[1].text))
 
     def test_refuses(self):
         for arguments, text in ((("--output", self.path), "must end in .html"), (("--output", self.output, "--step", "777"), "no spans of step 777")):
