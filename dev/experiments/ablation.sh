@@ -73,19 +73,9 @@ planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
 # embedding may not); micro-steps of a step.
 plan "$folder/parameters.json" "$ranks" parallel.bucket_elements=1
 plan "$folder/shared.json" "$ranks" parallel.bucket_elements=1000000000000
-read -r twentieth middle micro_steps < <(python - "$folder/parameters.json" "$folder/shared.json" <<'END_OF_PYTHON'
-import itertools, json, sys
-single, shared = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
-elements = {bucket["parameters"][0]: bucket["elements"] - bucket["padding"] for bucket in single["buckets"]}
-names = max((bucket["parameters"] for bucket in shared["buckets"]), key=len)
-ends = list(itertools.accumulate(elements[name] for name in names))
-print(max(1, single["parameter_elements"] // 20), min(zip(names[:-1], ends), key=lambda end: abs(2 * end[1] - ends[-1]))[0], end=" ")
-END_OF_PYTHON
-  plan "$folder/step.json" "$ranks" parallel.reduce_every=step
-  plan "$folder/micro.json" "$ranks" parallel.reduce_every=micro_step
-  python -c 'import json, sys
-sent = [json.load(open(path))["per_rank"]["fp32"]["gradient_wire_bytes"] for path in sys.argv[1:]]
-print(round(sent[1] / sent[0]) if sent[0] else "")' "$folder/step.json" "$folder/micro.json")
+plan "$folder/step.json" "$ranks" parallel.reduce_every=step
+plan "$folder/micro.json" "$ranks" parallel.reduce_every=micro_step
+read -r twentieth middle micro_steps < <(python dev/experiments/ablation_settings.py "$folder")
 small="parallel.bucket_elements=$twentieth"
 
 pair buckets "buckets" "" "" parallel.bucket_elements=1 parallel.bucket_elements=auto

@@ -22,16 +22,7 @@ train() { # RECIPE NAME [section.key=value …]
   }
 }
 best() { # RECIPE: the rate whose run has the lowest validation loss at its end
-  "$python" - "$folder/$1" "${rates[@]}" <<'PYTHON'
-import sys
-import h5py
-def loss(rate):
-    with h5py.File(f"{sys.argv[1]}/rate-{rate}/run.h5", "r") as file:
-        return file["validation/loss"][-1]
-found = {rate: loss(rate) for rate in sys.argv[2:]}
-print(*(f"{rate}: {value:.4f}" for rate, value in found.items()), sep="  ", file=sys.stderr)
-print(min(found, key=found.get))
-PYTHON
+  "$python" dev/experiments/compare_recipes.py best "$folder/$1" "${rates[@]}"
 }
 
 declare -A chosen
@@ -48,38 +39,4 @@ for seed in "${seeds[@]}"; do
   done
 done
 
-"$python" - "$folder" "${#seeds[@]}" "${recipes[@]}" "${seeds[@]}" <<'PYTHON'
-import statistics, sys
-import h5py, numpy
-import matplotlib
-matplotlib.use("Agg")
-from matplotlib import pyplot
-folder, count = sys.argv[1], int(sys.argv[2])
-recipes, seeds = sys.argv[3:-count], sys.argv[-count:]
-curves = {}
-for recipe in recipes:
-    for seed in seeds:
-        with h5py.File(f"{folder}/{recipe}/seed-{seed}/run.h5", "r") as file:
-            tokens = dict(zip(file["steps/step"][:], file["steps/tokens"][:]))
-            steps, losses = file["validation/step"][:], file["validation/loss"][:]
-        curves[recipe, seed] = numpy.array([tokens.get(step, 0) for step in steps]), losses
-for recipe in recipes:
-    ends = [curves[recipe, seed][1][-1] for seed in seeds]
-    print(f"{recipe:<12} {int(curves[recipe, seeds[0]][0][-1]):>9} tokens  validation loss {statistics.mean(ends):.4f} "
-          f"(seeds: {', '.join(f'{end:.4f}' for end in ends)}; standard deviation {statistics.stdev(ends):.4f})")
-base, other = recipes
-for seed in seeds:
-    goal, (tokens, losses) = curves[base, seed][1][-1], curves[other, seed]
-    share = numpy.interp(-goal, -losses, tokens) / curves[base, seed][0][-1] if losses.min() <= goal else float("nan")
-    print(f"seed {seed}: {other} reaches {goal:.4f} of {base} after {share:.3f} of its tokens (between two evaluations: a straight line)")
-for index, recipe in enumerate(recipes):
-    for seed in seeds:
-        tokens, losses = curves[recipe, seed]
-        pyplot.plot(tokens / 1e6, losses, f"C{index}", marker="o", markersize=3, label=recipe if seed == seeds[0] else None)
-pyplot.xlabel("tokens / 10⁶")
-pyplot.ylabel("validation loss / nat")
-pyplot.yscale("log")
-pyplot.legend()
-pyplot.savefig(f"{folder}/recipes.png", dpi=150)
-print(f"picture: {folder}/recipes.png")
-PYTHON
+"$python" dev/experiments/compare_recipes.py table "$folder" "${recipes[@]}" "${seeds[@]}"

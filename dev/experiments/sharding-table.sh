@@ -34,21 +34,4 @@ for n in "${ranks[@]}"; do
     model.context=8192
 done
 
-"${TRIREME_PYTHON:-python3}" - "$work" $device "${ranks[@]}" <<'PYTHON'
-import json
-import sys
-
-folder, device, ranks = sys.argv[1], sys.argv[2], sys.argv[3:]
-plans = {(size, n): json.load(open(f"{folder}/{size}-{n}.json")) for size in ("8B", "13B", "70B") for n in ranks}
-modes = list(next(iter(plans.values()))["shard_choices"])
-print(f"Ranks are {dict(cuda='GPUs', cpu='CPUs')[device]}, eight per host.\n")
-for title, key in (("Held by a rank, GiB", "held_bytes"), ("Sent by a rank in a step, GiB", "wire_bytes")):
-    print(f"{title}:\n")
-    print("| model | parameters | parallel.shard |", " | ".join(f"N = {n}" for n in ranks), "|")
-    print("|---|---:|---|" + "---:|" * len(ranks))
-    for size in ("8B", "13B", "70B"):
-        for mode in modes:
-            values = [plans[size, n]["shard_choices"][mode]["bf16"][key] / 2**30 for n in ranks]
-            print(f"| {size} | {plans[size, ranks[0]]['parameter_elements'] / 1e9:.2f} B | {mode} |", " | ".join(f"{v:.1f}" for v in values), "|")
-    print()
-PYTHON
+"${TRIREME_PYTHON:-python3}" dev/experiments/sharding_table.py "$work" $device "${ranks[@]}"

@@ -75,21 +75,4 @@ for ((round = 1; round <= rounds; ++round)); do
   done
 done
 echo "ratio of the median step here to that of $name, $ranks ranks; under 1: here is faster"
-PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" - "$folder" "$rounds" "${decks[@]}" <<'END_OF_PYTHON'
-import sys
-
-import numpy as np
-from trireme_postproc.run_file import RunFile
-
-folder, rounds, rows = sys.argv[1], int(sys.argv[2]), [row.split() for row in sys.argv[3:]]
-print(f"{'deck':20}{'there':>10}{'here':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}")
-for deck, precision, *_ in rows:
-    # The first step warms up.
-    there, here = (
-        [np.median(RunFile(f"{folder}/{deck}-{precision}-{side}-{i}").steps["seconds"].values[1:]) for i in range(1, rounds + 1)]
-        for side in ("other", "here")
-    )
-    ratios = np.array(here) / np.array(there)
-    times = "".join(f"{np.median(side):8.4g} s" for side in (there, here))
-    print(f"{deck + ' ' + precision:20}{times}{np.median(ratios):8.3f}{min(ratios):8.3f}{max(ratios):8.3f}")
-END_OF_PYTHON
+PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" dev/experiments/compare_speed.py "$folder" "$rounds" "${decks[@]}"

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The table of speed.sh --against: ratios of the median steps of FOLDER/DECK-PRECISION-{here,other}-ROUND.
+  usage: PYTHONPATH=postproc compare_speed.py FOLDER ROUNDS "DECK PRECISION …" …"""
+import sys
+
+import numpy as np
+from trireme_postproc.run_file import RunFile
+
+
+def median_step(path):
+    return np.median(RunFile(path).steps["seconds"].values[1:])  # the first step warms up
+
+
+def main():
+    folder, rounds, rows = sys.argv[1], int(sys.argv[2]), [row.split() for row in sys.argv[3:]]
+    print(f"{'deck':20}{'there':>10}{'here':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}")
+    for deck, precision, *_ in rows:
+        there, here = ([median_step(f"{folder}/{deck}-{precision}-{side}-{i}") for i in range(1, rounds + 1)] for side in ("other", "here"))
+        ratios = np.array(here) / np.array(there)
+        times = "".join(f"{np.median(side):8.4g} s" for side in (there, here))
+        print(f"{deck + ' ' + precision:20}{times}{np.median(ratios):8.3f}{min(ratios):8.3f}{max(ratios):8.3f}")
+
+
+if __name__ == "__main__":
+    main()
