@@ -2,11 +2,22 @@
 #include "ops/activations.hpp"
 
 #include <algorithm>
+#include <numbers>
 
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
 namespace {
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_slope(double x) {
+  const double a = std::sqrt(2 / std::numbers::pi);
+  const double t = std::tanh(a * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
+}
 
 double silu(double z) {
   return z / (1 + std::exp(-z));
@@ -67,6 +78,55 @@ class ActivationsTest : public OpsTest {
   }
 };
 
+TEST_P(ActivationsTest, GeluAgreesWithReference) {
+  for (const std::int64_t n : {1, 2, 15, 17, 255, 257, 16384, 16385, 40009}) {
+    SCOPED_TRACE(n);
+    auto xv = normals(1, n, 3);
+    xv[0] = 0;
+    if (n > 8) {
+      xv[1] = 50;
+      xv[2] = -50;
+      xv[3] = 3e4;
+      xv[4] = -3e4;
+      xv[5] = 1e-20;
+      xv[6] = -20;  // where e^(-2u) overflows fp32, but not yet the slope
+    }
+    xv = rounded_to(dtype(), xv);
+    const auto dyv = rounded_to(dtype(), normals(2, n));
+    Values y_expected(xv.size()), dx_expected(xv.size());
+    for (std::size_t i = 0; i < xv.size(); ++i) {
+      y_expected[i] = gelu(xv[i]);
+      dx_expected[i] = dyv[i] * gelu_slope(xv[i]);
+    }
+    const auto x = tensor(dtype(), xv);
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
+    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::GeluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
+    const auto yv = y.values();
+    for (std::size_t i = 0; i < xv.size(); ++i)
+      ASSERT_NEAR(yv[i], y_expected[i], tolerance().elementwise * (1e-2 + std::abs(y_expected[i])))
+          << "x = " << xv[i];
+    expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
+  }
+}
+
+TEST_P(ActivationsTest, GeluByHand) {
+  const auto x = tensor(dtype(), Values{0, 1, -1});
+  auto y = tensor(dtype(), 3);
+  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+  expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
+}
+
+TEST_P(ActivationsTest, GeluKeepsNan) {
+  const auto x = tensor(dtype(), Values{std::nan(""), 1}), dy = tensor(dtype(), Values{1, 1});
+  auto y = tensor(dtype(), 2), dx = tensor(dtype(), 2);
+  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+  run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
+  EXPECT_TRUE(std::isnan(y.values()[0]));
+  EXPECT_FALSE(std::isnan(y.values()[1]));
+  EXPECT_FALSE(std::isnan(dx.values()[1]));
+}
+
 TEST_P(ActivationsTest, SquaredReluAgreesWithReference) {
   for (const std::int64_t n : {1, 2, 17, 255, 16385}) {
     auto xv = rounded_to(dtype(), normals(1, n, 3));
@@ -115,10 +175,13 @@ TEST_P(ActivationsTest, DoesNotDependOnThreads) {
              dy = tensor(dtype(), normals(2, 150 * 301));
   expect_same_on_threads([&] {
     auto y = tensor(dtype(), 150 * 301), dx = tensor(dtype(), 2 * 150 * 301);
+    auto gelu = tensor(dtype(), 150 * 301), d_gelu = tensor(dtype(), 150 * 301);
+    run(ops::GeluForward{.y = gelu.view(), .x = dy.view()}, stream());
+    run(ops::GeluBackward{.dx = d_gelu.view(), .dy = dy.view(), .x = gelu.view()}, stream());
     run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 301}, stream());
     run(ops::SwigluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view(), .columns = 301},
         stream());
-    return joined({&y, &dx});
+    return joined({&y, &dx, &gelu, &d_gelu});
   });
 }
 
@@ -132,9 +195,19 @@ TEST_P(ActivationsTest, RejectWrongViews) {
                    stream()),
                ContractError);
   EXPECT_THROW(run(ops::SquaredReluForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
+  const auto integers = tensor(DType::i32, 6);
+  EXPECT_THROW(run(ops::GeluForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
+  EXPECT_THROW(run(ops::GeluForward{.y = integers.view(), .x = integers.view()}, stream()),
+               ContractError);
 }
 
 /// The references themselves.
+TEST(GeluReference, SlopeIsTheGradient) {
+  for (const double x : {-3.0, -0.7, 0.0, 0.3, 2.0}) {
+    expect_gradient([](const Values& at) { return gelu(at[0]); }, {x}, {gelu_slope(x)}, "slope");
+  }
+}
+
 TEST(ActivationsReference, GradientsAreThoseOfFiniteDifferences) {
   const auto x = normals(1, 40), weights = normals(2, 20);
   const auto weighted = [&](const Values& at) {

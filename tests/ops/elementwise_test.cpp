@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numbers>
 
 #include "ops/tensors.hpp"
 
@@ -12,16 +11,6 @@ namespace {
 
 using ops::Dropout;
 
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-double gelu_slope(double x) {
-  const double a = std::sqrt(2 / std::numbers::pi);
-  const double t = std::tanh(a * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
-}
-
 class ElementwiseTest : public OpsTest {
  protected:
   static const std::vector<std::int64_t>& sizes() {
@@ -29,55 +18,6 @@ class ElementwiseTest : public OpsTest {
     return all;
   }
 };
-
-TEST_P(ElementwiseTest, GeluAgreesWithReference) {
-  for (const auto n : sizes()) {
-    SCOPED_TRACE(n);
-    auto xv = normals(1, n, 3);
-    xv[0] = 0;
-    if (n > 8) {
-      xv[1] = 50;
-      xv[2] = -50;
-      xv[3] = 3e4;
-      xv[4] = -3e4;
-      xv[5] = 1e-20;
-      xv[6] = -20;  // where e^(-2u) overflows fp32, but not yet the slope
-    }
-    xv = rounded_to(dtype(), xv);
-    const auto dyv = rounded_to(dtype(), normals(2, n));
-    Values y_expected(xv.size()), dx_expected(xv.size());
-    for (std::size_t i = 0; i < xv.size(); ++i) {
-      y_expected[i] = gelu(xv[i]);
-      dx_expected[i] = dyv[i] * gelu_slope(xv[i]);
-    }
-    const auto x = tensor(dtype(), xv);
-    auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
-    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-    run(ops::GeluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
-    const auto yv = y.values();
-    for (std::size_t i = 0; i < xv.size(); ++i)
-      ASSERT_NEAR(yv[i], y_expected[i], tolerance().elementwise * (1e-2 + std::abs(y_expected[i])))
-          << "x = " << xv[i];
-    expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
-  }
-}
-
-TEST_P(ElementwiseTest, GeluByHand) {
-  const auto x = tensor(dtype(), Values{0, 1, -1});
-  auto y = tensor(dtype(), 3);
-  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-  expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
-}
-
-TEST_P(ElementwiseTest, GeluKeepsNan) {
-  const auto x = tensor(dtype(), Values{std::nan(""), 1}), dy = tensor(dtype(), Values{1, 1});
-  auto y = tensor(dtype(), 2), dx = tensor(dtype(), 2);
-  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-  run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
-  EXPECT_TRUE(std::isnan(y.values()[0]));
-  EXPECT_FALSE(std::isnan(y.values()[1]));
-  EXPECT_FALSE(std::isnan(dx.values()[1]));
-}
 
 TEST_P(ElementwiseTest, DropsByTheFactors) {
   for (const std::int64_t per_sample : {1, 3, 64, 257, 20001}) {
@@ -187,11 +127,8 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
   const std::int64_t rows = 9, columns = 12345, n = rows * columns;
   const auto x = tensor(dtype(), normals(1, n)), dy = tensor(dtype(), normals(2, n));
   expect_same_on_threads([&] {
-    auto y = tensor(dtype(), n), dx = tensor(dtype(), n);
     auto dbranch = tensor(dtype(), n), db = tensor(DType::f32, columns),
          copy = tensor(DType::f32, n);
-    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-    run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
     run(ops::DropoutBackward{.dbranch = dbranch.view(),
                              .dy = dy.view(),
                              .elements_per_sample = columns,
@@ -200,16 +137,13 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
     run(ops::BiasBackward{.db = db.view(), .dy = dy.view()}, stream());
     run(ops::Cast{.to = copy.view(), .from = x.view()}, stream());
     run(ops::Add{.sum = copy.view(), .term = copy.view()}, stream());
-    return joined({&y, &dx, &dbranch, &db, &copy});
+    return joined({&dbranch, &db, &copy});
   });
 }
 
 TEST_P(ElementwiseTest, RejectsWrongViews) {
   const auto three = tensor(dtype(), 3), four = tensor(dtype(), 4),
              integers = tensor(DType::i32, 4);
-  EXPECT_THROW(run(ops::GeluForward{.y = three.view(), .x = four.view()}, stream()), ContractError);
-  EXPECT_THROW(run(ops::GeluForward{.y = integers.view(), .x = integers.view()}, stream()),
-               ContractError);
   EXPECT_THROW(
       run(ops::DropoutBackward{.dbranch = four.view(), .dy = four.view(), .elements_per_sample = 3},
           stream()),
@@ -230,12 +164,6 @@ TEST_P(ElementwiseTest, RejectsWrongViews) {
 }
 
 TRIREME_ON_BACKENDS(ElementwiseTest);
-
-TEST(GeluReference, SlopeIsTheGradient) {
-  for (const double x : {-3.0, -0.7, 0.0, 0.3, 2.0}) {
-    expect_gradient([](const Values& at) { return gelu(at[0]); }, {x}, {gelu_slope(x)}, "slope");
-  }
-}
 
 TEST(Dropout, IsKeptWithProbabilityOneMinusRate) {
   for (const float rate : {0.0F, 0.1F, 0.5F, 0.9F}) {

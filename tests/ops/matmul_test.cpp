@@ -9,6 +9,7 @@
 
 #include "base/round_up.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"

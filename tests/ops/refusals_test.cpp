@@ -81,8 +81,12 @@ class AttentionRefusalsGpu : public RefusalsGpu {
     const auto out = tensor(DType::bf16, dout.view().elements, 3),
                dqkv = tensor(DType::bf16, qkv.view().elements, 4);
     const auto lse = tensor(DType::f32, s.batch * s.heads * s.time, 5);
-    attention.forward(out.view(), lse.view(), qkv.view(), {}, {}, *stream_);
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {}, {},
+    attention.forward({.out = out.view(), .lse = lse.view(), .qkv = qkv.view()}, *stream_);
+    attention.backward({.dqkv = dqkv.view(),
+                        .dout = dout.view(),
+                        .qkv = qkv.view(),
+                        .out = out.view(),
+                        .lse = lse.view()},
                        *stream_);
     std::vector<std::byte> all;
     for (const Tensor* t : {&out, &lse, &dqkv})

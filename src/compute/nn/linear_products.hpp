@@ -56,7 +56,7 @@ class LinearProducts {
   [[nodiscard]] bool fuses_gelu_before() const { return input_->fuses_epilogue(); }
   /// dW += dyᵀ · x.
   void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
-  /// Whether the next does more than backward_weight() and bias_backward(): dy is read once.
+  /// Whether the next does more than backward_weight() and BiasBackward: dy is read once.
   [[nodiscard]] bool sums_bias() const;
   /// dW += dyᵀ · x, db += the sum of the rows of dy.
   void backward_weight_and_bias(

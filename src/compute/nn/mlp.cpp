@@ -2,7 +2,6 @@
 #include "nn/mlp.hpp"
 
 #include "ops/activations.hpp"
-#include "ops/elementwise.hpp"
 
 namespace trireme::nn {
 

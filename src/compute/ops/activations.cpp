@@ -4,16 +4,37 @@
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
+namespace {
 
-void run(const SquaredReluForward& call, device::Stream& stream) {
+/// y = f(x).
+void run_map(const auto& call, device::Stream& stream) {
   expect_operands(call.name, {{"y", call.y, call.x.elements, call.x.dtype}});
   enqueue(call, call.x.dtype, stream);
 }
 
-void run(const SquaredReluBackward& call, device::Stream& stream) {
+/// dx = dy f'(x).
+void run_gradient(const auto& call, device::Stream& stream) {
   expect_operands(call.name, {{"dx", call.dx, call.x.elements, call.x.dtype},
                               {"dy", call.dy, call.x.elements, call.x.dtype}});
   enqueue(call, call.x.dtype, stream);
+}
+
+}  // namespace
+
+void run(const GeluForward& call, device::Stream& stream) {
+  run_map(call, stream);
+}
+
+void run(const GeluBackward& call, device::Stream& stream) {
+  run_gradient(call, stream);
+}
+
+void run(const SquaredReluForward& call, device::Stream& stream) {
+  run_map(call, stream);
+}
+
+void run(const SquaredReluBackward& call, device::Stream& stream) {
+  run_gradient(call, stream);
 }
 
 void run(const SwigluForward& call, device::Stream& stream) {

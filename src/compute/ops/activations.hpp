@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of MLPs besides GELU (elementwise.hpp), single passes over memory. Arithmetic is
-// fp32. Backward reads x, the input of forward.
+// The activations of MLPs, single passes over memory. Arithmetic is fp32. Backward reads x, the input
+// of forward.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,23 @@
 #include "ops/operation.hpp"
 
 namespace trireme::ops {
+
+/// y = gelu(x), the tanh form. Source: Hendrycks, Gimpel 2016, section 2; as GPT-2.
+struct GeluForward {
+  static constexpr const char* name = "gelu_forward";
+  View y;       ///< of T, as many elements as x
+  ConstView x;  ///< of T
+};
+TRIREME_OPERATION(GeluForward);
+
+/// dx = dy · gelu'(x).
+struct GeluBackward {
+  static constexpr const char* name = "gelu_backward";
+  View dx;       ///< of T, as many elements as x; may be dy
+  ConstView dy;  ///< the same
+  ConstView x;   ///< of T: what went into the GELU
+};
+TRIREME_OPERATION(GeluBackward);
 
 /// y = max(0, x)². Source: So et al. 2021, "Primer", section 4.
 struct SquaredReluForward {

@@ -5,17 +5,6 @@
 
 namespace trireme::ops {
 
-void run(const GeluForward& call, device::Stream& stream) {
-  expect_operands(call.name, {{"y", call.y, call.x.elements, call.x.dtype}});
-  enqueue(call, call.x.dtype, stream);
-}
-
-void run(const GeluBackward& call, device::Stream& stream) {
-  expect_operands(call.name, {{"dx", call.dx, call.x.elements, call.x.dtype},
-                              {"dy", call.dy, call.x.elements, call.x.dtype}});
-  enqueue(call, call.x.dtype, stream);
-}
-
 void run(const DropoutBackward& call, device::Stream& stream) {
   expect_operands(call.name, {{"dbranch", call.dbranch, call.dy.elements, call.dy.dtype}});
   TRIREME_EXPECT(call.elements_per_sample >= 1 && call.dy.elements % call.elements_per_sample == 0,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single passes over memory: GELU, dropout backwards, bias gradients, sums, casts. Arithmetic is
-// fp32.
+// Single passes over memory: dropout backwards, bias gradients, sums, casts. Arithmetic is fp32.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +8,6 @@
 #include "ops/operation.hpp"
 
 namespace trireme::ops {
-
-/// y = gelu(x), the tanh form. Source: Hendrycks, Gimpel 2016, section 2; as GPT-2.
-struct GeluForward {
-  static constexpr const char* name = "gelu_forward";
-  View y;       ///< of T, as many elements as x
-  ConstView x;  ///< of T
-};
-TRIREME_OPERATION(GeluForward);
-
-/// dx = dy · gelu'(x).
-struct GeluBackward {
-  static constexpr const char* name = "gelu_backward";
-  View dx;       ///< of T, as many elements as x; may be dy
-  ConstView dy;  ///< the same
-  ConstView x;   ///< of T: what went into the GELU
-};
-TRIREME_OPERATION(GeluBackward);
 
 /// The gradient of a branch that was added after dropout (layer_norm.hpp): dbranch = dy times the
 /// same mask. Without dropout it is a copy.

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "device/cuda/handle.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
 

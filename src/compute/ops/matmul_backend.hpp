@@ -32,7 +32,7 @@ struct Matmul::Implementation {
   }
   /// Whether run_row_sums() may do something.
   [[nodiscard]] virtual bool sums_rows() const { return false; }
-  /// run(), and the sums of A's rows; false, and nothing to be seen, where bias_backward() has to
+  /// run(), and the sums of A's rows; false, and nothing to be seen, where BiasBackward has to
   /// do the latter or does better.
   virtual bool run_row_sums(const std::byte* /*a*/,
                             const std::byte* /*b*/,

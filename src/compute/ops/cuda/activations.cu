@@ -5,34 +5,71 @@
 namespace trireme::ops::cuda {
 namespace {
 
-template <class T>
-struct SquaredReluForwardLoop {
-  SquaredReluForward call;
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.x.as<T>() + i);
-    for (T& value : pack.v) {
-      const float at = to_float(value);
-      value = from_float<T>(at < 0 ? 0.0F : at * at);  // NaN stays
-    }
-    store<N>(call.y.as<T>() + i, pack);
+// As ops/cpu/activations.cpp: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
+constexpr float cubic = 0.044715F;
+
+/// e^(-2u), never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
+__device__ inline float gate_exponential(float x) {
+  constexpr float highest = 88.3F;
+  const float at = -two_slope * (x + cubic * x * x * x);
+  return expf(at > highest ? highest : at);
+}
+
+struct Gelu {
+  __device__ static float value(float x) { return x / (1.0F + gate_exponential(x)); }
+  __device__ static float slope(float x) {
+    const float e = gate_exponential(x);
+    const float s = 1.0F / (1.0F + e);
+    const float slope = two_slope * (1.0F + 3.0F * cubic * x * x);
+    // s(1 - s) = e s s. Far from zero it vanishes before the slope can overflow against it.
+    const float bend = x * x < 1.0e3F ? x * (e * s) * s * slope : 0.0F;
+    return s + bend;
   }
 };
 
-template <class T>
-struct SquaredReluBackwardLoop {
-  SquaredReluBackward call;
+/// NaN stays.
+struct SquaredRelu {
+  __device__ static float value(float x) { return x < 0 ? 0.0F : x * x; }
+  __device__ static float slope(float x) { return x < 0 ? 0.0F : 2.0F * x; }
+};
+
+/// y = f(x).
+template <class T, class Function, class Call>
+struct MapLoop {
+  Call call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto at_pack = load<N>(call.x.as<T>() + i);
-    auto pack = load<N>(call.dy.as<T>() + i);
-    for (int k = 0; k < N; ++k) {
-      const float at = to_float(at_pack.v[k]);
-      pack.v[k] = from_float<T>(to_float(pack.v[k]) * (at < 0 ? 0.0F : 2.0F * at));
-    }
-    store<N>(call.dx.as<T>() + i, pack);
+    auto pack = load<N>(call.x.template as<T>() + i);
+    for (T& value : pack.v) value = from_float<T>(Function::value(to_float(value)));
+    store<N>(call.y.template as<T>() + i, pack);
   }
 };
+
+/// dx = dy f'(x).
+template <class T, class Function, class Call>
+struct GradientLoop {
+  Call call;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const auto at = load<N>(call.x.template as<T>() + i);
+    auto pack = load<N>(call.dy.template as<T>() + i);
+    for (int k = 0; k < N; ++k)
+      pack.v[k] = from_float<T>(to_float(pack.v[k]) * Function::slope(to_float(at.v[k])));
+    store<N>(call.dx.template as<T>() + i, pack);
+  }
+};
+
+template <class T, class Function, class Call>
+void map(const Queue& queue, const Call& call) {
+  loop<pack_elements<T>>(call.name, MapLoop<T, Function, Call>{call}, call.x.elements,
+                         aligned(call.y, call.x), queue.stream);
+}
+template <class T, class Function, class Call>
+void gradient(const Queue& queue, const Call& call) {
+  loop<pack_elements<T>>(call.name, GradientLoop<T, Function, Call>{call}, call.x.elements,
+                         aligned(call.dx, call.dy, call.x), queue.stream);
+}
 
 /// e^-z, never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
 __device__ inline float silu_exponential(float z) {
@@ -82,15 +119,23 @@ struct SwigluBackwardLoop {
 }  // namespace
 
 template <class T>
+void run(const Queue& queue, const GeluForward& call) {
+  map<T, Gelu>(queue, call);
+}
+
+template <class T>
+void run(const Queue& queue, const GeluBackward& call) {
+  gradient<T, Gelu>(queue, call);
+}
+
+template <class T>
 void run(const Queue& queue, const SquaredReluForward& call) {
-  loop<pack_elements<T>>(call.name, SquaredReluForwardLoop<T>{call}, call.x.elements,
-                         aligned(call.y, call.x), queue.stream);
+  map<T, SquaredRelu>(queue, call);
 }
 
 template <class T>
 void run(const Queue& queue, const SquaredReluBackward& call) {
-  loop<pack_elements<T>>(call.name, SquaredReluBackwardLoop<T>{call}, call.x.elements,
-                         aligned(call.dx, call.dy, call.x), queue.stream);
+  gradient<T, SquaredRelu>(queue, call);
 }
 
 template <class T>
@@ -107,6 +152,8 @@ void run(const Queue& queue, const SwigluBackward& call) {
           aligned(call.dx, call.dy, call.x) && call.columns % N == 0, queue.stream);
 }
 
+TRIREME_CUDA_BODIES(GeluForward);
+TRIREME_CUDA_BODIES(GeluBackward);
 TRIREME_CUDA_BODIES(SquaredReluForward);
 TRIREME_CUDA_BODIES(SquaredReluBackward);
 TRIREME_CUDA_BODIES(SwigluForward);

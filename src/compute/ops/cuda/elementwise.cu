@@ -8,52 +8,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// As ops/cpu/elementwise.cpp: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715
-// x^3).
-constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
-constexpr float cubic = 0.044715F;
-
-/// e^(-2u), never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
-__device__ inline float gate_exponential(float x) {
-  constexpr float highest = 88.3F;
-  const float at = -two_slope * (x + cubic * x * x * x);
-  return expf(at > highest ? highest : at);
-}
-
-template <class T>
-struct GeluForwardLoop {
-  GeluForward call;
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.x.as<T>() + i);
-    for (T& value : pack.v) {
-      const float at = to_float(value);
-      value = from_float<T>(at / (1.0F + gate_exponential(at)));
-    }
-    store<N>(call.y.as<T>() + i, pack);
-  }
-};
-
-template <class T>
-struct GeluBackwardLoop {
-  GeluBackward call;
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    const auto at_pack = load<N>(call.x.as<T>() + i);
-    auto pack = load<N>(call.dy.as<T>() + i);
-    for (int k = 0; k < N; ++k) {
-      const float at = to_float(at_pack.v[k]);
-      const float e = gate_exponential(at);
-      const float s = 1.0F / (1.0F + e);
-      const float slope = two_slope * (1.0F + 3.0F * cubic * at * at);
-      // s(1 - s) = e s s. Far from zero it vanishes before the slope can overflow against it.
-      const float bend = at * at < 1.0e3F ? at * (e * s) * s * slope : 0.0F;
-      pack.v[k] = from_float<T>(to_float(pack.v[k]) * (s + bend));
-    }
-    store<N>(call.dx.as<T>() + i, pack);
-  }
-};
-
 template <class T>
 struct DropoutBackwardLoop {
   DropoutBackward call;
@@ -120,18 +74,6 @@ struct BiasTerms {
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const GeluForward& call) {
-  loop<pack_elements<T>>(call.name, GeluForwardLoop<T>{call}, call.x.elements,
-                         aligned(call.y, call.x), queue.stream);
-}
-
-template <class T>
-void run(const Queue& queue, const GeluBackward& call) {
-  loop<pack_elements<T>>(call.name, GeluBackwardLoop<T>{call}, call.x.elements,
-                         aligned(call.dx, call.dy, call.x), queue.stream);
-}
-
-template <class T>
 void run(const Queue& queue, const DropoutBackward& call) {
   constexpr int N = pack_elements<T>;
   loop<N>(call.name, DropoutBackwardLoop<T>{call}, call.dy.elements,
@@ -175,8 +117,6 @@ void spread_bias(C* c,
           stream);
 }
 
-TRIREME_CUDA_BODIES(GeluForward);
-TRIREME_CUDA_BODIES(GeluBackward);
 TRIREME_CUDA_BODIES(DropoutBackward);
 TRIREME_CUDA_BODIES(BiasBackward);
 template void run<float>(const Queue&, const Add&);
