@@ -315,6 +315,8 @@ TEST_P(HeadNormTest, RejectsWrongViews) {
   other.epsilon = 0;
   EXPECT_THROW(forward(other, {}, {}, {}, {}), ContractError);
   EXPECT_THROW(ops::run(ops::HeadNormBackward{.d_packed = packed.view(),
+                                              .raw = {},
+                                              .rstd = {},
                                               .norm = with(s, {}, {}, angles.view())},
                         stream()),
                ContractError);

@@ -64,9 +64,9 @@ class MatmulTest : public OpsTest {
 
   void call(const Matmul& matmul, const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
     if (matmul.shape().bias)
-      matmul(a.view(), b.view(), bias.view(), c.view(), stream());
+      matmul({.a = a.view(), .b = b.view(), .bias = bias.view(), .c = c.view()}, stream());
     else
-      matmul(a.view(), b.view(), c.view(), stream());
+      matmul({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   }
 
   void check(const MatmulShape& s, const ops::ProductOptions& options = {}) {
@@ -80,8 +80,9 @@ class MatmulTest : public OpsTest {
   void check(const MatmulShape& s, Matmul::Implementation& kernel) {
     SCOPED_TRACE(text(s));
     compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
-      kernel.run(a.view().data, b.view().data, s.bias ? bias.view().data : nullptr, c.view().data,
-                 stream());
+      kernel.run(
+          {.a = a.view(), .b = b.view(), .bias = s.bias ? bias.view() : View(), .c = c.view()},
+          stream());
     });
   }
 
@@ -104,18 +105,18 @@ TEST_P(MatmulTest, MultipliesByHand) {
   auto s = shape(2, 2, 2);
   const auto a = tensor(dtype(), Values{1, 2, 3, 4}), b = tensor(dtype(), Values{5, 6, 7, 8});
   auto c = tensor(dtype(), Values{-1, -1, -1, -1});
-  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  Matmul(device(), s)({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{19, 22, 43, 50}));
   s.a_transposed = true;
-  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  Matmul(device(), s)({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{26, 30, 38, 44}));
   s.a_transposed = false;
   s.b_transposed = true;
-  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  Matmul(device(), s)({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{17, 23, 39, 53}));
   s.bias = true;
   const auto bias = tensor(dtype(), Values{100, 0});
-  Matmul(device(), s)(a.view(), b.view(), bias.view(), c.view(), stream());
+  Matmul(device(), s)({.a = a.view(), .b = b.view(), .bias = bias.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{117, 23, 139, 53}));
 }
 
@@ -126,9 +127,9 @@ TEST_P(MatmulTest, AccumulatesInFp32) {
   const auto a = tensor(dtype(), Values{1, 2, 3, 4}), b = tensor(dtype(), Values{5, 6, 7, 8});
   auto c = tensor(DType::f32, Values{1000, 0.25, 0, -50});
   const Matmul matmul(device(), s);
-  matmul(a.view(), b.view(), c.view(), stream());
+  matmul({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{1019, 22.25, 43, 0}));
-  matmul(a.view(), b.view(), c.view(), stream());
+  matmul({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
   EXPECT_EQ(c.values(), (Values{1038, 44.25, 86, 50}));
 }
 
@@ -238,7 +239,7 @@ TEST_P(MatmulTest, KernelsThatFuseAdditionsHaveTheSameBits) {
       if (name == "AVX-512 BF16" || name == "AMX")
         continue;  // two products at a time
       auto c = tensor(s.c, s.m * s.n);
-      kernel->run(a.view().data, b.view().data, nullptr, c.view().data, stream());
+      kernel->run({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
       EXPECT_EQ(c.values(), expected) << name << ", " << text(s);
     }
   }
@@ -257,7 +258,7 @@ TEST_P(MatmulTest, DoesNotDependOnThreads) {
       const Matmul made_for_all(device(), s);
       const auto run = [&](const Matmul& matmul) {
         auto c = tensor(dtype(), m * n);
-        matmul(a.view(), b.view(), c.view(), stream());
+        matmul({.a = a.view(), .b = b.view(), .c = c.view()}, stream());
         return c.bytes();
       };
       expect_same_on_threads([&] { return run(made_for_all); });
@@ -273,7 +274,7 @@ TEST_P(MatmulTest, RunsOnAConcurrentStream) {
   auto c = tensor(dtype(), s.m * s.n);
   const Matmul matmul(device(), s);
   const auto other = device().make_stream(device::StreamMode::concurrent, "other");
-  matmul(a.view(), b.view(), c.view(), *other);
+  matmul({.a = a.view(), .b = b.view(), .c = c.view()}, *other);
   other->synchronize();
   expect_near(c.values(), reference(s, av, bv, {}, {}), tolerance().matmul, "C");
 }
@@ -308,8 +309,12 @@ TEST_P(MatmulTest, LargeResultsAgreeWithReferenceAndAnywhereInMemory) {
   constexpr std::int64_t shift = 4;
   auto c = tensor(s.c, s.m * s.n), shifted = tensor(s.c, shift + s.m * s.n);
   const Matmul matmul(device(), s);
-  matmul(a.view(), b.view(), bias.view(), c.view(), stream());
-  matmul(a.view(), b.view(), bias.view(), shifted.view().slice(shift, s.m * s.n), stream());
+  matmul({.a = a.view(), .b = b.view(), .bias = bias.view(), .c = c.view()}, stream());
+  matmul({.a = a.view(),
+          .b = b.view(),
+          .bias = bias.view(),
+          .c = shifted.view().slice(shift, s.m * s.n)},
+         stream());
   const Values all = shifted.values();
   EXPECT_EQ(Values(all.begin() + shift, all.end()), c.values());
 }
@@ -323,13 +328,15 @@ TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereRowsAreIndependent) {
       GTEST_SKIP() << "this library may add up a row in another order";
     const auto a = tensor(dtype(), normals(1, 61 * k)), b = tensor(dtype(), normals(2, n * k));
     auto together = tensor(dtype(), 61 * n), apart = tensor(dtype(), 61 * n);
-    Matmul(device(), whole)(a.view(), b.view(), together.view(), stream());
+    Matmul(device(), whole)({.a = a.view(), .b = b.view(), .c = together.view()}, stream());
     std::int64_t row = 0;
     for (const std::int64_t rows : {1, 2, 3, 12, 13, 30}) {
       auto some = whole;
       some.m = rows;
-      Matmul(device(), some)(a.view().slice(row * k, rows * k), b.view(),
-                             apart.view().slice(row * n, rows * n), stream());
+      Matmul(device(), some)({.a = a.view().slice(row * k, rows * k),
+                              .b = b.view(),
+                              .c = apart.view().slice(row * n, rows * n)},
+                             stream());
       row += rows;
     }
     ASSERT_EQ(row, 61);
@@ -377,11 +384,14 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
                  b = tensor(dtype(), normals(2, n * k, 0.3)),
                  added = tensor(dtype(), normals(3, bias ? n : 0));
       auto plain = tensor(dtype(), m * n), expected = tensor(dtype(), m * n);
-      Matmul(device(), s)(a.view(), b.view(), added.view(), plain.view(), stream());
+      Matmul(device(), s)({.a = a.view(), .b = b.view(), .bias = added.view(), .c = plain.view()},
+                          stream());
       ops::run(ops::GeluForward{.y = expected.view(), .x = plain.view()}, stream());
       s.epilogue = ops::Epilogue::gelu;
       auto z = tensor(dtype(), m * n), c = tensor(dtype(), m * n);
-      Matmul(device(), s)(a.view(), b.view(), added.view(), z.view(), c.view(), stream());
+      Matmul(device(), s)(
+          {.a = a.view(), .b = b.view(), .bias = added.view(), .z = z.view(), .c = c.view()},
+          stream());
       expect_near(z.values(), plain.values(), tolerance().matmul, "Z");
       expect_near(c.values(), expected.values(), tolerance().matmul + tolerance().elementwise, "C");
       if (bias)
@@ -390,7 +400,7 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
       ops::run(ops::GeluBackward{.dx = expected.view(), .dy = plain.view(), .x = at.view()},
                stream());
       s.epilogue = ops::Epilogue::gelu_backward;
-      Matmul(device(), s)(a.view(), b.view(), {}, at.view(), c.view(), stream());
+      Matmul(device(), s)({.a = a.view(), .b = b.view(), .z = at.view(), .c = c.view()}, stream());
       expect_near(c.values(), expected.values(), tolerance().matmul + tolerance().elementwise,
                   "gradient");
     }
@@ -430,7 +440,7 @@ TEST_P(MatmulTest, SumsTheRowsOfA) {
         const Matmul product(device(), s, {.timed = timed, .fused_row_sums = fused});
         EXPECT_EQ(product.sums_rows(),
                   fused && device().kind() == device::Kind::cuda && dtype() == DType::bf16);
-        product.with_row_sums(a.view(), b.view(), c.view(), sums.view(), stream());
+        product({.a = a.view(), .b = b.view(), .c = c.view(), .row_sums = sums.view()}, stream());
         Values expected = rounded_to(DType::f32, sumsv);
         for (std::int64_t row = 0; row < k; ++row)
           for (std::int64_t i = 0; i < m; ++i)
@@ -457,18 +467,20 @@ TEST_P(MatmulTest, FollowsItsOptions) {
   const auto a = tensor(dtype(), av), b = tensor(dtype(), bv);
   auto z = tensor(dtype(), s.m * s.n), c = tensor(dtype(), s.m * s.n),
        expected = tensor(dtype(), s.m * s.n);
-  Matmul(device(), s, options)(a.view(), b.view(), {}, z.view(), c.view(), stream());
+  Matmul(device(), s, options)({.a = a.view(), .b = b.view(), .z = z.view(), .c = c.view()},
+                               stream());
   ops::run(ops::GeluForward{.y = expected.view(), .x = z.view()}, stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
   // Two products, of which the clock could choose one that adds in another order.
   auto untimed = options;
   untimed.timed = false;
   s.epilogue = ops::Epilogue::none;
-  Matmul(device(), s, untimed)(a.view(), b.view(), expected.view(), stream());
+  Matmul(device(), s, untimed)({.a = a.view(), .b = b.view(), .c = expected.view()}, stream());
   ops::run(ops::GeluBackward{.dx = expected.view(), .dy = expected.view(), .x = z.view()},
            stream());
   s.epilogue = ops::Epilogue::gelu_backward;
-  Matmul(device(), s, untimed)(a.view(), b.view(), {}, z.view(), c.view(), stream());
+  Matmul(device(), s, untimed)({.a = a.view(), .b = b.view(), .z = z.view(), .c = c.view()},
+                               stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
 }
 
@@ -478,22 +490,26 @@ TEST_P(MatmulTest, RejectsWrongViews) {
   const auto c = tensor(dtype(), 6), small = tensor(dtype(), 5);
   const auto integers = tensor(DType::i32, 6);
   const Matmul matmul(device(), s);
-  EXPECT_THROW(matmul(a.view(), b.view(), small.view(), stream()), ContractError);
-  EXPECT_THROW(matmul(b.view(), b.view(), c.view(), stream()), ContractError);
-  EXPECT_THROW(matmul(a.view(), a.view(), c.view(), stream()), ContractError);
-  EXPECT_THROW(matmul(a.view(), b.view(), integers.view(), stream()), ContractError);
-  EXPECT_THROW(matmul(a.view(), b.view(), bias.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(matmul({.a = a.view(), .b = b.view(), .c = small.view()}, stream()), ContractError);
+  EXPECT_THROW(matmul({.a = b.view(), .b = b.view(), .c = c.view()}, stream()), ContractError);
+  EXPECT_THROW(matmul({.a = a.view(), .b = a.view(), .c = c.view()}, stream()), ContractError);
+  EXPECT_THROW(matmul({.a = a.view(), .b = b.view(), .c = integers.view()}, stream()),
+               ContractError);
+  EXPECT_THROW(matmul({.a = a.view(), .b = b.view(), .bias = bias.view(), .c = c.view()}, stream()),
+               ContractError);
   s.bias = true;
   const Matmul biased(device(), s);
-  EXPECT_THROW(biased(a.view(), b.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(biased({.a = a.view(), .b = b.view(), .c = c.view()}, stream()), ContractError);
   s.m = 0;
   EXPECT_THROW(Matmul(device(), s), ContractError);
   s = shape(2, 3, 4);
   s.epilogue = ops::Epilogue::gelu;
   const Matmul gelu(device(), s);
-  EXPECT_THROW(gelu(a.view(), b.view(), c.view(), stream()), ContractError);
-  EXPECT_THROW(gelu(a.view(), b.view(), {}, small.view(), c.view(), stream()), ContractError);
-  EXPECT_THROW(matmul(a.view(), b.view(), {}, c.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(gelu({.a = a.view(), .b = b.view(), .c = c.view()}, stream()), ContractError);
+  EXPECT_THROW(gelu({.a = a.view(), .b = b.view(), .z = small.view(), .c = c.view()}, stream()),
+               ContractError);
+  EXPECT_THROW(matmul({.a = a.view(), .b = b.view(), .z = c.view(), .c = c.view()}, stream()),
+               ContractError);
 }
 
 TEST_P(MatmulTest, RejectsDtypesThatTheLibraryCannotMultiply) {

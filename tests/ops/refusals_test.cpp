@@ -147,13 +147,14 @@ class MatmulRefusalsGpu : public RefusalsGpu {
                c = tensor(s.c, m * n, 5), sums = tensor(DType::f32, m, 6);
     const View bias_view = bias.view().slice(bias_offset, s.bias ? n : 0);
     if (s.epilogue != Epilogue::none)
-      matmul(a.view(), b.view(), bias_view, z.view(), c.view(), *stream_);
+      matmul({.a = a.view(), .b = b.view(), .bias = bias_view, .z = z.view(), .c = c.view()},
+             *stream_);
     else if (s.row_sums)
-      matmul.with_row_sums(a.view(), b.view(), c.view(), sums.view(), *stream_);
+      matmul({.a = a.view(), .b = b.view(), .c = c.view(), .row_sums = sums.view()}, *stream_);
     else if (s.bias)
-      matmul(a.view(), b.view(), bias_view, c.view(), *stream_);
+      matmul({.a = a.view(), .b = b.view(), .bias = bias_view, .c = c.view()}, *stream_);
     else
-      matmul(a.view(), b.view(), c.view(), *stream_);
+      matmul({.a = a.view(), .b = b.view(), .c = c.view()}, *stream_);
     std::vector<std::byte> all = c.bytes();
     for (const Tensor* t : {&z, &sums})
       for (const std::byte byte : t->bytes()) all.push_back(byte);

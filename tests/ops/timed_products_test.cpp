@@ -50,8 +50,12 @@ class TimedProductsGpu : public testing::Test {
     std::uint64_t before = 0;
     for (int call = 0; call < 2; ++call) {
       before = emulated::num_submissions();
-      product(view(a, m * k), view(b, k * n), view(bias, product.shape().bias ? n : 0),
-              view(z, m * n), view(c, m * n), *stream);
+      product({.a = view(a, m * k),
+               .b = view(b, k * n),
+               .bias = view(bias, product.shape().bias ? n : 0),
+               .z = view(z, m * n),
+               .c = view(c, m * n)},
+              *stream);
     }
     stream->synchronize();
     return emulated::num_submissions() - before;
@@ -94,7 +98,7 @@ TEST_F(TimedProductsGpu, UseNoMoreWorkspaceThanTheyAreGiven) {
   device->copy(b.view(DType::f32), view_of(values.data(), n * k), *stream);
   const auto product = [&](std::size_t workspace_bytes) {
     ops::Matmul(*device, {.m = m, .n = n, .k = k}, {.workspace_bytes = workspace_bytes})(
-        a.view(DType::f32), b.view(DType::f32), c.view(DType::f32), *stream);
+        {.a = a.view(DType::f32), .b = b.view(DType::f32), .c = c.view(DType::f32)}, *stream);
     std::vector<float> result(static_cast<std::size_t>(m * n));
     device->copy(view_of(result.data(), m * n), c.view(DType::f32), *stream);
     stream->synchronize();

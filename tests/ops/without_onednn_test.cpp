@@ -31,7 +31,7 @@ TEST(WithoutOnednn, Multiplies) {
   EXPECT_EQ(ops::product_library(*device), "trireme");
   std::vector<float> a{1, 2, 3, 4, 5, 6}, b{1, 0, 0, 1, 1, 1}, c(4);
   const auto stream = device->make_stream(device::StreamMode::inlined, "test");
-  ops::Matmul(*device, product)(view_of(a), view_of(b), view_of(c), *stream);
+  ops::Matmul(*device, product)({.a = view_of(a), .b = view_of(b), .c = view_of(c)}, *stream);
   EXPECT_THAT(c, testing::ElementsAre(4, 5, 10, 11));
 }
 

@@ -54,21 +54,18 @@ void LinearProducts::prepare_backward(device::Device& device) {
 
 void LinearProducts::forward(
     View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
-  if (shape_.bias)
-    forward_(x, weight, bias, y, s);
-  else
-    forward_(x, weight, y, s);
+  forward_({.a = x, .b = weight, .bias = bias, .c = y}, s);
 }
 
 void LinearProducts::forward_gelu(
     View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
-  forward_(x, weight, bias, z, y, s);
+  forward_({.a = x, .b = weight, .bias = bias, .z = z, .c = y}, s);
 }
 
 void LinearProducts::backward_input_gelu(
     View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const {
   TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
-  (*input_)(dy, weight, {}, z, dz, s);
+  (*input_)({.a = dy, .b = weight, .z = z, .c = dz}, s);
 }
 
 void LinearProducts::backward_input(View dx,
@@ -76,7 +73,7 @@ void LinearProducts::backward_input(View dx,
                                     ConstView weight,
                                     device::Stream& s) const {
   TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
-  (*input_)(dy, weight, dx, s);
+  (*input_)({.a = dy, .b = weight, .c = dx}, s);
 }
 
 void LinearProducts::backward_weight(View dweight,
@@ -84,7 +81,7 @@ void LinearProducts::backward_weight(View dweight,
                                      ConstView x,
                                      device::Stream& s) const {
   TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
-  (*weight_)(dy, x, dweight, s);
+  (*weight_)({.a = dy, .b = x, .c = dweight}, s);
 }
 
 bool LinearProducts::sums_bias() const {
@@ -94,7 +91,7 @@ bool LinearProducts::sums_bias() const {
 void LinearProducts::backward_weight_and_bias(
     View dweight, View dbias, ConstView dy, ConstView x, device::Stream& s) const {
   TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
-  weight_->with_row_sums(dy, x, dweight, dbias, s);
+  (*weight_)({.a = dy, .b = x, .c = dweight, .row_sums = dbias}, s);
 }
 
 }  // namespace trireme::nn

@@ -16,7 +16,7 @@ struct DropoutBackward {
   View dbranch;                      ///< [samples, elements_per_sample] of T
   ConstView dy;                      ///< the same
   std::int64_t elements_per_sample;  ///< of a sample of the mask
-  Dropout dropout;
+  Dropout dropout = {};
 };
 TRIREME_OPERATION(DropoutBackward);
 

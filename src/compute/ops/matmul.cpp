@@ -5,6 +5,7 @@
 #include "device/cuda/handle.hpp"
 
 #include "ops/activations.hpp"
+#include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
 
@@ -44,54 +45,25 @@ double Matmul::flops() const {
          static_cast<double>(shape_.k);
 }
 
-void Matmul::operator()(ConstView a, ConstView b, View c, device::Stream& stream) const {
-  TRIREME_EXPECT(!shape_.bias, "a matmul with bias was called without one");
-  (*this)(a, b, ConstView(), c, stream);
-}
-
-void Matmul::expect_operands(ConstView a, ConstView b, ConstView bias, View c) const {
-  const auto& s = shape_;
-  TRIREME_EXPECT(a.elements == s.m * s.k && a.dtype == s.a, "A is {} {}, not {} x {} {}",
-                 a.elements, name(a.dtype), s.m, s.k, name(s.a));
-  TRIREME_EXPECT(b.elements == s.k * s.n && b.dtype == s.b, "B is {} {}, not {} x {} {}",
-                 b.elements, name(b.dtype), s.k, s.n, name(s.b));
-  TRIREME_EXPECT(c.elements == s.m * s.n && c.dtype == s.c, "C is {} {}, not {} x {} {}",
-                 c.elements, name(c.dtype), s.m, s.n, name(s.c));
-  TRIREME_EXPECT(bias.elements == (s.bias ? s.n : 0) && (!s.bias || bias.dtype == s.b),
-                 "the bias is {} {}, not {} {}", bias.elements, name(bias.dtype), s.bias ? s.n : 0,
-                 name(s.b));
-}
-
-void Matmul::operator()(
-    ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const {
-  TRIREME_EXPECT(shape_.epilogue == Epilogue::none, "a matmul with an epilogue was called {}",
-                 "without its second matrix");
-  expect_operands(a, b, bias, c);
-  implementation_->run(a.data, b.data, shape_.bias ? bias.data : nullptr, c.data, stream);
-}
-
-void Matmul::operator()(
-    ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const {
-  TRIREME_EXPECT(shape_.epilogue != Epilogue::none, "a matmul without an epilogue was called {}",
-                 "with a second matrix");
-  expect_operands(a, b, bias, c);
-  TRIREME_EXPECT(z.elements == c.elements && z.dtype == c.dtype, "Z is {} {}, C is {} {}",
-                 z.elements, name(z.dtype), c.elements, name(c.dtype));
-  const std::byte* added = shape_.bias ? bias.data : nullptr;
-  if (!implementation_->run_epilogue(a.data, b.data, added, z.data, c.data, stream))
-    implementation_->run_apart(shape_, a.data, b.data, added, z.data, c.data, stream);
-}
-
-void Matmul::with_row_sums(
-    ConstView a, ConstView b, View c, View sums, device::Stream& stream) const {
-  TRIREME_EXPECT(shape_.row_sums, "a matmul without row sums was called {}", "for them");
-  TRIREME_EXPECT(sums.elements == shape_.m && sums.dtype == DType::f32,
-                 "the sums are {} {}, not {} f32", sums.elements, name(sums.dtype), shape_.m);
-  expect_operands(a, b, {}, c);
-  if (implementation_->run_row_sums(a.data, b.data, c.data, sums, stream))
-    return;
-  implementation_->run(a.data, b.data, nullptr, c.data, stream);
-  ops::run(BiasBackward{.db = sums, .dy = a}, stream);
+void Matmul::operator()(const MatmulCall& call, device::Stream& stream) const {
+  const MatmulShape& s = shape_;
+  const bool epilogue = s.epilogue != Epilogue::none;
+  expect_operands("matmul",
+                  {{"A", call.a, s.m * s.k, s.a},
+                   {"B", call.b, s.k * s.n, s.b},
+                   {"the bias", call.bias, s.bias ? s.n : 0, s.b},
+                   {"Z", call.z, epilogue ? s.m * s.n : 0, s.c},
+                   {"C", call.c, s.m * s.n, s.c},
+                   optional({"row_sums", call.row_sums, s.row_sums ? s.m : 0, DType::f32})});
+  if (epilogue) {
+    if (!implementation_->run_epilogue(call, stream))
+      implementation_->run_apart(s, call, stream);
+  } else if (call.row_sums.empty()) {
+    implementation_->run(call, stream);
+  } else if (!implementation_->run_row_sums(call, stream)) {
+    implementation_->run(call, stream);
+    ops::run(BiasBackward{.db = call.row_sums, .dy = call.a}, stream);
+  }
 }
 
 bool Matmul::fuses_epilogue() const {
@@ -103,19 +75,16 @@ bool Matmul::sums_rows() const {
 }
 
 void Matmul::Implementation::run_apart(const MatmulShape& shape,
-                                       const std::byte* a,
-                                       const std::byte* b,
-                                       const std::byte* bias,
-                                       std::byte* z,
-                                       std::byte* c,
+                                       const MatmulCall& call,
                                        device::Stream& stream) {
-  const View into(z, shape.m * shape.n, shape.c), result(c, shape.m * shape.n, shape.c);
+  MatmulCall product = call;
   if (shape.epilogue == Epilogue::gelu) {
-    run(a, b, bias, z, stream);
-    ops::run(GeluForward{.y = result, .x = into}, stream);
+    product.c = call.z;
+    run(product, stream);
+    ops::run(GeluForward{.y = call.c, .x = call.z}, stream);
   } else {
-    run(a, b, bias, c, stream);
-    ops::run(GeluBackward{.dx = result, .dy = result, .x = into}, stream);
+    run(product, stream);
+    ops::run(GeluBackward{.dx = call.c, .dy = call.c, .x = call.z}, stream);
   }
 }
 

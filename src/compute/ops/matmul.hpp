@@ -39,8 +39,20 @@ struct MatmulShape {
   bool bias = false;                   ///< bias[N], of dtype `b`
   bool accumulate = false;             ///< adds to C instead of overwriting it; C is fp32 then
   Epilogue epilogue = Epilogue::none;  ///< not with accumulate
-  /// There will be calls of with_row_sums(). A is stored transposed then, and C accumulates.
+  /// There will be calls with row sums. A is stored transposed then, and C accumulates.
   bool row_sums = false;
+};
+
+/// The operands of one call, dense and in the shape's dtypes.
+struct MatmulCall {
+  ConstView a;          ///< [M, K]; stored [K, M] where it is transposed
+  ConstView b;          ///< [K, N]; stored [N, K] where it is transposed
+  ConstView bias = {};  ///< [N]; where the shape has one
+  View z = {};          ///< [M, N] of C's dtype; where the shape has an epilogue
+  View c;               ///< [M, N]
+  /// [M] fp32, added to: the sums of A's rows, with a weight's gradient that of its bias. Optional
+  /// where the shape has row_sums.
+  View row_sums = {};
 };
 
 class Matmul {
@@ -55,27 +67,19 @@ class Matmul {
   /// 2·M·N·K.
   [[nodiscard]] double flops() const;
 
-  /// Requires: views of exactly M·K, K·N, M·N (and N) elements in the shape's dtypes.
-  void operator()(ConstView a, ConstView b, View c, device::Stream& stream) const;
-  void operator()(ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const;
-  /// With an epilogue; `bias` is empty where the shape has none.
-  void operator()(
-      ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const;
+  /// Throws ContractError where an operand does not have the shape's size and dtype.
+  void operator()(const MatmulCall& call, device::Stream& stream) const;
 
   /// Whether the epilogue is part of the product rather than a pass of its own. One that is timed
   /// may still go without at some calls.
   [[nodiscard]] bool fuses_epilogue() const;
 
-  /// And sums[m] += Σ A[m, k] over k, fp32 [M]: with a weight's gradient that of its bias.
-  void with_row_sums(ConstView a, ConstView b, View c, View sums, device::Stream& stream) const;
-  /// Whether that is part of the product, so that A is read once.
+  /// Whether row sums are part of the product, so that A is read once.
   [[nodiscard]] bool sums_rows() const;
 
   struct Implementation;
 
  private:
-  void expect_operands(ConstView a, ConstView b, ConstView bias, View c) const;
-
   MatmulShape shape_;
   std::unique_ptr<Implementation> implementation_;
 };

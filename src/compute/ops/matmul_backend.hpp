@@ -12,43 +12,24 @@ namespace trireme::ops {
 
 struct Matmul::Implementation {
   virtual ~Implementation() = default;
-  /// Sizes and dtypes are checked; `bias` is null without bias.
-  virtual void run(const std::byte* a,
-                   const std::byte* b,
-                   const std::byte* bias,
-                   std::byte* c,
-                   device::Stream& stream) = 0;
+  /// Sizes and dtypes are checked. The product alone, with its bias.
+  virtual void run(const MatmulCall& call, device::Stream& stream) = 0;
   /// Whether run_epilogue() may do something.
   [[nodiscard]] virtual bool fuses_epilogue() const { return false; }
-  /// The product with the shape's epilogue; false, and nothing to be seen, where run_apart() has to
-  /// do or does better.
-  virtual bool run_epilogue(const std::byte* /*a*/,
-                            const std::byte* /*b*/,
-                            const std::byte* /*bias*/,
-                            std::byte* /*z*/,
-                            std::byte* /*c*/,
-                            device::Stream& /*stream*/) {
+  /// The product with the shape's epilogue. False, with nothing done, where run_apart() has to do it
+  /// or is faster.
+  virtual bool run_epilogue(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
   /// Whether run_row_sums() may do something.
   [[nodiscard]] virtual bool sums_rows() const { return false; }
-  /// run(), and the sums of A's rows; false, and nothing to be seen, where BiasBackward has to
-  /// do the latter or does better.
-  virtual bool run_row_sums(const std::byte* /*a*/,
-                            const std::byte* /*b*/,
-                            std::byte* /*c*/,
-                            View /*sums*/,
-                            device::Stream& /*stream*/) {
+  /// run() and the row sums. False, with nothing done, where BiasBackward has to add these up or is
+  /// faster.
+  virtual bool run_row_sums(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
   /// run() and a GELU of its own, for a shape with an epilogue.
-  void run_apart(const MatmulShape& shape,
-                 const std::byte* a,
-                 const std::byte* b,
-                 const std::byte* bias,
-                 std::byte* z,
-                 std::byte* c,
-                 device::Stream& stream);
+  void run_apart(const MatmulShape& shape, const MatmulCall& call, device::Stream& stream);
 };
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape);

@@ -20,7 +20,7 @@ struct ProductOptions {
   bool timed = false;
   bool fused_gelu = true;           ///< GELU inside of products, where the library can
   bool fused_gelu_backward = true;  ///< the same of its gradient
-  bool fused_row_sums = false;      ///< with_row_sums() as one product, where the library can
+  bool fused_row_sums = false;      ///< row sums as part of a product, where the library can
   int blocks = 0;                   ///< multiprocessors to plan for; 0: all
   /// Scratch that a product may ask for, for sums that several blocks share.
   std::size_t workspace_bytes = std::size_t{32} << 20U;

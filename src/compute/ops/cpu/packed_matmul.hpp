@@ -57,18 +57,14 @@ struct Depth {
 
 class PackedMatmul : public Matmul::Implementation {
  public:
-  void run(const std::byte* a,
-           const std::byte* b,
-           const std::byte* bias,
-           std::byte* c,
-           device::Stream& stream) final {
+  void run(const MatmulCall& call, device::Stream& stream) final {
     device::cpu::Stream* on = &device::cpu::stream_of(stream);
     on->run([=, this] {
       device::cpu::Workspace& workspace = on->workspace();
       workspace.reserve(
           {.shared = sum_bytes_ + shared_bytes_, .per_thread = thread_bytes_, .threads = threads_});
       auto* sums = sum_bytes_ > 0 ? reinterpret_cast<float*>(workspace.shared()) : nullptr;
-      multiply({a, b, bias, c, sums}, workspace);
+      multiply({call.a.data, call.b.data, call.bias.data, call.c.data, sums}, workspace);
     });
   }
 

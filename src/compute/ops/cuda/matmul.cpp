@@ -84,6 +84,12 @@ struct Operands {
   std::byte* c;
   float beta;
 };
+Operands operands_of(const MatmulCall& call, float beta) {
+  return {call.a.data, call.b.data, call.c.data, beta};
+}
+Alignments alignments_of(const MatmulCall& call) {
+  return {alignment_of(call.b.data), alignment_of(call.a.data), alignment_of(call.c.data)};
+}
 
 class MatmulCuda final : public Matmul::Implementation {
  public:
@@ -127,22 +133,19 @@ class MatmulCuda final : public Matmul::Implementation {
     fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
   }
 
-  void run(const std::byte* a,
-           const std::byte* b,
-           const std::byte* bias,
-           std::byte* c,
-           device::Stream& stream) override {
-    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
+  void run(const MatmulCall& call, device::Stream& stream) override {
+    const std::byte* bias = call.bias.data;
+    const Alignments alignments = alignments_of(call);
     if (biased_ && alignment_of(bias) >= vector_alignment) {
       biased_->description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-      const Operands operands{a, b, c, 0.0F};
+      const Operands operands = operands_of(call, 0.0F);
       if (auto* known = algorithm_for(*biased_, alignments, operands, stream);
           known != nullptr && try_launch(*biased_, *known, operands, stream))
         return;
     }
     if (shape_.bias)
-      spread_bias(c, bias, device::cuda::handle_of(stream));
-    const Operands operands{a, b, c, shape_.accumulate || shape_.bias ? 1.0F : 0.0F};
+      spread_bias(call.c.data, bias, device::cuda::handle_of(stream));
+    const Operands operands = operands_of(call, shape_.accumulate || shape_.bias ? 1.0F : 0.0F);
     const auto* known = algorithm_for(plain_, alignments, operands, stream);
     if (known == nullptr)
       throw DeviceError("cuBLASLt", description_of(alignments),
@@ -153,27 +156,24 @@ class MatmulCuda final : public Matmul::Implementation {
 
   [[nodiscard]] bool fuses_epilogue() const override { return fused_.has_value(); }
 
-  bool run_epilogue(const std::byte* a,
-                    const std::byte* b,
-                    const std::byte* bias,
-                    std::byte* z,
-                    std::byte* c,
-                    device::Stream& stream) override {
-    if (!fused_ || alignment_of(z) < vector_alignment || alignment_of(c) < vector_alignment ||
+  bool run_epilogue(const MatmulCall& call, device::Stream& stream) override {
+    std::byte* z = call.z.data;
+    const std::byte* bias = call.bias.data;
+    if (!fused_ || alignment_of(z) < vector_alignment ||
+        alignment_of(call.c.data) < vector_alignment ||
         (shape_.bias && alignment_of(bias) < vector_alignment))
       return false;
     Description& description = fused_->description;
     description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(z));
     if (shape_.bias)
       description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-    const Operands operands{a, b, c, 0.0F};
+    const Operands operands = operands_of(call, 0.0F);
     const std::size_t before = fused_->known.size();
-    auto* known = algorithm_for(*fused_, {alignment_of(b), alignment_of(a), alignment_of(c)},
-                                operands, stream);
+    auto* known = algorithm_for(*fused_, alignments_of(call), operands, stream);
     if (known == nullptr)
       return false;
     const auto fused = [&] { launch(*fused_, known->algorithm, operands, stream); };
-    const auto apart = [&] { run_apart(shape_, a, b, bias, z, c, stream); };
+    const auto apart = [&] { run_apart(shape_, call, stream); };
     if (options_.timed && fused_->known.size() > before &&
         seconds_of(apart, stream) < seconds_of(fused, stream)) {
       known->found = false;
@@ -184,28 +184,25 @@ class MatmulCuda final : public Matmul::Implementation {
 
   [[nodiscard]] bool sums_rows() const override { return summed_.has_value(); }
 
-  bool run_row_sums(const std::byte* a,
-                    const std::byte* b,
-                    std::byte* c,
-                    View sums,
-                    device::Stream& stream) override {
+  bool run_row_sums(const MatmulCall& call, device::Stream& stream) override {
     if (!summed_)
       return false;
-    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
-    const Operands operands{a, b, c, 1.0F};
+    const Operands operands = operands_of(call, 1.0F);
     const std::size_t before = summed_->known.size();
-    auto* known = algorithm_for(*summed_, alignments, operands, stream);
+    auto* known = algorithm_for(*summed_, alignments_of(call), operands, stream);
     if (known == nullptr)
       return false;
     const View apart_sums = row_sums_.view(DType::f32);
     if (options_.timed && summed_->known.size() > before) {
       const device::Buffer aside = stand_in(stream);
-      const Operands trial{a, b, aside.data(), 1.0F};
-      const auto fused = [&] { launch(*summed_, known->algorithm, trial, stream); };
+      MatmulCall trial = call;
+      trial.c = aside.view(shape_.c, 0, call.c.elements);
+      const auto fused = [&] {
+        launch(*summed_, known->algorithm, operands_of(trial, 1.0F), stream);
+      };
       const auto apart = [&] {
-        run(a, b, nullptr, aside.data(), stream);
-        ops::run(BiasBackward{.db = apart_sums, .dy = ConstView(a, shape_.k * shape_.m, shape_.a)},
-                 stream);
+        run(trial, stream);
+        ops::run(BiasBackward{.db = apart_sums, .dy = call.a}, stream);
       };
       if (seconds_of(apart, stream) < seconds_of(fused, stream)) {
         known->found = false;
@@ -214,7 +211,7 @@ class MatmulCuda final : public Matmul::Implementation {
     }
     if (!try_launch(*summed_, *known, operands, stream))
       return false;
-    ops::run(Add{.sum = sums, .term = apart_sums}, stream);
+    ops::run(Add{.sum = call.row_sums, .term = apart_sums}, stream);
     return true;
   }
 

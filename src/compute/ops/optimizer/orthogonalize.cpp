@@ -108,17 +108,17 @@ void Orthogonalize::operator()(View matrix,
           type, stream);
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     const auto turn = static_cast<std::size_t>(std::min<std::int64_t>(step, 4));
-    gram_(from, from, gram, stream);
-    square_(gram, gram, polynomial, stream);
+    gram_({.a = from, .b = from, .c = gram}, stream);
+    square_({.a = gram, .b = gram, .c = polynomial}, stream);
     enqueue(Combine{.squared = polynomial,
                     .gram = gram,
                     .n = inner_,
                     .numbers = express ? polar_express[turn] : newton_schulz},
             type, stream);
     if (rows_ <= columns_)
-      apply_(polynomial, from, to, stream);
+      apply_({.a = polynomial, .b = from, .c = to}, stream);
     else
-      apply_(from, polynomial, to, stream);
+      apply_({.a = from, .b = polynomial, .c = to}, stream);
     std::swap(from, to);
   }
   enqueue(ScaleInto{.out = matrix, .x = from, .scale = scale}, type, stream);
