@@ -48,7 +48,7 @@ void read(std::uint8_t kind, std::string_view rest, const std::string& directory
   const std::string model = directory + "/model.safetensors";
   if (kind % 4 == 0) {
     fuzz::write(model, rest);
-    use(weights::read_safetensors(InputFile(model)), std::ssize(rest));
+    use(weights::read_safetensors(files::InputFile(model)), std::ssize(rest));
     return;
   }
   if (kind % 4 == 1) {

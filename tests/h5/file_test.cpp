@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -60,7 +60,7 @@ TEST(File, NamesTheStatementTheReasonAndTheFileOnFailure) {
   const test::ScratchDirectory scratch;
   EXPECT_THAT(message_of([&] { open_file(scratch / "none.h5", Access::read); }),
               AllOf(HasSubstr("open"), HasSubstr("No such file or directory"),
-                    HasSubstr(scratch / "none.h5"), HasSubstr("base/input_file.cpp:")));
+                    HasSubstr(scratch / "none.h5"), HasSubstr("files/descriptor.cpp:")));
   const File file = create_file(scratch / "some.h5");
   EXPECT_THAT(message_of([&] { Dataset::open(open_group(file.get(), "steps").get(), "loss"); }),
               AllOf(HasSubstr("HDF5: H5Dopen2 of /steps/loss in " + scratch / "some.h5"),
@@ -83,7 +83,6 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   EXPECT_THAT(why, HasSubstr("a FIFO is in the place of a file"));
   EXPECT_THROW(open_file(scratch / "fifo", Access::read_write), StorageError);
   EXPECT_THROW(RawFile(scratch / "fifo"), StorageError);
-  EXPECT_THROW(write_text_file(scratch / "fifo", "x"), StorageError);
 
   // Too many open files: nothing is wrong with this one, and it must not be called damaged.
   rlimit before{};
@@ -280,25 +279,6 @@ TEST(Groups, AreMadeWithTheirParents) {
   EXPECT_TRUE(exists(file.get(), "a/b/c"));
   EXPECT_FALSE(exists(file.get(), "a/c"));
   open_group(file.get(), "a/b/c");
-}
-
-TEST(Directories, AreMadeWithTheirParents) {
-  const test::ScratchDirectory scratch;
-  make_directories(scratch / "a/b/c");
-  make_directories(scratch / "a/b/c");
-  write_text_file(scratch / "a/b/c/x", "y");
-  EXPECT_EQ(read_whole(scratch / "a/b/c/x"), "y");
-  EXPECT_THAT(message_of([&] { make_directories(scratch / "a/b/c/x/d"); }),
-              AllOf(HasSubstr("create directory"), HasSubstr("a/b/c/x")));
-}
-
-TEST(Sync, ReportsWhatIsMissing) {
-  const test::ScratchDirectory scratch;
-  test::write_bytes(scratch / "x", "x");
-  sync_file(scratch / "x");
-  sync_directory(scratch.path());
-  EXPECT_THAT(message_of([&] { sync_file(scratch / "y"); }), HasSubstr("No such file"));
-  EXPECT_THAT(message_of([&] { sync_directory(scratch / "x"); }), HasSubstr("Not a directory"));
 }
 
 }  // namespace

@@ -109,8 +109,8 @@ TEST(RunDirectory, NoticesThatAnotherProcessHasTakenItsLock) {
   const auto world = comm::make_self_world();
   RunDirectory directory(scratch / "run", *world);
   std::filesystem::remove(scratch / "run/lock");
-  FileLock other(scratch / "run/lock");
-  ASSERT_EQ(other.take_alone(), FileLock::Taken::yes);
+  files::FileLock other(scratch / "run/lock");
+  ASSERT_EQ(other.take_alone(), files::Taken::yes);
   other.sign("node07");
   try {
     directory.expect_in_place();

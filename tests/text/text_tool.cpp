@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "corpus/text_blocks.hpp"
 #include "text/train.hpp"
@@ -119,7 +119,7 @@ double thread_seconds() {
 
 void speed(const std::string& path, const std::string& file) {
   const auto tokenizer = text::load_tokenizer(path);
-  const std::string input = read_whole(file);
+  const std::string input = files::read_whole(file);
   std::vector<Token> tokens;
   std::vector<double> seconds;
   for (int i = 0; i < 5; ++i) {

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "base/hash.hpp"
+#include "files/output_file.hpp"
 
-#include "tokens/draft.hpp"
 #include "tokens/scratch.hpp"
 
 namespace trireme::tokens {
@@ -47,7 +47,7 @@ class TokenCache : public Scratch {
 TEST_F(TokenCache, DraftsOfKilledProcessesGoAndLiveOnesStay) {
   write("d/1", "one");
   fs::create_directories(at("tokens"));
-  const Draft live(path());
+  const files::StagedFile live(path());
   for (const char* name :
        {"tokens/text.tokens.a-b.c-4711.part", "tokens/text.tokens.host-4711.part"})
     write(name, "half");
@@ -55,10 +55,10 @@ TEST_F(TokenCache, DraftsOfKilledProcessesGoAndLiveOnesStay) {
        {"tokens/text.tokens.part", "tokens/text.tokens.host-.part",
         "tokens/text.tokens2.host-4711.part", "tokens/text.tokens.host-1.part.old"})
     write(name, "mine");
-  remove_abandoned_drafts(at("tokens"), {"text.tokens"});
+  files::remove_abandoned(at("tokens"), {"text.tokens"});
   EXPECT_FALSE(fs::exists(at("tokens/text.tokens.host-4711.part")));
   EXPECT_FALSE(fs::exists(at("tokens/text.tokens.a-b.c-4711.part")));
-  EXPECT_TRUE(fs::exists(Draft::place(path())));
+  EXPECT_TRUE(fs::exists(files::StagedFile::place(path())));
   EXPECT_EQ(std::distance(fs::directory_iterator(at("tokens")), {}), 5);
 }
 
@@ -256,7 +256,7 @@ TEST_F(TokenCache, AFullDiskIsAStorageError) {
     GTEST_SKIP() << "no /dev/full here";
   // A link sends the draft to a disk that is always full.
   fs::create_directories(at("tokens"));
-  fs::create_symlink("/dev/full", Draft::place(path()));
+  fs::create_symlink("/dev/full", files::StagedFile::place(path()));
   try {
     build({write("text", "abc")});
     ADD_FAILURE() << "no StorageError";

@@ -18,7 +18,7 @@ std::string header_refusal(const std::string& bytes) {
   const std::string path = directory / "x.safetensors";
   test::write_bytes(path, bytes);
   const std::string told =
-      mistakes_of([&] { static_cast<void>(read_safetensors(InputFile(path))); });
+      mistakes_of([&] { static_cast<void>(read_safetensors(files::InputFile(path))); });
   if (!told.empty()) {
     EXPECT_THAT(told, HasSubstr("x.safetensors"));
   }
@@ -28,7 +28,7 @@ std::string header_refusal(const std::string& bytes) {
 SafetensorsHeader header_of(const std::string& bytes) {
   const test::ScratchDirectory directory;
   test::write_bytes(directory / "x", bytes);
-  return read_safetensors(InputFile(directory / "x"));
+  return read_safetensors(files::InputFile(directory / "x"));
 }
 
 TEST(Safetensors, ReadsTheFormatsOwnExample) {

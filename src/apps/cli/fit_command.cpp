@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "comm/control/together.hpp"
+#include "files/output_file.hpp"
 
-#include "tokens/draft.hpp"
+#include "comm/control/together.hpp"
 
 #include "session/rank_memory.hpp"
 #include "session/saver.hpp"
@@ -39,7 +39,7 @@ ExitCode fit_command(Arguments arguments,
       fresh.storage_tensor_s = checkpoint.tensor_s;
       comm::on_first_rank(world, [&] {
         print(plan::machine_table(fresh));
-        tokens::write_file(path, plan::machine_text(plan::merged(older, fresh)));
+        files::write_staged(path, plan::machine_text(plan::merged(older, fresh)));
       });
       return ExitCode::done;
     });

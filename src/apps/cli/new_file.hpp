@@ -9,8 +9,6 @@ namespace trireme::cli {
 /// Throws UserError when the file exists: before work whose result would be lost. An empty path
 /// means no file, and "-" standard output.
 void expect_new_file(const std::string& path);
-/// Throws UserError when the file exists, StorageError when it cannot be written.
-void write_new_file(const std::string& path, const std::string& text);
 /// The two forms of a verb's result: prints `text`, and writes `json` to the new file `path` unless
 /// that is empty; if `path` is "-", prints `json` instead of `text`.
 void give_result(const std::string& text, const std::string& path, const std::string& json);

@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "files/output_file.hpp"
 
 #include "train/span_sample.hpp"
 
 #include "cli/check_surroundings.hpp"
-#include "cli/new_file.hpp"
 #include "plan/deck_plan.hpp"
 #include "plan/machine_file.hpp"
 #include "plan/plan_text.hpp"
@@ -68,7 +68,7 @@ std::string plan_command(const std::string& deck_path,
   if (output.json_path == "-")
     return json;
   if (!output.json_path.empty())
-    write_new_file(output.json_path, json);
+    files::write_new_file(output.json_path, json);
   const std::string recompute = plan::recompute_text(deck, plan);
   return plan::plan_text(plan) + "\n" +
          memory_note(deck, plan,

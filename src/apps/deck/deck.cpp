@@ -16,8 +16,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "base/path_problem.hpp"
 #include "base/text.hpp"
+#include "files/path.hpp"
 
 #include "deck/check.hpp"
 #include "deck/override.hpp"
@@ -108,7 +108,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) {
     const int error = errno;
-    expect_about_the_path(error, "open " + path);
+    files::expect_about_the_path(error, "open " + path);
     refuse(fmt::format("cannot read the {}: {}", kind, std::strerror(error)));
   }
   int failed = 0;
@@ -129,7 +129,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   }
   ::close(file);
   if (failed != 0) {
-    expect_about_the_path(failed, "read " + path);
+    files::expect_about_the_path(failed, "read " + path);
     problem = std::strerror(failed);
   }
   if (!problem.empty())

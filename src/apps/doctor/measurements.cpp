@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/path_problem.hpp"
 #include "base/quantile.hpp"
+#include "files/path.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -32,7 +32,7 @@ double seconds_since(Clock::time_point start) {
 
 [[noreturn]] void fail(const char* call, const std::string& directory, int error) {
   const std::string text = fmt::format("{} in {}", call, directory);
-  expect_about_the_path(error, text);
+  files::expect_about_the_path(error, text);
   throw UserError(fmt::format("{}: {}", text, std::strerror(error)));
 }
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "tokens/sources.hpp"
 
@@ -133,7 +133,7 @@ Question from_json(std::string_view line, const QuestionDemand& demand) {
 }
 
 std::vector<Question> read_json_lines(const std::string& path, const QuestionDemand& demand) {
-  const std::string all = read_whole(path);
+  const std::string all = files::read_whole(path);
   Findings findings(path);
   std::vector<Question> questions;
   int line = 0;
@@ -208,7 +208,7 @@ Question from_numbers(const std::string& bytes,
 }
 
 std::vector<Question> read_hellaswag(const std::string& path, const QuestionDemand& demand) {
-  const std::string bytes = read_whole(path);
+  const std::string bytes = files::read_whole(path);
   std::array<std::int32_t, 4> header{};
   if (bytes.size() < choice_header_bytes)
     throw UserError(Place{path}, fmt::format("{} bytes are no evaluation file of llm.c: its header "

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "tokens/documents.hpp"
 
@@ -15,7 +15,7 @@ namespace trireme::corpus {
 namespace {
 
 void expect_size(const tokens::TextFile& file) {
-  if (const InputFile now(file.path); now.size() != file.size)
+  if (const files::InputFile now(file.path); now.size() != file.size)
     throw StorageError("file system", "read " + file.path,
                        fmt::format("it has {} bytes and had {} when it was listed: it was changed "
                                    "while it was in use",

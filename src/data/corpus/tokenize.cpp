@@ -11,16 +11,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/file_lock.hpp"
 #include "base/hash.hpp"
-#include "base/input_file.hpp"
 #include "base/packing.hpp"
 #include "base/stage_progress.hpp"
+#include "files/file_lock.hpp"
+#include "files/input_file.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
 
 #include "comm/control/together.hpp"
 
 #include "corpus/unit.hpp"
-#include "tokens/draft.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
 
@@ -54,7 +55,7 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
   const std::string manifest = manifest_path(request), parts = parts_path(request);
   const std::string job_file = parts + "/job";
   if (fs::exists(job_file)) {
-    if (read_whole(job_file) == job)
+    if (files::read_whole(job_file) == job)
       return false;
     throw UserError(Place{parts},
                     "an unfinished corpus of other text, of another tokenizer or with other "
@@ -63,7 +64,7 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
   }
   if (!fs::exists(manifest))
     return false;
-  const auto text = read_whole(manifest);
+  const auto text = files::read_whole(manifest);
   static_cast<void>(tokens::manifest_from_json(text, manifest));
   if (nlohmann::json::parse(text).value("made_of", "") == job)
     return true;
@@ -89,8 +90,8 @@ void expect_no_shards(const TokenizeRequest& request) {
 }
 
 /// Throws UserError when another process has the lock.
-void expect_free(FileLock::Taken taken, const FileLock& lock, const TokenizeRequest& request) {
-  if (taken == FileLock::Taken::by_another)
+void expect_free(files::Taken taken, const files::FileLock& lock, const TokenizeRequest& request) {
+  if (taken == files::Taken::by_another)
     throw UserError(
         Place{parts_path(request)},
         fmt::format("another start of trireme tokenize ({}, or a rank of its job) is at "
@@ -99,15 +100,12 @@ void expect_free(FileLock::Taken taken, const FileLock& lock, const TokenizeRequ
 }
 
 /// The directory of what is unfinished, made where it is missing, and its lock for rank 0.
-FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, Log& log) {
-  std::error_code problem;
-  fs::create_directories(parts_path(request), problem);
-  if (problem)
-    tokens::fail_storage("create directory " + parts_path(request), problem.value());
-  FileLock lock(lock_path(request));
+files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, Log& log) {
+  files::make_directories(parts_path(request));
+  files::FileLock lock(lock_path(request));
   const auto taken = lock.take_alone();
   expect_free(taken, lock, request);
-  if (taken == FileLock::Taken::not_supported)
+  if (taken == files::Taken::not_supported)
     log.warning(
         "{} cannot be locked on this file system: do not start another tokenize with this --output "
         "before this one has ended",
@@ -133,7 +131,7 @@ std::optional<UnitResult> done_before(const TokenizeRequest& request, std::size_
   const std::string path = record_path(request, unit);
   if (!fs::exists(path))
     return std::nullopt;
-  const auto found = result_from_json(read_whole(path));
+  const auto found = result_from_json(files::read_whole(path));
   if (found.empty() || !has_size(request, found.front().train) ||
       !has_size(request, found.front().validation))
     return std::nullopt;
@@ -162,7 +160,7 @@ std::string make_units(const TokenizeRequest& request,
       total -= units[i].bytes();
     } else {
       result = make_unit(units[i], i, request, report);
-      tokens::write_file(record_path(request, i), to_json(*result));
+      files::write_staged(record_path(request, i), to_json(*result));
       done += units[i].bytes();
     }
     results.number(i);
@@ -202,7 +200,7 @@ void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manif
   std::set<std::string> shards;
   for (const auto* set : {&manifest.train, &manifest.validation})
     for (const tokens::ManifestShard& shard : *set) shards.insert(shard.file);
-  tokens::remove_abandoned_drafts(fs::path(request.output).parent_path().string(), shards);
+  files::remove_abandoned(fs::path(request.output).parent_path().string(), shards);
 }
 
 void finish(const TokenizeRequest& request,
@@ -210,7 +208,7 @@ void finish(const TokenizeRequest& request,
             const std::string& job) {
   auto json = nlohmann::ordered_json::parse(tokens::to_json(manifest));
   json["made_of"] = job;
-  tokens::write_file(manifest_path(request), json.dump(2) + "\n");
+  files::write_staged(manifest_path(request), json.dump(2) + "\n");
   remove_drafts(request, manifest);
   fs::remove_all(parts_path(request));
 }
@@ -245,7 +243,7 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
 
 tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log) {
   std::string job, plan;
-  std::optional<FileLock> lock;
+  std::optional<files::FileLock> lock;
   comm::on_first_rank(world, [&] {
     const auto sources = tokens::find_text(request.text, "--text");
     job = fingerprint(request, sources);
@@ -259,13 +257,13 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
       return;
     }
     plan = packed(units_of(sources, request));
-    tokens::write_file(parts_path(request) + "/job", job);
+    files::write_staged(parts_path(request) + "/job", job);
     expect_free(lock->share(), *lock, request);
   });
   plan = world.broadcast(std::move(plan), 0);
   std::string bytes;
   if (plan.empty()) {
-    comm::on_first_rank(world, [&] { bytes = read_whole(manifest_path(request)); });
+    comm::on_first_rank(world, [&] { bytes = files::read_whole(manifest_path(request)); });
     auto manifest =
         tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
     log.info("this corpus is finished already");

@@ -16,9 +16,9 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/packing.hpp"
+#include "files/output_file.hpp"
 
 #include "tokens/documents.hpp"
-#include "tokens/draft.hpp"
 #include "tokens/segment.hpp"
 #include "tokens/token_files.hpp"
 
@@ -76,7 +76,7 @@ class Shard {
   std::string path_;
   int width_;
   tokens::ManifestShard result_;
-  std::optional<tokens::Draft> draft_;
+  std::optional<files::StagedFile> draft_;
   tokens::BlockHashes hashes_;
   std::vector<std::byte> packed_;
   std::array<std::int32_t, tokens::llmc_header_bytes / sizeof(std::int32_t)> header_{};

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "text/vocabulary.hpp"
 
@@ -102,7 +102,7 @@ class Builder {
 }  // namespace
 
 std::string read_bounded(const std::string& path) {
-  const InputFile file(path);
+  const files::InputFile file(path);
   if (file.size() > most_file_bytes)
     throw UserError({path}, fmt::format("{} bytes; a tokenizer's file has at most {}", file.size(),
                                         most_file_bytes));

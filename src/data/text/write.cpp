@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/new_directory.hpp"
+#include "files/new_directory.hpp"
 
 #include "text/unicode_ranges.hpp"
 
@@ -127,7 +127,7 @@ double bytes_per_token(const Vocabulary& vocabulary, const std::vector<CountedPi
 void write_tokenizer(const std::string& directory,
                      const Vocabulary& vocabulary,
                      const std::string& facts) {
-  NewDirectory made(directory);
+  files::NewDirectory made(directory);
   made.write("tokenizer.json", tokenizer_json(vocabulary));
   made.write("vocab.json", vocab_json(vocabulary));
   made.write("merges.txt", merges_txt(vocabulary));

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "text/pieces.hpp"
 
@@ -37,7 +37,7 @@ std::int64_t lines_before(const std::string& path, std::int64_t end) {
 }  // namespace
 
 std::int64_t boundary(const std::string& path, const std::string& field, std::int64_t at) {
-  const InputFile file(path);
+  const files::InputFile file(path);
   if (at <= 0)
     return 0;
   const bool lines = !field.empty();

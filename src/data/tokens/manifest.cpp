@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -140,7 +140,7 @@ std::string Manifests::problem(const std::string& path,
     std::error_code ignored;
     std::optional<Manifest> manifest;
     if (std::filesystem::exists(manifest_path, ignored))
-      manifest = manifest_from_json(read_whole(manifest_path), manifest_path);
+      manifest = manifest_from_json(files::read_whole(manifest_path), manifest_path);
     known = read_.emplace(manifest_path, std::move(manifest)).first;
   }
   if (!known->second)

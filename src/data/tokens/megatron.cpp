@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -40,7 +40,7 @@ int width_of_type(int type) {
 
 /// Numbers of an array in the file, a buffer at a time.
 template <class T, class Take>
-void for_each(const InputFile& file, std::int64_t offset, std::int64_t count, Take&& take) {
+void for_each(const files::InputFile& file, std::int64_t offset, std::int64_t count, Take&& take) {
   std::vector<T> buffer(static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 16)));
   for (std::int64_t at = 0; at < count; at += std::ssize(buffer)) {
     const auto part = std::span(buffer).first(
@@ -51,7 +51,7 @@ void for_each(const InputFile& file, std::int64_t offset, std::int64_t count, Ta
 }
 
 /// The lengths' running sums must be the places. "" or what is wrong.
-std::string check_sequences(const InputFile& file,
+std::string check_sequences(const files::InputFile& file,
                             std::int64_t sequences,
                             std::int64_t file_bytes,
                             int width,
@@ -96,7 +96,7 @@ std::string megatron_index_of(const std::string& path) {
 std::string read_megatron_index(const std::string& index_path,
                                 std::int64_t file_bytes,
                                 MegatronIndex& index) {
-  const InputFile file(index_path);
+  const files::InputFile file(index_path);
   std::array<std::byte, header_bytes> header{};
   if (file.read_some(0, header) < header.size())
     return fmt::format("is no index of Megatron: {} bytes, its header alone takes {}", file.size(),

@@ -56,9 +56,9 @@ std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t
                     static_cast<std::uint64_t>(bytes));
 }
 
-Segment::Segment(InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens)
+Segment::Segment(files::InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens)
     : Segment(file.path(), file.size(), offset, token_bytes, tokens) {
-  handle_->file = std::make_shared<const InputFile>(std::move(file));
+  handle_->file = std::make_shared<const files::InputFile>(std::move(file));
 }
 
 Segment::Segment(std::string path,
@@ -92,7 +92,7 @@ Segment::Opened Segment::opened(bool& fresh) const {
   const std::lock_guard lock(handle_->mutex);
   fresh = handle_->file == nullptr;
   if (fresh) {
-    auto file = std::make_shared<const InputFile>(path_);
+    auto file = std::make_shared<const files::InputFile>(path_);
     if (file->size() != file_bytes_)
       throw StorageError("file system", "read " + path_,
                          fmt::format("it has {} bytes, and had {} when the run started, or has "
@@ -109,7 +109,7 @@ void Segment::close() const {
   handle_->file.reset();  // a thread that reads it now holds it until it is done
 }
 
-std::span<const std::byte> Segment::read_block_of(const InputFile& file,
+std::span<const std::byte> Segment::read_block_of(const files::InputFile& file,
                                                   std::int64_t block,
                                                   std::span<std::byte> room) const {
   const std::int64_t begin = block * block_bytes;
@@ -124,7 +124,7 @@ std::span<const std::byte> Segment::read_block(std::int64_t block,
   return read_block_of(*opened(fresh), block, room);
 }
 
-void Segment::check_block(const InputFile& file, std::int64_t block) const {
+void Segment::check_block(const files::InputFile& file, std::int64_t block) const {
   auto& checked = checked_[static_cast<std::size_t>(block)];
   if (checked.load(std::memory_order_relaxed))
     return;

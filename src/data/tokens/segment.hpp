@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 namespace trireme::tokens {
 
@@ -47,7 +47,7 @@ class Segment {
  public:
   Segment() = default;
   /// `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes each, from byte `offset` on.
-  Segment(InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens);
+  Segment(files::InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens);
   /// The same of a file of `file_bytes` that is opened later; StorageError is thrown then when it
   /// has another size.
   Segment(std::string path,
@@ -79,11 +79,11 @@ class Segment {
   void close() const;
 
  private:
-  using Opened = std::shared_ptr<const InputFile>;
+  using Opened = std::shared_ptr<const files::InputFile>;
   /// The file, opened where it is not; `fresh`: it was.
   Opened opened(bool& fresh) const;
-  void check_block(const InputFile& file, std::int64_t block) const;
-  std::span<const std::byte> read_block_of(const InputFile& file,
+  void check_block(const files::InputFile& file, std::int64_t block) const;
+  std::span<const std::byte> read_block_of(const files::InputFile& file,
                                            std::int64_t block,
                                            std::span<std::byte> room) const;
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
-#include "base/path_problem.hpp"
+#include "files/input_file.hpp"
+#include "files/path.hpp"
 
 #include "tokens/stored_hash.hpp"
 
@@ -33,7 +33,7 @@ int stat_error(const std::string& path, struct stat& status) {
   if (::stat(path.c_str(), &status) == 0)
     return 0;
   const int error = errno;
-  expect_about_the_path(error, "look at " + path);
+  files::expect_about_the_path(error, "look at " + path);
   return error;
 }
 
@@ -42,7 +42,7 @@ int open_error(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     const int error = errno;
-    expect_about_the_path(error, "open " + path);
+    files::expect_about_the_path(error, "open " + path);
     return error;
   }
   ::close(descriptor);
@@ -126,7 +126,7 @@ class Finder {
     if (rc == GLOB_NOSPACE || rc == GLOB_ABORTED)
       throw std::bad_alloc();
     for (const auto& [directory, error] : unread()) {
-      expect_about_the_path(error, "list " + directory);
+      files::expect_about_the_path(error, "list " + directory);
       report("directory '{}': {}", directory, std::strerror(error));
     }
     if (!unread().empty())
@@ -153,7 +153,7 @@ class Finder {
     DIR* listing = ::opendir(directory.c_str());
     if (listing == nullptr) {
       const int error = errno;
-      expect_about_the_path(error, "list " + directory);
+      files::expect_about_the_path(error, "list " + directory);
       report("directory '{}': {}", directory, std::strerror(error));
       return;
     }
@@ -245,7 +245,7 @@ std::uint64_t TextSources::fingerprint() const {
         .add(static_cast<std::uint64_t>(file.modified_ns))
         .add(static_cast<std::uint64_t>(file.changed_ns))
         .add(std::uint64_t{file.named});
-    const InputFile text(file.path);
+    const files::InputFile text(file.path);
     for (const std::int64_t begin :
          {std::int64_t{0}, std::max<std::int64_t>(most, file.size - most)})
       hash.add(std::span(bytes).first(text.read_some(begin, bytes)));

@@ -12,7 +12,7 @@
 // 3. In directories, hidden names, dangling links and what is neither file nor directory are left
 //    out (the last two are counted). What cannot be read is an error and is never left out.
 // 4. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
-//    and no mistake of the user's (base/path_problem.hpp).
+//    and no mistake of the user's (files/path.hpp).
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include <zstd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -30,7 +30,7 @@ class Plain : public TextInput::Source {
   }
 
  private:
-  InputFile file_;
+  files::InputFile file_;
   std::int64_t at_, end_;
 };
 
@@ -51,7 +51,7 @@ class Packed {
   }
 
  private:
-  InputFile file_;
+  files::InputFile file_;
   std::int64_t at_ = 0;
   std::vector<std::byte> buffer_;
 };

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
 
 #include "tokens/documents.hpp"
-#include "tokens/draft.hpp"
 #include "tokens/stored_hash.hpp"
 #include "tokens/text_input.hpp"
 
@@ -31,7 +32,7 @@ std::uint64_t checksum_of(const CacheHeader& header) {
 /// What the cache will hold, as it is written.
 class Writer {
  public:
-  Writer(const Descriptor& out, CacheHeader& header) : out_(out), header_(header) {}
+  Writer(const files::Descriptor& out, CacheHeader& header) : out_(out), header_(header) {}
   virtual ~Writer() = default;
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -53,13 +54,15 @@ class Writer {
   void take_back(std::uint64_t tokens) {
     const auto size = static_cast<std::int64_t>(tokens);
     std::vector<std::byte> rest(static_cast<std::size_t>(size % block_bytes));
-    out_.read_at(sizeof(CacheHeader) + tokens - rest.size(), rest);
+    const std::uint64_t begin = sizeof(CacheHeader) + tokens - rest.size();
+    if (out_.read_some(static_cast<std::int64_t>(begin), rest) < rest.size())
+      files::fail("read " + out_.path(), ENODATA);
     hashes_.rewind(size, rest);
-    out_.rewind(sizeof(CacheHeader) + tokens);
+    out_.rewind(static_cast<std::int64_t>(sizeof(CacheHeader) + tokens));
   }
 
  private:
-  const Descriptor& out_;
+  const files::Descriptor& out_;
   CacheHeader& header_;
   BlockHashes hashes_;
 };
@@ -103,7 +106,7 @@ class ByteWriter : public Writer {
 /// Tokens of documents.
 class TokenWriter : public Writer {
  public:
-  TokenWriter(const Descriptor& out, CacheHeader& header, const Encoding& encoding)
+  TokenWriter(const files::Descriptor& out, CacheHeader& header, const Encoding& encoding)
       : Writer(out, header), encoding_(encoding) {}
 
   std::uint64_t append(const TextFile& file) override {
@@ -159,13 +162,10 @@ CacheHeader build_cache(const std::string& path,
                         const std::vector<std::string>& entries,
                         const Encoding& encoding,
                         const std::string& key) {
-  std::error_code error;
   const std::filesystem::path place(path);
-  std::filesystem::create_directories(place.parent_path(), error);
-  if (error)
-    fail_storage("create directory " + place.parent_path().string(), error.value());
-  remove_abandoned_drafts(place.parent_path().string(), {place.filename().string()});
-  Draft draft(path);
+  files::make_directories(place.parent_path().string());
+  files::remove_abandoned(place.parent_path().string(), {place.filename().string()});
+  files::StagedFile draft(path);
   const auto* const tokenizer = encoding.tokenizer;
   const std::int64_t vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
   CacheHeader header{
@@ -215,7 +215,7 @@ constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
 }
 
 /// Reads the header; "" when it fits the file, else what is wrong.
-std::string header_problem(const InputFile& file, CacheHeader& header) {
+std::string header_problem(const files::InputFile& file, CacheHeader& header) {
   const std::int64_t size = file.size();
   const auto front = std::as_writable_bytes(std::span(&header, 1));
   const std::size_t got = file.read_some(0, front);
@@ -242,7 +242,7 @@ std::string header_problem(const InputFile& file, CacheHeader& header) {
 }
 
 /// "" and the segment with its hashes, or what is wrong. The tokens are not read.
-std::string open_segment(InputFile file, CacheHeader& header, Segment& segment) {
+std::string open_segment(files::InputFile file, CacheHeader& header, Segment& segment) {
   if (std::string problem = header_problem(file, header); !problem.empty())
     return problem;
   const auto tokens = static_cast<std::int64_t>(header.tokens);
@@ -262,7 +262,7 @@ std::string open_segment(InputFile file, CacheHeader& header, Segment& segment) 
 
 std::string cache_problem(const std::string& path, CacheHeader& header) {
   Segment segment;
-  if (std::string problem = open_segment(InputFile(path), header, segment); !problem.empty())
+  if (std::string problem = open_segment(files::InputFile(path), header, segment); !problem.empty())
     return problem;
   if (const std::int64_t block = segment.first_damaged(); block >= 0)
     return fmt::format("is damaged: block {} of {} does not match its hash", block + 1,
@@ -273,7 +273,7 @@ std::string cache_problem(const std::string& path, CacheHeader& header) {
 std::unique_ptr<TokenStream> open_cache(const std::string& path) {
   CacheHeader header;
   std::vector<Segment> segments(1);
-  if (const std::string problem = open_segment(InputFile(path), header, segments.front());
+  if (const std::string problem = open_segment(files::InputFile(path), header, segments.front());
       !problem.empty())
     throw UserError(Place{path},
                     fmt::format("the token cache {}; remove it and it is built again", problem));

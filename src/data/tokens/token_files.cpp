@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
 #include "base/packing.hpp"
+#include "files/input_file.hpp"
 
 #include "tokens/manifest.hpp"
 #include "tokens/megatron.hpp"
@@ -30,7 +30,7 @@ struct Examined {
 };
 
 /// The text of the finding, or nothing when `file` now is the shard.
-std::string examine_llmc(const InputFile& input, std::int32_t magic, TokenFile& file) {
+std::string examine_llmc(const files::InputFile& input, std::int32_t magic, TokenFile& file) {
   std::array<std::int32_t, 3> header{};
   input.read(0, std::as_writable_bytes(std::span(header)));
   const std::int32_t version = header[1], tokens = header[2];
@@ -64,7 +64,7 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
   const auto finding = [](const std::string& where, std::string text) {
     return text.empty() ? std::nullopt : std::optional(Diagnostic{{where}, "", std::move(text)});
   };
-  const InputFile input(path);
+  const files::InputFile input(path);
   made.file.path = path;
   made.file.file_bytes = input.size();
   if (format != TokenFormat::automatic)

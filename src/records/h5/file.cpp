@@ -4,18 +4,13 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <span>
-#include <system_error>
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "h5/references.hpp"
 
@@ -30,21 +25,6 @@ void expect_memory() {
   asm volatile("" : : "g"(asked.get()) : "memory");  // asked for although it is not used
 }
 
-void sync_path(const std::string& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
-  // In a directory one may be allowed to make files and not to list them: nothing can be done.
-  if (file < 0 && errno == EACCES && (flags & O_DIRECTORY) != 0)
-    return;
-  if (file < 0)
-    throw StorageError("file system", "open " + path, std::strerror(errno), __FILE__, __LINE__);
-  const int result = ::fsync(file);
-  const int reason = errno;
-  ::close(file);
-  // A file system that cannot sync a directory returns EINVAL: there is nothing more to be done.
-  if (result != 0 && reason != EINVAL)
-    throw StorageError("file system", "fsync " + path, std::strerror(reason), __FILE__, __LINE__);
-}
-
 }  // namespace
 
 File create_file(const std::string& path, Writes how) {
@@ -55,7 +35,7 @@ File create_file(const std::string& path, Writes how) {
 }
 
 File open_file(const std::string& path, Access access, Writes how) {
-  const InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
+  const files::InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
   expect_memory();
   const Properties properties = file_access(how);
   const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
@@ -99,7 +79,8 @@ Probe probe(const std::string& path, std::string* why, Writes how) {
   constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   try {
     std::array<unsigned char, 8> begin{};
-    const std::size_t got = InputFile(path).read_some(0, std::as_writable_bytes(std::span(begin)));
+    const std::size_t got =
+        files::InputFile(path).read_some(0, std::as_writable_bytes(std::span(begin)));
     if (got != begin.size() || begin != signature)
       return say(Probe::not_hdf5, "it is no HDF5 file");
     const File file = open_file(path, Access::read, how);
@@ -128,56 +109,6 @@ bool exists(hid_t parent, const std::string& path) {
     if (end == std::string::npos)
       return true;
   }
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  const auto fail = [&](const char* what, const std::string& reason) {
-    throw StorageError("file system", what + (" " + path), reason, __FILE__, __LINE__);
-  };
-  const int file =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-  if (file < 0)
-    fail("write", std::strerror(errno));
-  std::string problem;
-  struct stat facts {};
-  if (::fstat(file, &facts) != 0)
-    problem = std::strerror(errno);
-  else if (const char* other = other_than_file(facts.st_mode); *other != '\0')
-    problem = std::string(other) + " is in the place of a file";
-  for (std::size_t done = 0; problem.empty() && done < text.size();) {
-    const auto written = ::write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR)
-      problem = std::strerror(errno);
-    done += written > 0 ? static_cast<std::size_t>(written) : 0;
-  }
-  if (::close(file) != 0 && problem.empty())
-    problem = std::strerror(errno);
-  if (!problem.empty())
-    fail("write", problem);
-  sync_file(path);
-}
-
-void make_directories(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code problem;
-  if (fs::is_directory(path, problem))
-    return;
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty())
-    make_directories(parent);
-  fs::create_directory(path, problem);
-  if (problem)
-    throw StorageError("file system", "create directory " + path, problem.message(), __FILE__,
-                       __LINE__);
-  sync_directory(parent.empty() ? "." : parent.string());
-}
-
-void sync_file(const std::string& path) {
-  sync_path(path, O_RDONLY);
-}
-
-void sync_directory(const std::string& path) {
-  sync_path(path, O_RDONLY | O_DIRECTORY);
 }
 
 }  // namespace trireme::h5

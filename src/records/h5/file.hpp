@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: create, open, flush, close, probe; and what makes a finished file survive a power cut.
+// Files: create, open, flush, close, probe.
 //
 // 1. Files use our own driver (driver.hpp) and the default format bounds, never "latest": a
 //    journaled file whose writer was killed opens again as it was at its last flush.
@@ -7,8 +7,8 @@
 //    file systems without locks work; the driver takes its own. Who may write is settled above (record's run directory).
 // 3. What is opened is examined first: a regular file, opened without waiting for a writer, that
 //    leads nowhere outside of its directory (references.hpp).
-// 4. flush() hands everything to the operating system and survives kill -9; sync_file() and
-//    sync_directory() hand it to the disk and survive a power cut.
+// 4. flush() hands everything to the operating system and survives kill -9; files::sync_file() hands
+//    it to the disk and survives a power cut.
 #pragma once
 
 #include <cstdint>
@@ -41,17 +41,5 @@ Probe probe(const std::string& path, std::string* why = nullptr, Writes how = Wr
 /// Opens the group, made first when it is not there. `path` may have several parts.
 Group open_group(hid_t parent, const std::string& path);
 bool exists(hid_t parent, const std::string& path);
-
-/// A small file beside HDF5's, in the place of one that was there; on the disk when this returns.
-/// Throws StorageError.
-void write_text_file(const std::string& path, const std::string& text);
-
-/// Makes what is missing of the path, as `mkdir -p` does; the new names are on the disk when this
-/// returns. Throws StorageError.
-void make_directories(const std::string& path);
-
-/// fsync. Throws StorageError.
-void sync_file(const std::string& path);
-void sync_directory(const std::string& path);
 
 }  // namespace trireme::h5

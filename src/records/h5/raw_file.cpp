@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/path.hpp"
 
 #include "h5/journal.hpp"
 
@@ -21,7 +21,7 @@ RawFile::RawFile(std::string path)
   struct stat facts {};
   if (file_ < 0 || ::fstat(file_, &facts) != 0)
     fail("open");
-  if (const char* other = other_than_file(facts.st_mode); *other != '\0') {
+  if (const char* other = files::other_than_file(facts.st_mode); *other != '\0') {
     ::close(std::exchange(file_, -1));
     throw StorageError("file system", "open " + path_,
                        std::string(other) + " is in the place of a file", __FILE__, __LINE__);

@@ -10,7 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "base/new_directory.hpp"
+#include "files/new_directory.hpp"
+#include "files/output_file.hpp"
 
 #include "model/layers.hpp"
 
@@ -58,7 +59,7 @@ class Exporter {
           {model_.shape_file},
           "its head is not tied to its embedding, which llm.c's files have no room for");
     expect_known_parts();
-    NewDirectory directory(request_.output);
+    files::NewDirectory directory(request_.output);
     if (request_.format == ExportFormat::llmc)
       write_llmc(directory);
     else
@@ -133,7 +134,7 @@ class Exporter {
     return tokenizer && tokenizer->end_of_text() ? *tokenizer->end_of_text() : -1;
   }
 
-  void write_huggingface(const NewDirectory& directory) {
+  void write_huggingface(const files::NewDirectory& directory) {
     const ConfigFacts facts{.dtype = request_.type == StoredType::f32 ? "float32" : "bfloat16",
                             .end_of_text = end_of_text(),
                             .dropout = shape_.dropout};
@@ -174,7 +175,7 @@ class Exporter {
     return tensors;
   }
 
-  void write_shards(const NewDirectory& directory, const std::vector<Named>& tensors) {
+  void write_shards(const files::NewDirectory& directory, const std::vector<Named>& tensors) {
     const auto size = static_cast<std::int64_t>(size_bytes(request_.type));
     std::vector<std::vector<Named>> shards(1);
     std::int64_t used = 0, total = 0;
@@ -202,7 +203,7 @@ class Exporter {
           OrderedJson{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
   }
 
-  void write_safetensors(const NewDirectory& directory,
+  void write_safetensors(const files::NewDirectory& directory,
                          const std::string& file_name,
                          std::vector<Named> tensors) {
     std::ranges::sort(tensors, {}, &Named::name);
@@ -218,7 +219,7 @@ class Exporter {
     std::string text = header.dump();
     text.append((8 - text.size() % 8) % 8, ' ');
     const std::uint64_t length = text.size();
-    NewFile file(directory.file(file_name));
+    files::Descriptor file = files::new_file(directory.file(file_name));
     file.write(std::as_bytes(std::span(&length, 1)));
     file.write(text);
     TensorWriter writer(model_, request_.type);
@@ -230,11 +231,11 @@ class Exporter {
     finish(file, file_name);
   }
 
-  void write_llmc(const NewDirectory& directory) {
+  void write_llmc(const files::NewDirectory& directory) {
     model::GptShape with_bias = shape_;
     with_bias.bias = true;
     const std::string file_name = fmt::format("model_{:08}.bin", model_.step);
-    NewFile file(directory.file(file_name));
+    files::Descriptor file = files::new_file(directory.file(file_name));
     const LlmcHeader header = llmc_header(with_bias, request_.type);
     file.write(std::as_bytes(std::span(header)));
     TensorWriter writer(model_, request_.type);
@@ -257,10 +258,10 @@ class Exporter {
       exported_.notes.emplace_back("the model has no biases: those in the file are zero");
   }
 
-  void finish(NewFile& file, const std::string& name) {
-    file.close();
+  void finish(files::Descriptor& file, const std::string& name) {
     exported_.files.push_back(name);
-    exported_.bytes += file.bytes();
+    exported_.bytes += file.size();
+    files::finish(file);
     exported_.parameters = layout::total_elements(model::parameter_table(shape_));
   }
 
@@ -274,7 +275,7 @@ class Exporter {
 }  // namespace
 
 Exported export_model(const ExportRequest& request) {
-  expect_new_directory(request.output);
+  files::expect_new_directory(request.output);
   for (int tries = 1;; ++tries) {
     const std::string place = place_of_model(request.source, request.step);
     try {

@@ -3,7 +3,7 @@
 //
 // 1. Of the model there is in memory one block, or one matrix where it is stored turned
 //    (Conv1D), never the whole.
-// 2. The directory is new, and whole or not there (base/new_directory.hpp). A checkpoint's weights
+// 2. The directory is new, and whole or not there (files/new_directory.hpp). A checkpoint's weights
 //    are compared with their content hashes as they are read; after damage no file is left.
 // 3. fp32 is what the run's masters are, bit by bit; bf16 is rounded to nearest even.
 // 4. The same checkpoint gives the same bytes.

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "model/layers.hpp"
 
@@ -34,7 +34,7 @@ constexpr const char* index_file = "model.safetensors.index.json";
 constexpr std::int64_t most_json_bytes = std::int64_t{64} << 20U;
 
 std::string read_json_file(const std::string& path) {
-  const InputFile file(path);
+  const files::InputFile file(path);
   if (file.size() > most_json_bytes)
     throw UserError(
         {path}, fmt::format("{} bytes; such a file has at most {}", file.size(), most_json_bytes));
@@ -84,7 +84,7 @@ class Folder {
     model_.files.push_back(path);
     std::set<std::string> missing = expected;
     try {
-      for (SafetensorsEntry& entry : read_safetensors(InputFile(path)).tensors) {
+      for (SafetensorsEntry& entry : read_safetensors(files::InputFile(path)).tensors) {
         if (!expected.empty() && missing.erase(entry.name) == 0)
           say(path, entry.name, fmt::format("{} does not list it in this file", index_file));
         std::string known = entry.name;
@@ -207,7 +207,7 @@ class Folder {
     const StoredTensor& embedding = model_.tensors.front();
     const Extent& there = embedding.extents.front();
     const std::string& path = model_.files[static_cast<std::size_t>(head->second.file)];
-    const InputFile one(path), other(model_.files[static_cast<std::size_t>(there.file)]);
+    const files::InputFile one(path), other(model_.files[static_cast<std::size_t>(there.file)]);
     const auto bytes = embedding.elements() * static_cast<std::int64_t>(size_bytes(embedding.type));
     bool same = entry.end - entry.begin == bytes && entry.dtype == name(embedding.type);
     constexpr std::int64_t block = std::int64_t{4} << 20U;

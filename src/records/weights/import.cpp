@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/new_directory.hpp"
+#include "files/new_directory.hpp"
 
 #include "model/layers.hpp"
 
@@ -86,8 +86,8 @@ Source read_source(const std::string& place, const ImportRequest& request, comm:
 }  // namespace
 
 Imported import_model(const ImportRequest& request, comm::World& world) {
-  std::optional<NewDirectory> made;
-  comm::on_first_rank(world, [&] { expect_new_directory(request.output); });
+  std::optional<files::NewDirectory> made;
+  comm::on_first_rank(world, [&] { files::expect_new_directory(request.output); });
   std::optional<Source> source;
   read_from(request.source, -1, world,
             [&](const std::string& place) { source.emplace(read_source(place, request, world)); });

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
 #include "base/round_up.hpp"
+#include "files/input_file.hpp"
 
 #include "model/layers.hpp"
 
@@ -113,14 +113,14 @@ LlmcHeader llmc_header(const model::GptShape& shape, StoredType type) {
 }
 
 bool is_llmc(const std::string& file) {
-  const InputFile input(file);
+  const files::InputFile input(file);
   std::int32_t magic = 0;
   return input.read_some(0, std::as_writable_bytes(std::span(&magic, 1))) == sizeof magic &&
          magic == llmc_model_magic;
 }
 
 StoredModel open_llmc(const std::string& file) {
-  const InputFile input(file);
+  const files::InputFile input(file);
   if (input.size() < llmc_header_bytes)
     throw UserError({file},
                     fmt::format("{} bytes; the header of a model file of llm.c alone has {}",

@@ -203,7 +203,7 @@ SafetensorsHeader parse_safetensors(const std::string& path,
   return Parser(path, data_begin, file_bytes).parse(text::parse_json(path, header));
 }
 
-SafetensorsHeader read_safetensors(const InputFile& file) {
+SafetensorsHeader read_safetensors(const files::InputFile& file) {
   const auto refuse = [&](std::string text) { throw UserError({file.path()}, std::move(text)); };
   if (file.size() < length_bytes)
     refuse(fmt::format("{} bytes are no safetensors file, which begins with 8 bytes of length",

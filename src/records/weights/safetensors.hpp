@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 namespace trireme::weights {
 
@@ -48,7 +48,7 @@ SafetensorsHeader parse_safetensors(const std::string& path,
                                     std::int64_t file_bytes);
 
 /// Throws UserError for a file that is none, StorageError for one that cannot be read.
-SafetensorsHeader read_safetensors(const InputFile& file);
+SafetensorsHeader read_safetensors(const files::InputFile& file);
 
 /// "[768, 2304]"
 std::string shape_text(const std::vector<std::int64_t>& shape);

@@ -93,13 +93,13 @@ void TensorReader::read_stored(const StoredTensor& tensor,
   }
 }
 
-const InputFile& TensorReader::file(std::int64_t index) {
+const files::InputFile& TensorReader::file(std::int64_t index) {
   const auto known = files_.find(index);
   if (known != files_.end())
     return known->second;
   if (files_.size() == most_open_files)
     files_.clear();
-  return files_.emplace(index, InputFile(model_.files.at(static_cast<std::size_t>(index))))
+  return files_.emplace(index, files::InputFile(model_.files.at(static_cast<std::size_t>(index))))
       .first->second;
 }
 

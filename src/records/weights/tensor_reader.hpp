@@ -13,8 +13,8 @@
 #include <map>
 #include <vector>
 
-#include "base/input_file.hpp"
 #include "base/view.hpp"
+#include "files/input_file.hpp"
 
 #include "weights/stored_model.hpp"
 
@@ -44,10 +44,10 @@ class TensorReader {
                   std::int64_t rows,
                   std::int64_t begin,
                   float* values);
-  const InputFile& file(std::int64_t index);
+  const files::InputFile& file(std::int64_t index);
 
   const StoredModel& model_;
-  std::map<std::int64_t, InputFile> files_;
+  std::map<std::int64_t, files::InputFile> files_;
   std::vector<std::byte> bytes_;
   std::vector<float> block_;
 };

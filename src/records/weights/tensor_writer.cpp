@@ -13,7 +13,7 @@
 
 namespace trireme::weights {
 
-void TensorWriter::write(const Outgoing& outgoing, NewFile& file) {
+void TensorWriter::write(const Outgoing& outgoing, files::Descriptor& file) {
   if (outgoing.tensor != nullptr && outgoing.transposed)
     write_transposed(outgoing, file);
   else if (outgoing.tensor != nullptr)
@@ -21,7 +21,7 @@ void TensorWriter::write(const Outgoing& outgoing, NewFile& file) {
   write_zeros(outgoing.zeros, file);
 }
 
-void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
+void TensorWriter::write_straight(const Outgoing& outgoing, files::Descriptor& file) {
   const StoredTensor& tensor = *outgoing.tensor;
   std::uint64_t hash = 0;
   turned_.clear();
@@ -45,7 +45,7 @@ void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
   expect_hash(tensor, hash);
 }
 
-void TensorWriter::write_transposed(const Outgoing& outgoing, NewFile& file) {
+void TensorWriter::write_transposed(const Outgoing& outgoing, files::Descriptor& file) {
   const StoredTensor& tensor = *outgoing.tensor;
   const std::int64_t out = tensor.shape.at(0), in = tensor.shape.at(1);
   TRIREME_EXPECT(outgoing.elements == out * in, "{} elements of {}, turned", outgoing.elements,
@@ -63,20 +63,20 @@ void TensorWriter::write_transposed(const Outgoing& outgoing, NewFile& file) {
   }
 }
 
-void TensorWriter::put_swapped(std::int64_t swapped, NewFile& file) {
+void TensorWriter::put_swapped(std::int64_t swapped, files::Descriptor& file) {
   const auto blocks = std::ssize(turned_) / swapped;
   TRIREME_EXPECT(std::ssize(turned_) == blocks * swapped && blocks % 2 == 0,
                  "{} elements in pairs of {}", turned_.size(), swapped);
   for (std::int64_t i = 0; i < blocks; ++i) put(turned_.data() + (i ^ 1) * swapped, swapped, file);
 }
 
-void TensorWriter::write_zeros(std::int64_t elements, NewFile& file) {
+void TensorWriter::write_zeros(std::int64_t elements, files::Descriptor& file) {
   values_.assign(static_cast<std::size_t>(std::min(elements, block_elements)), 0.0F);
   for (std::int64_t at = 0; at < elements; at += block_elements)
     put(values_.data(), std::min(block_elements, elements - at), file);
 }
 
-void TensorWriter::put(const float* values, std::int64_t count, NewFile& file) {
+void TensorWriter::put(const float* values, std::int64_t count, files::Descriptor& file) {
   const auto size = static_cast<std::size_t>(count);
   if (type_ == StoredType::f32)
     return file.write(std::as_bytes(std::span(values, size)));

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/new_directory.hpp"
+#include "files/descriptor.hpp"
 
 #include "weights/stored_model.hpp"
 #include "weights/tensor_reader.hpp"
@@ -32,15 +32,15 @@ class TensorWriter {
       : model_(model), reader_(model), type_(type) {}
 
   /// Throws UserError where the tensor does not match its content hash; StorageError.
-  void write(const Outgoing& outgoing, NewFile& file);
+  void write(const Outgoing& outgoing, files::Descriptor& file);
 
  private:
-  void write_straight(const Outgoing& outgoing, NewFile& file);
-  void write_transposed(const Outgoing& outgoing, NewFile& file);
+  void write_straight(const Outgoing& outgoing, files::Descriptor& file);
+  void write_transposed(const Outgoing& outgoing, files::Descriptor& file);
   /// turned_, whose halves of pairs change places.
-  void put_swapped(std::int64_t swapped, NewFile& file);
-  void write_zeros(std::int64_t elements, NewFile& file);
-  void put(const float* values, std::int64_t count, NewFile& file);
+  void put_swapped(std::int64_t swapped, files::Descriptor& file);
+  void write_zeros(std::int64_t elements, files::Descriptor& file);
+  void put(const float* values, std::int64_t count, files::Descriptor& file);
   void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;
 
   const StoredModel& model_;

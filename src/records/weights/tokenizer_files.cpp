@@ -45,7 +45,7 @@ text::Vocabulary vocabulary_of(const std::string& serialized) {
 
 }  // namespace
 
-void write_huggingface_tokenizer(const NewDirectory& directory,
+void write_huggingface_tokenizer(const files::NewDirectory& directory,
                                  const std::string& serialized,
                                  std::int64_t context) {
   const text::Vocabulary vocabulary = vocabulary_of(serialized);
@@ -61,7 +61,8 @@ void write_huggingface_tokenizer(const NewDirectory& directory,
   directory.write("tokenizer_config.json", config.dump(2) + "\n");
 }
 
-std::string write_llmc_tokenizer(const NewDirectory& directory, const std::string& serialized) {
+std::string write_llmc_tokenizer(const files::NewDirectory& directory,
+                                 const std::string& serialized) {
   const text::Vocabulary vocabulary = vocabulary_of(serialized);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
   if (!vocabulary.end_of_text)

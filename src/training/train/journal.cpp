@@ -10,13 +10,12 @@
 #include <sys/resource.h>
 
 #include "base/text.hpp"
+#include "files/output_file.hpp"
 
 #include "model/gpt.hpp"
 #include "model/recompute_choice.hpp"
 
 #include "comm/control/together.hpp"
-
-#include "h5/file.hpp"
 
 #include "session/machine.hpp"
 #include "train/rank_spread.hpp"
@@ -119,7 +118,7 @@ Journal::Journal(const session::Job& job,
     file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
-    h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
+    files::write_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
   });
 }
 

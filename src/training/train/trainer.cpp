@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "base/threads.hpp"
+#include "files/path.hpp"
 #include "layout/budget.hpp"
 
 #include "comm/control/interruption.hpp"
@@ -228,7 +229,10 @@ void Trainer::start() {
 void Trainer::open_files(const std::optional<Resumption>& before,
                          const record::NameValues& origin) {
   signals_.training_begins();  // from here on there is a record, which a stop must close
-  comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
+  comm::on_first_rank(world_, [&] {
+    files::expect_writable_place(directory_.file("log.txt"));
+    log_.also_to_file(directory_.file("log.txt"));
+  });
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
   journal_.emplace(job_, session_.shape, session_.plan, *session_.device, session_.dtype,
                    directory_, resumed_step, origin, session_.recorder, world_, log_);

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.hpp"
+#include "files/output_file.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
@@ -107,7 +108,7 @@ class Printer {
   }
   void write() const {
     if (!only_json_ && !asked_.json.empty())
-      write_new_file(asked_.json, rows_);
+      files::write_new_file(asked_.json, rows_);
   }
 
  private:

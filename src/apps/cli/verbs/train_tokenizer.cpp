@@ -12,10 +12,10 @@
 #include <fmt/ranges.h>
 
 #include "base/log.hpp"
-#include "base/new_directory.hpp"
 #include "base/packing.hpp"
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
+#include "files/new_directory.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
@@ -62,7 +62,7 @@ class WorldExchange final : public text::RankExchange {
 std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& words) {
   Packer packer;
   comm::on_first_rank(world, [&] {
-    expect_new_directory(words.output);
+    files::expect_new_directory(words.output);
     for (const tokens::TextFile& file : tokens::find_text(words.files, "--text").files) {
       packer.text(file.path);
       packer.number(file.size);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/build_info.hpp"
+#include "files/output_file.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -52,7 +53,7 @@ void give(const Asked& asked, const SharedDeck& shared, const tune::Tuning& tuni
   const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), asked.deck.overrides});
   TRIREME_EXPECT(text, "no layout for {}",
                  tune::words_of(tune::values_to_write(tuning, shared.bytes)));
-  write_new_file(asked.output, *text);
+  files::write_new_file(asked.output, *text);
 }
 
 }  // namespace

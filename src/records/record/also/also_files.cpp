@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
+#include "files/path.hpp"
 
 #include "record/also/row_text.hpp"
 #include "record/run/move_aside.hpp"
@@ -60,8 +61,8 @@ AppendFile open(const std::string& path,
   const std::int64_t first = there.empty() ? first_step : there.front().step;
   std::string before;
   if (std::filesystem::exists(path)) {
-    expect_writable_place(path);  // opening a FIFO would block
-    const auto kept = lines_before(read_whole(path), first);
+    files::expect_writable_place(path);  // opening a FIFO would block
+    const auto kept = lines_before(files::read_whole(path), first);
     if (kept)
       before = *kept;
     else

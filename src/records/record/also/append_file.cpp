@@ -12,14 +12,12 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
-
-#include "h5/file.hpp"
+#include "files/path.hpp"
 
 namespace trireme::record {
 
 AppendFile::AppendFile(std::string path, Open how) : path_(std::move(path)) {
-  expect_writable_place(path_);
+  files::expect_writable_place(path_);
   const int flags = O_WRONLY | O_CLOEXEC | (how == Open::anew ? O_CREAT | O_EXCL : 0);
   descriptor_ = ::open(path_.c_str(), flags, 0666);
   struct stat facts {};
@@ -66,7 +64,7 @@ void AppendFile::replace(const std::string& path) {
   if (std::rename(path_.c_str(), path.c_str()) != 0)
     fail(("name " + path).c_str(), errno);
   path_ = path;
-  h5::sync_directory(std::filesystem::absolute(path).parent_path().string());
+  files::sync_directory(std::filesystem::absolute(path).parent_path().string());
 }
 
 void AppendFile::fail(const char* what, int reason) const {

@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
-#include "base/path_problem.hpp"
+#include "files/input_file.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
 
-#include "h5/file.hpp"
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/manifest.hpp"
 
@@ -46,32 +46,6 @@ void check(const std::error_code& problem, const std::string& what) {
     fail(what, problem.message());
 }
 
-void rename(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0)
-    fail("rename " + from + " to " + to, std::strerror(errno));
-}
-
-/// None where there is no such directory. Throws where it cannot be read, because a run whose
-/// checkpoints seem to be missing begins anew.
-std::vector<std::string> directories_in(const std::string& path) {
-  std::vector<std::string> found;
-  std::error_code problem;
-  fs::directory_iterator at(path, problem);
-  if (problem == std::errc::no_such_file_or_directory)
-    return found;
-  check(problem, "list " + path);
-  while (at != fs::directory_iterator()) {
-    const bool is_directory = at->is_directory(problem);
-    if (problem != std::errc::no_such_file_or_directory)
-      check(problem, "look at " + at->path().string());
-    if (is_directory)
-      found.push_back(at->path().string());
-    at.increment(problem);
-    check(problem, "list " + path);
-  }
-  return found;
-}
-
 std::string not_removed(const fs::path& path, const std::error_code& problem) {
   return fmt::format("cannot remove {}: {}. The run tries again at its next checkpoint",
                      path.string(), problem.message());
@@ -92,6 +66,8 @@ bool is_leftover(const std::string& name) {
                              [&](const char* suffix) { return is_ours(name, suffix); });
 }
 
+/// None where there is no such directory. Throws where it cannot be read, because a run whose
+/// checkpoints seem to be missing begins anew.
 std::vector<fs::path> entries_of(const std::string& directory) {
   std::error_code problem;
   std::vector<fs::path> found;
@@ -103,6 +79,18 @@ std::vector<fs::path> entries_of(const std::string& directory) {
   return found;
 }
 
+std::vector<std::string> directories_in(const std::string& path) {
+  std::vector<std::string> found;
+  for (const fs::path& entry : entries_of(path)) {
+    std::error_code problem;
+    if (fs::is_directory(entry, problem))
+      found.push_back(entry.string());
+    else if (problem != std::errc::no_such_file_or_directory)
+      check(problem, "look at " + entry.string());
+  }
+  return found;
+}
+
 /// Of a small text file; "" where it cannot be read.
 std::string first_word(const std::string& path) {
   std::string word;
@@ -111,10 +99,7 @@ std::string first_word(const std::string& path) {
 }
 
 void point_latest_at(const std::string& checkpoints, const std::string& name) {
-  const std::string temporary = checkpoints + "/" + latest_file + temporary_suffix;
-  h5::write_text_file(temporary, name + "\n");
-  rename(temporary, checkpoints + "/" + latest_file);
-  h5::sync_directory(checkpoints);
+  files::replace_file(checkpoints + "/" + latest_file, name + "\n");
 }
 
 /// By name, oldest first.
@@ -197,7 +182,7 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
   } else if (fs::exists(there)) {
     if (fs::canonical(link, problem) == target)
       return;
-    if (problem && !is_about_the_path(problem.value()))
+    if (problem && !files::is_about_the_path(problem.value()))
       check(problem, "find " + link);
     throw UserError(Place{link},
                     fmt::format("this does not lead to checkpoint.directory {}: remove "
@@ -206,7 +191,7 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
   }
   fs::create_directory_symlink(target, link, problem);
   check(problem, "make the link " + link);
-  h5::sync_directory(run_directory);
+  files::sync_directory(run_directory);
 }
 
 std::string checkpoint_name(std::int64_t step) {
@@ -236,13 +221,13 @@ void restore_replaced(const std::string& run_directory) {
     const auto whole =
         old.parent_path() / name.substr(0, name.size() - std::strlen(replaced_suffix));
     if (!fs::exists(fs::symlink_status(whole)))
-      rename(old.string(), whole.string());
+      files::rename(old.string(), whole.string());
   }
 }
 
 std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step) {
   const std::string checkpoints = checkpoints_of(run_directory);
-  h5::make_directories(checkpoints);
+  files::make_directories(checkpoints);
   restore_replaced(run_directory);
   std::vector<std::string> warnings;
   std::error_code problem;
@@ -264,7 +249,7 @@ void sync_record(const std::string& run_directory) {
   const std::string record = run_directory + "/run.h5";
   if (!fs::exists(record))
     return;
-  h5::sync_file(record);
+  files::sync_file(record);
 }
 
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
@@ -276,20 +261,20 @@ std::string commit_temporary(const std::string& run_directory, std::int64_t step
   const std::string checkpoints = checkpoints_of(run_directory);
   const std::string temporary = checkpoints + "/" + temporary_name(step);
   const std::string whole = checkpoints + "/" + checkpoint_name(step);
-  h5::sync_directory(temporary);
+  files::sync_directory(temporary);
   if (!fs::exists(whole)) {
-    rename(temporary, whole);
+    files::rename(temporary, whole);
   } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, whole.c_str(), RENAME_EXCHANGE) ==
              0) {
     remove_temporary(run_directory, step);
   } else {  // a file system that cannot exchange: restore_replaced() undoes the first move alone
     const std::string replaced = whole + replaced_suffix;
-    rename(whole, replaced);
-    rename(temporary, whole);
+    files::rename(whole, replaced);
+    files::rename(temporary, whole);
     std::error_code ignored;
     fs::remove_all(replaced, ignored);
   }
-  h5::sync_directory(checkpoints);
+  files::sync_directory(checkpoints);
   try {
     point_latest_at(checkpoints, checkpoint_name(step));
   } catch (const StorageError& problem) {  // a hint for people, and the checkpoint is complete
@@ -325,7 +310,7 @@ std::string doubt_latest(const std::string& run_directory, const std::string& ne
   std::error_code problem;
   if (!fs::exists(path, problem))
     return "";
-  const std::string text = read_whole(path);
+  const std::string text = files::read_whole(path);
   const std::string name = fs::path(newest).filename().string();
   if (text == name + "\n")
     return "";

@@ -15,7 +15,9 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -189,7 +191,7 @@ void expect_sum(const std::string& directory) {
     throw UserError(Place{directory}, "no checkpoint: it has no manifest.h5");
   if (!is_there(sum_path))
     throw UserError(Place{sum_path}, "missing: the checkpoint is damaged, or older than format 2");
-  if (read_whole(sum_path) != manifest_sum(directory))
+  if (files::read_whole(sum_path) != manifest_sum(directory))
     throw UserError(Place{path},
                     "the checkpoint is truncated or damaged: manifest.xxh64 does not match it");
 }
@@ -291,13 +293,13 @@ void write_manifest(const std::string& directory, const Manifest& manifest) {
   write_tables(file, manifest);
   write_tensors(file, manifest);
   h5::close(std::move(file));
-  h5::sync_file(path);
-  h5::write_text_file(directory + "/" + manifest_sum_file, manifest_sum(directory));
+  files::sync_file(path);
+  files::write_file(directory + "/" + manifest_sum_file, manifest_sum(directory));
 }
 
 std::string manifest_sum(const std::string& directory) {
-  return fmt::format("{:016x}  {}\n", hash_bytes(read_whole(directory + "/" + manifest_file)),
-                     manifest_file);
+  return fmt::format("{:016x}  {}\n",
+                     hash_bytes(files::read_whole(directory + "/" + manifest_file)), manifest_file);
 }
 
 Manifest read_manifest(const std::string& directory) {

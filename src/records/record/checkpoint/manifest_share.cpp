@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
 #include "base/packing.hpp"
+#include "files/input_file.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/rank_file.hpp"
@@ -169,7 +169,7 @@ void check_rank_files(const std::string& directory,
                                            size_bytes(manifest.states[piece.state].dtype))});
   for (auto& [file, extents] : data) {
     const std::string path = directory + "/" + rank_file(static_cast<int>(file));
-    if (frame_hash(InputFile(path), std::move(extents)) != manifest.file_frames[file])
+    if (frame_hash(files::InputFile(path), std::move(extents)) != manifest.file_frames[file])
       damaged(path, "what lies between its pieces does not match its checksum");
   }
 }

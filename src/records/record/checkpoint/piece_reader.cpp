@@ -112,13 +112,14 @@ std::uint64_t PieceReader::read_part(const Piece& piece, std::int64_t begin, Vie
   return hash;
 }
 
-const InputFile& PieceReader::file(std::uint32_t rank) {
+const files::InputFile& PieceReader::file(std::uint32_t rank) {
   const auto known = files_.find(rank);
   if (known != files_.end())
     return known->second;
   if (files_.size() == most_open_files)
     files_.clear();
-  return files_.emplace(rank, InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
+  return files_
+      .emplace(rank, files::InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
       .first->second;
 }
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "base/input_file.hpp"
 #include "base/view.hpp"
+#include "files/input_file.hpp"
 
 #include "record/checkpoint/manifest.hpp"
 
@@ -43,11 +43,11 @@ class PieceReader {
   /// Elements [begin, begin + data.elements) of the parameter, which lie in the piece.
   std::uint64_t read_part(const Piece& piece, std::int64_t begin, View data);
   [[noreturn]] void refuse(const Piece& piece) const;
-  const InputFile& file(std::uint32_t rank);
+  const files::InputFile& file(std::uint32_t rank);
 
   const std::string& directory_;
   const Manifest& manifest_;
-  std::map<std::uint32_t, InputFile> files_;
+  std::map<std::uint32_t, files::InputFile> files_;
   std::vector<std::byte> block_;
 };
 

@@ -156,7 +156,7 @@ void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_t
 
 }  // namespace
 
-std::uint64_t frame_hash(const InputFile& file, std::vector<Extent> data) {
+std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data) {
   std::ranges::sort(data, {}, &Extent::begin);
   data.push_back({file.size(), 0});
   std::uint64_t hash = 0;
@@ -222,7 +222,7 @@ Part write_rank_file(const std::string& path,
   data.reserve(placed.size());
   for (const Placed& one : placed)
     data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
-  part.frame = frame_hash(InputFile(path), std::move(data));
+  part.frame = frame_hash(files::InputFile(path), std::move(data));
   write_blocks(file, placed, stop);
   file.sync();
   for (const Placed& one : placed) {

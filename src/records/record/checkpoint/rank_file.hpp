@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 #include "layout/plan.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
@@ -34,7 +34,7 @@ struct Extent {
   std::int64_t bytes = 0;
 };
 /// XXH64 of the other bytes of a rank file: what HDF5 wrote into it. Throws StorageError.
-std::uint64_t frame_hash(const InputFile& file, std::vector<Extent> data);
+std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data);
 
 /// As it travels between ranks.
 std::string packed(const Part& part);

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
@@ -61,7 +61,7 @@ void look_at_file(const std::string& directory,
     });
   }
   note(found, path, [&] {
-    if (frame_hash(InputFile(path), std::move(data)) != manifest.file_frames[rank])
+    if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
       found.push_back({path, "what lies between its pieces does not match its checksum"});
   });
 }

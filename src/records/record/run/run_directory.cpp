@@ -3,8 +3,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -16,20 +14,16 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
 
 #include "comm/control/together.hpp"
-
-#include "h5/file.hpp"
 
 namespace trireme::record {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void fail(const std::string& what, int reason) {
-  throw StorageError("file system", what, std::strerror(reason), __FILE__, __LINE__);
-}
 
 void refuse_what_is_in_the_way(const std::string& path, const std::string& key) {
   std::error_code problem;
@@ -66,20 +60,20 @@ RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key
 
 void RunDirectory::create_and_lock() {
   refuse_what_is_in_the_way(path_, key_);
-  h5::make_directories(path_);
+  files::make_directories(path_);
   place_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (place_ < 0)  // it may be written and not listed
     place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   const bool held = ::flock(place_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  FileLock lock(file("lock"), "write into " + key_ + ": ");
-  const auto taken = held ? FileLock::Taken::by_another : lock.take_alone();
-  if (taken == FileLock::Taken::by_another)
+  files::FileLock lock(file("lock"), "write into " + key_ + ": ");
+  const auto taken = held ? files::Taken::by_another : lock.take_alone();
+  if (taken == files::Taken::by_another)
     throw UserError(Place{path_},
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
                                 "directory",
                                 key_, lock.holder("another run")));
   lock.sign(host_);
-  locked_ = taken == FileLock::Taken::yes;
+  locked_ = taken == files::Taken::yes;
   lock_.emplace(std::move(lock));
 }
 
@@ -87,7 +81,7 @@ std::string RunDirectory::stored_id() const {
   const std::string name = file("run.id");
   if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
     return "";
-  std::string text = read_whole(name);
+  std::string text = files::read_whole(name);
   if (text.empty())
     return "";
   if (text.back() == '\n')
@@ -102,18 +96,14 @@ std::string RunDirectory::stored_id() const {
 
 void RunDirectory::set_id(const std::string& id) {
   id_ = id;
-  if (const std::string name = file("run.id"); !fs::exists(name) || stored_id() != id) {
-    h5::write_text_file(name + ".tmp", id + "\n");
-    if (std::rename((name + ".tmp").c_str(), name.c_str()) != 0)
-      fail("rename " + name + ".tmp to " + name, errno);
-    h5::sync_directory(path_);
-  }
+  if (const std::string name = file("run.id"); !fs::exists(name) || stored_id() != id)
+    files::replace_file(name, id + "\n");
 }
 
 std::string new_run_id() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
-    fail("getrandom", errno);
+    files::fail("getrandom", errno);
   return fmt::format("{:016x}", number);
 }
 
@@ -142,8 +132,8 @@ void RunDirectory::expect_in_place() {
         __FILE__, __LINE__);
   }
   if (!lock_->in_place()) {
-    FileLock lock(file("lock"), "write into " + key_ + ": ");
-    if (lock.take_alone() == FileLock::Taken::by_another)
+    files::FileLock lock(file("lock"), "write into " + key_ + ": ");
+    if (lock.take_alone() == files::Taken::by_another)
       throw StorageError("file system", "keep the lock " + file("lock"),
                          "it was removed while the run used it, and " + lock.holder("another run") +
                              " has taken it. Stop one of the two runs, and start this one again",

@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "base/file_lock.hpp"
+#include "files/file_lock.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -65,7 +65,7 @@ class RunDirectory {
   std::string id_;
   const std::string key_;
   const std::string host_;
-  std::optional<FileLock> lock_;
+  std::optional<files::FileLock> lock_;
   int place_ = -1;  ///< the directory itself, locked as well where it can be
   bool locked_ = false;
 };

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "files/path.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -35,7 +36,7 @@ constexpr std::size_t most_waiting_samples = std::size_t{1} << 16;
 /// The name of the file at `path`, which is on the disk when this returns.
 void sync_name(const std::string& path) {
   const auto directory = std::filesystem::absolute(path).parent_path();
-  h5::sync_directory(directory.string());
+  files::sync_directory(directory.string());
 }
 
 constexpr const char* run_id_fact = "run_id";

@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -102,7 +102,7 @@ namespace {
 /// is made, so its process was killed before.
 bool is_unfinished(const std::string& path) {
   std::array<std::byte, 8> begin{};
-  const std::size_t got = InputFile(path).read_some(0, begin);
+  const std::size_t got = files::InputFile(path).read_some(0, begin);
   return std::all_of(begin.begin(), begin.begin() + static_cast<std::ptrdiff_t>(got),
                      [](std::byte byte) { return byte == std::byte{0}; });
 }

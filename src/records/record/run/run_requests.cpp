@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/file_lock.hpp"
 #include "base/threads.hpp"
+#include "files/file_lock.hpp"
 
 namespace trireme::record {
 namespace {
@@ -42,8 +42,8 @@ std::string ask_run(const std::string& run_directory, RunRequest request) {
     throw UserError(Place{run_directory},
                     "this is not the directory of a run: it has no file named lock. Name the "
                     "run.directory of the run");
-  FileLock lock(run_directory + "/lock");
-  if (lock.share() == FileLock::Taken::yes)
+  files::FileLock lock(run_directory + "/lock");
+  if (lock.share() == files::Taken::yes)
     throw UserError(Place{run_directory}, "no run is using this directory now");
   const std::string path = run_directory + "/" + file_of(request);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);

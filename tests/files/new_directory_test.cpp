@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/new_directory.hpp"
+#include "files/new_directory.hpp"
 
 #include <filesystem>
 #include <iterator>
@@ -8,10 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "files/output_file.hpp"
 
 #include "support/scratch_directory.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,18 +63,17 @@ TEST(NewDirectory, IsRefusedWhereSomebodyCameFirst) {
 
 TEST(NewFile, IsWrittenInPartsAndNeverOverAnother) {
   const test::ScratchDirectory scratch;
-  {
-    NewFile file(scratch / "f");
-    file.write("ab");
-    file.write("");
-    file.write("c");
-    EXPECT_EQ(file.bytes(), 3);
-    file.close();
-  }
+  Descriptor file = new_file(scratch / "f");
+  file.write("ab");
+  file.write("");
+  file.write("c");
+  EXPECT_EQ(file.size(), 3);
+  finish(file);
   EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
-  EXPECT_THROW(NewFile(scratch / "f"), StorageError);
+  EXPECT_THROW(new_file(scratch / "f"), StorageError);
+  EXPECT_THROW(write_new_file(scratch / "f", "d"), UserError);
   EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

@@ -1,39 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that processes lock, so that two jobs do not write into the same place: an flock, and a
-// line in the file that names the holder.
-//
-// 1. The lock ends with the last process that has it, however that ends; the line stays, without
-//    meaning then.
-// 2. On a file system without flock, or without the right to it, nothing is locked: take_alone()
-//    and share() then return not_supported, and the caller decides.
+// line in the file that names the holder. The lock ends with the last process that has it, however
+// that ends; the line stays, without meaning then.
 #pragma once
 
-#include <optional>
 #include <string>
 
-namespace trireme {
+#include "files/descriptor.hpp"
+
+namespace trireme::files {
 
 class FileLock {
  public:
-  enum class Taken { yes, by_another, not_supported };
-
   /// Opens the file, and makes it where there is none; nothing is locked yet. Throws StorageError,
   /// in which `purpose` goes before the statement.
-  explicit FileLock(std::string path, const std::string& purpose = "");
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) = delete;
-  FileLock(const FileLock&) = delete;
+  explicit FileLock(const std::string& path, const std::string& purpose = "");
 
   /// Without waiting: no other process has the lock, alone or shared.
-  [[nodiscard]] Taken take_alone();
+  [[nodiscard]] Taken take_alone() { return file_.lock(true); }
   /// Without waiting: no other process has it alone. What was taken alone is shared from then on.
-  [[nodiscard]] Taken share();
+  [[nodiscard]] Taken share() { return file_.lock(false); }
 
   /// The file at the path is still the one that was opened.
-  [[nodiscard]] bool in_place() const;
+  [[nodiscard]] bool in_place() const { return file_.in_place(); }
   /// Makes the file as new as a purge by age asks.
-  void touch() const noexcept;
+  void touch() const noexcept { file_.touch(); }
 
   /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError, and
   /// UserError when the file holds anything else: it is another program's.
@@ -42,10 +33,7 @@ class FileLock {
   [[nodiscard]] std::string holder(const std::string& unknown) const;
 
  private:
-  [[nodiscard]] Taken lock(int operation) const;
-
-  std::string path_;
-  int file_;
+  Descriptor file_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::files

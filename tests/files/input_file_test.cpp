@@ -1,33 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/input_file.hpp"
+#include "files/input_file.hpp"
 
 #include <array>
 #include <filesystem>
-#include <functional>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "base/error.hpp"
+#include "files/storage_error.hpp"
 
 #include "support/scratch_directory.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-std::string storage_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const StorageError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no StorageError";
-  return {};
-}
 
 TEST(InputFile, ReadsByPosition) {
   const test::ScratchDirectory directory;
@@ -71,4 +60,4 @@ TEST(InputFile, FilesOfProcHaveTheirText) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

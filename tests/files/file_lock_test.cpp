@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/file_lock.hpp"
+#include "files/file_lock.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 
-namespace trireme {
+namespace trireme::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,8 +32,6 @@ class FileLocks : public testing::Test {
   }
   fs::path scratch_;
 };
-
-using Taken = FileLock::Taken;
 
 TEST_F(FileLocks, AreForOneOrForManyWhoShare) {
   FileLock first(path()), second(path()), third(path());
@@ -100,4 +98,4 @@ TEST_F(FileLocks, WithoutADirectoryAreAStorageError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::files

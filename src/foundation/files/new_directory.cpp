@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files/new_directory.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "files/output_file.hpp"
+#include "files/path.hpp"
+
+namespace trireme::files {
+
+namespace fs = std::filesystem;
+
+void expect_new_directory(const std::string& path) {
+  if (fs::exists(fs::symlink_status(path)) && !(fs::is_directory(path) && fs::is_empty(path)))
+    throw UserError({path}, "this is there already; name a new directory, or remove this one");
+}
+
+NewDirectory::NewDirectory(const std::string& path) : path_(path) {
+  expect_new_directory(path);
+  fs::path target = fs::absolute(path).lexically_normal();
+  if (!target.has_filename())
+    target = target.parent_path();
+  target_ = target.string();
+  make_directories(target.parent_path().string());
+  const std::string stem = target_ + ".part-" + std::to_string(::getpid());
+  std::string aside = stem;
+  for (int number = 2; !fs::create_directory(aside); ++number)  // what is there is another's
+    aside = stem + "-" + std::to_string(number);
+  aside_ = aside;
+}
+
+NewDirectory::~NewDirectory() {
+  std::error_code ignored;
+  if (!committed_)
+    fs::remove_all(aside_, ignored);
+}
+
+void NewDirectory::write(const std::string& name, std::string_view bytes) const {
+  write_new_file(file(name), bytes);
+}
+
+void NewDirectory::commit() {
+  sync_directory(aside_);
+  if (std::rename(aside_.c_str(), target_.c_str()) != 0) {
+    const int problem = errno;
+    if (problem == ENOTEMPTY || problem == EEXIST || problem == ENOTDIR)
+      expect_new_directory(path_);
+    fail("rename " + aside_, problem);
+  }
+  committed_ = true;
+  sync_directory(fs::path(target_).parent_path().string());
+}
+
+}  // namespace trireme::files
