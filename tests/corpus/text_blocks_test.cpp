@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "corpus/count_texts.hpp"
 #include "tokens/compressed.hpp"
 #include "tokens/scratch.hpp"
 
@@ -34,16 +35,15 @@ class TextFileBlocksTest : public tokens::Scratch {
                  std::int64_t block_bytes = 1 << 20,
                  int threads = 2) {
     const TextFileBlocks blocks(tokens::find_text(entries, "--text").files, field, block_bytes);
-    text::NoExchange alone;
-    corpus_ =
-        text::count_texts(blocks, {.pattern = pattern, .threads = threads, .progress = {}}, alone);
+    const auto alone = comm::make_self_world();
+    corpus_ = count_texts(blocks, {.pattern = pattern, .threads = threads, .progress = {}}, *alone);
     binary_files_ = blocks.binary_files();
     Counts found;
-    for (const text::CountedPiece& piece : corpus_.kept.pieces()) found[piece.bytes] = piece.count;
+    for (const CountedPiece& piece : corpus_.kept.pieces()) found[piece.bytes] = piece.count;
     return found;
   }
 
-  text::CountedCorpus corpus_{.kept = text::KeptPieces(0)};
+  CountedCorpus corpus_{.kept = KeptPieces(0)};
   std::int64_t binary_files_ = 0;
 };
 

@@ -22,8 +22,7 @@
 #include "files/input_file.hpp"
 
 #include "corpus/text_blocks.hpp"
-#include "text/train.hpp"
-#include "text/write.hpp"
+#include "corpus/train.hpp"
 
 namespace {
 
@@ -87,27 +86,27 @@ void decode(const std::string& path) {
 
 void train(const std::vector<std::string>& words) {
   const auto pattern = text::pattern_named(words.at(0)).value();
-  text::CountRequest count{.pattern = pattern,
-                           .threads = std::stoi(words.at(2)),
-                           .memory_bytes = std::stoll(words.at(3)),
-                           .progress = {}};
+  corpus::CountRequest count{.pattern = pattern,
+                             .threads = std::stoi(words.at(2)),
+                             .memory_bytes = std::stoll(words.at(3)),
+                             .progress = {}};
   const corpus::TextFileBlocks texts(
       tokens::find_text({words.begin() + 6, words.end()}, "FILE").files, "",
       std::stoll(words.at(4)));
-  text::NoExchange alone;
+  const auto alone = comm::make_self_world();
   const auto begin = std::chrono::steady_clock::now();
-  const auto corpus = text::count_texts(texts, count, alone);
+  const auto counted = corpus::count_texts(texts, count, *alone);
   const auto middle = std::chrono::steady_clock::now();
-  const auto vocabulary = text::train_vocabulary(
-      corpus.kept.pieces(), {.pattern = pattern, .vocabulary = std::stoll(words.at(1))});
+  const auto vocabulary = corpus::train_vocabulary(
+      counted.kept.pieces(), {.pattern = pattern, .vocabulary = std::stoll(words.at(1))});
   const auto end = std::chrono::steady_clock::now();
   std::printf(
       "%zu distinct pieces of %lld, %d passes, %lld dropped; %.2f s to count, %.2f s to merge\n",
-      corpus.kept.pieces().size(), static_cast<long long>(corpus.pieces), corpus.passes,
-      static_cast<long long>(corpus.kept.dropped()),
+      counted.kept.pieces().size(), static_cast<long long>(counted.pieces), counted.passes,
+      static_cast<long long>(counted.kept.dropped()),
       std::chrono::duration<double>(middle - begin).count(),
       std::chrono::duration<double>(end - middle).count());
-  text::write_tokenizer(words.at(5), vocabulary, "{}\n");
+  corpus::write_tokenizer(words.at(5), vocabulary, "{}\n");
 }
 
 /// Of this thread on a processor, so that other work on the machine counts less.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training algorithm of src/data/text/train.hpp, written down for reading: it counts all pairs again before each merge.
+"""The training algorithm of src/data/corpus/train.hpp, written down for reading: it counts all pairs again before each merge.
 
 usage: train_reference.py PATTERN IDS FILE ...    prints the lines of merges.txt, without its first
 The pieces are those of the package regex; a stray byte is a character that is neither letter, number nor white space.

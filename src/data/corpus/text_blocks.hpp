@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text files as blocks that are counted one by one (text/count_texts.hpp): the texts that
+// Text files as blocks that are counted one by one (count_texts.hpp): the texts that
 // `tokenize` reads, through the same reader.
 //
 //     TextFileBlocks blocks(files, field);
@@ -23,23 +23,24 @@
 #include <string_view>
 #include <vector>
 
-#include "text/count_texts.hpp"
 #include "tokens/sources.hpp"
 
 namespace trireme::corpus {
 
-class TextFileBlocks final : public text::TextBlocks {
+class TextFileBlocks {
  public:
   /// `field`: the key of JSON lines; empty: plain text. Opens nothing.
   TextFileBlocks(std::vector<tokens::TextFile> files,
                  std::string field,
                  std::int64_t block_bytes = std::int64_t{4} << 20U);
 
-  [[nodiscard]] std::size_t size() const override { return blocks_.size(); }
-  [[nodiscard]] std::int64_t bytes(std::size_t block) const override;
+  [[nodiscard]] std::size_t size() const { return blocks_.size(); }
+  /// Of what is read for the block, for progress.
+  [[nodiscard]] std::int64_t bytes(std::size_t block) const;
+  /// Calls `use` with the texts of the block, one after the other, the same ones in every pass.
   /// Throws UserError for damaged compression and for what is no JSON line with the field,
   /// StorageError.
-  void read(std::size_t block, const std::function<void(std::string_view)>& use) const override;
+  void read(std::size_t block, const std::function<void(std::string_view)>& use) const;
 
   /// How many files were skipped by the blocks that this object has read.
   [[nodiscard]] std::int64_t binary_files() const;

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "files/new_directory.hpp"
 
 #include "text/unicode_ranges.hpp"
 
@@ -95,44 +94,6 @@ std::string merges_txt(const Vocabulary& vocabulary) {
   std::string text = "#version: 0.2\n";
   for (const MergePair& merge : vocabulary.merges) text += spelling(vocabulary, merge) + "\n";
   return text;
-}
-
-std::string training_json(const Vocabulary& vocabulary, const CountedCorpus& corpus) {
-  const OrderedJson root = {{"pattern", name_of(vocabulary.pattern)},
-                            {"unicode", unicode_version},
-                            {"ids", vocabulary.tokens.size()},
-                            {"bytes", corpus.bytes},
-                            {"pieces", corpus.pieces},
-                            {"distinct_pieces_kept", corpus.kept.pieces().size()},
-                            {"least_count_kept", corpus.kept.threshold()},
-                            {"distinct_pieces_dropped", corpus.kept.dropped()},
-                            {"occurrences_dropped", corpus.kept.dropped_occurrences()},
-                            {"pieces_too_long", corpus.too_long}};
-  return root.dump(1) + "\n";
-}
-
-double bytes_per_token(const Vocabulary& vocabulary, const std::vector<CountedPiece>& pieces) {
-  const auto tokenizer = make_tokenizer(vocabulary, "the trained vocabulary");
-  std::vector<Token> tokens;
-  double bytes = 0, all = 0;
-  for (const CountedPiece& piece : pieces) {
-    tokens.clear();
-    tokenizer->encode(piece.bytes, tokens);
-    bytes += static_cast<double>(piece.count) * static_cast<double>(piece.bytes.size());
-    all += static_cast<double>(piece.count) * static_cast<double>(tokens.size());
-  }
-  return all > 0 ? bytes / all : 0;
-}
-
-void write_tokenizer(const std::string& directory,
-                     const Vocabulary& vocabulary,
-                     const std::string& facts) {
-  files::NewDirectory made(directory);
-  made.write("tokenizer.json", tokenizer_json(vocabulary));
-  made.write("vocab.json", vocab_json(vocabulary));
-  made.write("merges.txt", merges_txt(vocabulary));
-  made.write("training.json", facts);
-  made.commit();
 }
 
 }  // namespace trireme::text

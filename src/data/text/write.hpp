@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "text/count_texts.hpp"
 #include "text/vocabulary.hpp"
 
 namespace trireme::text {
@@ -22,18 +21,5 @@ std::string tokenizer_json(const Vocabulary& vocabulary);
 /// GPT-2's pair. They do not hold the pattern: readers take gpt2's.
 std::string vocab_json(const Vocabulary& vocabulary);
 std::string merges_txt(const Vocabulary& vocabulary);
-
-/// What a vocabulary was trained on, as JSON: pattern, version of Unicode, sizes, what was dropped.
-std::string training_json(const Vocabulary& vocabulary, const CountedCorpus& corpus);
-
-/// Of a text that is made of these pieces.
-double bytes_per_token(const Vocabulary& vocabulary, const std::vector<CountedPiece>& pieces);
-
-/// Makes `directory` with tokenizer.json, vocab.json, merges.txt and training.json, which holds
-/// `facts` (a JSON text). They are written aside and synchronized first, so there is either all of
-/// the directory or none of it. Requires: listed merges. Throws UserError, StorageError.
-void write_tokenizer(const std::string& directory,
-                     const Vocabulary& vocabulary,
-                     const std::string& facts);
 
 }  // namespace trireme::text

@@ -22,9 +22,8 @@
 #include "comm/control/world.hpp"
 
 #include "corpus/text_blocks.hpp"
-#include "text/count_texts.hpp"
-#include "text/train.hpp"
-#include "text/write.hpp"
+#include "corpus/train.hpp"
+#include "text/pieces.hpp"
 #include "tokens/sources.hpp"
 
 #include "cli/under_mpi.hpp"
@@ -40,22 +39,6 @@ struct TrainWords {
   std::int64_t vocabulary = 0;
   double memory_gib = 4;
   int threads = 0;
-};
-
-class WorldExchange final : public text::RankExchange {
- public:
-  explicit WorldExchange(comm::World& world) : world_(world) {}
-  [[nodiscard]] int rank() const override { return world_.rank(); }
-  [[nodiscard]] int size() const override { return world_.size(); }
-  void sum(std::span<std::int64_t> values) override { world_.sum(values); }
-  void max(std::span<std::int64_t> values) override { world_.max(values); }
-  std::vector<std::string> gather(const std::string& bytes) override {
-    return world_.gather(bytes);
-  }
-  void together(const std::function<void()>& action) override { comm::together(world_, action); }
-
- private:
-  comm::World& world_;
 };
 
 /// The files that the words mean, as the first rank sees them, on every rank.
@@ -80,7 +63,7 @@ std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& wor
   return files;
 }
 
-void say_counted(Log& log, const text::CountedCorpus& corpus) {
+void say_counted(Log& log, const corpus::CountedCorpus& corpus) {
   log.info("{} of text: {} pieces, {} distinct ones kept{}",
            bytes_text(static_cast<double>(corpus.bytes)),
            count_text(static_cast<double>(corpus.pieces)), corpus.kept.pieces().size(),
@@ -92,10 +75,10 @@ void say_counted(Log& log, const text::CountedCorpus& corpus) {
         corpus.kept.dropped(), corpus.kept.threshold(), corpus.kept.dropped_occurrences());
   if (corpus.too_long > 0)
     log.warning("left out {} pieces of more than {} bytes", corpus.too_long,
-                text::most_piece_bytes);
+                corpus::most_piece_bytes);
 }
 
-void train_on(const text::CountedCorpus& corpus,
+void train_on(const corpus::CountedCorpus& corpus,
               const TrainWords& words,
               text::Pattern pattern,
               Log& log,
@@ -103,7 +86,7 @@ void train_on(const text::CountedCorpus& corpus,
   if (corpus.bytes == 0)
     throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
   say_counted(log, corpus);
-  const auto vocabulary = text::train_vocabulary(
+  const auto vocabulary = corpus::train_vocabulary(
       corpus.kept.pieces(), {.pattern = pattern, .vocabulary = words.vocabulary},
       [&](std::int64_t merges, std::int64_t all) {
         progress.report("merging pairs", static_cast<double>(merges), static_cast<double>(all));
@@ -112,10 +95,10 @@ void train_on(const text::CountedCorpus& corpus,
     log.warning(
         "{} ids instead of {}: no two tokens are neighbours any more; the text is too small",
         vocabulary.tokens.size(), words.vocabulary);
-  text::write_tokenizer(words.output, vocabulary, text::training_json(vocabulary, corpus));
+  corpus::write_tokenizer(words.output, vocabulary, corpus::training_json(vocabulary, corpus));
   log.info("{}: {} ids, pattern {}, {:.3f} bytes per token of the pieces that were kept",
            words.output, vocabulary.tokens.size(), words.pattern,
-           text::bytes_per_token(vocabulary, corpus.kept.pieces()));
+           corpus::bytes_per_token(vocabulary, corpus.kept.pieces()));
 }
 
 ExitCode train(comm::World& world, const TrainWords& words) {
@@ -132,19 +115,18 @@ ExitCode train(comm::World& world, const TrainWords& words) {
   const corpus::TextFileBlocks texts(files_of(world, words), words.field);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   StageProgress progress(log);
-  text::CountRequest request{
+  corpus::CountRequest request{
       .pattern = pattern,
       .threads = words.threads > 0 ? words.threads : std::max(1, cores / world.local_size()),
       .memory_bytes = static_cast<std::int64_t>(words.memory_gib * 1024 * 1024 * 1024),
-      .progress = [&](const text::CountProgress& now) {
+      .progress = [&](const corpus::CountProgress& now) {
         progress.report(now.classes_done == 0
                             ? std::string("counting pieces")
                             : fmt::format("counting pieces, pass {} from {} % of them on", now.pass,
-                                          100 * now.classes_done / text::PieceCounts::classes),
+                                          100 * now.classes_done / corpus::PieceCounts::classes),
                         static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
       }};
-  WorldExchange exchange(world);
-  const text::CountedCorpus corpus = text::count_texts(texts, request, exchange);
+  const corpus::CountedCorpus corpus = corpus::count_texts(texts, request, world);
   std::int64_t binary_files = texts.binary_files();
   world.sum({&binary_files, 1});
   comm::on_first_rank(world, [&] {
@@ -165,7 +147,7 @@ Action declare_tokenizer_train(CLI::App& command) {
                      "The text is JSON lines, a document each, under this key");
   command.add_option("--vocabulary", words->vocabulary, "Ids, the end of text included")
       ->required()
-      ->check(CLI::Range(text::least_vocabulary, text::most_vocabulary));
+      ->check(CLI::Range(corpus::least_vocabulary, corpus::most_vocabulary));
   command.add_option("--pattern", words->pattern, "How text is cut: " + text::pattern_names())
       ->check([](const std::string& word) {
         return text::pattern_named(word) ? "" : "not one of " + text::pattern_names();

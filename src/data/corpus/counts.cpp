@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/counts.hpp"
+#include "corpus/counts.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,13 +12,13 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 
-namespace trireme::text {
+namespace trireme::corpus {
 namespace {
 
 /// What an entry of the table of long pieces takes beside its bytes.
 constexpr std::int64_t long_overhead = 96;
 
-std::string_view bytes_of(const PieceKey& key) {
+std::string_view bytes_of(const text::PieceKey& key) {
   return {reinterpret_cast<const char*>(key.words), static_cast<std::size_t>(key.words[2] >> 56U)};
 }
 
@@ -97,7 +97,7 @@ void PieceCounts::make_room() {
   give_up_from(first_ + (end_ - first_) / 2);
 }
 
-void PieceCounts::add_new(const PieceKey& key,
+void PieceCounts::add_new(const text::PieceKey& key,
                           std::uint64_t hash,
                           std::uint64_t count,
                           std::size_t at) {
@@ -174,8 +174,8 @@ void PieceCounts::add_packed(std::string_view packed) {
     packed.remove_prefix(sizeof count + sizeof bytes);
     TRIREME_EXPECT(bytes > 0 && bytes <= packed.size(), "{} of {} bytes", bytes, packed.size());
     const std::string_view piece = packed.substr(0, bytes);
-    if (bytes <= PieceKey::most_bytes)
-      add_short(PieceKey::of(piece.data(), bytes, piece.data() + bytes), count);
+    if (bytes <= text::PieceKey::most_bytes)
+      add_short(text::PieceKey::of(piece.data(), bytes, piece.data() + bytes), count);
     else
       add_long(piece, count);
     packed.remove_prefix(bytes);
@@ -219,4 +219,4 @@ void KeptPieces::raise_threshold() {
   });
 }
 
-}  // namespace trireme::text
+}  // namespace trireme::corpus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/count_texts.hpp"
+#include "corpus/count_texts.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,9 @@
 #include <mutex>
 #include <thread>
 
-namespace trireme::text {
+#include "comm/control/together.hpp"
+
+namespace trireme::corpus {
 namespace {
 
 /// Of packed counts that travel at once, of all ranks.
@@ -18,10 +20,10 @@ constexpr std::int64_t parcel_bytes = std::int64_t{256} << 20U;
 
 class Counting {
  public:
-  Counting(const TextBlocks& texts, const CountRequest& request, RankExchange& ranks)
-      : texts_(texts), request_(request), ranks_(ranks) {
-    const auto step = static_cast<std::size_t>(ranks.size());
-    for (auto i = static_cast<std::size_t>(ranks.rank()); i < texts.size(); i += step) {
+  Counting(const TextFileBlocks& texts, const CountRequest& request, comm::World& world)
+      : texts_(texts), request_(request), world_(world) {
+    const auto step = static_cast<std::size_t>(world.size());
+    for (auto i = static_cast<std::size_t>(world.rank()); i < texts.size(); i += step) {
       blocks_.push_back(i);
       progress_.total_bytes += texts.bytes(i);
     }
@@ -34,9 +36,9 @@ class Counting {
   void count_blocks(PieceCounts& counts);
   void add_others(PieceCounts& counts);
 
-  const TextBlocks& texts_;
+  const TextFileBlocks& texts_;
   const CountRequest& request_;
-  RankExchange& ranks_;
+  comm::World& world_;
   std::vector<std::size_t> blocks_;  ///< of this rank
   CountProgress progress_;
   std::atomic<std::size_t> next_{0};
@@ -52,7 +54,8 @@ void Counting::count_blocks(PieceCounts& counts) {
     for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
       texts_.read(blocks_[i], [&](std::string_view text) {
         const char* const end = text.data() + text.size();
-        split(request_.pattern, text, [&](std::string_view piece) { counts.add(piece, end); });
+        text::split(request_.pattern, text,
+                    [&](std::string_view piece) { counts.add(piece, end); });
         text_bytes_ += std::ssize(text);
       });
       bytes_ += texts_.bytes(blocks_[i]);
@@ -102,11 +105,11 @@ std::unique_ptr<PieceCounts> Counting::count_share(int first_class) {
 
 void Counting::add_others(PieceCounts& counts) {
   std::int64_t last = -counts.end_class();
-  ranks_.max({&last, 1});
+  world_.max({&last, 1});
   const int end = static_cast<int>(-last), first = counts.first_class();
   counts.give_up_from(end);
   std::int64_t all_bytes = counts.packed_bytes();
-  ranks_.sum({&all_bytes, 1});
+  world_.sum({&all_bytes, 1});
   const std::int64_t parcels =
       std::clamp<std::int64_t>(all_bytes / parcel_bytes + 1, 1, end - first);
   for (std::int64_t p = 0; p < parcels; ++p) {
@@ -114,13 +117,13 @@ void Counting::add_others(PieceCounts& counts) {
       return first + static_cast<int>(parcel * (end - first) / parcels);
     };
     const std::vector<std::string> all =
-        ranks_.gather(ranks_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
-    ranks_.together([&] {
+        world_.gather(world_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
+    comm::together(world_, [&] {
       for (const std::string& packed : all) counts.add_packed(packed);
     });
   }
-  last = ranks_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
-  ranks_.max({&last, 1});
+  last = world_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
+  world_.max({&last, 1});
   counts.give_up_from(static_cast<int>(-last));
 }
 
@@ -130,16 +133,16 @@ CountedCorpus Counting::count() {
     progress_.pass = ++corpus.passes;
     progress_.classes_done = first;
     std::unique_ptr<PieceCounts> counts;
-    ranks_.together([&] { counts = count_share(first); });
+    comm::together(world_, [&] { counts = count_share(first); });
     if (first == 0) {
       std::int64_t totals[] = {text_bytes_, counts->pieces(), counts->too_long()};
-      ranks_.sum(totals);
+      world_.sum(totals);
       corpus.bytes = totals[0];
       corpus.pieces = totals[1];
       corpus.too_long = totals[2];
     }
     add_others(*counts);
-    if (ranks_.rank() == 0)
+    if (world_.rank() == 0)
       corpus.kept.add(*counts);
     first = counts->end_class();
   }
@@ -148,10 +151,10 @@ CountedCorpus Counting::count() {
 
 }  // namespace
 
-CountedCorpus count_texts(const TextBlocks& texts,
+CountedCorpus count_texts(const TextFileBlocks& texts,
                           const CountRequest& request,
-                          RankExchange& ranks) {
-  return Counting(texts, request, ranks).count();
+                          comm::World& world) {
+  return Counting(texts, request, world).count();
 }
 
-}  // namespace trireme::text
+}  // namespace trireme::corpus

@@ -27,7 +27,7 @@
 
 #include "text/piece_cache.hpp"
 
-namespace trireme::text {
+namespace trireme::corpus {
 
 inline constexpr std::size_t most_piece_bytes = 65536;
 
@@ -40,8 +40,8 @@ class PieceCounts {
 
   void add(std::string_view piece, const char* end_of_text) {
     ++pieces_;
-    if (piece.size() <= PieceKey::most_bytes)
-      add_short(PieceKey::of(piece.data(), piece.size(), end_of_text), 1);
+    if (piece.size() <= text::PieceKey::most_bytes)
+      add_short(text::PieceKey::of(piece.data(), piece.size(), end_of_text), 1);
     else
       add_long(piece, 1);
   }
@@ -68,7 +68,7 @@ class PieceCounts {
 
  private:
   struct Slot {
-    PieceKey key{};
+    text::PieceKey key{};
     std::uint64_t count = 0;  ///< 0: empty
   };
   struct LongHash {
@@ -78,7 +78,7 @@ class PieceCounts {
   [[nodiscard]] std::size_t slot_of(std::uint64_t hash) const {
     return static_cast<std::size_t>(hash >> shift_);
   }
-  void add_short(const PieceKey& key, std::uint64_t count) {
+  void add_short(const text::PieceKey& key, std::uint64_t count) {
     const std::uint64_t hash = key.hash();
     for (std::size_t at = slot_of(hash);; at = (at + 1) & (slots_.size() - 1)) {
       Slot& slot = slots_[at];
@@ -90,7 +90,7 @@ class PieceCounts {
         return add_new(key, hash, count, at);
     }
   }
-  void add_new(const PieceKey& key, std::uint64_t hash, std::uint64_t count, std::size_t at);
+  void add_new(const text::PieceKey& key, std::uint64_t hash, std::uint64_t count, std::size_t at);
   void add_long(std::string_view piece, std::uint64_t count);
   void make_room();
   void rebuild(std::size_t slots);
@@ -136,4 +136,4 @@ class KeptPieces {
   std::int64_t dropped_ = 0;
 };
 
-}  // namespace trireme::text
+}  // namespace trireme::corpus

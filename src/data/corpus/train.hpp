@@ -22,17 +22,17 @@
 #include <string>
 #include <vector>
 
-#include "text/counts.hpp"
+#include "corpus/count_texts.hpp"
 #include "text/vocabulary.hpp"
 
-namespace trireme::text {
+namespace trireme::corpus {
 
 /// Least and most ids of a vocabulary that is trained, special tokens included.
 inline constexpr std::int64_t least_vocabulary = 257;
 inline constexpr std::int64_t most_vocabulary = std::int64_t{1} << 22U;
 
 struct TrainRequest {
-  Pattern pattern = Pattern::gpt2;
+  text::Pattern pattern = text::Pattern::gpt2;
   std::int64_t vocabulary = 32768;  ///< ids, special tokens included
   std::vector<std::string> special_tokens{"<|endoftext|>"};
 };
@@ -42,8 +42,21 @@ using MergeProgress = std::function<void(std::int64_t, std::int64_t)>;
 
 /// The vocabulary has fewer ids than asked for when no pair is left. Requires: room for the bytes
 /// and the special tokens, which differ.
-Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
-                            const TrainRequest& request,
-                            const MergeProgress& progress = {});
+text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
+                                  const TrainRequest& request,
+                                  const MergeProgress& progress = {});
 
-}  // namespace trireme::text
+/// What a vocabulary was trained on, as JSON: pattern, version of Unicode, sizes, what was dropped.
+std::string training_json(const text::Vocabulary& vocabulary, const CountedCorpus& corpus);
+
+/// Of a text that is made of these pieces.
+double bytes_per_token(const text::Vocabulary& vocabulary, const std::vector<CountedPiece>& pieces);
+
+/// Makes `directory` with tokenizer.json, vocab.json, merges.txt and training.json, which holds
+/// `facts` (a JSON text). They are written aside and synchronized first, so there is either all of
+/// the directory or none of it. Requires: listed merges. Throws UserError, StorageError.
+void write_tokenizer(const std::string& directory,
+                     const text::Vocabulary& vocabulary,
+                     const std::string& facts);
+
+}  // namespace trireme::corpus

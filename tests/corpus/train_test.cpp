@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/train.hpp"
+#include "corpus/train.hpp"
 
 #include <algorithm>
 #include <map>
@@ -11,10 +11,9 @@
 #include "base/error.hpp"
 
 #include "text/vocabularies.hpp"
-#include "text/write.hpp"
 #include "tokens/scratch.hpp"
 
-namespace trireme::text {
+namespace trireme::corpus {
 namespace {
 
 using testing::ElementsAre;
@@ -40,7 +39,7 @@ TEST(Train, MergesTheLargestCountAndOfEqualsTheSmallerPair) {
   EXPECT_THAT(vocabulary.merges, ElementsAre(Pair(64, 64), Pair(64, 65), Pair(256, 257)));
   EXPECT_EQ(vocabulary.tokens[258].bytes, "aaab");
   EXPECT_EQ(vocabulary.end_of_text, 259);
-  EXPECT_THAT(encoded(*make_tokenizer(vocabulary, "test"), "aaabdaaabac"),
+  EXPECT_THAT(text::encoded(*text::make_tokenizer(vocabulary, "test"), "aaabdaaabac"),
               ElementsAre(258, 67, 258, 64, 66));
 }
 
@@ -134,14 +133,14 @@ TEST_F(WriteTokenizer, IsReadBackFromEachOfItsFiles) {
       train_vocabulary({{" hello", 5}, {" help", 3}, {"\xff\xfe", 2}}, {.vocabulary = 265});
   const std::string path = at("tok/en");
   write_tokenizer(path, vocabulary, "{}\n");
-  EXPECT_EQ(load_tokenizer(path)->serialized(), to_text(vocabulary));
-  EXPECT_EQ(load_tokenizer(path + "/vocab.json")->serialized(), to_text(vocabulary));
+  EXPECT_EQ(text::load_tokenizer(path)->serialized(), text::to_text(vocabulary));
+  EXPECT_EQ(text::load_tokenizer(path + "/vocab.json")->serialized(), text::to_text(vocabulary));
   EXPECT_THROW(write_tokenizer(path, vocabulary, "{}\n"), UserError);
-  Vocabulary other = vocabulary;
-  other.pattern = Pattern::cl100k;
+  text::Vocabulary other = vocabulary;
+  other.pattern = text::Pattern::cl100k;
   write_tokenizer(at("other"), other, "{}\n");
-  EXPECT_EQ(load_tokenizer(at("other/tokenizer.json"))->serialized(), to_text(other));
+  EXPECT_EQ(text::load_tokenizer(at("other/tokenizer.json"))->serialized(), text::to_text(other));
 }
 
 }  // namespace
-}  // namespace trireme::text
+}  // namespace trireme::corpus
