@@ -2,6 +2,7 @@
 #include "base/packing.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,35 +13,40 @@
 namespace trireme {
 namespace {
 
-TEST(Packing, GivesBackWhatWasPutInItsOrder) {
-  Packer packer;
-  packer.number(std::int64_t{-7});
-  packer.text(std::string_view("a\0b", 3));
-  packer.text("");
-  packer.array(std::vector<double>{1.5, -0.0});
-  packer.array(std::vector<std::int32_t>{});
-  packer.number(true);
-  const std::string bytes = packer.take();
-  EXPECT_TRUE(packer.take().empty());
+struct Inner {
+  std::string name;
+  bool operator==(const Inner&) const = default;
+  auto fields() { return std::tie(name); }
+};
+struct Outer {
+  std::int64_t number = 0;
+  std::vector<Inner> inner;
+  std::optional<double> there, missing;
+  std::pair<std::string, std::vector<std::vector<int>>> nested;
+  bool operator==(const Outer&) const = default;
+  auto fields() { return std::tie(number, inner, there, missing, nested); }
+};
 
-  Unpacker unpacker(bytes);
-  EXPECT_FALSE(unpacker.empty());
-  EXPECT_EQ(unpacker.number<std::int64_t>(), -7);
-  EXPECT_EQ(unpacker.text(), std::string_view("a\0b", 3));
-  EXPECT_EQ(unpacker.text(), "");
-  EXPECT_EQ(unpacker.array<double>(), (std::vector<double>{1.5, -0.0}));
-  EXPECT_TRUE(unpacker.array<std::int32_t>().empty());
-  EXPECT_FALSE(unpacker.empty());
-  EXPECT_TRUE(unpacker.number<bool>());
-  EXPECT_TRUE(unpacker.empty());
+TEST(Packing, GivesBackWhatWasPut) {
+  const Outer outer{.number = -7,
+                    .inner = {{std::string("a\0b", 3)}, {""}},
+                    .there = -0.0,
+                    .missing = {},
+                    .nested = {"x", {{1, 2}, {}}}};
+  EXPECT_EQ(unpack<Outer>(pack(outer)), outer);
+  EXPECT_EQ(unpack<std::vector<double>>(pack(std::vector<double>{1.5, 2})),
+            (std::vector<double>{1.5, 2}));
+  std::string text;
+  bool flag = false;
+  unpack_to(std::tie(text, flag), pack(std::tuple(std::string("abc"), true)));
+  EXPECT_EQ(text, "abc");
+  EXPECT_TRUE(flag);
 }
 
 TEST(Packing, TakesNoMoreThanWasPut) {
-  Packer packer;
-  packer.text("abc");
-  const std::string bytes = packer.take();
-  EXPECT_THROW(static_cast<void>(Unpacker(bytes.substr(0, 10)).text()), ContractError);
-  EXPECT_THROW(static_cast<void>(Unpacker("").number<char>()), ContractError);
+  const std::string bytes = pack(std::string("abc"));
+  EXPECT_THROW(static_cast<void>(unpack<std::string>(bytes.substr(0, 10))), ContractError);
+  EXPECT_THROW(static_cast<void>(unpack<char>("")), ContractError);
 }
 
 }  // namespace

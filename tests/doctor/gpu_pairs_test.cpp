@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/packing.hpp"
+
 namespace trireme::doctor {
 namespace {
 
@@ -63,7 +65,7 @@ TEST(GpuPairs, AreThoseInsideOfHosts) {
 TEST(GpuPairs, TravelAsText) {
   RankGpu gpu = rank_on("a\"b", "GPU-0", {{"GPU-0", "GPU-1", true, false, 2}});
   gpu.shared_off = true;
-  EXPECT_EQ(unpacked_gpu(packed(gpu)), gpu);
+  EXPECT_EQ(unpack<RankGpu>(pack(gpu)), gpu);
 }
 
 TEST(GpuPairs, ListTheVariablesOfNccl) {

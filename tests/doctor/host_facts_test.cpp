@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/packing.hpp"
+
 namespace trireme::doctor {
 namespace {
 
@@ -32,10 +34,10 @@ TEST(HostFacts, ReadsLimits) {
 
 TEST(HostFacts, TravelAsText) {
   HostFacts facts = facts_of_this_host("here");
-  EXPECT_EQ(unpacked(packed(facts)), facts);
+  EXPECT_EQ(unpack<HostFacts>(pack(facts)), facts);
   facts = {"a\"b", "Linux", "x\ny",  {"avx2"}, "powersave", 3,         1.5, 7, 6,
            5,      8,       "never", "advise", 9,           unlimited, 4,   3, 2};
-  EXPECT_EQ(unpacked(packed(facts)), facts);
+  EXPECT_EQ(unpack<HostFacts>(pack(facts)), facts);
 }
 
 TEST(HostFacts, HaveUsableMemoryWithinLimits) {

@@ -12,6 +12,8 @@
 
 #include <gmock/gmock.h>
 
+#include "base/packing.hpp"
+
 #include "tokens/scratch.hpp"
 
 namespace trireme::tokens {
@@ -174,7 +176,7 @@ TEST_F(TokenShards, WhatOneRankFoundTravels) {
   const auto found =
       check_token_files(paths, {.vocabulary = 100, .row_context = 1, .end_of_text = 7});
   EXPECT_THAT(found.rows, ElementsAre(0, 2));
-  const auto copy = TokenFiles::unpacked(found.packed());
+  const auto copy = unpack<TokenFiles>(pack(found));
   EXPECT_EQ(copy.sums, found.sums);
   EXPECT_EQ(copy.rows, found.rows);
   EXPECT_THAT(all(*open_token_files(copy, 100)), ElementsAre(7, 8, 7, 9, 7));

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/packing.hpp"
+
 #include "weights/folder.hpp"
 
 namespace trireme::weights {
@@ -129,7 +131,7 @@ TEST(StoredModel, TravelsAsBytes) {
   one.model.path = "somewhere";
   one.model.shape = tiny_shape();
   one.model.tensors[0].content_hash = 42;
-  const StoredModel there = unpacked(packed(one.model));
+  const StoredModel there = unpack<StoredModel>(pack(one.model));
   EXPECT_EQ(there.path, "somewhere");
   EXPECT_EQ(there.shape, tiny_shape());
   EXPECT_EQ(there.files, one.model.files);

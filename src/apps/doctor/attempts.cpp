@@ -17,16 +17,14 @@ std::string without_prefix(std::string_view line) {
   return std::string(line.starts_with(prefix) ? line.substr(prefix.size()) : line);
 }
 
-/// Code and reason.
+using Said = std::pair<ExitCode, std::string>;  ///< code and reason
+
 std::string packed(const std::exception& error) {
   const Verdict verdict = verdict_of(error);
   std::string reason;
   for (const std::string& line : verdict.lines)
     reason += (reason.empty() ? "" : "; ") + without_prefix(line);
-  Packer out;
-  out.number(static_cast<int>(verdict.code));
-  out.text(reason);
-  return out.take();
+  return pack(Said(verdict.code, reason));
 }
 
 /// What the ranks said of `part`, each reason once; "": nothing.
@@ -35,10 +33,9 @@ std::vector<Problem> problems_of(const std::string& part, const std::vector<std:
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
     if (said[rank].empty())
       continue;
-    Unpacker in(said[rank]);
-    const auto code = static_cast<ExitCode>(in.number<int>());
+    auto [code, reason] = unpack<Said>(said[rank]);
     Problem problem{
-        .part = part, .rank = static_cast<int>(rank), .reason = in.text(), .code = code};
+        .part = part, .rank = static_cast<int>(rank), .reason = std::move(reason), .code = code};
     if (std::ranges::find(all, problem.reason, &Problem::reason) == all.end())
       all.push_back(std::move(problem));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/doctor.hpp"
 
+#include "base/packing.hpp"
 #include "device/device.hpp"
 
 #include "model/config.hpp"
@@ -23,9 +24,9 @@ constexpr double most_seconds_of_pairs = 4;
 std::vector<HostFacts> gather_facts(comm::World& world) {
   std::vector<HostFacts> hosts;
   for (const std::string& text :
-       world.gather_all(world.local_rank() == 0 ? packed(facts_of_this_host(world.host())) : ""))
+       world.gather_all(world.local_rank() == 0 ? pack(facts_of_this_host(world.host())) : ""))
     if (!text.empty())
-      hosts.push_back(unpacked(text));
+      hosts.push_back(unpack<HostFacts>(text));
   return hosts;
 }
 
@@ -34,9 +35,9 @@ std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& devi
   if (device.kind() != device::Kind::cuda)
     return {};
   std::string mine;
-  comm::together(world, [&] { mine = packed(gpu_of_this_rank(world.host(), device)); });
+  comm::together(world, [&] { mine = pack(gpu_of_this_rank(world.host(), device)); });
   std::vector<RankGpu> ranks;
-  for (const std::string& text : world.gather_all(mine)) ranks.push_back(unpacked_gpu(text));
+  for (const std::string& text : world.gather_all(mine)) ranks.push_back(unpack<RankGpu>(text));
   return pairs_of(ranks);
 }
 

@@ -62,32 +62,6 @@ RankGpu gpu_of_this_rank(const std::string& host, const device::Device& device) 
   return mine;
 }
 
-std::string packed(const RankGpu& gpu) {
-  Json links = Json::array();
-  for (const device::GpuLink& link : gpu.links)
-    links.push_back(
-        {link.from, link.to, link.peer_access, link.native_atomics, link.performance_rank});
-  return Json{{"host", gpu.host},
-              {"gpu", gpu.gpu},
-              {"links", links},
-              {"peer_off", gpu.peer_off},
-              {"shared_off", gpu.shared_off}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-RankGpu unpacked_gpu(std::string_view text) {
-  const Json json = Json::parse(text);
-  RankGpu gpu;
-  json.at("host").get_to(gpu.host);
-  json.at("gpu").get_to(gpu.gpu);
-  json.at("peer_off").get_to(gpu.peer_off);
-  json.at("shared_off").get_to(gpu.shared_off);
-  for (const Json& link : json.at("links"))
-    gpu.links.push_back({link.at(0).get<std::string>(), link.at(1).get<std::string>(),
-                         link.at(2).get<bool>(), link.at(3).get<bool>(), link.at(4).get<int>()});
-  return gpu;
-}
-
 std::vector<GpuPair> pairs_of(const std::vector<RankGpu>& ranks) {
   std::vector<GpuPair> pairs;
   for (std::size_t first = 0; first < ranks.size(); ++first)

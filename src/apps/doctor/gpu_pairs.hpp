@@ -12,9 +12,18 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "device/device.hpp"
+
+namespace trireme::device {
+
+inline auto fields(GpuLink& link) {
+  return std::tie(link.from, link.to, link.peer_access, link.native_atomics, link.performance_rank);
+}
+
+}  // namespace trireme::device
 
 namespace trireme::doctor {
 
@@ -27,14 +36,11 @@ struct RankGpu {
   bool shared_off = false;             ///< NCCL_SHM_DISABLE=1
 
   bool operator==(const RankGpu&) const = default;
+  auto fields() { return std::tie(host, gpu, links, peer_off, shared_off); }
 };
 
 /// Of this process, which computes on `device`, a GPU.
 RankGpu gpu_of_this_rank(const std::string& host, const device::Device& device);
-
-/// As text that other ranks read back.
-std::string packed(const RankGpu& gpu);
-RankGpu unpacked_gpu(std::string_view text);
 
 /// Two ranks of one host, first < second.
 struct GpuPair {

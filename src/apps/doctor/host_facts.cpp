@@ -116,7 +116,7 @@ HostFacts facts_of_this_host(const std::string& host) {
   return facts;
 }
 
-std::string packed(const HostFacts& facts) {
+std::string json_text(const HostFacts& facts) {
   return Json{{"host", facts.host},
               {"kernel", facts.kernel},
               {"processor", facts.processor},
@@ -136,30 +136,6 @@ std::string packed(const HostFacts& facts) {
               {"shm_bytes", facts.shm_bytes},
               {"shm_free_bytes", facts.shm_free_bytes}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-HostFacts unpacked(std::string_view text) {
-  const Json json = Json::parse(text);
-  HostFacts facts;
-  json.at("host").get_to(facts.host);
-  json.at("kernel").get_to(facts.kernel);
-  json.at("processor").get_to(facts.processor);
-  json.at("features").get_to(facts.features);
-  json.at("governor").get_to(facts.governor);
-  json.at("cpus").get_to(facts.cpus);
-  json.at("cpu_limit").get_to(facts.cpu_limit);
-  json.at("memory_bytes").get_to(facts.memory_bytes);
-  json.at("available_bytes").get_to(facts.available_bytes);
-  json.at("memory_limit_bytes").get_to(facts.memory_limit_bytes);
-  json.at("memory_limit_free_bytes").get_to(facts.memory_limit_free_bytes);
-  json.at("huge_pages").get_to(facts.huge_pages);
-  json.at("shared_huge_pages").get_to(facts.shared_huge_pages);
-  json.at("reserved_huge_bytes").get_to(facts.reserved_huge_bytes);
-  json.at("locked_bytes").get_to(facts.locked_bytes);
-  json.at("open_files").get_to(facts.open_files);
-  json.at("shm_bytes").get_to(facts.shm_bytes);
-  json.at("shm_free_bytes").get_to(facts.shm_free_bytes);
-  return facts;
 }
 
 }  // namespace trireme::doctor

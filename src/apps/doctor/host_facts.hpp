@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/control_groups.hpp"
@@ -32,6 +33,12 @@ struct HostFacts {
   std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
 
   bool operator==(const HostFacts&) const = default;
+  auto fields() {
+    return std::tie(host, kernel, processor, features, governor, cpus, cpu_limit, memory_bytes,
+                    available_bytes, memory_limit_bytes, memory_limit_free_bytes, huge_pages,
+                    shared_huge_pages, reserved_huge_bytes, locked_bytes, open_files, shm_bytes,
+                    shm_free_bytes);
+  }
 };
 
 HostFacts facts_of_this_host(const std::string& host);
@@ -39,9 +46,8 @@ HostFacts facts_of_this_host(const std::string& host);
 /// What processes can still take: what is available, or less where control groups have less left.
 std::int64_t usable_bytes(const HostFacts& facts);
 
-/// As text that other ranks read back.
-std::string packed(const HostFacts& facts);
-HostFacts unpacked(std::string_view text);
+/// As JSON.
+std::string json_text(const HostFacts& facts);
 
 /// "8 MiB" or "unlimited".
 std::string size_text(std::int64_t bytes);

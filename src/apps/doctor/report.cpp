@@ -171,7 +171,7 @@ std::string report_json(const Report& report) {
                     {"pmix", report.launch.pmix}};
   json["hosts"] = OrderedJson::array();
   for (const HostFacts& host : report.hosts)
-    json["hosts"].push_back(OrderedJson::parse(packed(host)));
+    json["hosts"].push_back(OrderedJson::parse(json_text(host)));
   json["ranks"] = OrderedJson::array();
   for (const comm::RankPlace& rank : report.placement.ranks)
     json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});

@@ -119,11 +119,8 @@ class Tuner {
   }
   /// The first rank's, on every rank.
   template <class T>
-  [[nodiscard]] T of_the_first(T value) const {
-    Packer packer;
-    packer.number(value);
-    const std::string bytes = world_.broadcast(packer.take(), 0);
-    return Unpacker(bytes).number<T>();
+  [[nodiscard]] T of_the_first(const T& value) const {
+    return unpack<T>(world_.broadcast(pack(value), 0));
   }
 
   const deck::Circumstances& circumstances_;
@@ -320,10 +317,7 @@ std::vector<Candidate> Tuner::predict() {
 }
 
 void Tuner::run(std::vector<Candidate> all) {
-  Packer packer;
-  packer.array(shortlist(all, most_runs));
-  const std::string bytes = world_.broadcast(packer.take(), 0);
-  for (const std::size_t i : Unpacker(bytes).array<std::size_t>())
+  for (const std::size_t i : of_the_first(shortlist(all, most_runs)))
     result_.runs.push_back({all[i], {}, {}});
   if (result_.runs.size() == 1)
     return;

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Question {
   std::vector<std::int32_t> context;
   std::vector<std::vector<std::int32_t>> choices;  ///< two at least
   std::int64_t label = 0;                          ///< the right one
+
+  auto fields() { return std::tie(context, choices, label); }
 };
 
 struct QuestionDemand {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/packing.hpp"
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
 
@@ -161,19 +160,6 @@ std::shared_ptr<const tokens::TokenStream> opened(const Setup& setup,
 }
 
 }  // namespace
-
-std::string Prepared::packed() const {
-  Packer packer;
-  for (const tokens::TokenFiles& source : sources) packer.text(source.packed());
-  return packer.take();
-}
-
-Prepared Prepared::unpacked(std::string_view bytes) {
-  Unpacker from(bytes);
-  Prepared made;
-  while (!from.empty()) made.sources.push_back(tokens::TokenFiles::unpacked(from.text()));
-  return made;
-}
 
 std::string cache_path(const Setup& setup, const FilesConfig& files) {
   if (files.text.empty())

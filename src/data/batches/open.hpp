@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/log.hpp"
@@ -45,9 +46,7 @@ struct Setup {
 struct Prepared {
   std::vector<tokens::TokenFiles> sources;
 
-  /// As bytes, and back.
-  [[nodiscard]] std::string packed() const;
-  static Prepared unpacked(std::string_view bytes);
+  auto fields() { return std::tie(sources); }
 };
 
 struct Sources {

@@ -114,6 +114,9 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
   return lock;
 }
 
+/// Number and result as JSON of each unit that a rank made.
+using Results = std::vector<std::pair<std::size_t, std::string>>;
+
 /// A shard of that size is there, where there should be one.
 bool has_size(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
   if (shard.tokens == 0)
@@ -153,7 +156,7 @@ std::string make_units(const TokenizeRequest& request,
                     static_cast<double>(total));
   };
   report(0);
-  Packer results;
+  Results results;
   for (auto i = static_cast<std::size_t>(world.rank()); i < units.size(); i += ranks) {
     auto result = done_before(request, i);
     if (result) {
@@ -163,10 +166,9 @@ std::string make_units(const TokenizeRequest& request,
       files::write_staged(record_path(request, i), to_json(*result));
       done += units[i].bytes();
     }
-    results.number(i);
-    results.text(to_json(*result));
+    results.emplace_back(i, to_json(*result));
   }
-  return results.take();
+  return pack(results);
 }
 
 tokens::Manifest manifest_of(const TokenizeRequest& request,
@@ -175,10 +177,8 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
                              std::int64_t& binary_files) {
   std::vector<UnitResult> results(units);
   for (const std::string& bytes : all)
-    for (Unpacker from(bytes); !from.empty();) {
-      const auto unit = from.number<std::size_t>();
-      results.at(unit) = result_from_json(from.text()).at(0);
-    }
+    for (const auto& [unit, result] : unpack<Results>(bytes))
+      results.at(unit) = result_from_json(result).at(0);
   tokens::Manifest manifest;
   manifest.tokenizer = request.tokenizer->hash();
   manifest.kind = request.tokenizer->kind();
@@ -256,7 +256,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
       fs::remove_all(parts_path(request));
       return;
     }
-    plan = packed(units_of(sources, request));
+    plan = pack(units_of(sources, request));
     files::write_staged(parts_path(request) + "/job", job);
     expect_free(lock->share(), *lock, request);
   });
@@ -276,7 +276,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
     lock.emplace(lock_path(request));
     expect_free(lock->share(), *lock, request);
   });
-  const std::vector<Unit> units = unpacked_units(plan);
+  const std::vector<Unit> units = unpack<std::vector<Unit>>(plan);
   std::string mine;
   comm::together(world, [&] { mine = make_units(request, units, world, log); });
   const auto all = world.gather(mine);

@@ -15,7 +15,6 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/packing.hpp"
 #include "files/output_file.hpp"
 
 #include "tokens/documents.hpp"
@@ -184,38 +183,6 @@ std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeReq
   }
   if (units.back().ranges.empty())
     units.pop_back();
-  return units;
-}
-
-std::string packed(const std::vector<Unit>& units) {
-  Packer packer;
-  packer.number(units.size());
-  for (const Unit& unit : units) {
-    packer.number(unit.ranges.size());
-    for (const Range& range : unit.ranges) {
-      packer.text(range.path);
-      packer.number(range.begin);
-      packer.number(range.end);
-      packer.number(range.bytes);
-      packer.number(range.named);
-    }
-  }
-  return packer.take();
-}
-
-std::vector<Unit> unpacked_units(std::string_view bytes) {
-  Unpacker from(bytes);
-  std::vector<Unit> units(from.number<std::size_t>());
-  for (Unit& unit : units) {
-    unit.ranges.resize(from.number<std::size_t>());
-    for (Range& range : unit.ranges) {
-      range.path = from.text();
-      range.begin = from.number<std::int64_t>();
-      range.end = from.number<std::int64_t>();
-      range.bytes = from.number<std::int64_t>();
-      range.named = from.number<bool>();
-    }
-  }
   return units;
 }
 

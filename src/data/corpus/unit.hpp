@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "corpus/tokenize.hpp"
@@ -20,20 +21,19 @@ struct Range {
   std::int64_t begin = 0, end = -1;
   std::int64_t bytes = 0;  ///< of the file, for progress
   bool named = false;      ///< text even with NUL bytes
+
+  auto fields() { return std::tie(path, begin, end, bytes, named); }
 };
 
 struct Unit {
   std::vector<Range> ranges;
 
   [[nodiscard]] std::int64_t bytes() const;
+  auto fields() { return std::tie(ranges); }
 };
 
 /// The units of the files, in order. Opens only files that are cut.
 std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeRequest& request);
-
-/// As bytes that travel, never empty, and back.
-std::string packed(const std::vector<Unit>& units);
-std::vector<Unit> unpacked_units(std::string_view bytes);
 
 struct UnitResult {
   /// No tokens: there is no shard.

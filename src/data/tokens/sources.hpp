@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace trireme::tokens {
@@ -30,6 +31,8 @@ struct TextFile {
   std::size_t entry = 0;         ///< the deck entry that it comes from
   /// Given by its own name in the deck; taken even when it holds NUL bytes.
   bool named = false;
+
+  auto fields() { return std::tie(path, size, modified_ns, changed_ns, entry, named); }
 };
 
 struct TextSources {

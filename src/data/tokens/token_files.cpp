@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/packing.hpp"
 #include "files/input_file.hpp"
 
 #include "tokens/manifest.hpp"
@@ -210,37 +209,6 @@ class Checker {
 };
 
 }  // namespace
-
-std::string TokenFiles::packed() const {
-  Packer packer;
-  packer.number(files.size());
-  for (const TokenFile& file : files) {
-    packer.text(file.path);
-    packer.number(file.file_bytes);
-    packer.number(file.offset);
-    packer.number(file.tokens);
-    packer.number(file.width);
-  }
-  packer.array(sums);
-  packer.array(rows);
-  return packer.take();
-}
-
-TokenFiles TokenFiles::unpacked(std::string_view bytes) {
-  Unpacker from(bytes);
-  TokenFiles made;
-  made.files.resize(from.number<std::size_t>());
-  for (TokenFile& file : made.files) {
-    file.path = from.text();
-    file.file_bytes = from.number<std::int64_t>();
-    file.offset = from.number<std::int64_t>();
-    file.tokens = from.number<std::int64_t>();
-    file.width = from.number<int>();
-  }
-  made.sums = from.array<std::uint64_t>();
-  made.rows = from.array<std::int64_t>();
-  return made;
-}
 
 TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand) {
   std::vector<Diagnostic> found;

@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct TokenFile {
   std::string path;
   std::int64_t file_bytes = 0, offset = 0, tokens = 0;
   int width = 0;  ///< bytes per token
+
+  auto fields() { return std::tie(path, file_bytes, offset, tokens, width); }
 };
 
 /// What one rank found about a stream of files, for all ranks.
@@ -53,9 +56,7 @@ struct TokenFiles {
   /// Where rows begin, with `data.rows: documents`.
   std::vector<std::int64_t> rows;
 
-  /// As bytes, and back.
-  [[nodiscard]] std::string packed() const;
-  static TokenFiles unpacked(std::string_view bytes);
+  auto fields() { return std::tie(files, sums, rows); }
 };
 
 /// What the tokens must be.

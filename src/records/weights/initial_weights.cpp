@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -86,9 +87,9 @@ StoredModel open_together(const std::string& path,
   comm::on_first_rank(world, [&] {
     const StoredModel stored = open_model(path, with_tokenizer);
     check(stored);
-    bytes = packed(stored);
+    bytes = pack(stored);
   });
-  return unpacked(world.broadcast(std::move(bytes), 0));
+  return unpack<StoredModel>(world.broadcast(std::move(bytes), 0));
 }
 
 InitialWeights::InitialWeights(StoredModel stored,

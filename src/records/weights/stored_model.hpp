@@ -7,13 +7,14 @@
 //    of the parameter table.
 // 2. A tensor's extents tile its stored elements, in order.
 // 3. It is plain data: one rank opens the files and examines all that is in their headers, and the
-//    others receive it (packed()).
+//    others receive it (pack()).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "model/config.hpp"
@@ -41,6 +42,9 @@ struct StoredTensor {
   std::optional<std::uint64_t> content_hash = {};
 
   [[nodiscard]] std::int64_t elements() const;
+  auto fields() {
+    return std::tie(parameter, name, shape, type, transposed, extents, content_hash);
+  }
 };
 
 struct StoredModel {
@@ -56,10 +60,10 @@ struct StoredModel {
 
   /// "FILE: tensor 'NAME'", for messages.
   [[nodiscard]] std::string place_of(const StoredTensor& tensor) const;
+  auto fields() {
+    return std::tie(path, format, shape_file, shape, files, tensors, tokenizer, tokenizer_place,
+                    step);
+  }
 };
-
-/// As bytes for the other ranks.
-std::string packed(const StoredModel& model);
-StoredModel unpacked(std::string_view bytes);
 
 }  // namespace trireme::weights

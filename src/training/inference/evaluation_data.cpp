@@ -20,32 +20,13 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-std::string packed(const std::vector<batches::Question>& questions) {
-  Packer packer;
-  for (const batches::Question& question : questions) {
-    packer.number(question.label);
-    packer.array(question.context);
-    packer.number(question.choices.size());
-    for (const Tokens& choice : question.choices) packer.array(choice);
-  }
-  return packer.take();
-}
-
-std::vector<batches::Question> unpacked(std::string_view bytes) {
-  std::vector<batches::Question> questions;
-  for (Unpacker unpacker(bytes); !unpacker.empty();) {
-    batches::Question& question = questions.emplace_back();
-    question.label = unpacker.number<decltype(question.label)>();
-    question.context = unpacker.array<std::int32_t>();
-    question.choices.resize(unpacker.number<std::size_t>());
-    for (Tokens& choice : question.choices) choice = unpacker.array<std::int32_t>();
-  }
-  return questions;
-}
-
 /// What the first rank found of one source, for all.
 struct Found {
-  std::string text, files, questions;
+  Tokens text;
+  tokens::TokenFiles files;
+  std::vector<batches::Question> questions;
+
+  auto fields() { return std::tie(text, files, questions); }
 };
 
 class Looking {
@@ -61,10 +42,10 @@ class Looking {
     attempt(!source.multiple_choice.empty(), [&] {
       tokens::find_shards({source.multiple_choice}, source.choice_key);
       found.questions =
-          packed(batches::read_questions(source.multiple_choice, {.format = source.format,
-                                                                  .vocabulary = shape_.vocabulary,
-                                                                  .context = shape_.context,
-                                                                  .tokenizer = tokenizer_}));
+          batches::read_questions(source.multiple_choice, {.format = source.format,
+                                                           .vocabulary = shape_.vocabulary,
+                                                           .context = shape_.context,
+                                                           .tokenizer = tokenizer_});
     });
     return found;
   }
@@ -88,23 +69,20 @@ class Looking {
       throw UserError(
           {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
   }
-  [[nodiscard]] std::string text_of(const EvaluationSource& source) const {
-    const Tokens tokens =
-        tokens::encode_text(source.text, source.field, *tokenizer_, source.text_key);
+  [[nodiscard]] Tokens text_of(const EvaluationSource& source) const {
+    Tokens tokens = tokens::encode_text(source.text, source.field, *tokenizer_, source.text_key);
     expect_two(std::ssize(tokens), source.text_key);
-    Packer packer;
-    packer.array(tokens);
-    return packer.take();
+    return tokens;
   }
-  [[nodiscard]] std::string files_of(const EvaluationSource& source) const {
+  [[nodiscard]] tokens::TokenFiles files_of(const EvaluationSource& source) const {
     const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
-    const auto files = tokens::check_token_files(
+    tokens::TokenFiles files = tokens::check_token_files(
         tokens::find_shards(source.tokens, source.tokens_key),
         {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0});
     std::int64_t tokens = 0;
     for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
     expect_two(tokens, source.tokens_key);
-    return files.packed();
+    return files;
   }
 
   const model::GptShape& shape_;
@@ -124,19 +102,17 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
     for (std::size_t i = 0; i < sources.size(); ++i) found[i] = looking.look(sources[i]);
     looking.settle();
   });
+  found = unpack<std::vector<Found>>(world.broadcast(pack(found), 0));
   std::vector<EvaluationData> all(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    for (std::string* bytes : {&found[i].text, &found[i].files, &found[i].questions})
-      *bytes = world.broadcast(std::move(*bytes), 0);
     comm::together(world, [&] {
-      if (!found[i].files.empty())
-        all[i].stream = tokens::open_token_files(tokens::TokenFiles::unpacked(found[i].files),
-                                                 shape.vocabulary);
+      if (!found[i].files.files.empty())
+        all[i].stream = tokens::open_token_files(found[i].files, shape.vocabulary);
       else if (!found[i].text.empty())
-        all[i].stream = std::make_unique<tokens::HeldTokens>(
-            Unpacker(found[i].text).array<std::int32_t>(), shape.vocabulary, "text");
+        all[i].stream = std::make_unique<tokens::HeldTokens>(std::move(found[i].text),
+                                                             shape.vocabulary, "text");
     });
-    all[i].questions = unpacked(found[i].questions);
+    all[i].questions = std::move(found[i].questions);
   }
   return all;
 }

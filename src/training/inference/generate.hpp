@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "inference/draw.hpp"
@@ -45,6 +46,8 @@ struct GenerateRequest {
 struct Generated {
   std::vector<std::int32_t> tokens;
   GenerateEnd end = GenerateEnd::length;
+
+  auto fields() { return std::tie(tokens, end); }
 };
 
 /// Whether the newest `count` of `tokens` occur in it already; never for 0.

@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -39,9 +40,9 @@ namespace {
 
 LoadedModel load_from(const std::string& place, comm::World& world, int threads) {
   std::string found;
-  comm::on_first_rank(world, [&] { found = weights::packed(weights::open_model(place)); });
+  comm::on_first_rank(world, [&] { found = pack(weights::open_model(place)); });
   LoadedModel loaded;
-  loaded.stored = weights::unpacked(world.broadcast(std::move(found), 0));
+  loaded.stored = unpack<weights::StoredModel>(world.broadcast(std::move(found), 0));
   comm::together(world, [&] {
     loaded.tokenizer = weights::tokenizer_of(loaded.stored);
     loaded.device = device::make_cpu_device(threads);

@@ -35,41 +35,26 @@ std::string decoded(const text::Tokenizer& tokenizer, std::span<const std::int32
   return text;
 }
 
-/// What travels of a text: its number, why it ended, and its tokens.
-void pack(Packer& packer, std::int64_t number, const Generated& text) {
-  packer.number(number);
-  packer.number(text.end);
-  packer.array(text.tokens);
-}
+/// By number, which counts the samples of all prompts.
+using Numbered = std::pair<std::int64_t, Generated>;
 
 std::vector<Sampled> unpacked(const std::vector<std::string>& of_ranks,
                               std::int64_t samples,
                               const text::Tokenizer& tokenizer) {
   std::vector<Sampled> all;
   for (const std::string& bytes : of_ranks)
-    for (Unpacker unpacker(bytes); !unpacker.empty();) {
-      const auto number = unpacker.number<std::int64_t>();
+    for (auto& [number, text] : unpack<std::vector<Numbered>>(bytes)) {
       Sampled one;
       one.prompt = number / samples;
       one.sample = number % samples;
-      one.end = unpacker.number<GenerateEnd>();
-      one.tokens = unpacker.array<std::int32_t>();
+      one.end = text.end;
+      one.tokens = std::move(text.tokens);
       one.text = decoded(tokenizer, one.tokens);
       all.push_back(std::move(one));
     }
   std::ranges::sort(all, [](const Sampled& a, const Sampled& b) {
     return a.prompt != b.prompt ? a.prompt < b.prompt : a.sample < b.sample;
   });
-  return all;
-}
-
-/// The first rank's prompts, on all.
-std::vector<std::string> broadcast(const std::vector<std::string>& prompts, comm::World& world) {
-  Packer packer;
-  for (const std::string& prompt : prompts) packer.text(prompt);
-  const std::string bytes = world.broadcast(packer.take(), 0);
-  std::vector<std::string> all;
-  for (Unpacker unpacker(bytes); !unpacker.empty();) all.push_back(unpacker.text());
   return all;
 }
 
@@ -128,7 +113,8 @@ void sample_run(const SampleRequest& request,
   rules.alphabet = tokenizer.vocabulary();
   if (request.ends)
     rules.end_of_text = tokenizer.end_of_text();
-  const std::vector<std::string> prompts = broadcast(request.prompts, world);
+  const std::vector<std::string> prompts =
+      unpack<std::vector<std::string>>(world.broadcast(pack(request.prompts), 0));
   const std::int64_t texts = std::ssize(prompts) * request.samples;
   const std::int64_t share = divided_up(texts, world.size());
   Speaker speaker(loaded, request, share);
@@ -144,16 +130,17 @@ void sample_run(const SampleRequest& request,
              static_cast<std::uint64_t>(i)});
         numbers.push_back(i);
       }
-    Packer packer;
+    std::vector<Numbered> made;
     comm::together(world, [&] {
       const auto decided = [&](std::size_t /*text*/, std::int32_t token) {
         if (texts == 1 && listener.decided)
           listener.decided(decoded(tokenizer, {&token, 1}));
       };
-      const auto made = generate(speaker.logits(), mine, rules, decided);
-      for (std::size_t i = 0; i < made.size(); ++i) pack(packer, numbers[i], made[i]);
+      auto texts_made = generate(speaker.logits(), mine, rules, decided);
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        made.emplace_back(numbers[i], std::move(texts_made[i]));
     });
-    const auto of_ranks = world.gather(packer.take());
+    const auto of_ranks = world.gather(pack(made));
     comm::on_first_rank(world, [&] {
       for (const Sampled& one : unpacked(of_ranks, request.samples, tokenizer))
         listener.finished(one);

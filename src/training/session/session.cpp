@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/packing.hpp"
 
 #include "ops/attention.hpp"
 
@@ -34,12 +35,12 @@ batches::Split open_data(const Job& job,
                              .context = job.shape.context,
                              .tokenizer = job.tokenizer};
   std::string prepared;
-  comm::on_first_rank(world, [&] { prepared = batches::prepare_sources(setup, log).packed(); });
+  comm::on_first_rank(world, [&] { prepared = pack(batches::prepare_sources(setup, log)); });
   prepared = world.broadcast(std::move(prepared), 0);
   std::optional<batches::Split> split;
   comm::together(world, [&] {
     const batches::Sources sources =
-        batches::open_sources(setup, batches::Prepared::unpacked(prepared));
+        batches::open_sources(setup, unpack<batches::Prepared>(prepared));
     split = batches::split(sources.train, sources.validation,
                            {job.shape.context, job.batch.sizes().largest(), job.shape.vocabulary,
                             job.data.validation_fraction, seed});

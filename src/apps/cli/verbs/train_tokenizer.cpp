@@ -43,24 +43,12 @@ struct TrainWords {
 
 /// The files that the words mean, as the first rank sees them, on every rank.
 std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& words) {
-  Packer packer;
+  std::vector<tokens::TextFile> files;
   comm::on_first_rank(world, [&] {
     files::expect_new_directory(words.output);
-    for (const tokens::TextFile& file : tokens::find_text(words.files, "--text").files) {
-      packer.text(file.path);
-      packer.number(file.size);
-      packer.number(file.named);
-    }
+    files = tokens::find_text(words.files, "--text").files;
   });
-  const std::string packed = world.broadcast(packer.take(), 0);
-  std::vector<tokens::TextFile> files;
-  for (Unpacker from(packed); !from.empty();) {
-    tokens::TextFile& file = files.emplace_back();
-    file.path = from.text();
-    file.size = from.number<std::int64_t>();
-    file.named = from.number<bool>();
-  }
-  return files;
+  return unpack<std::vector<tokens::TextFile>>(world.broadcast(pack(files), 0));
 }
 
 void say_counted(Log& log, const corpus::CountedCorpus& corpus) {

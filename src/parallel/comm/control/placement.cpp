@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -12,6 +11,8 @@
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
+
+#include "base/packing.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -37,31 +38,6 @@ std::vector<int> allowed_cpus() {
       break;
   }
   throw DeviceError("kernel", "sched_getaffinity", std::strerror(errno), __FILE__, __LINE__);
-}
-
-/// A place as text to send: host, threads, CPUs online, CPUs allowed, one per line.
-std::string packed(const RankPlace& place) {
-  return fmt::format("{}\n{}\n{}\n{}", place.host, place.threads, place.host_cpus,
-                     fmt::join(place.cpus, " "));
-}
-
-RankPlace unpacked(std::string_view text) {
-  const auto next = [&text](char end) {
-    const std::string_view word = text.substr(0, text.find(end));
-    text.remove_prefix(std::min(word.size() + 1, text.size()));
-    return word;
-  };
-  const auto number = [](std::string_view word) {
-    int value = 0;
-    std::from_chars(word.data(), word.data() + word.size(), value);
-    return value;
-  };
-  RankPlace place;
-  place.host = next('\n');
-  place.threads = number(next('\n'));
-  place.host_cpus = number(next('\n'));
-  while (!text.empty()) place.cpus.push_back(number(next(' ')));
-  return place;
 }
 
 std::string counted(std::size_t count, std::string_view thing) {
@@ -168,8 +144,8 @@ RankPlace place_here(const std::string& host, int threads) {
 
 Placement gather_placement(World& world, int threads) {
   Placement placement;
-  for (const std::string& text : world.gather_all(packed(place_here(world.host(), threads))))
-    placement.ranks.push_back(unpacked(text));
+  for (const std::string& text : world.gather_all(pack(place_here(world.host(), threads))))
+    placement.ranks.push_back(unpack<RankPlace>(text));
   return placement;
 }
 

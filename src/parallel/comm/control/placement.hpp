@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "comm/control/world.hpp"
@@ -21,6 +22,7 @@ struct RankPlace {
   int threads = 1;        ///< compute threads of the rank
 
   [[nodiscard]] bool bound() const { return static_cast<int>(cpus.size()) < host_cpus; }
+  auto fields() { return std::tie(host, cpus, host_cpus, threads); }
 };
 
 struct Placement {

@@ -3,27 +3,23 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/packing.hpp"
+
+namespace trireme {
+
+static auto fields(Diagnostic& one) {
+  return std::tie(one.place.file, one.place.line, one.place.column, one.subject, one.text);
+}
+
+}  // namespace trireme
 
 namespace trireme::comm {
 namespace {
 
 constexpr char user = 'U', outside = 'E';
-
-std::vector<Diagnostic> unpacked(std::string_view bytes) {
-  Unpacker in(bytes);
-  std::vector<Diagnostic> findings(in.number<std::size_t>());
-  for (Diagnostic& finding : findings) {
-    finding.place.file = in.text();
-    finding.place.line = in.number<int>();
-    finding.place.column = in.number<int>();
-    finding.subject = in.text();
-    finding.text = in.text();
-  }
-  return findings;
-}
 
 }  // namespace
 
@@ -33,16 +29,7 @@ std::string packed(const std::exception& error) {
   const auto* mistake = dynamic_cast<const UserError*>(&error);
   if (mistake == nullptr)
     return outside + std::string(error.what());
-  Packer out;
-  out.number(mistake->findings().size());
-  for (const Diagnostic& finding : mistake->findings()) {
-    out.text(finding.place.file);
-    out.number(finding.place.line);
-    out.number(finding.place.column);
-    out.text(finding.subject);
-    out.text(finding.text);
-  }
-  return user + out.take();
+  return user + pack(mistake->findings());
 }
 
 void settle(World& world, const std::string& mine, const std::exception_ptr& own) {
@@ -56,7 +43,7 @@ void settle(World& world, const std::string& mine, const std::exception_ptr& own
     if (said.empty())
       continue;
     if (said[0] == user)
-      throw UserError(unpacked(std::string_view(said).substr(1)));
+      throw UserError(unpack<std::vector<Diagnostic>>(std::string_view(said).substr(1)));
     if (rank != world.rank())
       throw FailedElsewhere(rank, said.substr(1));
     try {

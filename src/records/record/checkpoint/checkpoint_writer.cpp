@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/packing.hpp"
 #include "device/recorder.hpp"
 
 #include "comm/control/together.hpp"
@@ -98,7 +99,7 @@ SavedCheckpoint CheckpointWriter::finish() {
 
 void CheckpointWriter::gather_parts() {
   std::vector<Part> parts;
-  for (const std::string& text : world_.gather(packed(part_))) parts.push_back(unpacked(text));
+  for (const std::string& text : world_.gather(pack(part_))) parts.push_back(unpack<Part>(text));
   for (const Part& part : parts) {
     saved_.bytes += part.file_bytes;
     saved_.seconds = std::max(saved_.seconds, part.seconds);

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -47,12 +48,15 @@ struct SavedParameter {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
+
+  auto fields() { return std::tie(name, shape, elements); }
 };
 
 struct SavedState {
   std::string name;
   DType dtype = DType::f32;
   bool operator==(const SavedState&) const = default;
+  auto fields() { return std::tie(name, dtype); }
 };
 
 struct Manifest {

@@ -18,75 +18,13 @@ namespace {
 /// Pieces that travel at a time: 768 KiB.
 constexpr std::size_t block_pieces = std::size_t{1} << 14;
 
-void pack(Packer& to, const NameValues& values) {
-  to.number(values.size());
-  for (const auto& [name, value] : values) {
-    to.text(name);
-    to.text(value);
-  }
-}
-
-NameValues unpack_values(Unpacker& from) {
-  NameValues values(from.number<std::size_t>());
-  for (auto& [name, value] : values) {
-    name = from.text();
-    value = from.text();
-  }
-  return values;
-}
-
-/// All but the pieces, of which their number and the content hashes go.
-std::string packed_head(const Manifest& whole) {
-  Packer to;
-  to.number(whole.facts.step);
-  to.number(whole.facts.next_sample);
-  to.number(whole.facts.seed);
-  for (const NameValues* values : {&whole.facts.model, &whole.facts.more, &whole.facts.deck})
-    pack(to, *values);
-  to.number(whole.parameters.size());
-  for (const SavedParameter& parameter : whole.parameters) {
-    to.text(parameter.name);
-    to.array(parameter.shape);
-    to.number(parameter.elements);
-  }
-  to.number(whole.states.size());
-  for (const SavedState& state : whole.states) {
-    to.text(state.name);
-    to.number(state.dtype);
-  }
-  to.array(whole.file_bytes);
-  to.array(whole.file_frames);
-  std::vector<std::uint64_t> hashes;
-  for (std::size_t s = 0; s < whole.states.size(); ++s)
-    for (std::size_t p = 0; p < whole.parameters.size(); ++p)
-      hashes.push_back(whole.content_hash(s, p));
-  to.array(hashes);
-  to.number(whole.pieces.size());
-  return to.take();
-}
-
-std::size_t unpack_head(Unpacker from, ManifestShare& share) {
-  Manifest& manifest = share.manifest;
-  manifest.facts.step = from.number<std::int64_t>();
-  manifest.facts.next_sample = from.number<std::uint64_t>();
-  manifest.facts.seed = from.number<std::uint64_t>();
-  for (NameValues* values : {&manifest.facts.model, &manifest.facts.more, &manifest.facts.deck})
-    *values = unpack_values(from);
-  manifest.parameters.resize(from.number<std::size_t>());
-  for (SavedParameter& parameter : manifest.parameters) {
-    parameter.name = from.text();
-    parameter.shape = from.array<std::int64_t>();
-    parameter.elements = from.number<std::int64_t>();
-  }
-  manifest.states.resize(from.number<std::size_t>());
-  for (SavedState& state : manifest.states) {
-    state.name = from.text();
-    state.dtype = from.number<DType>();
-  }
-  manifest.file_bytes = from.array<std::int64_t>();
-  manifest.file_frames = from.array<std::uint64_t>();
-  share.content_hashes = from.array<std::uint64_t>();
-  return from.number<std::size_t>();
+/// All of a share that every rank has: the manifest without its pieces, the content hashes, and the
+/// number of pieces.
+auto head_of(ManifestShare& share, std::size_t& num_pieces) {
+  Manifest& m = share.manifest;
+  return std::tie(m.facts.step, m.facts.next_sample, m.facts.seed, m.facts.model, m.facts.more,
+                  m.facts.deck, m.parameters, m.states, m.file_bytes, m.file_frames,
+                  share.content_hashes, num_pieces);
 }
 
 /// Which pieces a rank keeps.
@@ -127,19 +65,25 @@ ManifestShare share_manifest(Manifest whole,
                              std::span<const MutableSlab> wanted,
                              comm::World& world) {
   const bool first = world.rank() == 0;
-  ManifestShare share;
-  const std::string head = world.broadcast(first ? packed_head(whole) : std::string(), 0);
-  const std::size_t num_pieces = unpack_head(Unpacker(head), share);
+  ManifestShare all, share;
+  all.manifest = std::move(whole);
+  const std::vector<Piece>& pieces = all.manifest.pieces;
+  for (std::size_t s = 0; first && s < all.manifest.states.size(); ++s)
+    for (std::size_t p = 0; p < all.manifest.parameters.size(); ++p)
+      all.content_hashes.push_back(all.manifest.content_hash(s, p));
+  std::size_t num_pieces = pieces.size();
+  const std::string head = first ? pack(head_of(all, num_pieces)) : std::string();
+  unpack_to(head_of(share, num_pieces), world.broadcast(head, 0));
   const Wants wants(share.manifest, wanted, world);
   for (std::size_t done = 0; done < num_pieces; done += block_pieces) {
-    Packer block;
+    std::vector<Piece> block;
     if (first) {
-      const auto begin = whole.pieces.begin() + static_cast<std::ptrdiff_t>(done);
+      const auto begin = pieces.begin() + static_cast<std::ptrdiff_t>(done);
       const auto count = std::min(block_pieces, num_pieces - done);
-      block.array(std::vector<Piece>(begin, begin + static_cast<std::ptrdiff_t>(count)));
+      block.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
     }
-    const std::string bytes = world.broadcast(block.take(), 0);
-    for (const Piece& piece : Unpacker(bytes).array<Piece>())
+    const std::string bytes = world.broadcast(pack(block), 0);
+    for (const Piece& piece : unpack<std::vector<Piece>>(bytes))
       if (wants.keep(piece))
         share.manifest.pieces.push_back(piece);
   }

@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/packing.hpp"
 #include "device/device.hpp"
 #include "device/recorder.hpp"
 
@@ -173,39 +172,6 @@ std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data)
     at = std::max(at, extent.begin + extent.bytes);
   }
   return hash;
-}
-
-std::string packed(const Part& part) {
-  Packer to;
-  to.number(part.states.size());
-  for (const SavedState& state : part.states) {
-    to.text(state.name);
-    to.number(state.dtype);
-  }
-  to.array(part.pieces);
-  to.number(part.file_bytes);
-  to.number(part.frame);
-  to.number(part.seconds);
-  to.number(part.bad_state);
-  to.number(part.bad_parameter);
-  return to.take();
-}
-
-Part unpacked(const std::string& text) {
-  Unpacker from(text);
-  Part part;
-  part.states.resize(from.number<std::size_t>());
-  for (SavedState& state : part.states) {
-    state.name = from.text();
-    state.dtype = from.number<DType>();
-  }
-  part.pieces = from.array<Piece>();
-  part.file_bytes = from.number<std::int64_t>();
-  part.frame = from.number<std::uint64_t>();
-  part.seconds = from.number<double>();
-  part.bad_state = from.number<std::int64_t>();
-  part.bad_parameter = from.number<std::int64_t>();
-  return part;
 }
 
 Part write_rank_file(const std::string& path,

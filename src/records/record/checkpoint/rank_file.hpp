@@ -6,6 +6,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "files/input_file.hpp"
@@ -26,6 +27,10 @@ struct Part {
   /// The first (state, parameter) with an element that is not finite; numbers as in the pieces, or
   /// -1. Found on the way, while the elements are hashed.
   std::int64_t bad_state = -1, bad_parameter = -1;
+
+  auto fields() {
+    return std::tie(states, pieces, file_bytes, frame, seconds, bad_state, bad_parameter);
+  }
 };
 
 /// Bytes of a file that are a piece's data.
@@ -35,10 +40,6 @@ struct Extent {
 };
 /// XXH64 of the other bytes of a rank file: what HDF5 wrote into it. Throws StorageError.
 std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data);
-
-/// As it travels between ranks.
-std::string packed(const Part& part);
-Part unpacked(const std::string& text);
 
 /// HDF5 lays the file out and closes it; then the slabs' bytes go into the places it gave them, in
 /// blocks that hold pieces and what HDF5 wrote between them, so that the disk gets few, large
