@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """upload.py FILE.jsonl URL [NAME]: one HTTP POST per JSON line, or `wandb` or `mlflow` in place of the URL, with that package.
-For a run with record.also: [jsonl], on a machine with a network; run it again after a resume, which takes rows back."""
+FILE: steps.jsonl of a run, or rows of `trireme-postproc export --format jsonl`. Run it again after a resume, which takes rows back."""
 import json
 import sys
 import urllib.request
@@ -19,6 +19,7 @@ else:
     head = {"Content-Type": "application/json"}
     send = lambda step, row: urllib.request.urlopen(
         urllib.request.Request(target, json.dumps({"run": name, "step": step, **row}).encode(), head), timeout=60).close()
-for line in open(path, encoding="ascii"):
-    row = {key: value for key, value in json.loads(line).items() if value is not None}  # null: not finite
-    send(row.pop("step"), row)
+for line in open(path, encoding="utf-8"):
+    row = {key: value for key, value in json.loads(line).items() if value is not None and key != "crc32"}  # null: not finite
+    if row.pop("kind", "step") == "step":
+        send(row.pop("step"), row)

@@ -50,7 +50,7 @@ def _follow(options):
     from .follow import follow
 
     if options.format not in LIVE:
-        raise RunFileError("--follow writes csv or tensorboard. A run with record.also: [jsonl] writes JSON lines without it")
+        raise RunFileError("--follow writes csv or tensorboard. JSON lines are in RUN_DIR/steps.jsonl without it")
     if not options.every > 0 or not options.patience >= 0:
         raise RunFileError("--every and --patience must be positive numbers of seconds")
     try:
@@ -185,7 +185,7 @@ def _add_verbs_of_one_run(verbs):
     rows.add_argument("--format", required=True, choices=FORMATS, help="format of the files")
     rows.add_argument("-o", "--output", metavar="DIR", help="directory to write them to; default: that of run.h5")
     rows.add_argument("--follow", action="store_true",
-                      help="csv and tensorboard: read steps.jsonl of a run in progress (record.also: [jsonl]) and write its rows until it ends")
+                      help="csv and tensorboard: read steps.jsonl of a run in progress and write its rows until it ends")
     _add_pace(rows)
     rows.set_defaults(call=_export)
     rates = verbs.add_parser("rates", help="draw what `trireme find-rate --json FILE` wrote")

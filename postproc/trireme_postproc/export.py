@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of run.h5 for other programs, as JSON lines, CSV or TensorBoard event files. follow.py writes the last two during a run.
 
-steps.jsonl and validation.jsonl have the same bytes as those of a run with `record.also: [jsonl]` (src/records/record/also/row_text.hpp says
-how numbers are written), and CSV has the same numbers, with nan, inf and -inf. The times of event files are the start of the session plus the seconds of
+steps.jsonl and validation.jsonl hold a row per line, with null for what JSON cannot express (the log of a run has the name steps.jsonl as
+well, and lines of all kinds), and CSV has the same numbers, with nan, inf and -inf. The times of event files are the start of the session plus the seconds of
 its steps, because run.h5 does not hold the time of each row.
 """
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`export --follow`: the rows of a run in progress as CSV or TensorBoard event files.
 
-The rows come from steps.jsonl and validation.jsonl, which a run with `record.also: [jsonl]` appends to. They are polled with stat and
-read from where the last reading stopped; a last line without its line feed is left for the next reading. Nothing is locked.
+The rows come from steps.jsonl, which a run appends to (run_log.py). It is polled and read from where the last reading stopped; a last
+line without its line feed is left for the next reading. Nothing is locked.
 
-A resume takes rows back: trireme renames a shorter file into place, and a file may also repeat an earlier step. In both cases the rows
-from the first step that changed are removed from the output and written again. The columns and the numbers are those of `export`.
+A resume takes rows back: the rows from the first step that does not count any more are removed from the output and written again. The
+columns and the numbers are those of `export`.
 """
 
-import json
 import math
 import os
 import socket
@@ -18,102 +17,11 @@ from bisect import bisect_left
 from .event_file import restart_event, scalars_event, version_event
 from .export import TABLES, rows_of, step_times
 from .run_file import RunFile, RunFileError
+from .run_log import Log
 from .watch import RUNNING, UNKNOWN, ended, state
 
 FORMATS = ("csv", "tensorboard")
 QUIET_S = 10.0  # without a new row: then run.h5 is read to see whether the run has reached its last step
-
-
-class RowReader:
-    """The rows of a JSON lines file that grows, is replaced, or is missing for a while."""
-
-    def __init__(self, path):
-        self.path = path
-        self._file = None  # device and inode
-        self._steps, self._hashes, self._begins = [], [], []  # of the rows that were returned
-        self._next = 0  # where reading continues
-
-    def read(self):
-        """The rows that were added, and the first step of the earlier rows that do not count any more, or None."""
-        try:
-            file = open(self.path, "rb")
-        except FileNotFoundError:  # between a record that was moved aside and the new one
-            return [], None
-        with file:
-            facts = os.fstat(file.fileno())
-            before = len(self._steps)
-            if self._file == (facts.st_dev, facts.st_ino) and self._continues(file, facts.st_size):
-                return self._take(file, before)
-            self._file = (facts.st_dev, facts.st_ino)
-            return self._take(file, self._common(file))
-
-    def back_to(self, step):
-        """Forgets the rows from `step` on: the next read returns those that the file still has."""
-        kept = bisect_left(self._steps, step)
-        if kept < len(self._steps):
-            self._next = self._begins[kept]
-            self._cut(kept)
-
-    def _cut(self, kept):
-        del self._steps[kept:], self._hashes[kept:], self._begins[kept:]
-
-    def _continues(self, file, size):
-        """Whether the file still has the last row that was returned, at its place."""
-        if size < self._next:
-            return False
-        if not self._hashes:
-            return True
-        file.seek(self._begins[-1])
-        return hash(file.readline()) == self._hashes[-1]
-
-    def _common(self, file):
-        """How many rows that were returned the file begins with."""
-        self._next = 0
-        for at, known in enumerate(self._hashes):
-            line = file.readline()
-            if hash(line) != known:
-                return at
-            self._begins[at] = self._next
-            self._next += len(line)
-        return len(self._hashes)
-
-    def _take(self, file, kept):
-        """Reads on after the first `kept` rows. A step that is not above the one before takes rows back."""
-        before, dropped = len(self._steps), None
-        if kept < before:
-            dropped = self._steps[kept]
-            self._cut(kept)
-            before = kept
-        rows = []
-        file.seek(self._next)
-        for line in file:
-            if not line.endswith(b"\n"):
-                break  # it is being written
-            row = self._row(line)
-            begin, self._next = self._next, self._next + len(line)
-            step = row["step"]
-            if self._steps and step <= self._steps[-1]:
-                at = bisect_left(self._steps, step)
-                if at < before:
-                    dropped = step if dropped is None else min(dropped, step)
-                    before = at
-                del rows[max(0, at - before):]
-                self._cut(at)
-            rows.append(row)
-            self._steps.append(step)
-            self._hashes.append(hash(line))
-            self._begins.append(begin)
-        return rows, dropped
-
-    def _row(self, line):
-        try:
-            row = json.loads(line)
-        except ValueError:  # also what is not UTF-8
-            row = None
-        if (not isinstance(row, dict) or type(row.get("step")) is not int or not 0 <= row["step"] < 2**63
-                or not all(value is None or type(value) in (int, float) for value in row.values())):
-            raise RunFileError(f"{self.path}: has a line that is not a row of numbers with a step: {line[:80]!r}")
-        return row
 
 
 class CsvFiles:
@@ -210,27 +118,14 @@ class EventFiles:
         self._file.close()
 
 
-def copy_new_rows(readers, sink):
+def copy_new_rows(log, sink):
     """Brings the output up to date. Returns whether anything changed."""
-    rows = {table: [] for table in readers}
-    changed = False
-    while True:
-        first = None
-        for table, reader in readers.items():
-            added, dropped = reader.read()
-            rows[table] += added
-            if dropped is not None:
-                first = dropped if first is None else min(first, dropped)
-        changed = changed or first is not None or any(rows.values())
-        if first is None:
-            break
-        sink.rewind(first)  # of all tables: a restart in an event file is
-        for table, reader in readers.items():
-            reader.back_to(first)
-            rows[table] = [row for row in rows[table] if row["step"] < first]
-    for table, added in rows.items():
-        sink.add(table, added)
-    return changed
+    added, dropped = log.read()
+    if dropped is not None:
+        sink.rewind(dropped)
+    for table in TABLES:
+        sink.add(table, added[table])
+    return dropped is not None or any(added[table] for table in TABLES)
 
 
 class _Run:
@@ -266,9 +161,9 @@ def _record(directory):
 def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):
     """Writes the rows until the run has ended. `clock` and `pause` are the tests' own."""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
-    readers = {table: RowReader(os.path.join(directory, f"{table}.jsonl")) for table in TABLES}
-    if not os.path.exists(readers["steps"].path):
-        raise RunFileError(f"{readers['steps'].path} does not exist. Start the run with record.also=[jsonl], or export run.h5 without --follow")
+    log = Log(directory, keep=False)
+    if not os.path.exists(log.path):
+        raise RunFileError(f"{log.path} does not exist: name the directory of a run, or export run.h5 without --follow")
     output = output or directory
     os.makedirs(output, exist_ok=True)
     names, time_of = _record(directory)
@@ -279,7 +174,7 @@ def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, cl
             say(made)
         while True:
             word = state(run)  # before the rows are read: what an ended process wrote is then in them
-            if copy_new_rows(readers, sink):
+            if copy_new_rows(log, sink):
                 changed = clock()
                 run.forget()
             quiet_s = clock() - changed

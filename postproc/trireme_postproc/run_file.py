@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads RUN_DIR/run.h5. The format is described in src/records/record/run/run_file.hpp.
 
-A run may have been killed at any moment, or may still be running: columns can have different
-lengths, and any of them can be empty or absent. What the journal beside the file holds is read as well (journal.py).
+The file is whole at any moment, also while its run goes on, and may lack the newest rows then: with_log() adds them from steps.jsonl.
+Columns of a file from elsewhere can have different lengths, and any of them can be empty or absent.
 """
 
 import os
 import re
 import time
 
-# A running trainer holds a lock on its file; reading beside it does no harm. h5py reads this once.
+# Not every file system has locks, and nobody writes into a run file. h5py reads this once.
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
-from .journal import ChangedError, View  # noqa: E402
+from .run_log import Log  # noqa: E402
 
 FILETYPE = "trireme-run"
 VERSION = [1, 0]
-TRIES, PAUSE_S = 10, 0.2  # of a file that is written at this moment
+TRIES, PAUSE_S = 10, 0.2  # of a file that may not be there yet
 # Tables with columns of texts; the columns of all others are numbers.
 TABLES_WITH_TEXTS = {"sessions", "skipped", "buckets"}
 
@@ -98,27 +98,10 @@ class RunFile:
         """`samples`: whether the samples are read, which are most of a large file."""
         self.path = locate(path)
         self._wants_samples = samples
-        for turn in range(TRIES):
-            if turn > 0:
-                time.sleep(PAUSE_S)
-            if self._read_once(whole=turn > 0):
-                return
-        raise RunFileError(f"{self.path}: was written during each of {TRIES} readings: read it again later, or once its run has ended")
-
-    def _read_once(self, whole):
-        """False when the file was written meanwhile. `whole`: see View."""
         try:
-            with View(self.path, whole) as view:
-                try:
-                    with h5py.File(view, "r") as file:
-                        self._check(file)
-                        self._read(file)
-                except Exception:  # what HDF5 and this class make of a read that failed differs
-                    if view.changed:
-                        return False
-                    raise
-        except ChangedError:
-            return False
+            with h5py.File(self.path, "r") as file:
+                self._check(file)
+                self._read(file)
         except PermissionError:
             raise
         except RunFileError as error:
@@ -126,7 +109,6 @@ class RunFile:
         except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
-        return True
 
     def _check(self, file):
         attributes = _attributes(file)
@@ -187,9 +169,28 @@ class RunFile:
             if self.samples.dtype.names is None or not {"step", "name", "rank"} <= set(self.samples.dtype.names):
                 raise RunFileError(f"{samples.name} does not have the fields step, name and rank")
             # "begin_s: s since the rank's anchor; duration_s: s"
-            for part in _attributes(samples).get("unit", "").split(";"):
+            for part in _attributes(samples).get("units", "").split(";"):
                 field, _, unit = part.partition(":")
                 self.sample_units[field.strip()] = unit.strip()
+
+    def with_log(self, log=None):
+        """Replaces the rows of steps, validation, checkpoints and evaluation by those that steps.jsonl has now. `log`: a Log that was
+        read before, so that only what is new is read. Returns self."""
+        log = log or Log(os.path.dirname(self.path))
+        log.read()
+        for name, table in log.tables.items():
+            if table.columns:
+                setattr(self, name, self._live(getattr(self, name), table))
+        for name, table in log.sets.items():
+            if table.columns:
+                self.evaluation[name] = self._live(self.evaluation.get(name) or {}, table)
+        return self
+
+    @staticmethod
+    def _live(columns, table):
+        """`columns` state units and meanings, as far as they are known."""
+        known = {name: (column.unit, column.help) for name, column in columns.items()}
+        return {name: Column(np.array(values), *known.get(name, ("", ""))) for name, values in table.columns.items()}
 
     def finished(self):
         """Whether the last recorded step is the last one of the deck; None where that is not known."""
@@ -213,11 +214,11 @@ class RunFile:
             return float("nan")
 
 
-def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S):
-    """A RunFile of a run that may have just begun it: what cannot be read is tried again."""
+def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S, log=None):
+    """A RunFile of a run that goes on, with the newest rows of its log. What cannot be read is tried again."""
     for left in reversed(range(tries)):
         try:
-            return RunFile(path, samples)
+            return RunFile(path, samples).with_log(log)
         except UnreadableError:
             if left == 0:
                 raise
@@ -285,7 +286,7 @@ def _columns(file, name):
             elif values.dtype.kind not in "iuf":
                 raise RunFileError(f"{dataset.name} does not hold numbers")
             attributes = _attributes(dataset)
-            columns[without_surrogates(key)] = Column(values, attributes.get("unit", ""), attributes.get("help", ""))
+            columns[without_surrogates(key)] = Column(values, attributes.get("units", ""), attributes.get("long_name", ""))
     rows = min((len(column) for column in columns.values()), default=0)
     for column in columns.values():
         column.values = column.values[:rows]

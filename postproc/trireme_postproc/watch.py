@@ -12,7 +12,8 @@ import numpy as np
 
 from .evaluation import ACCURACIES, LOSSES, curves
 from .measures import per_step
-from .run_file import read_while_written
+from .run_file import locate, read_while_written
+from .run_log import Log
 from .summary import with_error
 from .texts import MISSING, number, size, with_unit
 
@@ -169,10 +170,16 @@ def ended(run, previous, word, quiet_s, patience_s):
     return ""
 
 
+def signature_of(*paths):
+    """Changes with any of the files."""
+    return [(facts.st_size, facts.st_mtime_ns) for facts in (os.stat(path) for path in paths if os.path.exists(path))]
+
+
 def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
     """Shows the run until it has ended. `clock` and `pause` are the tests' own."""
     out = out or sys.stdout
-    run = read_while_written(path, samples=False)
+    log = Log(os.path.dirname(locate(path)))
+    run = read_while_written(path, samples=False, log=log)
     if once:
         from .run_state import run_state
 
@@ -181,10 +188,10 @@ def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.
     screen, previous, changed, signature = _Screen(out), None, clock(), None
     while True:
         word = state(run)  # before the record is read again: what an ended process wrote is then in it
-        run = read_while_written(path, samples=False)
-        now = os.stat(run.path)
-        if signature != (now.st_size, now.st_mtime_ns):
-            signature, changed = (now.st_size, now.st_mtime_ns), clock()
+        run = read_while_written(path, samples=False, log=log)
+        now = signature_of(run.path, log.path)
+        if signature != now:
+            signature, changed = now, clock()
         reason = ended(run, previous, word, clock() - changed, patience_s)
         screen.show(run, reason or word)
         if reason:

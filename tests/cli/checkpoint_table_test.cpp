@@ -14,7 +14,7 @@
 #include "comm/control/world.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/run_record.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -44,11 +44,11 @@ class CheckpointTableTest : public testing::Test {
     const record::Slab slab{"master", ParameterIndex{}, 0, view_of(data, 100)};
     for (const std::int64_t step : {2, 4})
       record::save_checkpoint(scratch_.path(), plan, facts_of(step), {&slab, 1}, {0, 4}, *world);
-    record::RunFile file = record::RunFile::create(scratch_ / "run.h5", {});
+    auto file = record::RunRecord::create(scratch_.path(), {});
     for (std::int64_t step = 1; step <= 4; ++step)
       file.append(
           record::StepRow{.step = step, .loss = step == 4 ? not_a_number : 0.5 * double(step)});
-    file.append_validation({2, 7.25});
+    file.append(record::ValidationRow{2, 7.25});
     file.close();
   }
   [[nodiscard]] std::string checkpoint(const std::string& name) const {
@@ -134,13 +134,13 @@ TEST_F(CheckpointTableTest, WhatCannotBeReadIsNotCalledDamaged) {
 }
 
 TEST_F(CheckpointTableTest, ARecordThatCannotBeReadCostsTheLossesAlone) {
-  test::write_bytes(scratch_ / "run.h5", "no HDF5");
+  test::write_bytes(scratch_ / "steps.jsonl", "no lines");
   auto table = checkpoint_table(scratch_.path(), true);
   EXPECT_EQ(table.lines.size(), 2U);
   EXPECT_TRUE(std::isnan(table.lines[0].loss));
-  EXPECT_THAT(table.note, HasSubstr("run.h5"));
+  EXPECT_THAT(table.note, HasSubstr("steps.jsonl"));
   EXPECT_EQ(checkpoint_verdict(table), ExitCode::done);
-  std::filesystem::remove(scratch_ / "run.h5");
+  std::filesystem::remove(scratch_ / "steps.jsonl");
   table = checkpoint_table(scratch_.path(), false);
   EXPECT_THAT(checkpoint_text(table), HasSubstr("no losses: "));
 }

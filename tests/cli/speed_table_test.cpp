@@ -14,7 +14,7 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/run_record.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -24,18 +24,15 @@ namespace {
 using testing::HasSubstr;
 
 record::RunHeader header_of(const std::string& name) {
-  return {.facts = {{"device", "a GPU"},
-                    {"git_sha1", "abc123"},
-                    {"parameters", "7000"},
-                    {"precision", "bf16"},
-                    {"ranks", "2"}},
+  return {.facts = {{"device", "a GPU"}, {"git_sha1", "abc123"}, {"precision", "bf16"}},
           .deck = {{"run.name", name},
                    {"model.preset", "gpt2-124m"},
                    {"model.context", "8"},
                    {"batch.sequences", "16"},
                    {"batch.micro_sequences", "4"}},
           .hosts = {"node1", "node2"},
-          .buckets = {}};
+          .buckets = {},
+          .counts = {{"parameters", 7000}, {"ranks", 2}}};
 }
 
 /// A record with these rates, of 1000 FLOP per token.
@@ -43,9 +40,10 @@ std::string recorded(const std::string& directory,
                      const std::string& name,
                      const std::vector<double>& tokens_per_s) {
   std::filesystem::create_directory(directory);
-  auto file = record::RunFile::create(directory + "/run.h5", header_of(name));
+  auto file = record::RunRecord::create(directory, header_of(name));
   std::int64_t step = 0;
-  for (const double rate : tokens_per_s) file.append({.step = ++step, .tokens_per_s = rate});
+  for (const double rate : tokens_per_s)
+    file.append(record::StepRow{.step = ++step, .tokens_per_s = rate});
   file.set_timing_fact("flops_per_token", 1000, "FLOP");
   file.set_memory("peak_resident", 4096);
   file.close();
@@ -65,7 +63,8 @@ TEST(SpeedTable, TakesTheMedianAfterTheWarmupBesideGoalAndCeiling) {
   const test::ScratchDirectory scratch;
   const std::string run = recorded(scratch / "a", "gpt2-124m", {1, 100, 400, 300, 200, 500});
   {
-    auto file = record::RunFile::resume(run + "/run.h5", header_of("gpt2-124m"), 6);
+    auto file = record::RunRecord::resume(run, header_of("gpt2-124m"), 6,
+                                          record::look_at_log(run + "/steps.jsonl"));
     file.close();
   }
   EXPECT_THAT(refusal({.run_directories = {run}}), HasSubstr("started 2 times"));
@@ -123,7 +122,7 @@ TEST(SpeedTable, LiesInAFileWithUnits) {
   EXPECT_THAT(column("tokens_per_s").read_all<double>(), testing::ElementsAre(2, 4.5));
   EXPECT_THAT(column("steps").read_all<std::int64_t>(), testing::ElementsAre(1, 2));
   EXPECT_THAT(column("goal").read_all<double>(), testing::ElementsAre(testing::IsNan(), 9));
-  EXPECT_EQ(h5::read_attribute<std::string>(column("memory").id(), "unit"), "byte");
+  EXPECT_EQ(h5::read_attribute<std::string>(column("memory").id(), "units"), "byte");
   EXPECT_THROW(write_speed(scratch / "t.h5", rows), StorageError);
 }
 

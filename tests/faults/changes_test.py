@@ -83,8 +83,8 @@ class Changes(TrainingTest):
         shutil.copytree(self.path("other/checkpoints"), self.path("run/checkpoints"))
         self.assert_refused(self.resume(), USER, "this is a checkpoint of run")
         # So is its record.
-        shutil.copy(self.path("other/run.h5"), self.path("run/run.h5"))
-        shutil.copy(self.path("other/run.id"), self.path("run/run.id"))
+        for name in ("steps.jsonl", "run.h5", "run.id"):
+            shutil.copy(self.path(f"other/{name}"), self.path(f"run/{name}"))
         self.assertEqual(self.resume().code, 0)
 
 

@@ -15,7 +15,6 @@ CALLS = ("mkdir,mkdirat,openat,write,pwrite64,writev,pwritev,ftruncate,fallocate
          "rename,renameat,renameat2,unlink,unlinkat,rmdir,symlink,symlinkat,link,linkat,truncate,lseek")
 STRACE = ["strace", "-f", "-y", "-xx", "-s", "100000000", "--seccomp-bpf", "-e", f"trace={CALLS}"]
 MODES = ("lazy", "eager")
-PAGE = 4096
 
 
 class File:
@@ -27,11 +26,6 @@ class File:
         if len(self.data) < at:
             self.data.extend(bytes(at - len(self.data)))
         self.data[at:at + len(data)] = data
-
-    def torn(self, kept):
-        """What a disk may hold that took those pages of what was not synced for which `kept` holds."""
-        pages = (self.data if kept(number) else self.synced for number in range(-(-len(self.data) // PAGE)))
-        return b"".join(bytes(source[at:at + PAGE]).ljust(PAGE, b"\0") for at, source in zip(range(0, len(self.data), PAGE), pages))
 
 
 class Directory:

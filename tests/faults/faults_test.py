@@ -20,7 +20,7 @@ import h5py
 import fail_call
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
-from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, start  # noqa: E402
+from harness import TIMEOUT_S, TRIREME, Run, TrainingTest  # noqa: E402
 
 USER, ENVIRONMENT = 2, 3
 FAULTS = int(os.environ.get("TRIREME_FAULTS", "8"))
@@ -223,12 +223,12 @@ class StartKills(FaultTest):
 
     def kill(self, chance):
         """Kills a start at a random moment, and says where that was."""
-        aim = chance.choice(("start", "run.h5", "evaluation", "checkpoint"))
+        aim = chance.choice(("start", "steps.jsonl", "run.h5", "evaluation", "checkpoint"))
         running = self.begin()
         before = set(self.checkpoints("run"))
         try:
-            if aim == "run.h5":
-                self.look_until(running, lambda: os.path.exists(self.path("run/run.h5")))
+            if aim in ("steps.jsonl", "run.h5"):
+                self.look_until(running, lambda: os.path.exists(self.path(f"run/{aim}")))
             elif aim == "checkpoint":
                 self.look_until(running, lambda: self.being_written("run") or set(self.checkpoints("run")) - before)
             elif aim == "evaluation":
@@ -236,7 +236,7 @@ class StartKills(FaultTest):
                     if "loss" in line:
                         break
             # The moment is what is varied here.
-            time.sleep(chance.random() * {"start": self.start_s, "run.h5": 0.01, "evaluation": self.start_s / 4, "checkpoint": 0.01}[aim])
+            time.sleep(chance.random() * {"start": self.start_s, "steps.jsonl": 0.01, "run.h5": 0.01, "evaluation": self.start_s / 4, "checkpoint": 0.01}[aim])
         finally:
             running.kill()
             running.communicate(timeout=TIMEOUT_S)
@@ -311,58 +311,65 @@ class Damage(FaultTest):
             self.assertEqual(file.read(), b"step-00000016\n")
 
     def test_a_record_older_than_the_checkpoint_keeps_its_gap_and_reports_it(self):
-        record = self.path("run/run.h5")
-        with h5py.File(record, "r+") as file:  # as after a power cut on a disk that lied
-            for group, key in (("steps", "step"), ("validation", "step"), ("checkpoints", "step")):
-                rows = int((file[group][key][:] <= 6).sum())
-                for column in file[group].values():
-                    column.resize((rows,))
+        log = self.path("run/steps.jsonl")
+        with open(log, encoding="utf-8") as file:
+            lines = file.readlines()
+        last = next(number for number, line in enumerate(lines) if line.startswith('{"kind": "step", "step": 7,'))
+        with open(log, "w", encoding="utf-8") as file:  # as after a power cut on a disk that lied
+            file.writelines(lines[:last])
         run = self.resume()
         self.assertIn("step-00000012:", run.out)
-        self.assertRegex(run.out + run.err, r"run\.h5 ends with step 6, before the checkpoint: the rows up to step 12 are missing")
+        self.assertRegex(run.out + run.err, r"steps\.jsonl ends with step 6, before the checkpoint: the rows up to step 12 are missing")
         self.assertEqual(self.column("step", "steps"), [*range(1, 7), 13, 14])
-        # A damaged one is moved aside, loudly, and the run goes on with a new one.
-        os.truncate(record, os.path.getsize(record) // 2)
-        with open(record, "rb") as file:
-            damaged = file.read()
+        # One of which no line can be read is moved aside, and so is one whose log was moved away.
+        with open(log, "wb") as file:
+            file.write(b"somebody's notes\n")
         run = self.train_well("run.steps=16", ranks=2)
-        self.assertRegex(run.out + run.err, r"run\.h5 is beyond repair: .*IT IS NOW .*run\.h5\.damaged-1")
-        with open(self.path("run/run.h5.damaged-1"), "rb") as file:
-            self.assertEqual(file.read(), damaged)
+        self.assertRegex(run.out + run.err, r"no line of \S*steps\.jsonl can be read: a new record begins with step 15")
+        with open(log + ".damaged-1", "rb") as file:
+            self.assertEqual(file.read(), b"somebody's notes\n")
         self.assertEqual(self.column("step", "steps"), [15, 16])
         self.assertEqual(self.column("first_step", "sessions"), [15])
-        os.remove(record)
-        self.train_well("run.steps=17", ranks=2)
+        os.remove(log)
+        run = self.train_well("run.steps=17", ranks=2)
+        self.assertRegex(run.out + run.err, r"steps\.jsonl is not here: a new record begins with step 17\. Moved \S*run\.h5 to \S*run\.h5\.earlier-1")
         self.assertEqual(self.column("step", "steps"), [17])
 
-    def test_a_finished_run_reports_that_its_record_is_damaged(self):
-        os.truncate(self.path("run/run.h5"), 3000)
-        run = self.train_well(ranks=2)
-        self.assertIn("is finished: step 12 of 12", run.out)
-        self.assertRegex(run.out + run.err, r"run\.h5 is damaged: ")
+    def test_damaged_lines_are_named_and_cost_themselves_alone(self):
+        log = self.path("run/steps.jsonl")
+        chance = random.Random(SEED)
+        with open(log, "rb") as file:
+            whole = file.read()
+        for _ in range(FAULTS):
+            damaged = bytearray(whole)
+            at = chance.randrange(len(whole))
+            damaged[at] ^= 1 << chance.randrange(8)
+            with open(log, "wb") as file:
+                file.write(damaged)
+            shutil.rmtree(self.path("again"), ignore_errors=True)
+            shutil.copytree(self.path("run"), self.path("again"), symlinks=True)
+            run = self.train_well("run.steps=14", ranks=2, name="again")
+            self.assertRegex(run.out + run.err, r"steps\.jsonl: lines? [0-9, ]+ damaged and left out")
+            steps = self.column("step", "steps", "again")
+            self.assertGreaterEqual(len(steps), 12)
+            self.assertEqual(steps, sorted(set(steps)))
 
-    def test_a_record_over_which_hdf5_itself_crashes_is_moved_aside(self):
-        """A flipped bit in an attribute: HDF5 1.10.8 finds it, and then frees what it never made."""
-        record, size = self.path("run/run.h5"), b"\x19\x01\x01\x00\x10"  # of the type of the attributes of /deck
+    def test_a_run_file_that_is_damaged_or_anothers_is_made_again(self):
+        """Whatever HDF5 makes of it: one that is not byte for byte what the run wrote is not opened."""
+        record = self.path("run/run.h5")
         with open(record, "rb") as file:
             whole = file.read()
-        for name in (b"run.name", b"batch.sequences", b"optimizer.learning_rate"):
-            with self.subTest(name=name):
-                damaged = bytearray(whole)
-                damaged[whole.index(size, whole.index(name + b"\0")) + len(size)] ^= 0x10
-                with open(record, "wb") as file:
-                    file.write(damaged)
-                run = self.train_well(ranks=2)  # finished, and not opened again
-                self.assertRegex(run.out + run.err, r"run\.h5 is damaged: HDF5")
-                told = start("speed", self.path("run"), ranks=1)
-                self.assert_refused(told, USER, "run.h5", "the record is damaged: HDF5")
-                shutil.copytree(self.path("run"), self.path("again"))
-                run = self.train_well("run.steps=14", ranks=2, name="again")
-                self.assertRegex(run.out + run.err, r"run\.h5 is beyond repair: HDF5.*IT IS NOW .*run\.h5\.damaged-1")
-                with open(self.path("again/run.h5.damaged-1"), "rb") as file:
-                    self.assertEqual(file.read(), damaged)
-                self.assertEqual(self.column("step", "steps", "again"), [13, 14])
-                shutil.rmtree(self.path("again"))
+        for number, damaged in enumerate((whole[: len(whole) // 2], b"", b"somebody's notes", whole[:-9] + b"x" + whole[-8:])):
+            with open(record, "wb") as file:
+                file.write(damaged)
+            run = self.train_well(f"run.steps={14 + number}", ranks=2)
+            self.assertRegex(run.out + run.err, r"run\.h5 was changed by another program\. It was moved to ")
+            with open(f"{record}.changed-{number + 1}", "rb") as file:
+                self.assertEqual(file.read(), damaged)
+            self.assertEqual(self.column("step", "steps"), list(range(1, 15 + number)))
+        os.remove(record)
+        self.train_well("run.steps=17", ranks=2)  # finished, and completed all the same
+        self.assertEqual(self.column("step", "steps"), list(range(1, 18)))
 
     def test_a_checkpoint_under_another_name_is_not_believed(self):
         os.rename(self.checkpoint, self.path("run/checkpoints/step-00000099"))
@@ -371,24 +378,9 @@ class Damage(FaultTest):
         os.rename(self.path("run/checkpoints/step-00000099"), self.checkpoint)
         self.assertIn("step-00000012:", self.resume().out)
 
-    def test_a_record_with_links_to_other_files_is_not_followed(self):
-        record, victim = self.path("run/run.h5"), self.path("victim.h5")
-        shutil.copy(record, victim)
-        with open(victim, "rb") as file:
-            before = file.read()
-        with h5py.File(record, "r+") as file:
-            del file["steps"]
-            file["steps"] = h5py.ExternalLink(victim, "/steps")
-        run = self.resume()
-        self.assertEqual(run.code, 0, run)
-        self.assertIn(f"refused: /steps is a link to the file {victim}", run.out + run.err)
-        with open(victim, "rb") as file:
-            self.assertEqual(file.read(), before)
-        self.assertEqual(self.column("step", "steps"), [13, 14])
-
     def test_what_cannot_be_read_is_not_called_damaged(self):
         """A folder or a FIFO in the place of a file: no hang, no advice to remove anything, and nothing removed."""
-        for name in ("run/run.h5", "run/checkpoints/step-00000012/manifest.h5", "run/checkpoints/step-00000012/rank-00001.h5"):
+        for name in ("run/steps.jsonl", "run/checkpoints/step-00000012/manifest.h5", "run/checkpoints/step-00000012/rank-00001.h5"):
             path = self.path(name)
             for make in (os.mkfifo, os.mkdir):
                 with self.subTest(name=name, make=make.__name__):

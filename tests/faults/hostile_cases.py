@@ -82,7 +82,7 @@ class Files(Case):
         self.copy()
         chance = self.chance
         # The files that matter as often as the small ones beside them.
-        group = chance.choice(("tokens/", "run.h5", "run.h5", "manifest", "rank-", "latest", "run.id", "deck", "log"))
+        group = chance.choice(("tokens/", "steps.jsonl", "steps.jsonl", "run.h5", "manifest", "rank-", "latest", "run.id", "deck", "log"))
         self.path = chance.choice([path for path in files_of(self.run) if group in path])
         self.whole = data = get(self.path)
         how = chance.choice(("flip", "flip", "flip", "flip", "cut", "grow", "zeros", "swap", "gone", "kind", "other", "burst"))

@@ -53,11 +53,11 @@ class Surroundings(TrainingTest):
 
         def begin(steps, name, **settings):
             return self.alone(f"run.steps={steps}", *few, name=name, environment={
-                "LD_PRELOAD": library, "FAIL_UNDER": self.path(f"{name}/run.h5"), "FAIL_CALL": "pwrite64", **settings})
+                "LD_PRELOAD": library, "FAIL_UNDER": self.path(f"{name}/steps.jsonl"), "FAIL_CALL": "write", **settings})
         short = begin(5, "short", FAIL_REPORT=calls)
         self.assertEqual(short.communicate(timeout=TIMEOUT_S)[1], "")
         with open(calls, encoding="utf-8") as file:
-            writes = dict(line.split() for line in file)["pwrite64"]
+            writes = dict(line.split() for line in file)["write"]
         running = begin(120, "run", FAIL_GATE=gate, FAIL_AT=str(int(writes) + 1))
         with open(gate, "w", encoding="utf-8"):  # opens when a write of rows waits there
             self.wait_for_line(running, "120/120  validation")

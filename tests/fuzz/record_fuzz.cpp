@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record or a checkpoint's manifest that is good HDF5 and says other things than trireme wrote:
-// links and storage in other files, virtual datasets, lengths, types, loops. The first byte says
-// which file, the next how many changes; three bytes are a change: at which object, which, and how.
+// A record's log whose lines were cut, repeated and overwritten, or a checkpoint's manifest that is
+// good HDF5 and says other things than trireme wrote: links and storage in other files, virtual
+// datasets, lengths, types, loops. The first byte says which file, the next how many changes; then
+// come the changes: where, which, and how.
 //
-// What lies beside them is a file that must not change, and a FIFO, which must not block. The
+// What lies beside the manifest is a file that must not change, and a FIFO, which must not block. The
 // bytes are HDF5's to misread, not the fuzzer's to change: its library has no sanitizer here.
 #include <algorithm>
 #include <array>
@@ -15,7 +16,8 @@
 
 #include "h5/file.hpp"
 #include "record/checkpoint/manifest.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/log_line.hpp"
+#include "record/run/run_record.hpp"
 
 #include "fuzz.hpp"
 
@@ -31,14 +33,13 @@ const record::RunHeader header{.facts = {{"run_id", "0123456789abcdef"}},
 /// The files as trireme writes them, and what lies beside them.
 struct Bench {
   Bench() {
-    const std::string record = directory.path + "/run.h5";
     {
-      record::RunFile file = record::RunFile::create(record, header);
-      for (std::int64_t step = 1; step <= 3; ++step) file.append(record::StepRow{.step = step});
-      file.append_validation({3, 5});
-      file.append_samples(std::array<device::TimeSample, 2>{});
-      file.append_checkpoint({.step = 3, .bytes = 1, .copy_s = 0, .stall_s = 0, .write_s = 0});
-      file.close();
+      auto run = record::RunRecord::create(directory.path, header);
+      for (std::int64_t step = 1; step <= 3; ++step) run.append(record::StepRow{.step = step});
+      run.append(record::ValidationRow{3, 5});
+      run.append("set", "text: a", record::EvaluationRow{.step = 3, .loss = 2});
+      run.append(record::CheckpointRow{.step = 3, .bytes = 1});
+      run.close();
     }
     record::Manifest manifest;
     manifest.facts.step = 3;
@@ -50,13 +51,14 @@ struct Bench {
     manifest.pieces = {{.state = 0, .parameter = 0, .rank = 0, .zero = 0, .begin = 0, .count = 6},
                        {.state = 0, .parameter = 1, .rank = 0, .zero = 0, .begin = 0, .count = 4}};
     record::write_manifest(directory.path, manifest);
-    bytes = {fuzz::read(record), fuzz::read(directory.path + "/manifest.h5")};
-    fuzz::write(victim, bytes[0]);
+    log = fuzz::read(directory.path + "/steps.jsonl");
+    bytes = fuzz::read(directory.path + "/manifest.h5");
+    fuzz::write(victim, bytes);
     fuzz::promise(::mkfifo((directory.path + "/fifo").c_str(), 0600) == 0, "a FIFO can be made");
   }
   fuzz::Directory directory;
   const std::string victim = directory.path + "/victim.h5";
-  std::array<std::string, 2> bytes;  ///< of run.h5, of manifest.h5
+  std::string log, bytes;  ///< of steps.jsonl, of manifest.h5
 };
 
 herr_t collect(hid_t, const char* name, const H5L_info_t*, void* names) {
@@ -133,20 +135,47 @@ void change_one(const Bench& bench, hid_t file, fuzz::Input& input, std::vector<
   }
 }
 
-/// Goes on with a record as a run does. Whether it was taken.
-bool use_record(const std::string& path) {
-  try {
-    if (!record::RunFile::damage(path).empty())
-      return false;
-    static_cast<void>(record::RunFile::last_step(path));
-    record::RunFile file = record::RunFile::resume(path, header, 2);
-    file.append(record::StepRow{.step = 3});
-    file.close();
-    return true;
-  } catch (const UserError&) {
-  } catch (const StorageError&) {
+/// Cuts, repeats and overwrites pieces of the log; half of its lines get a checksum that fits.
+std::string changed_log(const std::string& log, fuzz::Input& input) {
+  std::string text = log;
+  for (std::size_t count = input.count(3) + 1; count > 0; --count) {
+    const std::size_t at = input.take<std::uint16_t>() % (text.size() + 1);
+    const std::size_t length = input.take<std::uint8_t>();
+    switch (input.take<std::uint8_t>() % 3) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, text.substr(at, length));
+        break;
+      default:
+        text.insert(at, 1, static_cast<char>(length));
+    }
   }
-  return false;
+  if (input.take<std::uint8_t>() % 2 == 0)
+    return text;
+  std::string summed;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const std::string object = line.substr(0, line.rfind(", \"crc32\""));
+    summed += fmt::format("{}, \"crc32\": \"{:08x}\"}}\n", object, record::crc32_of(object));
+  }
+  return summed;
+}
+
+/// Continues a record as a run does.
+void use_log(const std::string& directory) {
+  try {
+    const record::LogFacts found = record::look_at_log(directory + "/steps.jsonl");
+    auto run = record::RunRecord::resume(directory, header, 2, found);
+    run.append(record::StepRow{.step = 3});
+    run.close();
+  } catch (const UserError&) {
+    return;
+  }
+  const auto found = record::look_at_log(directory + "/steps.jsonl");
+  fuzz::promise(found.last_step == 3, "a run continues its record, whatever its lines hold");
 }
 
 bool use_manifest(const std::string& directory) {
@@ -166,9 +195,13 @@ bool use_manifest(const std::string& directory) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Bench bench;
   fuzz::Input input(data, size);
-  const bool is_record = input.take<std::uint8_t>() % 2 == 0;
-  const std::string path = bench.directory.path + (is_record ? "/run.h5" : "/manifest.h5");
-  fuzz::write(path, bench.bytes[is_record ? 0 : 1]);
+  if (input.take<std::uint8_t>() % 2 == 0) {
+    fuzz::write(bench.directory.path + "/steps.jsonl", changed_log(bench.log, input));
+    use_log(bench.directory.path);
+    return 0;
+  }
+  const std::string path = bench.directory.path + "/manifest.h5";
+  fuzz::write(path, bench.bytes);
   std::vector<Mutation> done;
   {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -176,10 +209,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t count = input.count(3) + 1; count > 0; --count)
       change_one(bench, file.get(), input, done);
   }
-  const bool taken = is_record ? use_record(path) : use_manifest(bench.directory.path);
+  const bool taken = use_manifest(bench.directory.path);
   const bool leads_out =
       done.size() == 1 && (done[0] == Mutation::link || done[0] == Mutation::storage);
   fuzz::promise(!(taken && leads_out), "what leads to other files is refused");
-  fuzz::promise(fuzz::read(bench.victim) == bench.bytes[0], "other files stay as they are");
+  fuzz::promise(fuzz::read(bench.victim) == bench.bytes, "other files stay as they are");
   return 0;
 }

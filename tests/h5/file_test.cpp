@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -49,7 +48,6 @@ TEST(File, IsCreatedOnceAndOpensAgain) {
     write_attribute(file.get(), "answer", std::int64_t{42});
     close(std::move(file));
   }
-  EXPECT_EQ(probe(path), Probe::whole);
   EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42);
   EXPECT_THAT(message_of([&] { create_file(path); }), HasSubstr("exists"));
   EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42)
@@ -75,12 +73,20 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
     const File file = create_file(scratch / "some.h5");
     write_attribute(file.get(), "answer", std::int64_t{42});
   }
-  std::string why;
-  EXPECT_EQ(probe(scratch.path(), &why), Probe::unreadable);
-  EXPECT_THAT(why, HasSubstr("a directory is in the place of a file"));
+  const auto refusal = [](const std::string& path) {
+    try {
+      open_file(path, Access::read);
+    } catch (const DamagedError& error) {
+      return std::string("damaged: ") + error.what();
+    } catch (const StorageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("opened");
+  };
+  EXPECT_THAT(refusal(scratch.path()), HasSubstr("a directory is in the place of a file"));
   ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
-  EXPECT_EQ(probe(scratch / "fifo", &why), Probe::unreadable) << "at once";
-  EXPECT_THAT(why, HasSubstr("a FIFO is in the place of a file"));
+  EXPECT_THAT(refusal(scratch / "fifo"), HasSubstr("a FIFO is in the place of a file"))
+      << "at once";
   EXPECT_THROW(open_file(scratch / "fifo", Access::read_write), StorageError);
   EXPECT_THROW(RawFile(scratch / "fifo"), StorageError);
 
@@ -89,14 +95,55 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit few{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  const Probe seen = probe(scratch / "some.h5", &why);
+  const std::string seen = refusal(scratch / "some.h5");
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_EQ(seen, Probe::unreadable);
-  EXPECT_THAT(why, HasSubstr("Too many open files"));
+  EXPECT_THAT(seen, AllOf(HasSubstr("Too many open files"), testing::Not(HasSubstr("damaged"))));
 
   std::filesystem::resize_file(scratch / "some.h5", 700);
-  EXPECT_EQ(probe(scratch / "some.h5", &why), Probe::damaged);
-  EXPECT_THROW(open_file(scratch / "some.h5", Access::read), DamagedError);
+  EXPECT_THAT(refusal(scratch / "some.h5"), HasSubstr("damaged: "));
+  test::write_bytes(scratch / "text.h5", "this is no HDF5 file at all");
+  EXPECT_THAT(refusal(scratch / "text.h5"), HasSubstr("damaged: "));
+}
+
+TEST(File, ReportsAFullDiskAndTheProcessEndsInOrder) {
+  const test::ScratchDirectory scratch;
+  const auto fill = [&] {
+    File file = create_file(scratch / "full.h5");
+    {
+      auto data = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
+      for (int i = 0; i < 10'000; ++i) data.append<double>(std::vector<double>(100, 1.0));
+    }
+    close(std::move(file));
+  };
+  EXPECT_EXIT(test::exit_with_a_full_disk(1'000'000, fill), testing::ExitedWithCode(3),
+              "File too large");
+}
+
+TEST(File, HasDimensionScalesAsTheirSpecificationAsks) {
+  const test::ScratchDirectory scratch;
+  const File file = create_file(scratch / "scales.h5");
+  std::vector<Dataset> columns;
+  for (const char* name : {"step", "loss", "seconds"})
+    columns.push_back(Dataset::create_extendible(file.get(), name, type_of<double>(), 64));
+  make_scale(columns[0], "step", std::span(columns).subspan(1));
+  struct Use {
+    hobj_ref_t dataset;
+    int dimension;
+  } uses[2]{};
+  const Attribute list(TRIREME_H5(H5Aopen(columns[0].id(), "REFERENCE_LIST", H5P_DEFAULT)));
+  const Type type(TRIREME_H5(H5Aget_type(list.get())));
+  TRIREME_H5(H5Aread(list.get(), type.get(), uses));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Object used(
+        TRIREME_H5(H5Rdereference2(file.get(), H5P_DEFAULT, H5R_OBJECT, &uses[i].dataset)));
+    char name[16] = {};
+    TRIREME_H5(H5Iget_name(used.get(), name, sizeof name));
+    EXPECT_EQ(std::string(name), i == 0 ? "/loss" : "/seconds");
+    EXPECT_EQ(uses[i].dimension, 0);
+    EXPECT_TRUE(has_attribute(columns[i + 1].id(), "DIMENSION_LIST"));
+  }
+  EXPECT_TRUE(has_attribute(columns[0].id(), "CLASS"));
+  EXPECT_FALSE(has_attribute(columns[0].id(), "DIMENSION_LIST"));
 }
 
 TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
@@ -109,9 +156,8 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
       open_group(file.get(), "a/b");
       plant(file.get());
     }
-    std::string why;
-    EXPECT_EQ(probe(path, &why), Probe::damaged);
-    EXPECT_THAT(message_of([&] { open_file(path, Access::read_write); }), HasSubstr("refused: "));
+    const std::string why = message_of([&] { open_file(path, Access::read); });
+    EXPECT_THAT(why, HasSubstr("refused: "));
     return why;
   };
   EXPECT_THAT(refusal([](hid_t file) {
@@ -151,7 +197,7 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
     const VirtualPiece piece{.begin = 0, .count = 10, .file = "rank-00000.h5", .dataset = "x"};
     create_virtual(file.get(), "shown", type_of<float>(), 10, {&piece, 1});
   }
-  EXPECT_EQ(probe(path), Probe::whole);
+  open_file(path, Access::read);
 }
 
 TEST(File, PrintsNothingOfItsOwn) {
@@ -159,45 +205,6 @@ TEST(File, PrintsNothingOfItsOwn) {
   testing::internal::CaptureStderr();
   message_of([&] { open_file(scratch / "none.h5", Access::read); });
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-}
-
-TEST(Probe, DistinguishesTheKinds) {
-  const test::ScratchDirectory scratch;
-  EXPECT_EQ(probe(scratch / "absent.h5"), Probe::absent);
-  test::write_bytes(scratch / "text.h5", "this is no HDF5 file at all");
-  EXPECT_EQ(probe(scratch / "text.h5"), Probe::not_hdf5);
-  test::write_bytes(scratch / "empty.h5", "");
-  EXPECT_EQ(probe(scratch / "empty.h5"), Probe::not_hdf5);
-  EXPECT_EQ(probe(scratch.path()), Probe::unreadable) << "a directory";
-  {
-    File file = create_file(scratch / "whole.h5");
-    auto data = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
-    data.append<double>(std::vector<double>(1000, 1.0));
-  }
-  EXPECT_EQ(probe(scratch / "whole.h5"), Probe::whole);
-  std::filesystem::resize_file(scratch / "whole.h5", 900);
-  EXPECT_EQ(probe(scratch / "whole.h5"), Probe::damaged);
-}
-
-TEST(File, IsReadableWhileAnotherProcessWritesItAndAfterThatProcessWasKilled) {
-  const test::ScratchDirectory scratch;
-  const std::string path = scratch / "live.h5";
-  File file;
-  std::optional<Dataset> growing;
-  test::DoomedChild child([&] {
-    file = create_file(path);
-    growing = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
-    growing->append<double>(std::vector<double>{1, 2, 3});
-    flush(file);
-    growing->append<double>(std::vector<double>{4});
-  });
-  EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<double>(),
-            (std::vector<double>{1, 2, 3}));
-  child.kill();
-  File again = open_file(path, Access::read_write);
-  Dataset data = Dataset::open(again.get(), "x");
-  data.append<double>(std::vector<double>{9});
-  EXPECT_EQ(data.read_all<double>(), (std::vector<double>{1, 2, 3, 9}));
 }
 
 TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {

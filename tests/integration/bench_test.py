@@ -129,7 +129,7 @@ class Bench(TrainingTest):
         said = subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         with h5py.File(table, "r") as file:
             row = {name: column[0] for name, column in file["speed"].items()}
-            self.assertTrue(all("unit" in column.attrs and "help" in column.attrs for column in file["speed"].values()))
+            self.assertTrue(all("units" in column.attrs and "long_name" in column.attrs for column in file["speed"].values()))
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
             rate = sorted(file["steps"]["tokens_per_s"][1:])[1]  # the first of four steps is warm-up
             ceiling = file["timings"].attrs["ceiling_flops_per_s"]

@@ -242,12 +242,6 @@ class Leftovers(TrainingTest):
         run = self.train_well("run.steps=18", "run.precision=fp32", ranks=2)
         self.assertIn("resumed from", run.out)
 
-    def test_a_run_file_of_another_program(self):
-        os.remove(self.path("run/run.h5"))
-        with h5py.File(self.path("run/run.h5"), "w") as file:
-            file.attrs["filetype"] = "statepoint"
-        self.refused_without_a_trace(parts=["run.h5", "not a run file of trireme"])
-
 
 class Disks(TrainingTest):
     """File systems that refuse."""

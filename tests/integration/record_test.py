@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves for other programs: its rows as JSON lines (record.also), and the verb checkpoints."""
+"""What a run leaves for other programs: its log and run.h5, and the verbs checkpoints and record."""
 import csv
 import json
 import math
@@ -8,6 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+import zlib
 
 import h5py
 
@@ -16,14 +19,13 @@ from harness import STOP_SIGNAL, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, is_r
 POSTPROC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "postproc")
 CALM = ("optimizer.schedule={kind: constant}", "checkpoint.keep=0", "evaluate.every_steps=7")
 ENDLESS = ("run.steps=1000000", *CALM)
-JSON_LINES = "record.also=[jsonl]"
 
 
 def same(one, other):
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-class Also(TrainingTest):
+class RunLog(TrainingTest):
     def folder_of(self, name):
         return os.path.join(self.path("run"), name)
 
@@ -60,35 +62,77 @@ class Also(TrainingTest):
             rows = list(csv.DictReader(running.communicate(timeout=TIMEOUT_S)[0].splitlines()))
         self.assertEqual([(row["run"], row["state"]) for row in rows], [(".", word)])
 
-    def assert_copies(self):
-        """The JSON lines hold the rows of run.h5, and postproc writes the same files from it."""
-        with h5py.File(self.folder_of("run.h5"), "r") as file:
-            tables = {table: {name: column[:].tolist() for name, column in file[table].items()} for table in ("steps", "validation")}
-        self.export("jsonl", "-o", self.path("exported"))
-        for table, columns in tables.items():
-            with open(self.folder_of(f"{table}.jsonl"), encoding="ascii") as file:
-                lines = [json.loads(line) for line in file]
-            self.assertEqual([line["step"] for line in lines], columns["step"])
-            for row, line in enumerate(lines):
-                for name, values in columns.items():
-                    self.assertTrue(same(float("nan") if line[name] is None else line[name], values[row]), (table, name, row))
-            with open(self.folder_of(f"{table}.jsonl"), "rb") as one, open(self.path(f"exported/{table}.jsonl"), "rb") as other:
-                self.assertEqual(one.read(), other.read())
+    def lines(self):
+        """The objects of the log, whose checksums are right."""
+        found = []
+        with open(self.folder_of("steps.jsonl"), "rb") as file:
+            for line in file:
+                summed, _, rest = line.rpartition(b', "crc32": "')
+                if rest == b'%08x"}\n' % zlib.crc32(summed):
+                    found.append(json.loads(line))
+        return found
 
-    def test_copies_hold_the_rows_of_the_record_after_kills_and_resumes(self):
-        self.kill_after("checkpoints/step-00000040 ", 20, JSON_LINES)
+    def assert_agreement(self):
+        """run.h5 holds the rows of the log that count, and `trireme record` makes the same file from it."""
+        tables = {"step": [], "validation": []}
+        for line in self.lines():
+            if line["kind"] == "rewind":
+                tables = {table: [row for row in rows if row["step"] <= line["step"]] for table, rows in tables.items()}
+            elif line["kind"] in tables:
+                tables[line["kind"]].append(line)
+        with h5py.File(self.folder_of("run.h5"), "r") as file:
+            for kind, group in (("step", "steps"), ("validation", "validation")):
+                self.assertEqual([row["step"] for row in tables[kind]], file[group]["step"][:].tolist())
+                for name, column in file[group].items():
+                    for row, value in zip(tables[kind], column[:].tolist()):
+                        self.assertTrue(same(float("nan") if row[name] is None else row[name], value), (group, name, row))
+        with open(self.folder_of("run.h5"), "rb") as file:
+            before = file.read()
+        done = subprocess.run([TRIREME, "record", self.path("run")], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        with open(self.folder_of("run.h5"), "rb") as file:
+            self.assertEqual(file.read(), before)
+
+    def test_log_and_run_file_agree_after_kills_and_resumes(self):
+        self.kill_after("checkpoints/step-00000040 ", 20)
         self.assert_state("interrupted")
-        self.kill_after("checkpoints/step-00000100 ", 20, JSON_LINES)
         with open(self.folder_of("steps.jsonl"), "a", encoding="ascii") as file:
-            file.write('{"step": 1')  # a kill in the middle of a line
+            file.write('{"kind": "step", "step": 1')  # a kill in the middle of a line
+        self.kill_after("checkpoints/step-00000100 ", 20)
         newest = max(int(name[5:]) for name in os.listdir(self.folder_of("checkpoints")) if re.fullmatch(r"step-\d+", name))
-        self.train_well(*CALM, JSON_LINES, "checkpoint.every_steps=20", f"run.steps={newest + 9}", ranks=1)
+        run = self.train_well(*CALM, "checkpoint.every_steps=20", f"run.steps={newest + 9}", ranks=1)
+        self.assertNotIn("damaged", run.out + run.err)
         self.assertEqual(self.column("step", "steps"), list(range(1, newest + 10)))
-        self.assert_copies()
+        self.assert_agreement()
         self.assert_state("finished")
+        self.assertEqual([line["step"] for line in self.lines() if line["kind"] == "rewind"][-1], newest)
+
+    def test_h5py_opens_the_run_file_at_any_moment_of_a_run(self):
+        running = self.popen(ENDLESS[0], CALM[0], CALM[2], "checkpoint.every_steps=5", "checkpoint.keep=2", ranks=2)
+        self.wait_for_line(running, "checkpoints/step-00000010 ")
+        drain = threading.Thread(target=running.stdout.read)
+        drain.start()
+        opened, files, newest = 0, set(), 0
+        end = time.monotonic() + TIMEOUT_S
+        while opened < 1000 or newest == 0:
+            self.assertLess(time.monotonic(), end, "the run never wrote it again")
+            with h5py.File(self.folder_of("run.h5"), "r") as file:  # with HDF5's locks, as by default
+                steps = file["steps/step"][:]
+                self.assertEqual(len(steps), len(file["steps/loss"][:]))
+                self.assertEqual(steps.tolist(), list(range(1, len(steps) + 1)))
+            self.assertGreaterEqual(len(steps), newest)
+            newest = len(steps)
+            files.add(os.stat(self.folder_of("run.h5")).st_ino)
+            opened += 1
+        self.assertGreater(newest, 0)
+        running.send_signal(STOP_SIGNAL)
+        running.wait(timeout=TIMEOUT_S)
+        drain.join(TIMEOUT_S)
+        self.assertIn(running.returncode, STOPPED)
+        self.assert_agreement()
 
     def test_a_run_is_followed_as_csv_until_it_has_stopped(self):
-        running = self.popen(*ENDLESS, "checkpoint.every_steps=20", JSON_LINES, ranks=2)
+        running = self.popen(*ENDLESS, "checkpoint.every_steps=20", ranks=2)
         self.wait_for_line(running, "checkpoints/step-00000040 ")
         with self.postproc("export", self.path("run"), "--format", "csv", "--follow", "--every", "0.05") as live:
             self.assertEqual(live.stdout.readline().strip(), self.folder_of("steps.csv"))
@@ -104,13 +148,31 @@ class Also(TrainingTest):
             with open(self.folder_of(f"{table}.csv"), "rb") as one, open(self.path(f"exported/{table}.csv"), "rb") as other:
                 self.assertEqual(one.read(), other.read())
 
-    def test_a_run_killed_before_its_first_checkpoint_leaves_its_copies_aside(self):
-        self.kill_after("step     10/", 1000000, JSON_LINES)
-        self.train_well(JSON_LINES)
-        self.assert_copies()
+    def test_a_run_killed_before_its_first_checkpoint_leaves_its_record_aside(self):
+        self.kill_after("step     10/", 1000000)
+        self.train_well()
+        self.assert_agreement()
         names = os.listdir(self.path("run"))
-        for name in ("run.h5", "steps.jsonl", "validation.jsonl"):
+        for name in ("run.h5", "steps.jsonl"):
             self.assertIn(f"{name}.attempt-1", names)
+
+    def test_record_refuses_what_is_no_run_and_a_run_that_goes_on(self):
+        def record(name):
+            return subprocess.run([TRIREME, "record", self.path(name)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+        os.mkdir(self.path("empty"))
+        for name in ("empty", "none"):
+            done = record(name)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn("name the directory of a run", done.stderr)
+        self.assertEqual(os.listdir(self.path("empty")), [])
+        running = self.popen(*ENDLESS, "checkpoint.every_steps=1000")
+        self.wait_for_line(running, "step     10/")
+        done = record("run")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("which writes run.h5 itself", done.stderr)
+        running.send_signal(STOP_SIGNAL)
+        running.communicate(timeout=TIMEOUT_S)
 
 
 class Checkpoints(TrainingTest):

@@ -152,11 +152,11 @@ class Tokenized(TrainingTest):
         self.assertIn("bits per byte", run.out)
         self.assertIn("sample after step 12", run.out)
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
-            self.assertEqual(file["deck"].attrs["model.vocabulary"], str(self.end + 1))
+            self.assertEqual(file["deck"].attrs["model.vocabulary"], self.end + 1)
             self.assertEqual(file.attrs["tokenizer_kind"], "bpe")
             self.assertIn("trireme tokenizer", file["tokenizer"][0].decode())
             for table in ("steps", "validation"):
-                self.assertEqual(file[table]["bits_per_byte"].attrs["unit"], "bit/byte")
+                self.assertEqual(file[table]["bits_per_byte"].attrs["units"], "bit/byte")
             bits, loss = file["steps"]["bits_per_byte"][:], file["steps"]["loss"][:]
         for b, nats in zip(bits, loss):  # a token is one to five bytes
             self.assertLess(b, nats / math.log(2))

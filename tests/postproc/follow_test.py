@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """`export --follow`: what it writes while a run appends rows, is resumed, or ends."""
-import json
 import math
 import os
 import random
@@ -17,9 +16,11 @@ import made_up
 from cli_test import run
 from export_test import records
 from trireme_postproc.event_file import restart_event
-from trireme_postproc.export import csv_lines, json_lines
-from trireme_postproc.follow import CsvFiles, EventFiles, RowReader, copy_new_rows, follow
-from trireme_postproc.run_file import RunFile, RunFileError
+from made_up import log_line
+from trireme_postproc.export import csv_lines, rows_of
+from trireme_postproc.follow import CsvFiles, EventFiles, copy_new_rows, follow
+from trireme_postproc.run_file import RunFile
+from trireme_postproc.run_log import Log
 
 
 def fields(data):
@@ -63,8 +64,15 @@ def scalars(directory):
     return found
 
 
-def line(step, loss):
-    return json.dumps({"step": step, "loss": loss}) + "\n"
+def line(step, loss, kind="step"):
+    return log_line(kind, step=step, loss=loss)
+
+
+def lines_of(columns, kind):
+    """A line per row, with null for what JSON cannot express."""
+    names, rows = rows_of(columns)
+    for row in rows:
+        yield log_line(kind, **{name: value if math.isfinite(value) else None for name, value in zip(names, row)})
 
 
 class FollowTest(unittest.TestCase):
@@ -72,7 +80,7 @@ class FollowTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.directory = temporary.name
-        self.readers = {table: RowReader(self.at(f"{table}.jsonl")) for table in ("steps", "validation")}
+        self.log = Log(self.directory)
 
     def at(self, name):
         return os.path.join(self.directory, name)
@@ -81,15 +89,12 @@ class FollowTest(unittest.TestCase):
         with open(self.at(name), encoding="ascii") as file:
             return file.read()
 
-    def append(self, text, table="steps"):
-        with open(self.at(f"{table}.jsonl"), "a", encoding="ascii") as file:
+    def append(self, text):
+        with open(self.at("steps.jsonl"), "a", encoding="ascii") as file:
             file.write(text)
 
-    def replace(self, text, table="steps"):
-        """As trireme does at a resume."""
-        with open(self.at(f"{table}.jsonl.tmp"), "w", encoding="ascii") as file:
-            file.write(text)
-        os.replace(self.at(f"{table}.jsonl.tmp"), self.at(f"{table}.jsonl"))
+    def resume(self, step):
+        self.append(log_line("rewind", step=step))
 
     def csv(self, columns=None):
         sink = CsvFiles(self.directory, columns or {})
@@ -103,7 +108,7 @@ class FollowTest(unittest.TestCase):
         """Every look of follow() comes after the run has written something else."""
         path = made_up.write(self.at("run.h5"), steps=20, validation=True)
         whole = RunFile(path)
-        lines = {table: list(json_lines(getattr(whole, table))) for table in self.readers}
+        lines = {"steps": list(lines_of(whole.steps, "step")), "validation": list(lines_of(whole.validation, "validation"))}
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         self.addCleanup(child.communicate)
         with open(self.at("lock"), "w", encoding="ascii") as file:
@@ -117,14 +122,14 @@ class FollowTest(unittest.TestCase):
                 self.append(lines["steps"][3] + lines["steps"][4][:9])  # half of a line
             elif len(seen) == 2:
                 self.append(lines["steps"][4][9:] + "".join(lines["steps"][5:]))
-                self.append("".join(lines["validation"]), "validation")
+                self.append("".join(lines["validation"]))
             else:
                 child.communicate(b"\n")
 
         follow(self.directory, "csv", pause=pause, say=said.append)
         self.assertEqual(seen, [3, 4, 20])
         self.assertEqual(said, [self.at("steps.csv"), self.at("validation.csv"), "the run is over: finished"])
-        for table in self.readers:  # the bytes of the export of run.h5
+        for table in lines:  # the bytes of the export of run.h5
             self.assertEqual(self.text(f"{table}.csv"), "".join(csv_lines(getattr(whole, table))))
 
     def test_the_same_scalars_as_the_export(self):
@@ -133,8 +138,7 @@ class FollowTest(unittest.TestCase):
             file["steps/loss"][4] = math.nan
             file["steps/grad_norm"][5] = 1e300  # beyond what 32 bits hold
         whole = RunFile(path)
-        for table in self.readers:
-            self.replace("".join(json_lines(getattr(whole, table))), table)
+        self.append("".join(lines_of(whole.steps, "step")) + "".join(lines_of(whole.validation, "validation")))
         self.assertEqual(run("export", self.directory, "--format", "tensorboard", "-o", self.at("whole"))[0], 0)
         code, out, err = run("export", self.directory, "--format", "tensorboard", "--follow", "-o", self.at("live"), "--patience", "0")
         self.assertEqual((code, err), (0, ""))
@@ -144,8 +148,8 @@ class FollowTest(unittest.TestCase):
         for key, value in expected.items():
             self.assertTrue(found[key] == value or math.isnan(value) and math.isnan(found[key]), key)
         # A second start writes a new file, which replaces what the first holds.
-        self.replace(line(1, 7.0))
-        self.replace("", "validation")
+        os.remove(self.at("steps.jsonl"))
+        self.append(line(1, 7.0))
         os.remove(path)
         with self.assertRaises(KeyboardInterrupt):
             follow(self.directory, "tensorboard", self.at("live"), say=lambda _: None, pause=self.interrupt)
@@ -156,32 +160,35 @@ class FollowTest(unittest.TestCase):
         raise KeyboardInterrupt
 
     def test_a_partial_last_line_is_not_used(self):
-        reader = self.readers["steps"]
-        self.append(line(1, 1.0) + '{"step": 2, "lo')
-        self.assertEqual(reader.read(), ([{"step": 1, "loss": 1.0}], None))
-        self.assertEqual(reader.read(), ([], None))
-        self.append('ss": 2.0}')  # a whole object, but not yet a whole line
-        self.assertEqual(reader.read(), ([], None))
+        def steps():
+            added, dropped = self.log.read()
+            self.assertIsNone(dropped)
+            return added["steps"]
+
+        second = line(2, 2.0)
+        self.append(line(1, 1.0) + second[:25])
+        self.assertEqual(steps(), [{"step": 1, "loss": 1.0}])
+        self.assertEqual(steps(), [])
+        self.append(second[25:-1])  # a whole object, but not yet a whole line
+        self.assertEqual(steps(), [])
         self.append("\n")
-        self.assertEqual(reader.read(), ([{"step": 2, "loss": 2.0}], None))
+        self.assertEqual(steps(), [{"step": 2, "loss": 2.0}])
+        self.assertEqual(list(self.log.tables["steps"].columns["loss"]), [1.0, 2.0])
 
     def test_a_rewind_is_handled(self):
-        """A resume renames a file with fewer rows into place, and has written more by the time of the next look."""
+        """Of both tables, also when more was written by the time of the next look."""
         sink = self.csv()
-        events = EventFiles(self.directory)
+        events, log_of_events = EventFiles(self.directory), Log(self.directory)
         self.addCleanup(events.close)
-        event_readers = {table: RowReader(self.at(f"{table}.jsonl")) for table in self.readers}
-        first = "".join(line(step, 1.0) for step in range(1, 10))
-        self.append(first)
-        self.append("".join(line(step, 5.0) for step in (2, 4, 6, 8)), "validation")
-        for readers, output in ((self.readers, sink), (event_readers, events)):
-            self.assertTrue(copy_new_rows(readers, output))
-        self.replace("".join(line(step, 1.0) for step in range(1, 5)))
-        self.append("".join(line(step, 2.0) for step in range(5, 7)))
-        self.replace(line(2, 5.0) + line(4, 5.0) + line(6, 6.0), "validation")
-        for readers, output in ((self.readers, sink), (event_readers, events)):
-            self.assertTrue(copy_new_rows(readers, output))
-            self.assertFalse(copy_new_rows(readers, output))
+        self.append("".join(line(step, 1.0) for step in range(1, 10)))
+        self.append("".join(line(step, 5.0, "validation") for step in (2, 4, 6, 8)))
+        for log, output in ((self.log, sink), (log_of_events, events)):
+            self.assertTrue(copy_new_rows(log, output))
+        self.resume(4)
+        self.append("".join(line(step, 2.0) for step in range(5, 7)) + line(6, 6.0, "validation"))
+        for log, output in ((self.log, sink), (log_of_events, events)):
+            self.assertTrue(copy_new_rows(log, output))
+            self.assertFalse(copy_new_rows(log, output))
         self.assertEqual(self.text("steps.csv"), "step,loss\n" + "".join(f"{step},{1.0 if step < 5 else 2.0}\n" for step in range(1, 7)))
         self.assertEqual(self.text("validation.csv"), "step,loss\n2,5.0\n4,5.0\n6,6.0\n")
         expected = {("steps/loss", step): 1.0 if step < 5 else 2.0 for step in range(1, 7)}
@@ -190,69 +197,53 @@ class FollowTest(unittest.TestCase):
         with open(events.paths[0], "rb") as file:
             self.assertIn(restart_event(0, 5)[21:-4], file.read())
 
-    def test_a_rewind_of_one_table_keeps_rows_of_the_other(self):
-        """An event file forgets all tags from a step on: those of the table that did not change are written again."""
-        events = EventFiles(self.directory)
-        self.addCleanup(events.close)
-        self.append("".join(line(step, 1.0) for step in range(1, 7)))
-        self.append(line(2, 5.0) + line(6, 5.0), "validation")
-        copy_new_rows(self.readers, events)
-        self.replace("".join(line(step, 1.0) for step in range(1, 5)))
-        self.append(line(8, 5.0), "validation")
-        copy_new_rows(self.readers, events)
-        found = scalars(self.at("tensorboard"))
-        self.assertEqual(sorted(step for tag, step in found if tag == "steps/loss"), [1, 2, 3, 4])
-        self.assertEqual(sorted(step for tag, step in found if tag == "validation/loss"), [2, 6, 8])
-
     def test_any_sequence_of_writes_and_resumes_ends_with_the_rows_of_the_file(self):
         for seed in range(20):
             with self.subTest(seed=seed):
                 dice = random.Random(seed)
-                for name in ("steps.jsonl", "validation.jsonl", "steps.csv", "validation.csv"):
+                for name in ("steps.jsonl", "steps.csv", "validation.csv"):
                     if os.path.exists(self.at(name)):
                         os.remove(self.at(name))
-                readers = {table: RowReader(self.at(f"{table}.jsonl")) for table in self.readers}
+                log = Log(self.directory)
                 sink = CsvFiles(self.directory, {})
                 rows = []
                 for _ in range(40):
-                    kind = dice.choice(("append", "append", "append", "in two parts", "resume", "remove", "repeat"))
+                    kind = dice.choice(("append", "append", "append", "in two parts", "resume", "remove", "damage"))
                     if kind in ("append", "in two parts"):
                         rows.append((len(rows) + 1, dice.random()))
                         text, cut = line(*rows[-1]), dice.randint(1, 20) if kind == "in two parts" else 0
                         if cut:
                             self.append(text[:cut])
-                            copy_new_rows(readers, sink)
+                            copy_new_rows(log, sink)
                         self.append(text[cut:])
                     elif kind == "resume":
                         rows = rows[:dice.randint(0, len(rows))]
-                        self.replace("".join(line(*row) for row in rows))
-                    elif kind == "repeat" and rows:  # a log that is only appended to
-                        rows = rows[:dice.randint(0, len(rows) - 1)]
-                        rows.append((len(rows) + 1, dice.random()))
-                        self.append(line(*rows[-1]))
+                        self.resume(len(rows))
+                    elif kind == "damage":
+                        self.append(line(len(rows) + 1, 1.0).replace("loss", "lass"))
                     elif kind == "remove" and not rows and os.path.exists(self.at("steps.jsonl")):
                         os.remove(self.at("steps.jsonl"))
                     if dice.random() < 0.6:
-                        copy_new_rows(readers, sink)
-                copy_new_rows(readers, sink)
+                        copy_new_rows(log, sink)
+                copy_new_rows(log, sink)
                 sink.close()
                 text = self.text("steps.csv").splitlines()[1:]
                 self.assertEqual(text, [f"{step},{loss!r}" for step, loss in rows])
 
-    def test_a_file_that_was_made_anew_in_place(self):
+    def test_a_log_that_was_moved_away_and_begins_again(self):
         sink = self.csv()
         self.append("".join(line(step, 1.0) for step in range(1, 4)))
-        copy_new_rows(self.readers, sink)
-        with open(self.at("steps.jsonl"), "w", encoding="ascii") as file:
-            file.write("".join(line(step, 8.5) for step in range(1, 6)))
-        copy_new_rows(self.readers, sink)
+        copy_new_rows(self.log, sink)
+        os.rename(self.at("steps.jsonl"), self.at("steps.jsonl.attempt-1"))
+        self.append("".join(line(step, 8.5) for step in range(1, 6)))
+        copy_new_rows(self.log, sink)
         self.assertEqual(self.text("steps.csv"), "step,loss\n" + "".join(f"{step},8.5\n" for step in range(1, 6)))
 
     def test_refuses(self):
         made_up.write(self.at("run.h5"), steps=3)
         code, out, err = run("export", self.directory, "--format", "csv", "--follow")
         self.assertEqual((code, out), (2, ""))
-        self.assertIn("steps.jsonl does not exist. Start the run with record.also=[jsonl]", err)
+        self.assertIn("steps.jsonl does not exist: name the directory of a run", err)
         self.assertFalse(os.path.exists(self.at("steps.csv")))
         code, _, err = run("export", self.directory, "--format", "jsonl", "--follow")
         self.assertEqual(code, 2)
@@ -267,14 +258,9 @@ class FollowTest(unittest.TestCase):
         self.assertIn("steps.csv: is not a file of this verb", err)
         self.assertEqual(self.text("steps.csv"), "my,own\n")
 
-    def test_lines_that_are_not_rows(self):
-        for text in (b"{}\n", b"[1]\n", b"\xff\n", b'{"step": -1}\n', b'{"step": 1.5}\n', b'{"step": 1, "loss": "a"}\n', b"step,loss\n",
-                     b'{"step": true}\n', b'{"step": 99999999999999999999}\n'):
-            with self.subTest(text):
-                with open(self.at("steps.jsonl"), "wb") as file:
-                    file.write(text)
-                with self.assertRaises(RunFileError):
-                    RowReader(self.at("steps.jsonl")).read()
+    def test_lines_that_are_not_ours(self):
+        self.append("\n".join(("{}", "[1]", "\x7f", line(1, 1.0)[1:-1], '{"kind": "step", "step": 1, "crc32": "00000000"}', "")))
+        self.assertEqual(self.log.read(), ({"steps": [], "validation": [], "checkpoints": []}, None))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes small run files laid out as src/records/record/run/run_file.hpp says, so that no training is needed."""
 
+import json
+import zlib
 import h5py
 import numpy as np
 
@@ -126,25 +128,25 @@ def write(
         file.attrs["software"] = "trireme"
         file.attrs["date_and_time"] = "2026-08-01 17:04:05 +0000"
         file.attrs["machine"] = "node07"
-        file.attrs["parameters"] = "842240"
+        file.attrs["parameters"] = np.int64(842240)
         deck = file.create_group("deck")
         deck.attrs["run.name"] = "made-up"
-        deck.attrs["run.steps"] = str(steps if wanted is None else wanted)
-        deck.attrs["model.layers"] = "4"
-        deck.attrs["model.channels"] = "128"
+        deck.attrs["run.steps"] = np.int64(steps if wanted is None else wanted)
+        deck.attrs["model.layers"] = np.int64(4)
+        deck.attrs["model.channels"] = np.int64(128)
         unit_of = {**STEP_UNITS, **(units or {})}
         for name, column in values.items():
             dataset = file.create_dataset(f"steps/{name}", data=column, maxshape=(None,))
-            dataset.attrs["unit"] = unit_of[name]
-            dataset.attrs["help"] = f"What {name} means."
+            dataset.attrs["units"] = unit_of[name]
+            dataset.attrs["long_name"] = f"What {name} means."
         at = np.arange(0, steps + 1, max(1, steps // 8)) if validation else np.zeros(0)
         for name, column, unit in (
             ("step", at.astype(np.int64), "steps"),
             ("loss", 1.7 + 3.8 * np.exp(-at / max(1, steps / 6)), "nat/token"),
         ):
-            file.create_dataset(f"validation/{name}", data=column, maxshape=(None,)).attrs["unit"] = unit
+            file.create_dataset(f"validation/{name}", data=column, maxshape=(None,)).attrs["units"] = unit
         if noise_scale is not None:
-            deck.attrs["batch.sequences"], deck.attrs["model.context"] = "8", "512"
+            deck.attrs["batch.sequences"], deck.attrs["model.context"] = np.int64(8), np.int64(512)
             tokens = noise_scale * np.linspace(0.1, 1, steps)
             gradient = np.exp(rng.normal(0, 1, steps)) * np.where(rng.random(steps) < 0.3, -1, 1)
             for name, column, unit in (
@@ -154,19 +156,19 @@ def write(
                 ("sequences", tokens / 512, "sequences"),
                 ("tokens", tokens, "tokens"),
             ):
-                file.create_dataset(f"noise_scale/{name}", data=column, maxshape=(None,)).attrs["unit"] = unit
+                file.create_dataset(f"noise_scale/{name}", data=column, maxshape=(None,)).attrs["units"] = unit
         for name, columns in (sets or {}).items():
             file.require_group("evaluation").attrs[name] = "text: held-out"
             for column, column_values in columns.items():
                 unit = SET_UNITS.get(column, "fraction")
-                file.create_dataset(f"evaluation/{name}/{column}", data=column_values, maxshape=(None,)).attrs["unit"] = unit
-        file.create_dataset("sessions/ranks", data=np.array([2], dtype=np.int64)).attrs["unit"] = "ranks"
+                file.create_dataset(f"evaluation/{name}/{column}", data=column_values, maxshape=(None,)).attrs["units"] = unit
+        file.create_dataset("sessions/ranks", data=np.array([2], dtype=np.int64)).attrs["units"] = "ranks"
         table = file.create_dataset("timings/names", data=[name for name, _, _ in SPANS])
         table.attrs["index_of"] = [index for _, index, _ in SPANS]
         table.attrs["help_of"] = [text for _, _, text in SPANS]
         rows = samples(steps if spans else 0, muon=muon)
         dataset = file.create_dataset("timings/samples", data=rows, maxshape=(None,))
-        dataset.attrs["unit"] = "begin_s: s since the rank's anchor; duration_s: s"
+        dataset.attrs["units"] = "begin_s: s since the rank's anchor; duration_s: s"
         for name, column in (("first_step", [1] * len(anchors or ())), ("rank", range(len(anchors or ()))), ("calendar_s", anchors)):
             if anchors:
                 file[f"timings/anchors/{name}"] = np.array(column)
@@ -176,6 +178,12 @@ def write(
         memory.attrs["unit"] = "byte"
         memory.attrs["peak_resident"] = np.int64(3 * 2**29)
     return str(path)
+
+
+def log_line(kind, **values):
+    """A line of steps.jsonl."""
+    summed = json.dumps({"kind": kind, **values})[:-1].encode()
+    return (summed + b', "crc32": "%08x"}\n' % zlib.crc32(summed)).decode()
 
 
 def begin_early(path, step):

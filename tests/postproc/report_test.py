@@ -118,8 +118,8 @@ class ReportTest(unittest.TestCase):
             names.attrs["help_of"] = [text + HOSTILE for text in names.attrs["help_of"]]
             names.attrs["index_of"] = [HOSTILE if text else "" for text in names.attrs["index_of"]]
             file["timings/names"][ID["optim.step"]] = HOSTILE
-            file["steps/loss"].attrs["unit"] = HOSTILE
-            file["steps/tokens_per_s"].attrs["unit"] = HOSTILE
+            file["steps/loss"].attrs["units"] = HOSTILE
+            file["steps/tokens_per_s"].attrs["units"] = HOSTILE
             file["evaluation"].move("code", HOSTILE.replace("/", ""))
             file["memory"].attrs[HOSTILE] = 5
             file["timings"].attrs[HOSTILE] = 5.0
@@ -361,7 +361,7 @@ class FindingsTest(unittest.TestCase):
             rows["duration_s"][rows["name"] == ID["data.next"]] = 0.004
             file["timings"].attrs["ceiling_flops_per_s"] = 1e12  # of one of two ranks that reach 204.8e9 together
             file["checkpoints/stall_s"] = [0.25]
-            file["checkpoints/stall_s"].attrs["unit"] = "s"
+            file["checkpoints/stall_s"].attrs["units"] = "s"
             for name, values in (("name", [ID["model.train"]] * 2), ("median_s", [1.0, 1.0]), ("max_s", [1.5, 1.1]), ("max_rank", [3, 3])):
                 file[f"timings/ranks/{name}"] = values
 

@@ -98,7 +98,7 @@ class ScalingTest(unittest.TestCase):
         self.assertIn("model.layers is 9, and 4 in", self.refused(first, self.run_on(2, 8, 1.0, **{"model.layers": "9"})))
         other = self.run_on(4, 8, 1.0)
         with h5py.File(other + "/run.h5", "a") as file:
-            file["steps/tokens_per_s"].attrs["unit"] = "bytes/h"
+            file["steps/tokens_per_s"].attrs["units"] = "bytes/h"
         self.assertIn("bytes/h", self.refused(first, other))
         with h5py.File(other + "/run.h5", "a") as file:
             del file["sessions"]

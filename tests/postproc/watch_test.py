@@ -39,7 +39,7 @@ class WatchTest(unittest.TestCase):
         made_up.write(self.path, steps=30, wanted=40, noise=0, sets={"code": {"step": [0, 20], "loss": [4.0, 3.0]}})
         with h5py.File(self.path, "a") as file:
             file["checkpoints/step"], file["checkpoints/bytes"] = [10, 20], [2**20, 3 * 2**20]
-            file["checkpoints/bytes"].attrs["unit"] = "byte"
+            file["checkpoints/bytes"].attrs["units"] = "byte"
         self.lock(os.getpid())
         code, out, err = run("watch", self.directory, "--once")
         self.assertEqual((code, err), (0, ""))
@@ -75,6 +75,18 @@ class WatchTest(unittest.TestCase):
         lines = out.getvalue().splitlines()
         self.assertEqual([line.split(",")[0] for line in lines], ["step 2 of 6", "step 4 of 6", "step 6 of 6", "the run is over: finished"])
         self.assertTrue(lines[0].endswith(" left"), lines[0])
+
+    def test_rows_that_are_in_the_log_alone(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        with open(os.path.join(os.path.dirname(self.path), "steps.jsonl"), "w", encoding="ascii") as file:
+            for step in (1, 2, 3, 4, 5):
+                file.write(made_up.log_line("step", step=step, loss=4.5, tokens_per_s=None if step == 1 else 100.0))
+            file.write(made_up.log_line("rewind", step=3) + made_up.log_line("validation", step=3, loss=4.25))
+        found = read_while_written(self.path, samples=False)
+        self.assertEqual(found.steps["step"].values.tolist(), [1, 2, 3])
+        self.assertEqual(found.steps["tokens_per_s"].unit, "tokens/s")
+        self.assertTrue(np.isnan(found.steps["tokens_per_s"].values[0]))
+        self.assertEqual(found.validation["loss"].values.tolist(), [4.25])
 
     def test_a_run_that_was_killed(self):
         made_up.write(self.path, steps=2, wanted=6)

@@ -18,7 +18,7 @@
 #include "h5/file.hpp"
 #include "h5/handle.hpp"
 #include "record/checkpoint_cases.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/run_record.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -102,15 +102,18 @@ TEST(CheckpointWriter, WritesTheSameBytesWhetherOrNotTheRunWaits) {
 
 TEST(CheckpointWriter, LetsTheRecordGoOn) {
   OneRank run;
-  RunFile record =
-      RunFile::create(run.scratch / "run.h5", {{}, {}, {"node"}, {}}, {.flush_rows = 1});
+  RunRecord record = RunRecord::create(run.scratch.path(), {{}, {}, {"node"}, {}},
+                                       {.file_seconds = 0, .file_share = 1e9});
   std::int64_t rows = 0, checkpoint = 0;
   // Until one was under way after several rows. This thread may be kept from its core meanwhile,
   // so it may take more than one; a record that waited for every checkpoint would never see the
   // end.
   for (std::int64_t meanwhile = 0; meanwhile < 2;) {
     run.writer.start(facts_of(++checkpoint), run.slabs());
-    for (meanwhile = 0; run.writer.busy(); ++meanwhile) record.append({.step = ++rows});
+    for (meanwhile = 0; run.writer.busy(); ++meanwhile) {
+      record.append(StepRow{.step = ++rows});
+      record.do_due();  // writes run.h5
+    }
     run.writer.finish();
   }
   record.close();

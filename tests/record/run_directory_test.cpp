@@ -29,7 +29,6 @@ TEST(RunDirectory, IsMadeWithItsParentsAndLocked) {
   const auto world = comm::make_self_world();
   const RunDirectory directory(scratch / "a/b/c/", *world);
   EXPECT_EQ(directory.path(), scratch / "a/b/c");
-  EXPECT_EQ(directory.run_file(), scratch / "a/b/c/run.h5");
   EXPECT_TRUE(directory.locked());
   EXPECT_TRUE(std::filesystem::is_directory(scratch / "a/b/c"));
 }

@@ -10,7 +10,7 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "record/run_file_cases.hpp"
+#include "record/run_record_cases.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -23,11 +23,12 @@ TEST(RunGroups, KeepsEachEvaluationSetInAGroupOfItsName) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   {
-    RunFile file = RunFile::create(path, run_header);
+    RunRecord file = RunRecord::create(scratch.path(), run_header);
     for (const std::int64_t step : {0, 4, 8})
-      file.append_evaluation("choices", "multiple choice: a.bin",
-                             {.step = step, .accuracy = 0.25, .accuracy_error = 0.125});
-    file.append_evaluation("some.text", "text: b", {.step = 8, .loss = 2.5, .bits_per_byte = 1.5});
+      file.append("choices", "multiple choice: a.bin",
+                  EvaluationRow{.step = step, .accuracy = 0.25, .accuracy_error = 0.125});
+    file.append("some.text", "text: b",
+                EvaluationRow{.step = 8, .loss = 2.5, .bits_per_byte = 1.5});
     file.append(step_row(1));
   }
   EXPECT_THAT(column_of<std::int64_t>(path, "evaluation/choices/step"), ElementsAre(0, 4, 8));
@@ -35,11 +36,9 @@ TEST(RunGroups, KeepsEachEvaluationSetInAGroupOfItsName) {
               ElementsAre(0.25, 0.25, 0.25));
   EXPECT_TRUE(std::isnan(column_of<double>(path, "evaluation/choices/loss").at(0)));
   EXPECT_THAT(column_of<double>(path, "evaluation/some.text/loss"), ElementsAre(2.5));
-  EXPECT_EQ(RunFile::damage(path), "");
   {
-    RunFile file = RunFile::resume(path, run_header, 4);
-    EXPECT_THAT(file.warnings(), testing::IsEmpty());
-    file.append_evaluation("choices", "multiple choice: c.bin", {.step = 6, .accuracy = 0.5});
+    RunRecord file = resumed(scratch.path(), 4);
+    file.append("choices", "multiple choice: c.bin", EvaluationRow{.step = 6, .accuracy = 0.5});
   }
   EXPECT_THAT(column_of<std::int64_t>(path, "evaluation/choices/step"), ElementsAre(0, 4, 6));
   EXPECT_THAT(column_of<double>(path, "evaluation/choices/accuracy"), ElementsAre(0.25, 0.25, 0.5));
@@ -54,22 +53,21 @@ TEST(RunGroups, KeepsNoiseScalesOfTheStepsBeforeAResumption) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   {
-    RunFile file = RunFile::create(path, run_header);
+    RunRecord file = RunRecord::create(scratch.path(), run_header);
     for (const std::int64_t step : {2, 4, 6})
-      file.append_noise_scale({.step = step,
-                               .leaf_norm_squared = 3,
-                               .norm_squared = 2,
-                               .gradient_squared = 1.5,
-                               .trace = 7,
-                               .smoothed_gradient_squared = 1.25,
-                               .smoothed_trace = 5,
-                               .sequences = 4,
-                               .tokens = static_cast<double>(step)});
+      file.append(NoiseScaleRow{.step = step,
+                                .leaf_norm_squared = 3,
+                                .norm_squared = 2,
+                                .gradient_squared = 1.5,
+                                .trace = 7,
+                                .smoothed_gradient_squared = 1.25,
+                                .smoothed_trace = 5,
+                                .sequences = 4,
+                                .tokens = static_cast<double>(step)});
     file.close();
   }
-  RunFile file = RunFile::resume(path, run_header, 5);
-  EXPECT_THAT(file.warnings(), ElementsAre());
-  file.append_noise_scale({.step = 8, .tokens = 1});
+  RunRecord file = resumed(scratch.path(), 5);
+  file.append(NoiseScaleRow{.step = 8, .tokens = 1});
   file.close();
   EXPECT_THAT(column_of<std::int64_t>(path, "noise_scale/step"), ElementsAre(2, 4, 8));
   EXPECT_THAT(column_of<double>(path, "noise_scale/tokens"), ElementsAre(2, 4, 1));

@@ -16,10 +16,10 @@
 
 #include "text/terminal.hpp"
 
-#include "h5/dataset.hpp"
-#include "h5/file.hpp"
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/run/run_trial.hpp"
+#include "record/run/log_line.hpp"
+#include "record/run/run_log.hpp"
+#include "record/run/run_schema.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -30,39 +30,30 @@ constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
 
 using Losses = std::map<std::int64_t, double>;
 
-Losses losses_in(const h5::File& file, const std::string& table) {
-  const auto steps = h5::Dataset::open(file.get(), table + "/step").read_all<std::int64_t>();
-  const auto values = h5::Dataset::open(file.get(), table + "/loss").read_all<double>();
-  Losses losses;
-  for (std::size_t i = 0; i < std::min(steps.size(), values.size()); ++i)
-    losses[steps[i]] = values[i];
-  return losses;
-}
-
 double loss_at(const Losses& losses, std::int64_t step) {
   const auto found = losses.find(step);
   return found == losses.end() ? not_known : found->second;
 }
 
-/// Fills in the losses. A record that is missing, damaged or just being written costs them, and
-/// nothing else.
+/// Fills in the losses. A record that is missing or damaged costs them, and nothing else.
 void add_losses(CheckpointTable& table) {
-  const std::string path = table.run_directory + "/run.h5";
+  const std::string path = fmt::format("{}/{}", table.run_directory, record::run_log_name);
   try {
-    const record::RunFindings found = record::look_at_run_file(path);
-    if (!found.damage.empty() || !found.last_step) {
-      table.note = found.damage.empty() ? path + ": no record of a run is here"
-                                        : path + ": the record is damaged: " + found.damage;
+    const record::LogFacts found = record::look_at_log(path);
+    if (found.lines == 0) {
+      table.note = path + ": no record of a run is here";
       return;
     }
-    const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
-    const Losses training = losses_in(file, "steps"), validation = losses_in(file, "validation");
+    Losses training, validation;
+    record::read_rows<record::StepRow>(
+        path, found.rewinds, [&](const record::StepRow& row) { training[row.step] = row.loss; });
+    record::read_rows<record::ValidationRow>(
+        path, found.rewinds,
+        [&](const record::ValidationRow& row) { validation[row.step] = row.loss; });
     for (CheckpointLine& line : table.lines) {
       line.loss = loss_at(training, line.step);
       line.validation_loss = loss_at(validation, line.step);
     }
-  } catch (const UserError& error) {
-    table.note = error.what();
   } catch (const StorageError& error) {
     table.note = error.what();
   }

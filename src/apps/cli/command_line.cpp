@@ -20,8 +20,6 @@
 
 #include "ops/matmul.hpp"
 
-#include "record/run/run_trial.hpp"
-
 #include "cli/verb.hpp"
 #include "cli/verbs/declarations.hpp"
 
@@ -116,9 +114,6 @@ CLI::App* command_of(CLI::App& app, std::map<std::string, CLI::App*>& groups, co
 }  // namespace
 
 ExitCode run(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == record::trial_verb)
-    return record::run_trial({argv + 2, argv + argc});
-  record::use_trial_program("/proc/self/exe");
   if (trains(argc, argv))
     return train_deck({argc, argv, "train"});
   CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};

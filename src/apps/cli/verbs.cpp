@@ -47,6 +47,8 @@ std::span<const Verb> verbs() {
        "A trained model's loss, and its answers to multiple choice", declare_evaluate},
       {"checkpoints", "RUN_DIR [--verify] [--json]",
        "The checkpoints of a run; with --verify, every byte against its hash", declare_checkpoints},
+      {"record", "RUN_DIR", "Write run.h5 again from steps.jsonl, after a run was killed",
+       declare_record},
       {"stop", "RUN_DIR [--now]", "Ask a running run, on any host, to save a checkpoint and stop",
        declare_stop},
       {"save", "RUN_DIR", "Ask a running run, on any host, to save a checkpoint and continue",

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -48,32 +47,10 @@ void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
            fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept));
 }
 
-/// The only value of record.also is jsonl. CSV and TensorBoard are made by postproc.
-void copies_are_known(const Deck& deck, std::vector<Diagnostic>& findings) {
-  static constexpr const char* path = "record.also";
-  const auto say = [&](const std::string& text) {
-    findings.push_back({deck.places.of(path), path, text});
-  };
-  std::vector<std::string> seen;
-  for (const std::string& word : deck.config.record.also) {
-    if (std::ranges::find(seen, word) != seen.end())
-      say(fmt::format("{} is named twice", word));
-    else if (word == "csv" || word == "tensorboard")
-      say(
-          fmt::format("{0} is not a value. Use record.also: [jsonl], and run `trireme-postproc "
-                      "export RUN_DIR --format {0} --follow` during the run",
-                      word));
-    else if (word != "jsonl")
-      say(fmt::format("{:?} is not a value. The only one is jsonl", word));
-    seen.push_back(word);
-  }
-}
-
 }  // namespace
 
 void check_record(const Deck& deck, std::vector<Diagnostic>& findings) {
   milestones_are_saved(deck, findings);
-  copies_are_known(deck, findings);
 }
 
 }  // namespace trireme::deck

@@ -254,6 +254,61 @@ std::vector<std::string> Dataset::read_strings() const {
   return values;
 }
 
+namespace {
+
+/// An attribute that HDF5's dimension scales ask for: text of a fixed length.
+void write_fixed_text(hid_t object, const char* name, const std::string& text) {
+  const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
+  TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
+  const Space scalar(TRIREME_H5(H5Screate(H5S_SCALAR)));
+  const Attribute attribute(TRIREME_H5_OF(
+      object, name, H5Acreate2(object, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  TRIREME_H5_OF(object, name, H5Awrite(attribute.get(), type.get(), text.c_str()));
+}
+
+hobj_ref_t reference_to(const Dataset& dataset) {
+  hobj_ref_t reference{};
+  TRIREME_H5_OF(dataset.id(), "",
+                H5Rcreate(&reference, dataset.id(), ".", H5R_OBJECT, H5I_INVALID_HID));
+  return reference;
+}
+
+}  // namespace
+
+// The attributes are those of the HDF5 Dimension Scale Specification, 2005, which the library's
+// high-level part writes as well.
+void make_scale(const Dataset& scale, const std::string& name, std::span<const Dataset> others) {
+  write_fixed_text(scale.id(), "CLASS", "DIMENSION_SCALE");
+  write_fixed_text(scale.id(), "NAME", name);
+  struct Use {
+    hobj_ref_t dataset;
+    int dimension;
+  };
+  const Type reference(TRIREME_H5(H5Tcopy(H5T_STD_REF_OBJ)));
+  const Type whole(TRIREME_H5(H5Tcopy(H5T_NATIVE_INT)));
+  const Type list(TRIREME_H5(H5Tvlen_create(H5T_STD_REF_OBJ)));
+  hobj_ref_t to_scale = reference_to(scale);
+  std::vector<Use> uses;
+  for (const Dataset& other : others) {
+    const hvl_t scales{1, &to_scale};
+    const Attribute attribute(
+        TRIREME_H5_OF(other.id(), "DIMENSION_LIST",
+                      H5Acreate2(other.id(), "DIMENSION_LIST", list.get(), line(1, false).get(),
+                                 H5P_DEFAULT, H5P_DEFAULT)));
+    TRIREME_H5_OF(other.id(), "DIMENSION_LIST", H5Awrite(attribute.get(), list.get(), &scales));
+    uses.push_back({reference_to(other), 0});
+  }
+  if (uses.empty())
+    return;
+  const Type use = compound_type(sizeof(Use), {{"dataset", offsetof(Use, dataset), reference},
+                                               {"dimension", offsetof(Use, dimension), whole}});
+  const Attribute attribute(
+      TRIREME_H5_OF(scale.id(), "REFERENCE_LIST",
+                    H5Acreate2(scale.id(), "REFERENCE_LIST", use.get(),
+                               line(std::ssize(uses), false).get(), H5P_DEFAULT, H5P_DEFAULT)));
+  TRIREME_H5_OF(scale.id(), "REFERENCE_LIST", H5Awrite(attribute.get(), use.get(), uses.data()));
+}
+
 Dataset create_virtual(hid_t parent,
                        const std::string& name,
                        const Type& type,

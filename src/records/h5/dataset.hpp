@@ -101,9 +101,6 @@ class Dataset {
   void append_strings(std::span<const std::string> values);
   [[nodiscard]] std::vector<std::string> read_strings() const;
 
-  /// See h5::abandon.
-  void abandon() noexcept { id_.release(); }
-
  private:
   explicit Dataset(DatasetId id) : id_(std::move(id)) {}
   void transfer(
@@ -111,6 +108,10 @@ class Dataset {
 
   DatasetId id_;
 };
+
+/// Makes `scale` the dimension scale of all of `others`, which are as long: the coordinate of their
+/// elements, for programs that know HDF5's dimension scales. Once per scale.
+void make_scale(const Dataset& scale, const std::string& name, std::span<const Dataset> others);
 
 /// One stretch of a virtual dataset: `count` elements from `begin` on lie in another file.
 struct VirtualPiece {

@@ -5,13 +5,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory>
-#include <span>
 
 #include <sys/stat.h>
 
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 
+#include "h5/driver.hpp"
 #include "h5/references.hpp"
 
 namespace trireme::h5 {
@@ -27,17 +27,17 @@ void expect_memory() {
 
 }  // namespace
 
-File create_file(const std::string& path, Writes how) {
+File create_file(const std::string& path) {
   expect_memory();
-  const Properties access = file_access(how);
+  const Properties access = file_access();
   return File(TRIREME_H5_OF(H5I_INVALID_HID, path,
                             H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
 }
 
-File open_file(const std::string& path, Access access, Writes how) {
+File open_file(const std::string& path, Access access) {
   const files::InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
   expect_memory();
-  const Properties properties = file_access(how);
+  const Properties properties = file_access();
   const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
   File file(TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), flags, properties.get())));
   if (const std::string outside = leads_outside(file.get()); !outside.empty())
@@ -61,35 +61,7 @@ void close(File file) {
 }
 
 void abandon(File file) noexcept {
-  const Turn turn;
-  give_up(file.get());
-  H5Fclose(file.release());
-}
-
-Probe probe(const std::string& path, std::string* why, Writes how) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0 && (errno == ENOENT || errno == ENOTDIR))
-    return Probe::absent;
-  const auto say = [&](Probe what, const std::string& text) {
-    if (why != nullptr)
-      *why = text;
-    return what;
-  };
-  // Format signature. Source: HDF5 File Format Specification 3.0, section II.A.
-  constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  try {
-    std::array<unsigned char, 8> begin{};
-    const std::size_t got =
-        files::InputFile(path).read_some(0, std::as_writable_bytes(std::span(begin)));
-    if (got != begin.size() || begin != signature)
-      return say(Probe::not_hdf5, "it is no HDF5 file");
-    const File file = open_file(path, Access::read, how);
-    return Probe::whole;
-  } catch (const DamagedError& error) {
-    return say(Probe::damaged, error.what());
-  } catch (const StorageError& error) {
-    return say(Probe::unreadable, error.what());
-  }
+  close_with_words(file.release());
 }
 
 Group open_group(hid_t parent, const std::string& path) {

@@ -12,9 +12,41 @@
 #include "base/error.hpp"
 #include "files/path.hpp"
 
-#include "h5/journal.hpp"
-
 namespace trireme::h5 {
+
+int write_all(int file, const void* from, std::size_t count, std::int64_t offset) {
+  const auto* bytes = static_cast<const std::byte*>(from);
+  while (count > 0) {
+    const auto written = ::pwrite(file, bytes, count, offset);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return written < 0 ? errno : ENOSPC;
+    bytes += written;
+    count -= static_cast<std::size_t>(written);
+    offset += written;
+  }
+  return 0;
+}
+
+int read_all(int file, void* to, std::size_t count, std::int64_t offset) {
+  auto* bytes = static_cast<std::byte*>(to);
+  while (count > 0) {
+    const auto got = ::pread(file, bytes, count, offset);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return errno;
+    if (got == 0) {
+      std::memset(bytes, 0, count);
+      return 0;
+    }
+    bytes += got;
+    count -= static_cast<std::size_t>(got);
+    offset += got;
+  }
+  return 0;
+}
 
 RawFile::RawFile(std::string path)
     : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)) {

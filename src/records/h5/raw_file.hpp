@@ -18,6 +18,10 @@
 
 namespace trireme::h5 {
 
+/// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros after the end of the file.
+int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
+int read_all(int file, void* to, std::size_t count, std::int64_t offset);
+
 class RawFile {
  public:
   /// What offset, address and size must be multiples of to go around the cache: no page or sector

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/key.hpp"
 
@@ -15,11 +14,6 @@ struct RecordConfig {
   bool spans = true;
   std::int64_t span_ranks = 8;
   std::int64_t span_megabytes = 256;
-  std::vector<std::string> also = {};
-
-  /// Whether the run also writes its rows as JSON lines (also/also_files.hpp). The deck's check
-  /// refuses other words than jsonl.
-  [[nodiscard]] bool json_lines() const { return !also.empty(); }
 };
 
 struct CheckpointConfig {
@@ -37,7 +31,7 @@ struct CheckpointConfig {
 template <class V>
 void describe(V& v, RecordConfig& c) {
   v("every_steps", c.every_steps,
-    {.unit = "steps", .help = "A row in /steps of run.h5 every so many steps.", .min = 1});
+    {.unit = "steps", .help = "A row in /steps of the record every so many steps.", .min = 1});
   v("spans", c.spans,
     {.help = "Record where the time of each step goes (/timings): statistics over all ranks, and "
              "whole spans of some ranks and steps."});
@@ -49,14 +43,10 @@ void describe(V& v, RecordConfig& c) {
   v("span_megabytes", c.span_megabytes,
     {.unit = "MiB",
      .help =
-         "Whole spans take so much of run.h5 at most: where all steps would take more, those of "
-         "every second, third, ... step are kept.",
+         "Whole spans take so much memory of the first rank, and so much of run.h5, at most: where "
+         "all steps would take more, those of every second, third, ... step are kept.",
      .min = 1,
      .max = 1 << 20});
-  v("also", c.also,
-    {.help = "Write the rows of /steps and /validation to other files as well, during the run. The "
-             "only format is jsonl: steps.jsonl and validation.jsonl. `trireme-postproc export "
-             "RUN_DIR --format csv --follow` (or tensorboard) turns them into other formats."});
 }
 
 template <class V>

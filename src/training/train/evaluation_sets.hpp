@@ -13,7 +13,7 @@
 
 #include "comm/control/world.hpp"
 
-#include "record/run/run_file.hpp"
+#include "record/run/rows.hpp"
 
 #include "inference/evaluation_data.hpp"
 #include "session/config.hpp"

@@ -29,9 +29,11 @@ std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
   std::vector<record::BucketRow> rows;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const layout::Bucket& bucket = plan.buckets()[b];
-    rows.push_back({plan.parameter(bucket.parameters.front()).name,
-                    plan.parameter(bucket.parameters.back()).name, bucket.elements,
-                    plan.padding(static_cast<BucketIndex>(b)), bucket.shard_elements});
+    rows.push_back({.first_parameter = plan.parameter(bucket.parameters.front()).name,
+                    .last_parameter = plan.parameter(bucket.parameters.back()).name,
+                    .elements = bucket.elements,
+                    .padding = plan.padding(static_cast<BucketIndex>(b)),
+                    .shard_elements = bucket.shard_elements});
   }
   return rows;
 }
@@ -62,10 +64,10 @@ record::RunHeader header_of(const session::Job& job,
   fact("name", job.run.name);
   fact("device", device.description());
   fact("precision", name(dtype));
-  fact("ranks", std::to_string(plan.all_ranks()));
-  fact("replicas", std::to_string(plan.replicas()));
-  fact("parameters", std::to_string(plan.parameter_elements()));
-  fact("buckets", std::to_string(plan.buckets().size()));
+  header.counts = {{"ranks", plan.all_ranks()},
+                   {"replicas", plan.replicas()},
+                   {"parameters", plan.parameter_elements()},
+                   {"buckets", std::ssize(plan.buckets())}};
   fact("tokenizer_hash", tokenizer_text(job));
   if (job.tokenizer) {
     fact("tokenizer_kind", job.tokenizer->kind());
@@ -114,7 +116,7 @@ Journal::Journal(const session::Job& job,
     auto header = header_of(job, shape, plan, device, dtype, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
     header.facts.insert(header.facts.end(), origin.begin(), origin.end());
-    record::RunFile file = open_record(directory.run_file(), header, resumed_step, job, log);
+    record::RunRecord file = open_record(directory.path(), header, resumed_step, job, log);
     file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
@@ -180,33 +182,33 @@ void Journal::step(const record::StepRow& row, const session::StepOutcome& outco
     recorder_.add(name, 0, begin, waited);
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
-    write([row](record::RunFile& file) { file.append(row); });
+    write([row](record::RunRecord& file) { file.append(row); });
 }
 
 void Journal::skipped(std::int64_t step, const std::string& found) {
-  write([step, found](record::RunFile& file) { file.append_skipped({step, found}); });
+  write([step, found](record::RunRecord& file) { file.append(record::SkippedRow{step, found}); });
 }
 
 void Journal::validation(std::int64_t step, const session::Evaluation& found) {
   write([row = record::ValidationRow{step, found.loss, found.bits_per_byte}](
-            record::RunFile& file) { file.append_validation(row); });
+            record::RunRecord& file) { file.append(row); });
 }
 
 void Journal::evaluation(const std::string& set,
                          const std::string& of,
                          const record::EvaluationRow& row) {
-  write([set, of, row](record::RunFile& file) { file.append_evaluation(set, of, row); });
+  write([set, of, row](record::RunRecord& file) { file.append(set, of, row); });
 }
 
 void Journal::noise_scale(const record::NoiseScaleRow& row) {
-  write([row](record::RunFile& file) { file.append_noise_scale(row); });
+  write([row](record::RunRecord& file) { file.append(row); });
 }
 
 void Journal::flush() {
   if (!writer_)
     return;
   const comm::World::AtWork work(world_);
-  writer_->flush();
+  writer_->settled().sync();
 }
 
 void Journal::checkpoint(const session::Saver::Saved& saved) {
@@ -220,7 +222,7 @@ void Journal::checkpoint(const session::Saver::Saved& saved) {
                                   .copy_s = saved.copy_s,
                                   .stall_s = saved.stall_s,
                                   .write_s = saved.files.seconds};
-  write([row](record::RunFile& file) { file.append_checkpoint(row); });
+  write([row](record::RunRecord& file) { file.append(row); });
 }
 
 std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
@@ -262,15 +264,15 @@ void Journal::collect(std::int64_t step) {
     std::size_t size = spreads.size() * sizeof spreads[0];
     for (const std::string& one : all) size += one.size();
     write(
-        [spreads = std::move(spreads), all = std::move(all)](record::RunFile& file) {
-          file.append_rank_spans(spreads);
+        [spreads = std::move(spreads), all = std::move(all)](record::RunRecord& file) {
+          file.append(spreads);
           std::vector<device::TimeSample> samples;
           for (const std::string& one : all) {
             if (one.empty())  // null is no address to copy to, even for nothing
               continue;
             samples.resize(one.size() / sizeof(device::TimeSample));
             std::memcpy(samples.data(), one.data(), one.size());
-            file.append_samples(samples);
+            file.append(samples);
           }
         },
         size);
@@ -301,7 +303,7 @@ void Journal::compare_with_ceiling(const session::Session& session,
               : static_cast<double>(job_.batch.sequences * job_.shape.context) / whole.median_s;
     const double achieved =
         rate * model::flops_per_token(job_.shape) / static_cast<double>(world_.size());
-    record::RunFile& file = writer_->settled();
+    record::RunRecord& file = writer_->settled();
     file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
     file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
     file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
@@ -313,7 +315,11 @@ void Journal::compare_with_ceiling(const session::Session& session,
   });
 }
 
-void Journal::close(std::int64_t step, session::Session& session, const session::Saver& saver) {
+void Journal::close(std::int64_t step,
+                    session::Session& session,
+                    const session::Saver& saver,
+                    bool whole,
+                    Log& log) {
   // No step follows, so none waited for these.
   add_gathers(session.engine.take_last_gathers(), std::numeric_limits<double>::infinity());
   collect(step);
@@ -326,7 +332,7 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
   comm::on_first_rank(world_, [&] {
-    record::RunFile& file = writer_->settled();
+    record::RunRecord& file = writer_->settled();
     file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
     file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
     file.set_memory("optimizer", highest[2]);
@@ -346,8 +352,19 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
     file.set_memory("peak_resident", highest[0]);
     if (highest[1] > 0)
       file.set_memory("peak_device", highest[1]);
-    file.set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
-    writer_->close();
+    file.set_timing_fact("dropped", static_cast<double>(dropped[0] + file.spans_left_out()),
+                         "samples");
+    file.sync();
+    try {
+      file.close();
+    } catch (const StorageError& problem) {
+      const std::string text =
+          fmt::format("{}. All rows are in {}. Remove the cause, then run `trireme record RUN_DIR`",
+                      problem.what(), record::run_log_name);
+      if (whole)
+        throw StorageError("record", "write run.h5", text, __FILE__, __LINE__);
+      log.warning("cannot write run.h5: {}", text);
+    }
     writer_.reset();
   });
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer writes down: rows and samples for run.h5, deck.resolved.yaml, and the table at
-// the end. Rank 0 holds the file; the collective members are called by all ranks, because every
+// What the trainer writes down: rows and spans for the record, deck.resolved.yaml, and the table at
+// the end. Rank 0 holds the record; the collective members are called by all ranks, because every
 // rank has samples to give.
 //
-// The file is written beside the steps, by a thread of rank 0 (record/run/run_writer.hpp): a member
+// The record is written while steps run, by a thread of rank 0 (record/run/run_writer.hpp): a member
 // hands over what is to be written, and a failure ends the run at the next one.
 #pragma once
 
@@ -21,8 +21,8 @@
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"
 
+#include "record/run/rows.hpp"
 #include "record/run/run_directory.hpp"
-#include "record/run/run_file.hpp"
 #include "record/run/run_writer.hpp"
 
 #include "session/job.hpp"
@@ -35,7 +35,7 @@ namespace trireme::train {
 
 class Journal {
  public:
-  /// Collective. Opens run.h5: a new one, or the existing one continued after `resumed_step`.
+  /// Collective. Opens the record: a new one, or the existing one continued after `resumed_step`.
   /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
   /// `shape` has words for what is recomputed.
   Journal(const session::Job& job,
@@ -58,12 +58,12 @@ class Journal {
   /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
-  /// Waits until every row so far is with the operating system. A checkpoint must not become
-  /// visible before the rows of its steps: the run that resumes there would miss them.
+  /// Waits until every row so far is on the disk. A checkpoint must not become visible before the
+  /// rows of its steps: the run that resumes there would miss them.
   void flush();
   /// A row of /checkpoints, and its samples.
   void checkpoint(const session::Saver::Saved& saved);
-  /// Collective: brings what was measured until `step` to the file, statistics over all ranks and
+  /// Collective: brings what was measured until `step` to the record, statistics over all ranks and
   /// the whole spans of the sample. Called every few steps and at the end.
   void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
@@ -72,9 +72,14 @@ class Journal {
   void compare_with_ceiling(const session::Session& session,
                             MeasureCeiling measure_ceiling,
                             Log& log);
-  /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
-  /// compute has waited for all parameters.
-  void close(std::int64_t step, session::Session& session, const session::Saver& saver);
+  /// Collective: the last samples until `step`, memory figures, and the record closed. Requires:
+  /// compute has waited for all parameters. Throws StorageError when run.h5 cannot be written, or
+  /// warns where the run is not `whole` and is to be resumed.
+  void close(std::int64_t step,
+             session::Session& session,
+             const session::Saver& saver,
+             bool whole,
+             Log& log);
 
   /// Where the time of a step went, one line per span name; what lies inside another span is taken
   /// out of it, so the lines add up. Rank 0 only.
@@ -84,7 +89,7 @@ class Journal {
   /// Waits that began before the step did lie between steps, and are in the spans there: an
   /// evaluation's, for one.
   void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
-  /// On rank 0, `entry` with the file, beside the steps. When too much waits already, so does this;
+  /// On rank 0, `entry` with the record, while steps run. When too much waits already, so does this;
   /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
   /// is late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);

@@ -31,7 +31,7 @@
 #include <limits>
 #include <string>
 
-#include "record/run/run_file.hpp"
+#include "record/run/rows.hpp"
 
 namespace trireme::train {
 

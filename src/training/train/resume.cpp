@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 
+#include "record/run/run_log.hpp"
+
 #include "optim/schedule.hpp"
 
 namespace trireme::train {
@@ -162,14 +164,15 @@ std::string choose_run_id(const record::RunDirectory& directory,
   if (!mine.empty() && !theirs.empty() && mine != theirs)
     throw UserError(
         Place{resumed->checkpoint},
-        fmt::format("this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was "
-                    "changed. To resume the run of the checkpoint, move run.h5 and run.id to "
-                    "another place and put back its own record if there is one "
-                    "(run.h5.attempt-N). To resume run {}, bring back its own checkpoints. "
-                    "Otherwise choose another run.directory",
-                    theirs, directory.path(), mine, mine));
+        fmt::format(
+            "this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was "
+            "changed. To resume the run of the checkpoint, move steps.jsonl, run.h5 and run.id to "
+            "another place and put back its own record if there is one "
+            "(steps.jsonl.attempt-N). To resume run {}, bring back its own checkpoints. "
+            "Otherwise choose another run.directory",
+            theirs, directory.path(), mine, mine));
   if (mine.empty() && !job.checkpoint.directory.empty() &&
-      !std::filesystem::exists(directory.run_file()))
+      !std::filesystem::exists(directory.file(record::run_log_name)))
     throw UserError(Place{directory.path()},
                     fmt::format("no run was here, and checkpoint.directory {} holds another run's "
                                 "checkpoints: name the run.directory of that run, or another "

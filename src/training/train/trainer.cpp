@@ -21,9 +21,7 @@
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/run/run_directory.hpp"
-#include "record/run/run_file.hpp"
 #include "record/run/run_requests.hpp"
-#include "record/run/run_trial.hpp"
 
 #include "inference/text_sample.hpp"
 #include "session/machine.hpp"
@@ -480,27 +478,23 @@ void Trainer::finish(bool whole) {
               session::text_of(*stop));
   else if (whole)
     journal_->compare_with_ceiling(session_, measure_ceiling_, log_);
-  journal_->close(newest_.step, session_, saver_);
-  comm::on_first_rank(world_, [&] { expect_readable(directory_.run_file(), whole, log_); });
+  journal_->close(newest_.step, session_, saver_, whole, log_);
   std::error_code ignored;
   const bool saved =
       world_.rank() == 0 && std::filesystem::exists(directory_.checkpoints(), ignored);
-  log_.info("all files are in {}: run.h5 (the record), log.txt, deck.resolved.yaml{}",
-            directory_.path(), saved ? ", checkpoints/" : "");
+  log_.info(
+      "all files are in {}: run.h5 and steps.jsonl (the record), log.txt, deck.resolved.yaml{}",
+      directory_.path(), saved ? ", checkpoints/" : "");
 }
 
 ExitCode Trainer::run() {
   start();
   if (finished_)
-    comm::on_first_rank(world_, [&] {  // it is not opened again, so no later open reports it
-      if (const auto found = record::look_at_run_file(directory_.run_file()); found.damage.empty())
-        record::RunFile::finish_journal(directory_.run_file());
-      else
-        log_.warning("{} is damaged: {}", directory_.run_file(), found.damage);
-    });
+    comm::on_first_rank(world_, [&] { complete_run_file(directory_.path(), log_); });
   if (finished_ && first_step_ <= job_.run.steps) {
     log_.info(
-        "the run in {} is finished: run.h5 holds all {} steps, and the deck asks for no checkpoint "
+        "the run in {} is finished: steps.jsonl holds all {} steps, and the deck asks for no "
+        "checkpoint "
         "of the last. To start over, name another run.directory",
         directory_.path(), job_.run.steps);
     return ExitCode::done;

@@ -15,7 +15,7 @@
 // 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
 //    one that was never interrupted.
 // 3. Evaluation, sample, checkpoint and stop come after the results of the step are read.
-// 4. Rank 0 alone writes run.h5, the log and deck.resolved.yaml.
+// 4. Rank 0 alone writes the record, the log and deck.resolved.yaml.
 #pragma once
 
 #include <memory>

@@ -36,9 +36,10 @@ Action declare_import(CLI::App& command);
 Action declare_sample(CLI::App& command);
 Action declare_evaluate(CLI::App& command);
 
-// checkpoints.cpp, speed.cpp: the directories of runs: whether their checkpoints are as written,
-// how fast they were.
+// checkpoints.cpp, record.cpp, speed.cpp: the directories of runs: whether their checkpoints are as
+// written, run.h5 made again, how fast they were.
 Action declare_checkpoints(CLI::App& command);
+Action declare_record(CLI::App& command);
 Action declare_speed(CLI::App& command);
 
 // stop.cpp: requests to a run that is going on.

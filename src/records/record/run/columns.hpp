@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables in HDF5: a group that holds one 1-D extendible dataset per column, each with the
-// attributes `unit` and `help`; row i is element i of all of them. A table is declared as an array
-// of Column: its datasets are made from that array, and its rows are written by it.
+// attributes `units` and `long_name` (of the conventions that xarray and netCDF tools read); row i
+// is element i of all of them, and the first column is the dimension scale of the others. A table is
+// declared as an array of Column: its datasets are made from that array, and its rows are written by
+// it.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +37,15 @@ inline h5::Dataset add_dataset(hid_t parent,
                                const char* unit,
                                const char* help) {
   h5::Dataset dataset = h5::Dataset::create_extendible(parent, name, type, chunk);
-  h5::write_attribute(dataset.id(), "unit", unit);
-  h5::write_attribute(dataset.id(), "help", help);
+  h5::write_attribute(dataset.id(), "units", unit);
+  h5::write_attribute(dataset.id(), "long_name", help);
   return dataset;
 }
 
 /// All columns of a table, empty.
 template <class Columns>
-void add_columns(hid_t parent, const Columns& columns, std::int64_t chunk) {
+std::vector<h5::Dataset> add_columns(hid_t parent, const Columns& columns, std::int64_t chunk) {
+  std::vector<h5::Dataset> datasets;
   for (const auto& column : columns) {
     const auto type_of = []<class Row, class T>(T Row::*) {
       if constexpr (std::is_same_v<T, std::string>)
@@ -50,9 +53,11 @@ void add_columns(hid_t parent, const Columns& columns, std::int64_t chunk) {
       else
         return h5::type_of<T>();
     };
-    add_dataset(parent, column.name, std::visit(type_of, column.member), chunk, column.unit,
-                column.help);
+    datasets.push_back(add_dataset(parent, column.name, std::visit(type_of, column.member), chunk,
+                                   column.unit, column.help));
   }
+  h5::make_scale(datasets.front(), columns[0].name, std::span(datasets).subspan(1));
+  return datasets;
 }
 
 /// The member of every row, after what `dataset` holds.
@@ -78,23 +83,6 @@ void append_rows(hid_t parent, const Columns& columns, std::span<const Row> rows
   for (const auto& column : columns) {
     h5::Dataset dataset = h5::Dataset::open(parent, column.name);
     append_column(dataset, column, rows);
-  }
-}
-
-/// All rows of the table in `group`, where all its columns are there and equally long.
-template <class Row, class... Types, std::size_t N>
-void read_rows(const h5::File& file,
-               const std::string& group,
-               const Column<Row, Types...> (&columns)[N],
-               std::vector<Row>& rows) {
-  for (const Column<Row, Types...>& column : columns) {
-    const auto read = [&]<class T>(T Row::*member) {
-      const auto values =
-          h5::Dataset::open(file.get(), group + "/" + column.name).template read_all<T>();
-      rows.resize(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) rows[i].*member = values[i];
-    };
-    std::visit(read, column.member);
   }
 }
 

@@ -8,8 +8,6 @@
 
 #include "base/error.hpp"
 
-#include "h5/journal.hpp"
-
 namespace trireme::record {
 
 std::string move_aside(const std::string& path, const char* why) {
@@ -17,14 +15,13 @@ std::string move_aside(const std::string& path, const char* why) {
   const auto taken = [](const std::string& name) {  // a link that leads nowhere is a file as well
     return std::filesystem::exists(std::filesystem::symlink_status(name));
   };
-  for (int number = 1; aside.empty() || taken(aside) || taken(h5::journal_of(aside)); ++number)
+  for (int number = 1; aside.empty() || taken(aside); ++number)
     aside = fmt::format("{}.{}-{}", path, why, number);
   std::error_code problem;
   std::filesystem::rename(path, aside, problem);
   if (problem)
     throw StorageError("file system", "rename " + path + " to " + aside, problem.message(),
                        __FILE__, __LINE__);
-  std::filesystem::rename(h5::journal_of(path), h5::journal_of(aside), problem);  // if there is one
   return aside;
 }
 

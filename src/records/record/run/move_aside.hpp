@@ -6,8 +6,9 @@
 
 namespace trireme::record {
 
-/// Renames a file or directory to the first free `path`.`why`-N, N from 1, which is returned; a
-/// journal beside it goes along. Throws StorageError.
+/// Renames a file or directory to the first free `path`.`why`-N, N from 1, which is returned.
+/// Throws StorageError.
+
 std::string move_aside(const std::string& path, const char* why);
 
 }  // namespace trireme::record

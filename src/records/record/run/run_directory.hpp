@@ -36,7 +36,6 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string run_file() const { return path_ + "/run.h5"; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
   /// True on every rank when rank 0 holds the lock.

@@ -3,415 +3,289 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
-#include <exception>
-#include <filesystem>
-#include <utility>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
 
-#include <sys/stat.h>
-
-#include "base/error.hpp"
-#include "base/error_line.hpp"
-#include "files/path.hpp"
+#include "files/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "h5/journal.hpp"
-#include "h5/space.hpp"
-#include "record/also/also_files.hpp"
-#include "record/run/row_hashes.hpp"
-#include "record/run/run_identity.hpp"
+#include "record/run/columns.hpp"
+#include "record/run/log_line.hpp"
 #include "record/run/run_schema.hpp"
-#include "record/run/run_session.hpp"
 
 namespace trireme::record {
 namespace {
 
-using device::TimeSample;
+using Sample = device::TimeSample;
 
-/// Samples that may wait before they are written ahead of time: 2 MiB.
-constexpr std::size_t most_waiting_samples = std::size_t{1} << 16;
+/// Rows of a table, and samples, that are handed to HDF5 at a time.
+constexpr std::size_t rows_at_once = 4096, samples_at_once = std::size_t{1} << 16U;
 
-/// The name of the file at `path`, which is on the disk when this returns.
-void sync_name(const std::string& path) {
-  const auto directory = std::filesystem::absolute(path).parent_path();
-  files::sync_directory(directory.string());
+h5::Type sample_type() {
+  const auto u32 = h5::type_of<std::uint32_t>(), u16 = h5::type_of<std::uint16_t>();
+  const auto f64 = h5::type_of<double>();
+  return h5::compound_type(sizeof(Sample), {{"step", offsetof(Sample, step), u32},
+                                            {"micro", offsetof(Sample, micro), u16},
+                                            {"name", offsetof(Sample, name), u16},
+                                            {"index", offsetof(Sample, index), u32},
+                                            {"rank", offsetof(Sample, rank), u32},
+                                            {"begin_s", offsetof(Sample, begin_s), f64},
+                                            {"duration_s", offsetof(Sample, duration_s), f64}});
 }
 
-constexpr const char* run_id_fact = "run_id";
+/// A table that grows.
+template <class Row>
+class Rows {
+ public:
+  explicit Rows(const h5::File& file, const std::string& group = Table<Row>::group)
+      : datasets_(add_columns(
+            h5::open_group(file.get(), group).get(), Table<Row>::columns, Table<Row>::chunk)) {}
 
-std::string run_id_in(const RunHeader& header) {
-  const auto found = std::ranges::find(header.facts, run_id_fact, &NameValues::value_type::first);
-  return found == header.facts.end() ? "" : found->second;
+  void add(Row row) {
+    waiting_.push_back(std::move(row));
+    if (waiting_.size() >= rows_at_once)
+      write();
+  }
+  void write() {
+    for (std::size_t i = 0; i < datasets_.size() && !waiting_.empty(); ++i)
+      append_column(datasets_[i], Table<Row>::columns[i], std::span<const Row>(waiting_));
+    waiting_.clear();
+  }
+
+ private:
+  std::vector<h5::Dataset> datasets_;
+  std::vector<Row> waiting_;
+};
+
+void write_value(hid_t object, const std::string& name, const Json& value) {
+  if (value.is_number_integer())
+    h5::write_attribute(object, name, value.get<std::int64_t>());
+  else if (value.is_number())
+    h5::write_attribute(object, name, value.get<double>());
+  else
+    h5::write_attribute(object, name, value.is_string() ? value.get<std::string>() : value.dump());
 }
+
+/// "name: value" lines of an object's members.
+std::string lines_of(const Json& object) {
+  std::string text;
+  for (const auto& [name, value] : object.items()) {
+    const std::string word = value.is_string() ? value.template get<std::string>()
+                             : value.is_number_float()
+                                 ? fmt::format("{}", value.template get<double>())
+                                 : value.dump();
+    text += fmt::format("{}: {}\n", name, word);
+  }
+  return text;
+}
+
+/// Takes the lines of a log one after another.
+class Builder {
+ public:
+  Builder(const h5::File& file, const Rewinds& rewinds)
+      : file_(file), rewinds_(rewinds), sessions_(file), tables_(each_of(file)) {
+    make_names();
+    h5::write_attribute(h5::open_group(file_.get(), "memory").get(), "unit", "byte");
+    h5::write_attribute(file_.get(), "filetype", "trireme-run");
+    h5::write_attribute(file_.get(), "version", std::vector<std::int64_t>{1, 0});
+    h5::write_attribute(file_.get(), "schema",
+                        "trireme-run 1.0, described in docs/guide/analysis.md");
+  }
+
+  void take(std::int64_t number, std::string_view line) {
+    const std::string_view kind = kind_of(line);
+    if (kind.empty())
+      return;
+    const auto take_row = [&]<class Row>(Rows<Row>& rows) {
+      if (kind != Table<Row>::kind)
+        return;
+      Row row = row_of<Row>(parse_line(line), Table<Row>::columns);
+      if (rewinds_.keep(number, row.*Table<Row>::key))
+        rows.add(std::move(row));
+    };
+    std::apply([&](auto&... rows) { (take_row(rows), ...); }, tables_);
+    if (kind == Table<EvaluationRow>::kind)
+      take_evaluation(number, parse_line(line));
+    else if (kind == Table<SessionRow>::kind)
+      take_session(parse_line(line));
+    else if (kind == tokenizer_kind)
+      tokenizer_ = text_in(parse_line(line), "text");
+    else if (kind == timing_fact_kind)
+      take_timing_fact(parse_line(line));
+    else if (kind == memory_kind)
+      take_memory(parse_line(line));
+  }
+
+  /// Once all lines were taken.
+  void finish(const Spans& spans) {
+    std::apply([](auto&... rows) { (rows.write(), ...); }, tables_);
+    sessions_.write();
+    for (auto& [set, rows] : sets_) rows.write();
+    const h5::Group deck = h5::open_group(file_.get(), "deck");
+    for (const auto& [name, value] : deck_.items()) write_value(deck.get(), name, value);
+    if (!tokenizer_.empty())
+      add_dataset(file_.get(), "tokenizer", h5::string_type(), 1, "",
+                  "The tokenizer of the run's tokens, in trireme's text form.")
+          .append_strings({&tokenizer_, 1});
+    write_spans(spans);
+  }
+
+ private:
+  using Tables = std::tuple<Rows<StepRow>,
+                            Rows<ValidationRow>,
+                            Rows<CheckpointRow>,
+                            Rows<SkippedRow>,
+                            Rows<NoiseScaleRow>,
+                            Rows<RankSpanRow>,
+                            Rows<BucketRow>,
+                            Rows<AnchorRow>>;
+
+  template <class... Row>
+  static std::tuple<Rows<Row>...> made(const h5::File& file, std::tuple<Rows<Row>...>*) {
+    return {Rows<Row>(file)...};
+  }
+  static Tables each_of(const h5::File& file) { return made(file, static_cast<Tables*>(nullptr)); }
+
+  void make_names() {
+    std::vector<std::string> dotted, index, help;
+    for (const device::SpanInfo& row : device::span_names) {
+      dotted.emplace_back(row.dotted);
+      index.emplace_back(row.index);
+      help.emplace_back(row.help);
+    }
+    h5::Dataset names = add_dataset(h5::open_group(file_.get(), "timings").get(), "names",
+                                    h5::string_type(), chunk_few, "", "Names of spans, by id.");
+    names.append_strings(dotted);
+    h5::write_attribute(names.id(), "index_of", index);
+    h5::write_attribute(names.id(), "help_of", help);
+  }
+
+  void take_evaluation(std::int64_t number, const Json& object) {
+    const std::string set = text_in(object, "set");
+    if (set.empty())
+      return;
+    const h5::Group sets = h5::open_group(file_.get(), "evaluation");
+    const auto found = sets_.try_emplace(set, file_, "evaluation/" + set).first;
+    h5::write_attribute(sets.get(), set, text_in(object, "of"));
+    auto row = row_of<EvaluationRow>(object, evaluation_columns);
+    if (rewinds_.keep(number, row.step))
+      found->second.add(row);
+  }
+
+  void take_session(const Json& object) {
+    const auto part = [&](const char* name) {
+      const auto found = object.find(name);
+      return found != object.end() && found->is_object() ? *found : Json::object();
+    };
+    auto row = row_of<SessionRow>(object, session_columns);
+    const Json facts = part("facts");
+    deck_ = part("deck");
+    row.facts = lines_of(facts);
+    row.deck = lines_of(deck_);
+    if (is_first_) {
+      h5::write_attribute(file_.get(), "date_and_time", row.date_and_time);
+      h5::write_attribute(file_.get(), "machine", row.machine);
+      for (const auto& [name, value] : facts.items()) write_value(file_.get(), name, value);
+    }
+    is_first_ = false;
+    sessions_.add(std::move(row));
+  }
+
+  void take_timing_fact(const Json& object) {
+    const std::string name = text_in(object, "name");
+    if (name.empty())
+      return;
+    const h5::Group group = h5::open_group(file_.get(), "timings");
+    h5::write_attribute(group.get(), name, number_in(object, "value"));
+    h5::write_attribute(group.get(), name + "_unit", text_in(object, "unit"));
+  }
+
+  void take_memory(const Json& object) {
+    if (const std::string name = text_in(object, "name"); !name.empty())
+      h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name,
+                          whole_in(object, "bytes"));
+  }
+
+  void write_spans(const Spans& spans) {
+    const h5::Type type = sample_type();
+    h5::Dataset samples =
+        add_dataset(h5::open_group(file_.get(), "timings").get(), "samples", type, chunk_samples,
+                    "begin_s: s since the rank's anchor; duration_s: s",
+                    "Measured intervals; `name` is a row of /timings/names, and `index` counts "
+                    "what that table's attribute index_of has there.");
+    std::vector<Sample> some;
+    for (auto at = spans.begin(); at != spans.end();) {
+      const auto count = std::min(std::ptrdiff_t{samples_at_once}, spans.end() - at);
+      some.assign(at, at + count);
+      samples.append(count, type, some.data());
+      at += count;
+    }
+  }
+
+  const h5::File& file_;
+  const Rewinds& rewinds_;
+  Rows<SessionRow> sessions_;
+  Tables tables_;
+  std::map<std::string, Rows<EvaluationRow>> sets_;
+  Json deck_ = Json::object();
+  std::string tokenizer_;
+  bool is_first_ = true;
+};
 
 }  // namespace
 
-class RunFile::Impl {
- public:
-  /// `first_step` is the first that this start may record.
-  Impl(const std::string& path, h5::File file, std::int64_t first_step, RunFileOptions options)
-      : path_(path),
-        file_(std::move(file)),
-        room_(path),
-        first_step_(first_step),
-        options_(std::move(options)) {
-    last_flush_ = options_.clock();
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  ~Impl() {
-    if (!failed_)
-      return;
-    for (h5::Dataset& dataset : columns_) dataset.abandon();
-    for (h5::Dataset& dataset : open_) dataset.abandon();
-    h5::abandon(std::move(file_));
-  }
-
-  /// Throws UserError when the file is another run's.
-  void expect_run_of(const RunHeader& header) const;
-  void open_datasets();
-  void start_new(const RunHeader& header) {
-    change([&] {
-      make_datasets(file_);
-      open_datasets();
-      write_facts(file_, header);
-      start_session(file_, header, first_step_);
-    });
-    flush();
-  }
-  /// Requires: open_datasets().
-  void start_again(const RunHeader& header) {
-    change([&] {
-      expect_names(file_);
-      warnings_ = drop_after(file_, first_step_ - 1);
-      open_datasets();
-      start_session(file_, header, first_step_);
-    });
-    flush();
-  }
-
-  void append(const StepRow& row) {
-    rows_.push_back(row);
-    flush_if_due();
-  }
-  void append(const ValidationRow& row) {
-    validations_.push_back(row);
-    flush_if_due();
-  }
-  void append(const std::string& set, const std::string& of, const EvaluationRow& row) {
-    change([&] { record::append_evaluation(file_, set, of, row); });
-  }
-  void append(const CheckpointRow& row) {
-    change([&] {
-      append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
-                  std::span(&row, 1));
-      hash_rows(file_, HashedTable::checkpoints, 1);
-    });
-  }
-  void append(const SkippedRow& row) {
-    change([&] {
-      append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns,
-                  std::span(&row, 1));
-    });
-  }
-  void append(const NoiseScaleRow& row) {
-    noise_scales_.push_back(row);
-    flush_if_due();
-  }
-  void append(std::span<const RankSpanRow> rows) {
-    change([&] {
-      append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
-    });
-  }
-  void append_samples(std::span<const TimeSample> samples) {
-    samples_.insert(samples_.end(), samples.begin(), samples.end());
-    flush_if_due();
-  }
-  void set_timing_fact(const std::string& name, double value, std::string_view unit) {
-    change([&] {
-      const h5::Group group = h5::open_group(file_.get(), "timings");
-      h5::write_attribute(group.get(), name, value);
-      h5::write_attribute(group.get(), name + "_unit", std::string(unit));
-    });
-  }
-  void set_memory(const std::string& name, std::int64_t bytes) {
-    change([&] { h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name, bytes); });
-  }
-  void set_anchors(std::span<const double> seconds);
-  void write_waiting();
-  void flush();
-  [[nodiscard]] RecordedRows rows() const;
-  void also(std::unique_ptr<AlsoFiles> files) { also_ = std::move(files); }
-  [[nodiscard]] std::exception_ptr also_problem() const {
-    return also_ ? also_->problem() : nullptr;
-  }
-  void close() {
-    flush();
-    columns_.clear();
-    open_.clear();
-    h5::close(std::move(file_));
-    room_.release();
-  }
-  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  [[nodiscard]] bool usable() const { return file_ && !failed_; }
-
- private:
-  /// Changes the file; when that fails half-way, what was not flushed yet is given up.
-  template <class What>
-  void change(What&& what) {
-    make_room();
-    try {
-      what();
-    } catch (...) {
-      failed_ = true;
-      throw;
-    }
-  }
-  void flush_if_due() {
-    const std::size_t waiting = rows_.size() + validations_.size() + noise_scales_.size();
-    const double since = options_.clock() - last_flush_;
-    const bool due = waiting >= options_.flush_rows || since >= options_.flush_seconds;
-    if (samples_.size() >= most_waiting_samples ||
-        (due && since * options_.flush_share >= flush_took_))
-      flush();
-  }
-  /// Throws StorageError when the file is no longer at its path: what HDF5 writes would be lost.
-  void expect_in_place();
-  /// For what waits and what HDF5 adds to it (chunks, their index), so that a disk that is full is
-  /// found before the file is changed. The file stays whole, and this object usable.
-  void make_room() {
-    if (options_.rehearsal)
-      return;
-    expect_in_place();
-    constexpr std::int64_t most_added = std::int64_t{1} << 20;
-    const std::size_t waiting =
-        rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(TimeSample);
-    room_.ensure(h5::end_of(file_), most_added + 2 * static_cast<std::int64_t>(waiting));
-  }
-
-  const std::string path_;
-  std::pair<dev_t, ino_t> place_{};  ///< of the file, once it was seen
-  h5::File file_;
-  h5::Room room_;
-  std::vector<std::string> warnings_;
-  const std::int64_t first_step_;
-  RunFileOptions options_;
-  std::vector<h5::Dataset> columns_;  ///< as step_columns
-  std::vector<h5::Dataset> open_;     ///< as validation_columns, then the samples
-  std::vector<StepRow> rows_;
-  std::vector<ValidationRow> validations_;
-  std::vector<NoiseScaleRow> noise_scales_;
-  std::vector<TimeSample> samples_;
-  double last_flush_ = 0;  ///< when it ended
-  double flush_took_ = 0;
-  std::unique_ptr<AlsoFiles> also_;
-  bool failed_ = false;
-};
-
-void RunFile::Impl::open_datasets() {
-  columns_.clear();
-  open_.clear();
-  for (const auto& column : step_columns)
-    columns_.push_back(h5::Dataset::open(file_.get(), std::string("steps/") + column.name));
-  for (const auto& column : validation_columns)
-    open_.push_back(h5::Dataset::open(file_.get(), std::string("validation/") + column.name));
-  open_.push_back(h5::Dataset::open(file_.get(), "timings/samples"));
-}
-
-void RunFile::Impl::set_anchors(std::span<const double> seconds) {
-  change([&] {
-    for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
-      append_one(file_, "timings/anchors/first_step", first_step_);
-      append_one(file_, "timings/anchors/rank", static_cast<std::int64_t>(rank));
-      append_one(file_, "timings/anchors/calendar_s", seconds[rank]);
-    }
-  });
-}
-
-void RunFile::Impl::write_waiting() {
-  for (std::size_t i = 0; i < columns_.size() && !rows_.empty(); ++i)
-    append_column(columns_[i], step_columns[i], std::span<const StepRow>(rows_));
-  hash_rows(file_, HashedTable::steps, std::ssize(rows_));
-  rows_.clear();
-  for (std::size_t i = 0; i + 1 < open_.size() && !validations_.empty(); ++i)
-    append_column(open_[i], validation_columns[i], std::span<const ValidationRow>(validations_));
-  hash_rows(file_, HashedTable::validation, std::ssize(validations_));
-  validations_.clear();
-  if (!noise_scales_.empty())
-    append_rows(h5::open_group(file_.get(), "noise_scale").get(), noise_scale_columns,
-                std::span<const NoiseScaleRow>(noise_scales_));
-  hash_rows(file_, HashedTable::noise_scales, std::ssize(noise_scales_));
-  noise_scales_.clear();
-  open_.back().append(static_cast<std::int64_t>(samples_.size()), sample_type(), samples_.data());
-  hash_rows(file_, HashedTable::samples, std::ssize(samples_));
-  samples_.clear();
-}
-
-void RunFile::Impl::expect_run_of(const RunHeader& header) const {
-  const std::string mine = run_id_in(header);
-  if (mine.empty() || !h5::has_attribute(file_.get(), run_id_fact))
-    return;
-  const auto theirs = h5::read_attribute<std::string>(file_.get(), run_id_fact);
-  if (theirs != mine)
-    throw UserError(Place{path_},
-                    fmt::format("this is the record of another run ({}, and this one is "
-                                "{}): {}",
-                                theirs, mine, move_away));
-}
-
-void RunFile::Impl::expect_in_place() {
-  struct stat facts {};
-  const bool there = ::stat(path_.c_str(), &facts) == 0;
-  const std::pair found{facts.st_dev, facts.st_ino};
-  if (there && place_ == std::pair<dev_t, ino_t>{})
-    place_ = found;
-  if (!there || place_ != found)
-    throw StorageError("record", "write " + path_,
-                       there ? "another file is in its place"
-                             : "it was removed or moved away while the run wrote it",
-                       __FILE__, __LINE__);
-}
-
-void RunFile::Impl::flush() {
-  const double begin = options_.clock();
-  RecordedRows flushed;
-  if (also_)
-    flushed = {rows_, validations_};
-  change([&] {
-    write_waiting();
-    h5::flush(file_);
-  });
-  if (also_)
-    also_->add(flushed.steps, flushed.validation);
-  last_flush_ = options_.clock();
-  flush_took_ = last_flush_ - begin;
-}
-
-RecordedRows RunFile::Impl::rows() const {
-  RecordedRows found;
-  read_rows(file_, "steps", step_columns, found.steps);
-  read_rows(file_, "validation", validation_columns, found.validation);
-  return found;
-}
-
-RunFile::RunFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RunFile::RunFile(RunFile&&) noexcept = default;
-RunFile& RunFile::operator=(RunFile&&) noexcept = default;
-
-RunFile::~RunFile() {
-  if (!impl_ || !impl_->usable())
-    return;
-  const bool known = impl_->also_problem() != nullptr;
+void write_run_file(const std::string& path,
+                    const std::string& log,
+                    const Rewinds& rewinds,
+                    const Spans& spans) {
+  h5::File file = h5::create_file(path);
   try {
-    impl_->flush();
-    if (!known && impl_->also_problem())
-      std::rethrow_exception(impl_->also_problem());
-  } catch (const std::exception& problem) {
-    error_line("warning: the last rows of the run file, or of a copy of it, are lost: {}",
-               problem.what());
-  }
-}
-
-RunFile RunFile::create(const std::string& path,
-                        const RunHeader& header,
-                        RunFileOptions options,
-                        std::int64_t step) {
-  if (h5::probe(path) != h5::Probe::absent)
-    throw UserError(
-        Place{path},
-        "a run file is here already: nothing was changed; choose another run.directory");
-  auto impl = std::make_unique<Impl>(path, h5::create_file(path, h5::Writes::journaled), step + 1,
-                                     std::move(options));
-  try {
-    impl->start_new(header);
-    sync_name(path);
+    Builder builder(file, rewinds);
+    for_each_line(log,
+                  [&](std::int64_t number, std::string_view line) { builder.take(number, line); });
+    builder.finish(spans);
+    h5::flush(file);  // while datasets are open: closing one cannot report a failure
   } catch (...) {
-    impl.reset();
-    std::remove(path.c_str());  // ours, and of no use to anyone
-    std::remove(h5::journal_of(path).c_str());
+    h5::abandon(std::move(file));
     throw;
   }
-  return RunFile(std::move(impl));
+  h5::close(std::move(file));
 }
 
-RunFile RunFile::resume(const std::string& path,
-                        const RunHeader& header,
-                        std::int64_t step,
-                        RunFileOptions options) {
-  expect_run_file(path);
-  const bool rehearsal = options.rehearsal;
-  auto impl = std::make_unique<Impl>(
-      path,
-      h5::open_file(path, h5::Access::read_write,
-                    rehearsal ? h5::Writes::rehearsed : h5::Writes::journaled),
-      step + 1, std::move(options));
-  try {
-    impl->expect_run_of(header);
-    impl->open_datasets();
-  } catch (const h5::DamagedError& problem) {
-    throw UserError(Place{path},
-                    fmt::format("the run file is damaged: {}: {}", problem.what(), move_away));
+Spans read_spans(const std::string& path, const Rewinds& rewinds, std::int64_t line) {
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  const h5::Dataset dataset = h5::Dataset::open(file.get(), "timings/samples");
+  const h5::Type type = sample_type();
+  Spans spans;
+  std::vector<Sample> some;
+  const std::int64_t all = dataset.stored_elements();
+  for (std::int64_t at = 0; at < all; at += std::ssize(some)) {
+    some.resize(
+        static_cast<std::size_t>(std::min(all - at, static_cast<std::int64_t>(samples_at_once))));
+    dataset.read(at, std::ssize(some), type, some.data());
+    for (const Sample& sample : some)
+      if (rewinds.keep(line, sample.step))
+        spans.push_back(sample);
   }
-  impl->start_again(header);
-  if (!rehearsal)
-    sync_name(path);  // which may have been moved here
-  return RunFile(std::move(impl));
+  return spans;
 }
 
-const std::vector<std::string>& RunFile::warnings() const {
-  return impl_->warnings();
-}
-void RunFile::append(const StepRow& row) {
-  impl_->append(row);
-}
-void RunFile::append_validation(const ValidationRow& row) {
-  impl_->append(row);
-}
-void RunFile::append_evaluation(const std::string& set,
-                                const std::string& of,
-                                const EvaluationRow& row) {
-  impl_->append(set, of, row);
-}
-void RunFile::append_checkpoint(const CheckpointRow& row) {
-  impl_->append(row);
-}
-void RunFile::append_skipped(const SkippedRow& row) {
-  impl_->append(row);
-}
-void RunFile::append_noise_scale(const NoiseScaleRow& row) {
-  impl_->append(row);
-}
-void RunFile::append_rank_spans(std::span<const RankSpanRow> rows) {
-  impl_->append(rows);
-}
-void RunFile::append_samples(std::span<const device::TimeSample> samples) {
-  impl_->append_samples(samples);
-}
-void RunFile::set_timing_fact(const std::string& name, double value, std::string_view unit) {
-  impl_->set_timing_fact(name, value, unit);
-}
-void RunFile::set_anchors(std::span<const double> seconds) {
-  impl_->set_anchors(seconds);
-}
-void RunFile::set_memory(const std::string& name, std::int64_t bytes) {
-  impl_->set_memory(name, bytes);
-}
-RecordedRows RunFile::rows() const {
-  return impl_->rows();
-}
-void RunFile::also(std::unique_ptr<AlsoFiles> files) {
-  impl_->also(std::move(files));
-}
-std::exception_ptr RunFile::also_problem() const {
-  return impl_->also_problem();
-}
-void RunFile::flush() {
-  impl_->flush();
-}
-void RunFile::close() {
-  impl_->close();
+std::pair<std::int64_t, std::string> size_and_sum(const std::string& path) {
+  const files::InputFile file(path);
+  std::string block(std::size_t{1} << 20U, '\0');
+  std::uint32_t sum = 0;
+  std::int64_t size = 0;
+  for (bool more = true; more;) {
+    const std::size_t got = file.read_some(size, std::as_writable_bytes(std::span(block)));
+    sum = crc32_of(std::string_view(block).substr(0, got), sum);
+    size += static_cast<std::int64_t>(got);
+    more = got == block.size();
+  }
+  return {size, fmt::format("{:08x}", sum)};
 }
 
 }  // namespace trireme::record

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies where in run.h5 (run_file.hpp): the columns of its tables with their units and
-// meanings, and the datasets made from them. A column exists once, as a row of one of the arrays
-// below.
+// The tables of a run's record: their columns with units and meanings, their groups in run.h5
+// (run_file.hpp) and the kinds of their lines in steps.jsonl (run_log.hpp). A column exists once, as
+// a row of one of the arrays below. The first column of a table is its dimension scale.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
-#include <vector>
 
-#include "h5/dataset.hpp"
-#include "h5/file.hpp"
 #include "record/run/columns.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/rows.hpp"
 
 namespace trireme::record {
 
@@ -131,6 +127,10 @@ inline constexpr Column<SkippedRow, std::int64_t, std::string> skipped_columns[]
 };
 
 inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] = {
+    {"first_step", "steps",
+     "First step with these buckets; they are in use up to the next such step.",
+     &BucketRow::first_step},
+    {"bucket", "bucket", "Number of the bucket, from 0.", &BucketRow::bucket},
     {"first_parameter", "",
      "The bucket's first parameter, in the order in which backward finishes them.",
      &BucketRow::first_parameter},
@@ -145,41 +145,82 @@ inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] =
      &BucketRow::shard_elements},
 };
 
-/// The compound of device::TimeSample.
-h5::Type sample_type();
+inline constexpr Column<AnchorRow, std::int64_t, double> anchor_columns[] = {
+    {"first_step", "steps", "First step of a session; its anchors hold up to the next such step.",
+     &AnchorRow::first_step},
+    {"rank", "rank", "Rank whose clock the anchor belongs to.", &AnchorRow::rank},
+    {"calendar_s", "seconds since 1970-01-01 00:00:00",
+     "Calendar time at which begin_s of the rank's samples is 0.", &AnchorRow::calendar_s},
+};
 
-/// Throws UserError when /timings/names does not hold the span names of this program.
-void expect_names(const h5::File& file);
+inline constexpr Column<SessionRow, std::int64_t, std::string> session_columns[] = {
+    {"first_step", "steps", "The first step of the session.", &SessionRow::first_step},
+    {"date_and_time", "", "When the session began, UTC.", &SessionRow::date_and_time},
+    {"ranks", "ranks", "Number of ranks of the session.", &SessionRow::ranks},
+    {"machine", "", "Hosts of the ranks, in rank order.", &SessionRow::machine},
+    {"facts", "", "Versions and settings of the session, one per line.", &SessionRow::facts},
+    {"deck", "", "The resolved deck that the session's steps were made with.", &SessionRow::deck},
+};
 
-/// All groups and datasets of a new file, empty.
-void make_datasets(const h5::File& file);
+/// The kinds of lines that are not rows of the tables below (run_log.hpp).
+inline constexpr const char* tokenizer_kind = "tokenizer";
+inline constexpr const char* timing_fact_kind = "timing_fact";
+inline constexpr const char* memory_kind = "memory";
 
-/// After the rows of a set of /evaluation, which is made where it is not there.
-void append_evaluation(const h5::File& file,
-                       const std::string& set,
-                       const std::string& of,
-                       const EvaluationRow& row);
+/// Elements that a dataset grows by on disk: 512 bytes to 128 KiB per column.
+inline constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
 
-/// Into /tokenizer, unless it is there: a run never changes it. "" is not known.
-void write_tokenizer(const h5::File& file, const std::string& serialized);
+/// The table of a type of rows: the kind of its lines, its group, and the member that a rewind
+/// compares with its step. Rows of /evaluation are in one group per set.
+template <class Row>
+struct Table;
 
-/// "name: value" lines.
-std::string lines_of(const NameValues& values);
+template <auto& Columns, auto Key, std::int64_t Chunk = chunk_few>
+struct TableOf {
+  static constexpr auto& columns = Columns;
+  static constexpr auto key = Key;
+  static constexpr std::int64_t chunk = Chunk;
+};
 
-/// Drops the rows of later steps. Returns what else had to be dropped, in sentences.
-std::vector<std::string> drop_after(const h5::File& file, std::int64_t step);
-
-/// Throws h5::DamagedError when a part that is needed to go on cannot be read.
-void read_everything(const h5::File& file);
-
-/// One row of the dataset at `path`.
-template <class T>
-void append_one(const h5::File& file, const char* path, const T& value) {
-  h5::Dataset dataset = h5::Dataset::open(file.get(), path);
-  if constexpr (std::is_same_v<T, std::string>)
-    dataset.append_strings({&value, 1});
-  else
-    dataset.append<T>({&value, 1});
-}
+template <>
+struct Table<StepRow> : TableOf<step_columns, &StepRow::step, chunk_rows> {
+  static constexpr const char *kind = "step", *group = "steps";
+};
+template <>
+struct Table<ValidationRow> : TableOf<validation_columns, &ValidationRow::step> {
+  static constexpr const char *kind = "validation", *group = "validation";
+};
+template <>
+struct Table<EvaluationRow> : TableOf<evaluation_columns, &EvaluationRow::step> {
+  static constexpr const char *kind = "evaluation", *group = "evaluation";
+};
+template <>
+struct Table<CheckpointRow> : TableOf<checkpoint_columns, &CheckpointRow::step> {
+  static constexpr const char *kind = "checkpoint", *group = "checkpoints";
+};
+template <>
+struct Table<SkippedRow> : TableOf<skipped_columns, &SkippedRow::step> {
+  static constexpr const char *kind = "skipped", *group = "skipped";
+};
+template <>
+struct Table<NoiseScaleRow> : TableOf<noise_scale_columns, &NoiseScaleRow::step> {
+  static constexpr const char *kind = "noise_scale", *group = "noise_scale";
+};
+template <>
+struct Table<RankSpanRow> : TableOf<rank_span_columns, &RankSpanRow::last_step, chunk_rows> {
+  static constexpr const char *kind = "rank_spans", *group = "timings/ranks";
+};
+template <>
+struct Table<BucketRow> : TableOf<bucket_columns, &BucketRow::first_step> {
+  static constexpr const char *kind = "bucket", *group = "buckets";
+};
+template <>
+struct Table<AnchorRow> : TableOf<anchor_columns, &AnchorRow::first_step> {
+  static constexpr const char *kind = "anchor", *group = "timings/anchors";
+};
+template <>
+struct Table<SessionRow> : TableOf<session_columns, &SessionRow::first_step> {
+  static constexpr const char *kind = "session", *group = "sessions";
+};
 
 }  // namespace trireme::record

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run/run_writer.hpp"
 
+#include <chrono>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/threads.hpp"
 
 namespace trireme::record {
+namespace {
 
-RunWriter::RunWriter(RunFile file) : file_(std::move(file)) {
+/// How long an idle writer waits before it looks again at what is due.
+constexpr std::chrono::seconds idle_time{1};
+
+}  // namespace
+
+RunWriter::RunWriter(RunRecord record) : record_(std::move(record)) {
   thread_ = start_thread("run-writer", [this] { serve(); });
 }
 
@@ -22,18 +29,15 @@ RunWriter::~RunWriter() {
 }
 
 void RunWriter::write(Entry entry, std::size_t bytes) {
-  std::exception_ptr also_problem;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !is_full(); });
     throw_problem();
     queue_.push_back({std::move(entry), bytes});
     bytes_ += bytes;
-    also_problem = also_problem_;
+    lent_ = false;
   }
   changed_.notify_all();
-  if (also_problem)
-    std::rethrow_exception(also_problem);
 }
 
 bool RunWriter::full() const {
@@ -41,25 +45,12 @@ bool RunWriter::full() const {
   return is_full();
 }
 
-RunFile& RunWriter::settled() {
+RunRecord& RunWriter::settled() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty(); });
+  changed_.wait(lock, [this] { return queue_.empty() && !at_work_; });
   throw_problem();
-  return file_;
-}
-
-void RunWriter::flush() {
-  RunFile& file = settled();
-  file.flush();
-  if (file.also_problem())
-    std::rethrow_exception(file.also_problem());
-}
-
-void RunWriter::close() {
-  RunFile& file = settled();
-  file.close();
-  if (file.also_problem())
-    std::rethrow_exception(file.also_problem());
+  lent_ = true;
+  return record_;
 }
 
 void RunWriter::throw_problem() {
@@ -70,26 +61,31 @@ void RunWriter::throw_problem() {
 void RunWriter::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
-    if (queue_.empty())
+    changed_.wait_for(lock, idle_time, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty() && ending_)
       return;
-    Waiting& next = queue_.front();  // stays there until it is written: the queue is empty then
+    if (problem_ || (queue_.empty() && lent_))
+      continue;
+    // The entry stays in the queue until it is written.
+    Waiting* const next = queue_.empty() ? nullptr : &queue_.front();
+    at_work_ = true;
     lock.unlock();
-    std::exception_ptr problem, also_problem;
+    std::exception_ptr problem;
     try {
-      next.entry(file_);
-      also_problem = file_.also_problem();
+      if (next != nullptr)
+        next->entry(record_);
+      record_.do_due();
     } catch (...) {
       problem = std::current_exception();
     }
     lock.lock();
+    at_work_ = false;
     if (problem) {
       problem_ = problem;
       queue_.clear();
       bytes_ = 0;
-    } else {
-      also_problem_ = also_problem;
-      bytes_ -= next.bytes;
+    } else if (next != nullptr) {
+      bytes_ -= next->bytes;
       queue_.pop_front();
     }
     changed_.notify_all();

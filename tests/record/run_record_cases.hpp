@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's run_header and rows, for tests of run.h5.
+// A run's header and rows, for tests of its record.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "record/run/run_file.hpp"
+#include "record/run/run_record.hpp"
 
 namespace trireme::record {
 
@@ -16,7 +18,8 @@ inline const RunHeader run_header{
     .facts = {{"software", "trireme"}, {"git_sha1", "abc123"}},
     .deck = {{"run.name", "tiny"}, {"optimizer.learning_rate", "0.001"}},
     .hosts = {"node1", "node1", "node2"},
-    .buckets = {{"b", "a", 96, 2, 32}, {"wte", "wte", 192, 0, 64}}};
+    .buckets = {{"b", "a", 96, 2, 32}, {"wte", "wte", 192, 0, 64}},
+    .counts = {{"parameters", 288}}};
 
 inline StepRow step_row(std::int64_t step) {
   const double x = static_cast<double>(step);
@@ -40,6 +43,20 @@ inline device::TimeSample span_sample(std::uint32_t step, std::uint32_t rank) {
           .rank = rank,
           .begin_s = 0.5,
           .duration_s = 0.25};
+}
+
+inline std::vector<device::TimeSample> span_samples(
+    std::initializer_list<device::TimeSample> samples) {
+  return samples;
+}
+
+/// Continues the record in a directory.
+inline RunRecord resumed(const std::string& directory,
+                         std::int64_t step,
+                         const RunHeader& header = run_header,
+                         RunRecordOptions options = {}) {
+  const LogFacts found = look_at_log(directory + "/" + run_log_name);
+  return RunRecord::resume(directory, header, step, found, std::move(options));
 }
 
 template <class T>

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN_DIR/steps.jsonl: all that a run recorded, as lines of text (log_line.hpp) in the order in which
+// it happened. It is the record; run.h5 is made from it (run_file.hpp). `tail -f`, jq and pandas
+// read it while the run goes on.
+//
+//   session      a start or resumption: date_and_time, first_step, ranks, machine, facts, deck
+//   rewind       the run resumed after this step: rows of later steps that lie before this line
+//                do not count
+//   cut          the line before was cut off by a kill or a power cut
+//   step, validation, evaluation, checkpoint, skipped, noise_scale, rank_spans, bucket, anchor
+//                rows of the tables of run.h5 (run_schema.hpp)
+//   tokenizer, timing_fact, memory
+//                single facts; a later one of the same name replaces an earlier one
+//   run_file     run.h5 was written: its bytes and its CRC-32
+//
+// 1. Lines are only ever appended. Nothing is rewritten, also not at a resume.
+// 2. append() hands a line to the operating system, so kill -9 costs none of them; sync() hands
+//    them to the disk, so a power cut costs those since the last one.
+// 3. A reader skips lines that it cannot use: a last line without its end, lines whose checksum does
+//    not match, kinds that it does not know.
+// 4. One thread uses a RunLog. Reading needs no lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trireme::record {
+
+inline constexpr const char* run_log_name = "steps.jsonl";
+
+/// The kinds of lines that change what other lines mean.
+inline constexpr const char* rewind_kind = "rewind";
+inline constexpr const char* cut_kind = "cut";
+inline constexpr const char* run_file_kind = "run_file";
+
+/// Which rows still count: those of a step that no later rewind took back.
+class Rewinds {
+ public:
+  /// In the order of the lines.
+  void add(std::int64_t line, std::int64_t step);
+  [[nodiscard]] bool keep(std::int64_t line, std::int64_t step) const;
+
+ private:
+  /// By line; `step` is the lowest of this rewind and all later ones.
+  std::vector<std::pair<std::int64_t, std::int64_t>> lowest_;
+};
+
+/// What a log holds, in short.
+struct LogFacts {
+  bool exists = false;
+  std::int64_t lines = 0;                 ///< that are whole
+  std::vector<std::int64_t> damaged;      ///< numbers of lines that are not, from 1
+  std::optional<std::int64_t> last_step;  ///< of the rows that count; nothing: it has none
+  std::int64_t last_checkpoint = 0;       ///< the same of checkpoints
+  std::string run_id;                     ///< "" where no session states it
+  bool has_tokenizer = false;
+  Rewinds rewinds;
+  /// By size and CRC-32 of a run.h5 that the run wrote: the line that states it.
+  std::map<std::pair<std::int64_t, std::string>, std::int64_t> run_files;
+  std::int64_t last_line = 0;  ///< its number, damaged or not
+};
+
+/// Calls `each` with the number of a line, from 1, and the line without its line feed. A last line
+/// without one is left out. Throws StorageError.
+void for_each_line(const std::string& path,
+                   const std::function<void(std::int64_t, std::string_view)>& each);
+
+/// Of the log at `path`. Throws StorageError when the system refuses.
+LogFacts look_at_log(const std::string& path);
+
+/// "line 7" or "lines 7, 9 and 11", of at most a few.
+std::string lines_text(const std::vector<std::int64_t>& lines);
+
+class RunLog {
+ public:
+  enum class Open : std::uint8_t { create, append };
+  /// A new log in whose place nothing may be, or an existing one, whose last line is completed where
+  /// it was cut off. Throws StorageError.
+  RunLog(std::string path, Open how);
+  ~RunLog();
+  RunLog(RunLog&& other) noexcept;
+  RunLog& operator=(RunLog&&) = delete;
+
+  /// `line` as log_line() makes it. Throws StorageError; nothing may be appended afterwards.
+  void append(std::string_view line);
+  /// Throws StorageError, also when another file, or none, is at the path now.
+  void sync();
+  /// Whether a line was appended since the last sync().
+  [[nodiscard]] bool waits() const { return waits_; }
+  /// False after a failure.
+  [[nodiscard]] bool usable() const { return descriptor_ >= 0; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail(const char* what, const std::string& reason);
+
+  std::string path_;
+  int descriptor_ = -1;
+  bool waits_ = false;
+};
+
+}  // namespace trireme::record

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/run_record.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/error_line.hpp"
+#include "files/path.hpp"
+
+#include "record/checkpoint/fact_names.hpp"
+#include "record/run/date.hpp"
+#include "record/run/log_line.hpp"
+#include "record/run/move_aside.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_schema.hpp"
+
+namespace trireme::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string log_in(const std::string& directory) {
+  return fmt::format("{}/{}", directory, run_log_name);
+}
+std::string file_in(const std::string& directory) {
+  return fmt::format("{}/{}", directory, run_file_name);
+}
+
+[[noreturn]] void refuse(const std::string& what, int reason) {
+  throw StorageError("record", what, std::strerror(reason), __FILE__, __LINE__);
+}
+
+/// Distinct hosts in rank order.
+std::string machine(const std::vector<std::string>& hosts) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (const std::string& host : hosts)
+    if (std::ranges::find(seen, host) == seen.end()) {
+      seen.push_back(host);
+      text += (text.empty() ? "" : " ") + host;
+    }
+  return text;
+}
+
+/// A value of the deck, which is a YAML word: a number becomes one, and text loses its quotes.
+std::string json_of_word(const std::string& word) {
+  const Json value = Json::parse(word, nullptr, false);
+  if (value.is_number_integer())
+    return json_text(value.get<std::int64_t>());
+  if (value.is_number())
+    return json_text(value.get<double>());
+  return json_text(value.is_string() ? value.get<std::string>() : word);
+}
+
+/// A line of the session.
+std::string session_line(const RunHeader& header, std::int64_t first_step) {
+  std::string facts, deck;
+  const auto add = [](std::string& to, const std::string& name, const std::string& value) {
+    to += fmt::format("{}{}: {}", to.empty() ? "" : ", ", json_text(name), value);
+  };
+  for (const auto& [name, value] : header.facts) add(facts, name, json_text(value));
+  for (const auto& [name, value] : header.counts) add(facts, name, json_text(value));
+  for (const auto& [name, value] : header.deck) add(deck, name, json_of_word(value));
+  return log_line(Table<SessionRow>::kind,
+                  field("date_and_time", date_and_time()) + field("first_step", first_step) +
+                      field("ranks", static_cast<std::int64_t>(header.hosts.size())) +
+                      field("machine", machine(header.hosts)) +
+                      fmt::format(", \"facts\": {{{}}}, \"deck\": {{{}}}", facts, deck));
+}
+
+std::string id_in(const RunHeader& header) {
+  const auto found = std::ranges::find(header.facts, run_id_fact, &NameValues::value_type::first);
+  return found == header.facts.end() ? "" : found->second;
+}
+
+/// Which line of the log states the file at `path` as it is; nothing: another program made or
+/// changed it.
+std::optional<std::int64_t> line_of_file(const std::string& path, const LogFacts& facts) {
+  const auto found = facts.run_files.find(size_and_sum(path));
+  return found == facts.run_files.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// The spans in the run.h5 of earlier starts. `warnings` gets a sentence where they are lost.
+Spans earlier_spans(const std::string& path,
+                    const LogFacts& facts,
+                    std::vector<std::string>& warnings) {
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(path, ignored)))
+    return {};
+  try {
+    if (const auto line = line_of_file(path, facts))
+      return read_spans(path, facts.rewinds, *line);
+    warnings.push_back(
+        fmt::format("{} was changed by another program. It was moved to {}, and is made again from "
+                    "{} without the spans of earlier starts",
+                    path, move_aside(path, "changed"), run_log_name));
+  } catch (const StorageError& problem) {
+    warnings.push_back(
+        fmt::format("cannot read the spans of earlier starts in {}, so they are lost: {}", path,
+                    problem.what()));
+  }
+  return {};
+}
+
+/// A new run.h5.tmp beside the file, on the disk when this returns.
+void write_temporary(const std::string& temporary,
+                     const std::string& log,
+                     const Rewinds& rewinds,
+                     const Spans& spans) {
+  struct stat facts {};
+  if (::lstat(temporary.c_str(), &facts) == 0) {  // of a run that was killed
+    if (!S_ISREG(facts.st_mode))
+      refuse("write " + temporary, EEXIST);
+    if (::unlink(temporary.c_str()) != 0)
+      refuse("remove " + temporary, errno);
+  }
+  try {
+    write_run_file(temporary, log, rewinds, spans);
+    files::sync_file(temporary);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+/// Writes run.h5 from the log and the spans. `note` appends and syncs the line that states it, which
+/// must be on the disk before the file has its name: only then a later start trusts it.
+template <class Note>
+void replace_file(const std::string& directory,
+                  const Rewinds& rewinds,
+                  const Spans& spans,
+                  Note&& note) {
+  const std::string path = file_in(directory), temporary = path + ".tmp";
+  write_temporary(temporary, log_in(directory), rewinds, spans);
+  const auto [bytes, sum] = size_and_sum(temporary);
+  note(log_line(run_file_kind, field("bytes", bytes) + field("crc32_of_file", sum)));
+  if (std::rename(temporary.c_str(), path.c_str()) != 0)
+    refuse("rename " + temporary + " to " + path, errno);
+  files::sync_directory(directory);
+}
+
+}  // namespace
+
+class RunRecord::Impl {
+ public:
+  Impl(std::string directory,
+       RunLog log,
+       Rewinds rewinds,
+       Spans spans,
+       std::int64_t first_step,
+       RunRecordOptions options)
+      : directory_(std::move(directory)),
+        log_(std::move(log)),
+        rewinds_(std::move(rewinds)),
+        spans_(std::move(spans)),
+        first_step_(first_step),
+        options_(std::move(options)) {
+    last_sync_ = last_file_ = options_.clock();
+  }
+
+  void start(const RunHeader& header, bool with_tokenizer);
+
+  template <class Row>
+  void append(const Row& row, const std::string& more = "") {
+    log_.append(log_line(Table<Row>::kind, fields_of(row, Table<Row>::columns) + more));
+    changed_ = true;
+  }
+  void append_line(std::string_view kind, const std::string& fields) {
+    log_.append(log_line(kind, fields));
+    changed_ = true;
+  }
+  void add_spans(std::span<const device::TimeSample> spans);
+  void want_file() { file_wanted_ = true; }
+  [[nodiscard]] std::int64_t spans_left_out() const { return spans_left_out_; }
+  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+
+  void do_due();
+  void sync();
+  void close();
+  void write_file_or_warn();
+  [[nodiscard]] bool usable() const { return !closed_ && log_.usable(); }
+
+ private:
+  void write_file();
+
+  const std::string directory_;
+  RunLog log_;
+  const Rewinds rewinds_;
+  Spans spans_;
+  std::int64_t spans_left_out_ = 0;
+  const std::int64_t first_step_;  ///< that this start may record
+  const RunRecordOptions options_;
+  double last_sync_ = 0, sync_took_ = 0;  ///< when it ended, and how long it took
+  double last_file_ = 0, file_took_ = 0;
+  bool changed_ = false;      ///< since run.h5 was written
+  bool file_wanted_ = false;  ///< as soon as its share of the time allows
+  bool file_fails_ = false;   ///< and that was told
+  bool closed_ = false;
+};
+
+void RunRecord::Impl::start(const RunHeader& header, bool with_tokenizer) {
+  log_.append(session_line(header, first_step_));
+  if (with_tokenizer && !header.tokenizer.empty())
+    append_line(tokenizer_kind, field("text", header.tokenizer));
+  for (std::size_t bucket = 0; bucket < header.buckets.size(); ++bucket) {
+    BucketRow row = header.buckets[bucket];
+    row.first_step = first_step_;
+    row.bucket = static_cast<std::int64_t>(bucket);
+    append(row);
+  }
+  sync();
+  files::sync_directory(directory_);
+  write_file_or_warn();
+}
+
+void RunRecord::Impl::add_spans(std::span<const device::TimeSample> spans) {
+  const auto most = options_.span_bytes / static_cast<std::int64_t>(sizeof(device::TimeSample));
+  const auto room = std::clamp<std::int64_t>(most - std::ssize(spans_), 0, std::ssize(spans));
+  spans_.insert(spans_.end(), spans.begin(), spans.begin() + room);
+  spans_left_out_ += std::ssize(spans) - room;
+  changed_ = true;
+}
+
+void RunRecord::Impl::sync() {
+  const double begin = options_.clock();
+  log_.sync();
+  last_sync_ = options_.clock();
+  sync_took_ = last_sync_ - begin;
+}
+
+void RunRecord::Impl::do_due() {
+  const double now = options_.clock();
+  const double since_sync = now - last_sync_, since_file = now - last_file_;
+  if (log_.waits() && since_sync >= options_.sync_seconds &&
+      since_sync * options_.sync_share >= sync_took_)
+    sync();
+  if ((file_wanted_ || (changed_ && since_file >= options_.file_seconds)) &&
+      since_file * options_.file_share >= file_took_)
+    write_file_or_warn();
+}
+
+void RunRecord::Impl::write_file() {
+  const double begin = options_.clock();
+  file_wanted_ = changed_ = false;
+  try {
+    replace_file(directory_, rewinds_, spans_, [&](const std::string& line) {
+      log_.append(line);
+      sync();
+    });
+  } catch (...) {
+    changed_ = true;
+    last_file_ = options_.clock();
+    throw;
+  }
+  last_file_ = options_.clock();
+  file_took_ = last_file_ - begin;
+}
+
+void RunRecord::Impl::write_file_or_warn() {
+  try {
+    write_file();
+    file_fails_ = false;
+  } catch (const StorageError& problem) {
+    if (!log_.usable())
+      throw;
+    if (!file_fails_)
+      options_.warn(
+          fmt::format("cannot write {}: {}. The run goes on and tries again later; all rows are in "
+                      "{}",
+                      file_in(directory_), problem.what(), log_.path()));
+    file_fails_ = true;
+  }
+}
+
+void RunRecord::Impl::close() {
+  closed_ = true;
+  sync();
+  write_file();
+}
+
+RunRecord::RunRecord(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunRecord::RunRecord(RunRecord&&) noexcept = default;
+RunRecord& RunRecord::operator=(RunRecord&&) noexcept = default;
+
+RunRecord::~RunRecord() {
+  if (!impl_ || !impl_->usable())
+    return;
+  try {
+    impl_->close();
+  } catch (const std::exception& problem) {
+    error_line("warning: the end of the record could not be written: {}", problem.what());
+  }
+}
+
+RunRecord RunRecord::create(const std::string& directory,
+                            const RunHeader& header,
+                            RunRecordOptions options,
+                            std::int64_t step) {
+  const std::string path = log_in(directory);
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(path, ignored)))
+    throw UserError(Place{path},
+                    "the record of a run is here already: nothing was changed; choose another "
+                    "run.directory");
+  auto impl = std::make_unique<Impl>(directory, RunLog(path, RunLog::Open::create), Rewinds{},
+                                     Spans{}, step + 1, std::move(options));
+  impl->start(header, true);
+  return RunRecord(std::move(impl));
+}
+
+RunRecord RunRecord::resume(const std::string& directory,
+                            const RunHeader& header,
+                            std::int64_t step,
+                            const LogFacts& before,
+                            RunRecordOptions options) {
+  const std::string path = log_in(directory), mine = id_in(header);
+  if (!mine.empty() && !before.run_id.empty() && before.run_id != mine)
+    throw UserError(Place{path},
+                    fmt::format("this is the record of another run ({}, and this one is {}): move "
+                                "it away together with {}, and the run resumes with a new record",
+                                before.run_id, mine, run_file_name));
+  RunLog log(path, RunLog::Open::append);
+  log.append(log_line(rewind_kind, field("step", step)));
+  LogFacts facts = before;
+  // The number of that line, or less where a line was cut off before it: no row lies between them.
+  facts.rewinds.add(before.last_line + 1, step);
+  std::vector<std::string> warnings;
+  Spans spans = earlier_spans(file_in(directory), facts, warnings);
+  for (const std::string& warning : warnings) options.warn(warning);
+  auto impl = std::make_unique<Impl>(directory, std::move(log), std::move(facts.rewinds),
+                                     std::move(spans), step + 1, std::move(options));
+  impl->start(header, !before.has_tokenizer);
+  return RunRecord(std::move(impl));
+}
+
+void RunRecord::append(const StepRow& row) {
+  impl_->append(row);
+}
+void RunRecord::append(const ValidationRow& row) {
+  impl_->append(row);
+}
+void RunRecord::append(const SkippedRow& row) {
+  impl_->append(row);
+}
+void RunRecord::append(const NoiseScaleRow& row) {
+  impl_->append(row);
+}
+void RunRecord::append(const CheckpointRow& row) {
+  impl_->append(row);
+  impl_->want_file();
+}
+void RunRecord::append(const std::string& set, const std::string& of, const EvaluationRow& row) {
+  impl_->append(row, field("set", set) + field("of", of));
+}
+void RunRecord::append(std::span<const RankSpanRow> rows) {
+  for (const RankSpanRow& row : rows) impl_->append(row);
+}
+void RunRecord::append(std::span<const device::TimeSample> spans) {
+  impl_->add_spans(spans);
+}
+std::int64_t RunRecord::spans_left_out() const {
+  return impl_->spans_left_out();
+}
+void RunRecord::set_timing_fact(const std::string& name, double value, std::string_view unit) {
+  impl_->append_line(timing_fact_kind, field("name", name) + field("value", value) +
+                                           field("unit", std::string(unit)));
+}
+void RunRecord::set_anchors(std::span<const double> seconds) {
+  for (std::size_t rank = 0; rank < seconds.size(); ++rank)
+    impl_->append(AnchorRow{impl_->first_step(), static_cast<std::int64_t>(rank), seconds[rank]});
+}
+void RunRecord::set_memory(const std::string& name, std::int64_t bytes) {
+  impl_->append_line(memory_kind, field("name", name) + field("bytes", bytes));
+}
+void RunRecord::do_due() {
+  impl_->do_due();
+}
+void RunRecord::sync() {
+  impl_->sync();
+}
+void RunRecord::close() {
+  impl_->close();
+}
+
+void expect_record(const std::string& directory) {
+  const std::string path = log_in(directory);
+  if (const LogFacts facts = look_at_log(path); facts.lines == 0)
+    throw UserError(Place{path}, facts.exists ? "this file holds no line of a run's record"
+                                              : "there is no record: name the directory of a run");
+}
+
+std::vector<std::string> rebuild_run_file(const std::string& directory) {
+  const std::string path = log_in(directory);
+  const LogFacts facts = look_at_log(path);
+  std::vector<std::string> said;
+  if (!facts.damaged.empty())
+    said.push_back(fmt::format("{}: {} damaged and left out", path, lines_text(facts.damaged)));
+  const Spans spans = earlier_spans(file_in(directory), facts, said);
+  RunLog log(path, RunLog::Open::append);
+  replace_file(directory, facts.rewinds, spans, [&](const std::string& line) {
+    log.append(line);
+    log.sync();
+  });
+  said.push_back(fmt::format("wrote {}: {} lines, up to step {}, and {} spans", file_in(directory),
+                             facts.lines, facts.last_step.value_or(0), spans.size()));
+  return said;
+}
+
+bool run_file_is_behind(const std::string& directory) {
+  const LogFacts facts = look_at_log(log_in(directory));
+  const std::string path = file_in(directory);
+  std::error_code ignored;
+  if (facts.lines == 0 || !fs::exists(fs::symlink_status(path, ignored)))
+    return facts.lines > 0;
+  const auto line = line_of_file(path, facts);
+  return line && *line < facts.last_line;
+}
+
+}  // namespace trireme::record
