@@ -48,7 +48,7 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     ++steps;
     EXPECT_EQ(session.job.memory.pool, combination.pool);
     EXPECT_EQ(session.job.parallel.shard, combination.shard);
-    EXPECT_EQ(session.engine.parameters_take_turns(),
+    EXPECT_EQ(session.engine.parameters_share_slots(),
               combination.shard == layout::Shard::parameters && combination.reshard_after_forward);
     EXPECT_EQ(session.engine.cached_shards(), combination.cached_shards);
     EXPECT_EQ(session.plan.options().padding, combination.padding);

@@ -71,7 +71,7 @@ TEST(CheckCommand, ComparesTheMemoryWithTheHost) {
       "model: {layers: 1000, heads: 64, channels: 16384, context: 1024}\n");
   EXPECT_THAT(check_command(path, {"run.precision=fp32"}, {.ranks = 1}),
               testing::AllOf(HasSubstr("Warning: on this host "),
-                             HasSubstr("recompute: block a rank still takes ")));
+                             HasSubstr("recompute: block a rank still needs ")));
 }
 
 TEST(CheckCommand, NamesWhatBytesForRecomputingComeTo) {
@@ -91,8 +91,8 @@ TEST(CheckCommand, NamesWhatBytesForRecomputingComeTo) {
     FAIL() << "it took too few bytes";
   } catch (const UserError& error) {
     ASSERT_EQ(error.findings().size(), 2U) << "one for each precision";
-    EXPECT_THAT(error.what(), HasSubstr("65536 are too few: in fp32 a rank takes "));
-    EXPECT_THAT(error.what(), HasSubstr("at least, with block"));
+    EXPECT_THAT(error.what(), HasSubstr("65536 is too little: in fp32 a rank needs at least "));
+    EXPECT_THAT(error.what(), HasSubstr("), with block"));
   }
 }
 

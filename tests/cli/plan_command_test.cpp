@@ -293,7 +293,7 @@ TEST_F(PlannedBudget, IsPrintedOrNamesTheLeast) {
     EXPECT_EQ(error.findings()[0].place.file, "command line");
     EXPECT_EQ(error.findings()[0].subject, "model.recompute");
     EXPECT_THAT(error.findings()[0].text,
-                HasSubstr(fmt::format("in fp32 a rank takes {} bytes", least)));
+                HasSubstr(fmt::format("in fp32 a rank needs at least {} bytes", least)));
   }
 }
 

@@ -38,14 +38,14 @@ enum class Wiring : std::uint8_t {
   mpi,
   shared_memory,
   blocks,   ///< nodes of consecutive ranks: 0 1 | 2 3
-  dealt,    ///< ranks distributed to nodes in turn: 0 2 | 1 3
+  cyclic,   ///< ranks distributed to nodes round robin: 0 2 | 1 3
   unequal,  ///< 0 | 1 2 | 3 4 5 6
   mixed     ///< unequal and interleaved: 0 4 | 1 2 6 | 3 5
 };
 
 using Case = std::tuple<Wiring, Reduction, DType, StreamMode>;
 
-/// The pretended node of a rank. With blocks and dealt all nodes have the same number of ranks.
+/// The pretended node of a rank. With blocks and cyclic all nodes have the same number of ranks.
 int pretended_node(Wiring wiring, int rank, int size) {
   if (wiring == Wiring::unequal)
     return rank == 0 ? 0 : rank < 3 ? 1 : 2;
@@ -305,8 +305,8 @@ const char* wiring_name(Wiring wiring) {
       return "shared_memory";
     case Wiring::blocks:
       return "hierarchical_blocks";
-    case Wiring::dealt:
-      return "hierarchical_dealt";
+    case Wiring::cyclic:
+      return "hierarchical_cyclic";
     case Wiring::unequal:
       return "hierarchical_unequal";
     case Wiring::mixed:
@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(Wiring::mpi,
                                          Wiring::shared_memory,
                                          Wiring::blocks,
-                                         Wiring::dealt,
+                                         Wiring::cyclic,
                                          Wiring::unequal,
                                          Wiring::mixed),
                        ::testing::Values(Reduction::sum, Reduction::ordered, Reduction::tree),
@@ -340,7 +340,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          ::testing::Combine(::testing::Values(Wiring::mpi,
                                                               Wiring::shared_memory,
                                                               Wiring::blocks,
-                                                              Wiring::dealt,
+                                                              Wiring::cyclic,
                                                               Wiring::unequal,
                                                               Wiring::mixed),
                                             ::testing::Values(Reduction::sum, Reduction::tree)),
@@ -354,7 +354,7 @@ TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(StreamMode::inlined, "comm");
-  for (const Wiring wiring : {Wiring::mpi, Wiring::blocks, Wiring::dealt, Wiring::mixed})
+  for (const Wiring wiring : {Wiring::mpi, Wiring::blocks, Wiring::cyclic, Wiring::mixed})
     for (const Reduction reduction : {Reduction::ordered, Reduction::tree})
       for (const DType dtype : {DType::f32, DType::bf16}) {
         SCOPED_TRACE(std::string(word(reduction)) + " " + name(dtype));

@@ -6,7 +6,7 @@ usage: python3 tests/comm/control_plane.py [--program build/control_plane] [--ra
 
 messages   that a rank sends per step, MPI's own inside its collectives included: Open MPI's monitoring, a long run less a short one.
            The rank that sends most.
-step       microseconds of a step, median and least over the steps, of the slowest rank. More ranks than cores take turns on them, so this grows with
+step       microseconds of a step, median and least over the steps, of the slowest rank. More ranks than cores share them, so this grows with
            ranks per core whatever is exchanged.
 memory     KiB of a rank's own memory: MPI's duplicate of the world and what the world holds; the communicator; the steps.
 """

@@ -51,7 +51,7 @@ class Deadline : public ::testing::Test {
     std::thread herald([&] {
       while (!over && world.watchdog().num_entered() == before) pause();
       talking_->barrier();
-      world.limit_waiting(deadline_s);
+      world.set_deadline(deadline_s);
     });
     const std::string words = thrown_by(action);
     over = true;
@@ -107,10 +107,10 @@ TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
   });
   const std::string name = name_of(late());
   for (int r = 0; r < late(); ++r)
-    EXPECT_THAT(
-        all[static_cast<std::size_t>(r)],
-        AllOf(HasSubstr("reduce_scatter of bucket 7"),
-              HasSubstr(name + " never arrived and is in no collective"), Not(HasSubstr("rank 0"))))
+    EXPECT_THAT(all[static_cast<std::size_t>(r)],
+                AllOf(HasSubstr("reduce_scatter of bucket 7"),
+                      HasSubstr(name + " has not entered it and is in no collective"),
+                      Not(HasSubstr("rank 0"))))
         << "on rank " << r;
 }
 
@@ -126,10 +126,9 @@ TEST_P(BucketDeadline, NamesTheCollectiveInWhichALateRankWaits) {
   });
   const std::string first = name_of(0), last = name_of(late());
   for (int r = 0; r < late(); ++r)
-    EXPECT_THAT(
-        all[static_cast<std::size_t>(r)],
-        AllOf(HasSubstr("reduce_scatter of bucket 7 failed"), HasSubstr("nothing moved for"),
-              HasSubstr(last + " is still in a sum over the ranks")))
+    EXPECT_THAT(all[static_cast<std::size_t>(r)],
+                AllOf(HasSubstr("reduce_scatter of bucket 7 failed"), HasSubstr("no progress for"),
+                      HasSubstr(last + " is still in a sum over the ranks")))
         << "on rank " << r;
   EXPECT_THAT(all[static_cast<std::size_t>(late())],
               AllOf(HasSubstr("a sum over the ranks failed"),
@@ -194,7 +193,7 @@ TEST_F(Deadline, AppliesToEveryMemberOfTheWorld) {
         member.call(world);
     });
     EXPECT_THAT(all[0], AllOf(HasSubstr(std::string(member.name)),
-                              HasSubstr(name + " never arrived and is in no collective")));
+                              HasSubstr(name + " has not entered it and is in no collective")));
   }
 }
 
@@ -209,11 +208,11 @@ TEST_F(Deadline, DoesNotEndWhileARankIsAtWork) {
       return;
     }
     talking_->barrier();
-    tested_->limit_waiting(deadline_s);
+    tested_->set_deadline(deadline_s);
     const std::jthread herald([&] {
       while (tested_->watchdog().num_entered() == before) pause();
       std::this_thread::sleep_for(std::chrono::duration<double>(3 * deadline_s));
-      tested_->limit_waiting(long_deadline_s);
+      tested_->set_deadline(long_deadline_s);
       talking_->barrier();
     });
     on_first_rank(*tested_, [] {});
@@ -230,7 +229,7 @@ TEST_F(Deadline, AppliesToARankAfterItsWork) {
     if (tested_->rank() != late())
       tested_->barrier();
   });
-  EXPECT_THAT(all[0], HasSubstr("never arrived"));
+  EXPECT_THAT(all[0], HasSubstr("has not entered it"));
 }
 
 // After the first lane of a rank has failed, its other lanes fail without querying the ranks.

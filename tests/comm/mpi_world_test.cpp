@@ -33,7 +33,7 @@ TEST(MpiWorld, KnowsItsRanksAndHost) {
   EXPECT_THAT(mpi_version(), HasSubstr("MPI"));
 }
 
-/// By which its messages name it.
+/// Error messages name the rank of the whole world.
 TEST(MpiWorld, APartKnowsTheRankInTheWholeAndTheHost) {
   MpiWorld world;
   EXPECT_EQ(world.rank_of_run(), world.rank());

@@ -12,7 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
 #include "comm/payload.hpp"
-#include "comm/trip.hpp"
+#include "comm/transfer_payload.hpp"
 
 #include "support/shared_gpu.hpp"
 
@@ -173,7 +173,7 @@ TEST_P(Nccl, UsesTheLibrarysSumWhereRequested) {
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
 }
 
-TEST_P(Nccl, TakesMemoryForTermsOnlyWhereSumsOfBf16Are) {
+TEST_P(Nccl, AllocatesMemoryForTermsOnlyForSumsOfBf16) {
   EXPECT_EQ(bf16_term_bytes({}, 2), 0U);
   EXPECT_EQ(bf16_term_bytes({.bf16_sum = NcclBf16Sum::library}, 3), 0U);
   EXPECT_EQ(bf16_term_bytes({.bf16_sum_bytes = 0}, 3), 0U);
@@ -235,14 +235,14 @@ TEST_P(Nccl, RefusesAnOrderOfAdditions) {
                UserError);
 }
 
-/// Pieces of one direction between this rank and all others, in memory of the GPU.
-class Pieces {
+/// Messages of one direction between this rank and all others, in memory of the GPU.
+class Messages {
  public:
-  Pieces(device::Device& device, device::Stream& stream, int rank, int size, bool leaves)
-      : device_(device), stream_(stream), rank_(rank), leaves_(leaves) {
+  Messages(device::Device& device, device::Stream& stream, int rank, int size, bool sends)
+      : device_(device), stream_(stream), rank_(rank), sends_(sends) {
     for (int peer = 0; peer < size; ++peer)
       for (const std::int64_t elements : peer == rank ? std::vector<std::int64_t>{}
-                                         : leaves     ? sizes(rank, peer)
+                                         : sends      ? sizes(rank, peer)
                                                       : sizes(peer, rank)) {
         memory_.push_back(
             device.allocate(static_cast<std::size_t>(elements) * sizeof(float), "test"));
@@ -261,50 +261,50 @@ class Pieces {
       std::vector<float> values(static_cast<std::size_t>(list[i].at.elements));
       device_.copy(view_of(values.data(), list[i].at.elements), list[i].at, stream_);
       stream_.synchronize();
-      EXPECT_EQ(values, expected(i, round)) << "piece " << i;
+      EXPECT_EQ(values, expected(i, round)) << "message " << i;
     }
   }
 
-  std::vector<Passenger> list;
+  std::vector<Message> list;
 
  private:
   [[nodiscard]] std::vector<float> expected(std::size_t i, int round) const {
     const int peer = list[i].peer;
-    const std::size_t piece = i > 0 && list[i - 1].peer == peer ? 1 : 0;
+    const std::size_t message = i > 0 && list[i - 1].peer == peer ? 1 : 0;
     std::vector<float> values;
     for (std::int64_t e = 0; e < list[i].at.elements; ++e)
-      values.push_back(leaves_ ? value(rank_, peer, piece, e, round)
-                               : value(peer, rank_, piece, e, round));
+      values.push_back(sends_ ? value(rank_, peer, message, e, round)
+                              : value(peer, rank_, message, e, round));
     return values;
   }
 
   device::Device& device_;
   device::Stream& stream_;
   const int rank_;
-  const bool leaves_;
+  const bool sends_;
   std::vector<device::Buffer> memory_;
 };
 
-TEST(NcclRoundTrip, EveryPieceArrivesAndComesBack) {
+TEST(NcclTransfer, SendsEveryMessageAndSendsItBack) {
   TRIREME_NEEDS_GPU();
   MpiWorld world;
-  world.limit_waiting(60);
+  world.set_deadline(60);
   test::pretend_to_be_on_a_host_of_ones_own(world.rank());
   const auto device = device::make_cuda_device(0);
   const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
-  Pieces leaving(*device, *stream, world.rank(), world.size(), true);
-  Pieces arriving(*device, *stream, world.rank(), world.size(), false);
+  Messages outgoing(*device, *stream, world.rank(), world.size(), true);
+  Messages incoming(*device, *stream, world.rank(), world.size(), false);
   const auto communicator =
       make_communicator(Transport::nccl, Reduction::sum, world, *device, {.most_blocks = 2});
-  const auto trip = make_round_trip(world, *communicator, {{leaving.list, arriving.list}});
+  const auto transfer = make_transfer(world, *communicator, {{outgoing.list, incoming.list}});
   for (int round = 0; round < 2; ++round) {
-    leaving.write(round);
-    trip->go(0, *stream);
-    arriving.expect(round);
-    leaving.expect(round);
-    arriving.write(round + 2);  // other values are sent back
-    trip->come_back(0, *stream);
-    leaving.expect(round + 2);
+    outgoing.write(round);
+    transfer->send(0, *stream);
+    incoming.expect(round);
+    outgoing.expect(round);
+    incoming.write(round + 2);  // other values are sent back
+    transfer->send_back(0, *stream);
+    outgoing.expect(round + 2);
   }
 }
 

@@ -54,8 +54,8 @@ TEST(Placement, WarnsOfFewerCpusThanThreads) {
 TEST(Placement, WarnsOfMoreRanksThanCpus) {
   const Placement placement{{{"n", {0, 1}, 2, 1}, {"n", {0, 1}, 2, 1}, {"n", {0, 1}, 2, 1}}};
   EXPECT_THAT(texts(placement, true),
-              ElementsAre("3 ranks share 2 CPUs on n: they take turns, so measured times mean "
-                          "little: start at most 2 ranks there"));
+              ElementsAre("3 ranks share 2 CPUs on n, so measured times mean little: start at most "
+                          "2 ranks there"));
 }
 
 TEST(Placement, WarnsOfMoreThreadsThanCpus) {

@@ -200,7 +200,7 @@ TEST(ReplicatedWorld, PartsKeepTheOrderOfRanksOfTheWhole) {
   std::int64_t expected = 0;
   for (int rank = world.rank() % 2; rank < world.size(); rank += 2) expected += rank;
   EXPECT_EQ(sum, expected);
-  world.limit_waiting(7);
+  world.set_deadline(7);
   EXPECT_EQ(part.deadline_s(), 7) << "the whole's watchdog watches over its parts";
 }
 

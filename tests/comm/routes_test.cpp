@@ -64,7 +64,7 @@ struct Walk {
     for (int rank = 0; rank < hosts.ranks(); ++rank)
       routes.push_back(make_routes(reduction, dtype, hosts, rank));
     for (int rank = 0; rank < hosts.ranks(); ++rank)
-      for (const Visit& visit : of(rank).starts) finish(rank, visit);
+      for (const BlockTask& task : of(rank).starts) finish(rank, task);
     std::vector<std::size_t> at(routes.size());
     for (bool moved = true; moved;) {
       moved = false;
@@ -83,9 +83,9 @@ struct Walk {
 
   [[nodiscard]] const Routes& of(int rank) const { return routes[static_cast<std::size_t>(rank)]; }
 
-  bool ready(int rank, const Visit& visit) {
+  bool ready(int rank, const BlockTask& task) {
     std::map<int, std::size_t> wanted;
-    for (std::uint32_t i = visit.first; i < visit.first + visit.count; ++i)
+    for (std::uint32_t i = task.first; i < task.first + task.count; ++i)
       if (of(rank).steps[i].incoming)
         ++wanted[of(rank).steps[i].source];
     return std::ranges::all_of(wanted, [&](const auto& want) {
@@ -93,9 +93,9 @@ struct Walk {
     });
   }
 
-  void finish(int rank, const Visit& visit) {
+  void finish(int rank, const BlockTask& task) {
     std::vector<std::string> stack;
-    for (std::uint32_t i = visit.first; i < visit.first + visit.count; ++i) {
+    for (std::uint32_t i = task.first; i < task.first + task.count; ++i) {
       const SumStep& step = of(rank).steps[i];
       std::string source;
       if (step.kind == SumStep::Kind::merge) {
@@ -115,15 +115,15 @@ struct Walk {
         stack.back() = "(" + stack.back() + "+" + source + ")";
     }
     ASSERT_EQ(stack.size(), 1U);
-    if (visit.to < 0) {
-      EXPECT_EQ(visit.block, rank);
+    if (task.to < 0) {
+      EXPECT_EQ(task.block, rank);
       EXPECT_EQ(stored[static_cast<std::size_t>(rank)], "");
       stored[static_cast<std::size_t>(rank)] = stack[0];
       return;
     }
-    wires[{rank, visit.to}].push_back(stack[0]);
-    EXPECT_NE(hosts.host_of(rank), hosts.host_of(visit.to)) << "a message inside a host";
-    bytes[static_cast<std::size_t>(hosts.host_of(rank))] += visit.partial ? 4 : element_bytes;
+    wires[{rank, task.to}].push_back(stack[0]);
+    EXPECT_NE(hosts.host_of(rank), hosts.host_of(task.to)) << "a message inside a host";
+    bytes[static_cast<std::size_t>(hosts.host_of(rank))] += task.partial ? 4 : element_bytes;
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a waiter learns from messages that arrive at a given pace. Time is calculated, not measured.
+// The estimate of the usual wait for messages at a given pace. Time is computed, not measured.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@ class Waiter {
  public:
   /// Waits for a message that comes after `us`. Returns whether it slept at once.
   bool wait(int us) {
-    const int at_once_us = usual_.nap_us();
+    const int at_once_us = usual_.sleep_us();
     const int spun_us = at_once_us > 0 ? 0 : 60;
-    int slept_us = 0, naps = 0;
+    int slept_us = 0, sleeps = 0;
     while (spun_us + slept_us < us) {
       slept_us += std::max(at_once_us, 20) + 50;
-      ++naps;
+      ++sleeps;
     }
-    usual_.ended(naps, slept_us);
+    usual_.ended(sleeps, slept_us);
     return at_once_us > 0;
   }
   /// Of `messages`, how many were waited for by sleeping at once.
@@ -30,7 +30,7 @@ class Waiter {
     for (int i = 0; i < messages; ++i) count += wait(us) ? 1 : 0;
     return count;
   }
-  [[nodiscard]] int nap_us() const { return usual_.nap_us(); }
+  [[nodiscard]] int sleep_us() const { return usual_.sleep_us(); }
 
  private:
   UsualWait usual_;
@@ -45,11 +45,11 @@ TEST(UsualWait, SleepsAtOnceWhereMessagesTakeLong) {
     Waiter waiter;
     waiter.slept_at_once(6, us);
     EXPECT_EQ(waiter.slept_at_once(1000, us), 1000) << us;
-    EXPECT_LE(waiter.nap_us(), 300);
+    EXPECT_LE(waiter.sleep_us(), 300);
   }
 }
 
-TEST(UsualWait, TakesAFewLongWaitsForNoSlowLink) {
+TEST(UsualWait, DoesNotTakeAFewLongWaitsForASlowLink) {
   Waiter waiter;
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(waiter.slept_at_once(3, 5000), 0);
@@ -60,9 +60,9 @@ TEST(UsualWait, TakesAFewLongWaitsForNoSlowLink) {
 TEST(UsualWait, SpinsAgainWhenMessagesComeFaster) {
   Waiter waiter;
   waiter.slept_at_once(100, 500);
-  ASSERT_GT(waiter.nap_us(), 0);
+  ASSERT_GT(waiter.sleep_us(), 0);
   EXPECT_LE(waiter.slept_at_once(1000, 5), 8);
-  EXPECT_EQ(waiter.nap_us(), 0);
+  EXPECT_EQ(waiter.sleep_us(), 0);
 }
 
 }  // namespace

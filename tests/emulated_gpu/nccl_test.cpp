@@ -21,7 +21,7 @@ class EmulatedNccl : public ::testing::Test {
  protected:
   void SetUp() override {
     TRIREME_NEEDS_GPU();
-    world_.limit_waiting(60);
+    world_.set_deadline(60);
     pretend_to_be_on_a_host_of_ones_own(world_.rank());
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
     ASSERT_EQ(ncclMemAlloc(reinterpret_cast<void**>(&memory_), count * sizeof(float)), ncclSuccess);

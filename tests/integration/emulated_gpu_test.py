@@ -194,7 +194,7 @@ class EmulatedGpu(TrainingTest):
         self.assert_ends("fail", r"failed: (unhandled system error|remote process exited).*; last: \S+")
 
     def test_a_rank_that_never_comes_ends_the_run(self):
-        self.assert_ends("stall", r"has not ended for \d+ s; every rank has given it to its GPU, but no data arrives; last: |"
+        self.assert_ends("stall", r"has not ended for \d+ s; all ranks have enqueued it, but no data arrives; last: |"
                                   r"failed: remote process exited")
 
 

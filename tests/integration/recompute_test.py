@@ -58,7 +58,7 @@ class Recompute(TrainingTest):
         least = self.held("block", 2)
         self.trained(f"{{memory: {least}}}", 2)
         run = self.train(*DEEP, "run.steps=6", f"model.recompute={{memory: {least - 1}}}", ranks=2, name="none")
-        self.assert_refused(run, 2, "command line:", "model.recompute", f"in fp32 a rank takes {least} bytes", "with block")
+        self.assert_refused(run, 2, "command line:", "model.recompute", f"in fp32 a rank needs at least {least} bytes", "with block")
         self.assertFalse(os.path.exists(self.path("none/run.h5")))
 
     def test_a_run_goes_on_with_another(self):

@@ -57,7 +57,7 @@ class StoppedRank(TrainingTest):
         print(f"rank {rank} stopped: {took:.1f} s; {errors[0]}")
         # The rank that finds it first ends the run. Those that ask a moment later may miss that rank instead, and hear the stopped one,
         # whom the launcher lets go on before it kills: so one line has to be right.
-        found = re.search(rf"failed: nothing moved for (\d+\.\d) s; rank {rank} on \S+ does not answer", err)
+        found = re.search(rf"failed: no progress for (\d+\.\d) s; rank {rank} on \S+ does not answer", err)
         self.assertTrue(found, err)
         self.assertGreaterEqual(float(found.group(1)), DEADLINE_S, err)
         self.assertLess(took, MOST_S, err)

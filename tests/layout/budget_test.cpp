@@ -70,10 +70,10 @@ TEST(Budget, OfReplicasSendsShardsAcrossThem) {
   EXPECT_EQ(budget.snapshot_bytes, 3 * plan.largest_bucket() / 2 * 4);
   // The sums of a step are cut into four.
   EXPECT_EQ(peer_bytes(plan, {}, 2), own * (4 + 4) + step_sum_elements(4) * 8);
-  EXPECT_EQ(peer_bytes(plan, {.ordered = true}, 2), own * 4) << "sums go by messages";
+  EXPECT_EQ(peer_bytes(plan, {.ordered = true}, 2), own * 4) << "sums use messages";
 }
 
-TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
+TEST(Budget, CountsBytesReadFromOtherRanks) {
   const Plan plan(table_of({100, 200}), {4, 150, Padding::aligned});
   const std::int64_t elements = plan.flat_elements();
   const std::int64_t sums = step_sum_elements(4) * 8;
@@ -89,7 +89,8 @@ TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
 }
 
 TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
-  // Seven buckets of 128 to 640 elements at two ranks, and one apart, which backward begins first.
+  // Seven buckets of 128 to 640 elements at two ranks, and a dedicated one, which backward begins
+  // first.
   std::vector<Parameter> table = table_of({640, 128, 128, 384, 128, 256, 128});
   table.insert(table.begin(), {"tied", {1024}, true});
   const Plan plan(table, {2, 1, Padding::aligned});
@@ -110,7 +111,7 @@ TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
   EXPECT_EQ(peer_bytes(plan, options, 2), 4 * (second + owned) + 2 * step_sum_elements(2) / 2 * 8);
   EXPECT_THROW(static_cast<void>(budget_of(plan, adam_slots, {.shard = Shard::gradients})),
                ContractError);
-  // Sums of micro-steps beside whole gradients, where only the reduction is per micro-step.
+  // Sums of micro-steps in addition to whole gradients, if only the reduction is per micro-step.
   EXPECT_EQ(budget_of(plan, adam_slots, {.micro_step_reductions = 3}).gradient_bytes,
             4 * (plan.flat_elements() + owned));
   EXPECT_EQ(budget_of(plan, adam_slots, {.shard = Shard::none, .micro_step_reductions = 3})
@@ -118,7 +119,7 @@ TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
             2 * 4 * plan.flat_elements());
 }
 
-TEST(Budget, WithoutReshardingHoldsAndSendsWhatShardsOfGradientsDo) {
+TEST(Budget, WithoutReshardingHoldsAndSendsTheBytesOfShardedGradients) {
   std::vector<Parameter> table = table_of({640, 128, 128, 384, 128, 256, 128});
   for (std::size_t p = 0; p < table.size(); ++p) table[p].group = static_cast<int>(p / 2);
   for (const int ranks : {1, 2, 3}) {

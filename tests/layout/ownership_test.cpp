@@ -15,25 +15,25 @@ namespace {
 
 using namespace testing;
 
-TEST(Ownership, ByElementsHasNoHomes) {
+TEST(Ownership, WithoutCostsHasNoOwners) {
   const Plan plan(table_of({100, 200, 300}), {3, 150, Padding::aligned});
   const Ownership elements(plan);
   for (int p = 0; p < 3; ++p) {
-    EXPECT_EQ(elements.home(ParameterIndex{p}), -1);
+    EXPECT_EQ(elements.owner(ParameterIndex{p}), -1);
     EXPECT_TRUE(elements.pieces(plan, ParameterIndex{p}).empty());
   }
 }
 
-TEST(Ownership, TheMostExpensiveComesFirstAndGoesWhereLeastIs) {
+TEST(Ownership, AssignsTheMostExpensiveFirstToTheSmallestLoad) {
   const Plan plan(table_of({10, 20, 30, 40, 50}), {2, 1000, Padding::aligned});
   // 8 to rank 0; 5 and 4 to rank 1; then 1 to rank 0 (8 < 9).
   const std::vector<double> cost = {4, 0, 8, 5, 1};
   const Ownership whole(plan, cost);
-  EXPECT_EQ(whole.home(ParameterIndex{0}), 1);
-  EXPECT_EQ(whole.home(ParameterIndex{1}), -1);
-  EXPECT_EQ(whole.home(ParameterIndex{2}), 0);
-  EXPECT_EQ(whole.home(ParameterIndex{3}), 1);
-  EXPECT_EQ(whole.home(ParameterIndex{4}), 0);
+  EXPECT_EQ(whole.owner(ParameterIndex{0}), 1);
+  EXPECT_EQ(whole.owner(ParameterIndex{1}), -1);
+  EXPECT_EQ(whole.owner(ParameterIndex{2}), 0);
+  EXPECT_EQ(whole.owner(ParameterIndex{3}), 1);
+  EXPECT_EQ(whole.owner(ParameterIndex{4}), 0);
   EXPECT_EQ(whole.load(0), 9);
   EXPECT_EQ(whole.load(1), 9);
 }
@@ -56,10 +56,10 @@ TEST(Ownership, OfAModelCoversEveryMatrixOnceAndIsBalanced) {
     for (std::size_t p = 0; p < table.size(); ++p) {
       const auto parameter = static_cast<ParameterIndex>(p);
       std::int64_t next = 0;
-      for (const HomePiece& one : whole.pieces(plan, parameter)) {
+      for (const MatrixPiece& one : whole.pieces(plan, parameter)) {
         EXPECT_EQ(one.piece.parameter_begin, next);  // in order, without holes
         next += one.piece.elements;
-        moved += one.rank != one.home ? one.piece.elements : 0;
+        moved += one.rank != one.owner ? one.piece.elements : 0;
       }
       EXPECT_EQ(next, cost[p] > 0 ? table[p].elements() : 0) << table[p].name;
     }
@@ -74,7 +74,7 @@ TEST(Ownership, OfAModelCoversEveryMatrixOnceAndIsBalanced) {
 }
 
 /// Buckets are updated from the last to the first: a tied embedding's comes before any matrix.
-TEST(Ownership, AnUpdateComesToTheFirstMatrixBehindWhatHasNone) {
+TEST(Ownership, FindsTheFirstUpdateThatNeedsAMatrix) {
   const auto with_matrices = [](std::vector<Parameter> table, std::vector<std::size_t> which) {
     for (const std::size_t p : which) {
       table[p].shape = {4, table[p].elements() / 4};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties that hold for every table, rank count and padding, and the cases that have hurt
-// others.
+// Properties of every table, rank count and padding, and known difficult cases.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -121,7 +120,7 @@ TEST_P(PlanAtRanks, KeepsItsRulesForRandomTables) {
   }
 }
 
-/// As the same ranks without replicas, but for whose the shards are.
+/// As the same ranks without replicas, except for the owners of shards.
 TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
   const int all_ranks = GetParam();
   std::mt19937 random(static_cast<unsigned>(all_ranks));
@@ -146,14 +145,14 @@ TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
       std::vector<int> kept(static_cast<std::size_t>(replicas));
       for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
         ASSERT_EQ(plan.buckets()[b].shard_elements % replicas, 0) << "cut across replicas";
-        ++kept[static_cast<std::size_t>(plan.keeper(static_cast<BucketIndex>(b)))];
+        ++kept[static_cast<std::size_t>(plan.primary_replica(static_cast<BucketIndex>(b)))];
       }
       ASSERT_LE(*std::ranges::max_element(kept) - *std::ranges::min_element(kept), 1);
     }
   }
 }
 
-TEST(Plan, KnowsWhereARankOfTheRunBelongs) {
+TEST(Plan, KnowsTheReplicaOfARankOfTheRun) {
   const Plan plan(table_of({100}), {.ranks = 3, .replicas = 2});
   for (int rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(plan.replica_of(rank), rank / 3);
@@ -193,7 +192,7 @@ TEST(Granule, IsTheDocumentedMultiple) {
   EXPECT_EQ(granule(Padding::none, 97), 97);
 }
 
-TEST(Plan, GivesARankPaddingOnly) {
+TEST(Plan, MayGiveARankOnlyPadding) {
   const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
   ASSERT_EQ(plan.buckets().size(), 1U);
   EXPECT_EQ(plan.buckets()[0].elements, 256);
@@ -265,7 +264,7 @@ TEST(Plan, CachesThePiecesThatItFinds) {
   EXPECT_EQ(&plan.pieces(BucketIndex{0}, 1), &plan.pieces(BucketIndex{0}, 1));
 }
 
-TEST(Fingerprint, ChangesWithEverythingThatAPlanIsMadeOf) {
+TEST(Fingerprint, ChangesWithEveryInputOfThePlan) {
   const auto table = table_of({10, 1000, 30});
   const Options options{2, 300, Padding::aligned};
   const std::uint64_t reference = Plan(table, options).fingerprint();
@@ -288,7 +287,7 @@ TEST(Fingerprint, ChangesWithEverythingThatAPlanIsMadeOf) {
   EXPECT_NE(Plan(changed, options).fingerprint(), reference);
 }
 
-TEST(Plan, RefusesWhatItCannotPlace) {
+TEST(Plan, RefusesInvalidParametersAndOptions) {
   EXPECT_THROW(Plan({}, {}), ContractError);
   EXPECT_THROW(Plan(table_of({10, 0}), {}), ContractError);
   auto twins = table_of({10, 20});

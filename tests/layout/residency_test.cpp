@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A model of layers, each a list of sizes in registration order; negative: a bucket of its own.
+/// A model of layers, each a list of sizes in registration order; negative: a dedicated bucket.
 using Layers = std::vector<std::vector<std::int64_t>>;
 
 Plan layered_plan(const Layers& layers,
@@ -106,7 +106,7 @@ TEST(Residency, GathersABucketOfSeveralLayersOnceEachWay) {
   for (const int group : {2, 1}) EXPECT_THAT(use(residency, plan, group), IsEmpty());
 }
 
-TEST(Residency, KeepsWhatBothEndsRead) {
+TEST(Residency, KeepsDedicatedBuckets) {
   const Plan plan = layered_plan({{-512}, {128}, {128}, {128}, {128}});
   Residency residency(plan, {1});
   EXPECT_EQ(residency.ring().num_slots(), 3U);
@@ -127,7 +127,7 @@ TEST(Residency, HoldsAllBucketsOfALayerAtATime) {
 TEST(Residency, WithoutReshardingGathersEachBucketOnceUntilItsUpdate) {
   const Plan plan = layered_plan({{-512}, {128}, {128}, {128, 128}, {128}});  // 5, 4 … 0
   Residency residency(plan, {1, false});
-  EXPECT_FALSE(residency.takes_turns());
+  EXPECT_FALSE(residency.shares_slots());
   EXPECT_EQ(residency.ring().num_slots(), plan.buckets().size());
   EXPECT_EQ(residency.ring().elements(), plan.flat_elements());
   EXPECT_THAT(update_all(residency, plan), ElementsAre(5, 4));
@@ -148,15 +148,15 @@ TEST(Residency, WithoutReshardingGathersEachBucketOnceUntilItsUpdate) {
   EXPECT_THROW(static_cast<void>(with_turns.use_all()), ContractError);
 }
 
-TEST(Residency, TakesNothingAwayFromWhatIsInUse) {
+TEST(Residency, RefusesToEvictABucketInUse) {
   const Plan plan = layered_plan({{128}, {128}, {128}, {128}});
   Residency residency(plan, {0});
   const std::vector<ParameterIndex> too_many{ParameterIndex{0}, ParameterIndex{1}};
   EXPECT_THROW(static_cast<void>(residency.use(too_many)), ContractError);
 }
 
-/// Whatever the model, the buckets and the depth: what a layer asks for is there and current.
-TEST(Residency, HasWhatIsAskedForInAnyModel) {
+/// For any model, buckets and prefetch, the buckets that a layer reads are whole and current.
+TEST(Residency, HasTheBucketsOfALayerInAnyModel) {
   std::mt19937 random(5);
   const auto below = [&](int end) {
     return std::uniform_int_distribution<int>(0, end - 1)(random);

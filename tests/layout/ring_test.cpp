@@ -13,7 +13,7 @@
 namespace trireme::layout {
 namespace {
 
-/// One bucket per size, in this order; negative: a parameter with a bucket of its own.
+/// One bucket per size, in this order; negative: a parameter with own_bucket.
 Plan plan_of(const std::vector<std::int64_t>& sizes, Padding padding = Padding::aligned) {
   std::vector<Parameter> table;
   for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)
@@ -28,7 +28,7 @@ std::vector<std::int64_t> begins(const Ring& ring, const Plan& plan) {
   return all;
 }
 
-TEST(Ring, LetsBucketsTakeTurnsInThreeSlotsAsLargeAsTheirLargest) {
+TEST(Ring, SharesThreeSlotsOfTheSizeOfTheirLargestBucket) {
   const Plan plan = plan_of({128, 256, 128, 512, 128, 128, 128});
   const Ring ring(plan);
   EXPECT_EQ(ring.num_slots(), 3U);
@@ -36,7 +36,7 @@ TEST(Ring, LetsBucketsTakeTurnsInThreeSlotsAsLargeAsTheirLargest) {
   EXPECT_EQ(ring.elements(), 512 + 256 + 128);
 }
 
-TEST(Ring, GivesABucketForItselfASlotForItself) {
+TEST(Ring, GivesADedicatedBucketItsOwnSlot) {
   const Plan plan = plan_of({128, 128, -1024, 128, 128, -256});
   const Ring ring(plan);
   EXPECT_EQ(ring.num_slots(), 5U);

@@ -26,8 +26,8 @@ Plan plan_of(int ranks, std::int64_t bucket_elements = 700) {
 }
 constexpr std::int64_t without_matrices = 23 * 17 + 41 + 7;
 
-/// What of a slot lies in the memory of one rank, or of one that is not sharded: first element and
-/// the one after the last.
+/// Ranges of a slot in the memory of one rank, or without sharding: first element and the one after
+/// the last.
 std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const Plan& plan,
                                                           const StateSlot& slot,
                                                           std::optional<int> rank) {
@@ -50,7 +50,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> ranges(const Plan& plan,
   return all;
 }
 
-TEST(StateSlots, OfAllParametersLieAsTheShardsDo) {
+TEST(StateSlots, OfAllParametersHaveTheLayoutOfShards) {
   for (const int ranks : {1, 2, 3, 5}) {
     const Plan plan = plan_of(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -65,7 +65,7 @@ TEST(StateSlots, OfAllParametersLieAsTheShardsDo) {
   }
 }
 
-TEST(StateSlots, WithoutMatricesHoldAllElseOnceAndApart) {
+TEST(StateSlots, WithoutMatricesHoldOtherParametersOnce) {
   for (const int ranks : {1, 2, 3, 5})
     for (const std::int64_t bucket_elements : {1, 700, 40'000}) {
       const Plan plan = plan_of(ranks, bucket_elements);

@@ -193,7 +193,7 @@ TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
           std::count_if(model_.table.begin() + static_cast<std::ptrdiff_t>(p) + 1,
                         model_.table.end(), [](const auto& other) { return !other.own_bucket; });
       if (!model_.table[p].own_bucket) {
-        EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::slots_of_gradients})
+        EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::gradient_slots})
             << model_.table[p].name;
       }
     }

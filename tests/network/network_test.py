@@ -147,7 +147,7 @@ class Bits(Network):
             with self.launch("parallel.replicate=node", "batch.sequences=12", hosts=hosts, name="refused", placed=placed) as process:
                 out, err = process.communicate(timeout=TIMEOUT_S)
             run = Run(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-            self.assert_refused(run, 2, "parallel.replicate", "equally many consecutive ranks")
+            self.assert_refused(run, 2, "parallel.replicate", "the same number of consecutive ranks")
 
     def sent_per_step(self, hosts, host, *overrides, name):
         """Bytes that a host gives to its link in a step: those of a long run less those of a short one."""
@@ -239,7 +239,7 @@ class Faults(Network):
         # be the first to report that the other does not answer.
         self.assertRegex("\n".join(run.errors),
                          r"((reduce_scatter|all_gather|all_reduce) of (bucket \d+|the step's sums)|a sum over the ranks) failed: "
-                         r"nothing moved for \d+\.\d s; rank (0 on north|1 on south) does not answer")
+                         r"no progress for \d+\.\d s; rank (0 on north|1 on south) does not answer")
         self.assertLess(took, MOST_S, run)
 
 

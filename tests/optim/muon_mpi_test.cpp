@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon over MPI: matrices that are sent to their home ranks give the same bits as matrices that
-// stay in place, with every layout, switch and transport.
+// Muon over MPI: matrices that are sent to their owners give the same bits as matrices that
+// are orthogonalized in place, with every layout, switch and transport.
 #include <limits>
 #include <string>
 
@@ -39,7 +39,7 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   Training training(setting, *world, *communicator, *device, *compute);
   const auto work = matrix_work(training.plan(), setting.optimizer(), setting.parallel.sharded());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
-  EXPECT_EQ(work->travels, setting.parallel.sharded() && world->size() > setting.replicas);
+  EXPECT_EQ(work->distributed, setting.parallel.sharded() && world->size() > setting.replicas);
   std::int64_t second[] = {training.optimizer().state_bytes()[2]};
   world->max(second);
   EXPECT_EQ(second[0], layout::most_slot_bytes(training.plan(), Muon::state(setting.optimizer())[2],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order Muon's matrices travel, are orthogonalized and gathered. A communicator between
-// the optimizer and the real one notes each call, and which matrices are orthogonalized then.
+// The order in which Muon's matrices are sent, orthogonalized and gathered. A communicator between
+// the optimizer and the real one records each call and the matrices that are orthogonal then.
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,13 +21,13 @@ namespace {
 using namespace trireme::testing;
 using ::testing::ElementsAre;
 
-/// What was enqueued, in its order: "there 0", "back 0", of rounds; "gather 4", of buckets.
+/// The enqueued calls in their order: "send 0", "send_back 0" of rounds; "gather 4" of buckets.
 struct Notes {
   std::vector<std::string> calls;
-  /// For each call the rounds whose pieces on this rank, if it is home to some, are orthogonal.
+  /// For each call the rounds whose matrices, of those that this rank owns, are orthogonal.
   std::vector<std::vector<std::size_t>> orthogonal;
-  std::vector<comm::Passengers> groups;
-  std::vector<std::vector<float>> arrived;  // by round, as it came
+  std::vector<comm::MessageGroup> groups;
+  std::vector<std::vector<float>> arrived;  // by round, as received
 
   void add(const char* what, std::size_t which) {
     calls.push_back(what + std::to_string(which));
@@ -38,36 +38,36 @@ struct Notes {
   }
   [[nodiscard]] std::vector<float> values(std::size_t round) const {
     std::vector<float> all;
-    for (const comm::Passenger& one : groups[round].arriving)
+    for (const comm::Message& one : groups[round].incoming)
       all.insert(all.end(), one.at.as<float>(), one.at.as<float>() + one.at.elements);
     return all;
   }
 };
 
-class NotedTrip final : public comm::RoundTrip {
+class RecordedTransfer final : public comm::Transfer {
  public:
-  NotedTrip(std::unique_ptr<comm::RoundTrip> trip, Notes& notes)
-      : trip_(std::move(trip)), notes_(notes) {}
-  /// Waits for the pieces, to compare them later with what became of them.
-  void go(std::size_t group, device::Stream& stream) override {
-    notes_.add("there ", group);
-    trip_->go(group, stream);
+  RecordedTransfer(std::unique_ptr<comm::Transfer> transfer, Notes& notes)
+      : transfer_(std::move(transfer)), notes_(notes) {}
+  /// Waits for the matrices, to compare them with their values later.
+  void send(std::size_t group, device::Stream& stream) override {
+    notes_.add("send ", group);
+    transfer_->send(group, stream);
     stream.synchronize();
     notes_.arrived[group] = notes_.values(group);
   }
-  void come_back(std::size_t group, device::Stream& stream) override {
-    notes_.add("back ", group);
-    trip_->come_back(group, stream);
+  void send_back(std::size_t group, device::Stream& stream) override {
+    notes_.add("send_back ", group);
+    transfer_->send_back(group, stream);
   }
 
  private:
-  std::unique_ptr<comm::RoundTrip> trip_;
+  std::unique_ptr<comm::Transfer> transfer_;
   Notes& notes_;
 };
 
-class NotedCommunicator final : public comm::Communicator {
+class RecordingCommunicator final : public comm::Communicator {
  public:
-  NotedCommunicator(comm::Communicator& inner, comm::World& world, Notes& notes)
+  RecordingCommunicator(comm::Communicator& inner, comm::World& world, Notes& notes)
       : inner_(inner), world_(world), notes_(notes) {}
 
   [[nodiscard]] int rank() const override { return inner_.rank(); }
@@ -89,11 +89,10 @@ class NotedCommunicator final : public comm::Communicator {
   void all_reduce(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     inner_.all_reduce(shards, bucket, stream);
   }
-  std::unique_ptr<comm::RoundTrip> round_trip(
-      const std::vector<comm::Passengers>& groups) override {
+  std::unique_ptr<comm::Transfer> transfer(const std::vector<comm::MessageGroup>& groups) override {
     notes_.groups = groups;
     notes_.arrived.resize(groups.size());
-    return std::make_unique<NotedTrip>(comm::make_round_trip(world_, inner_, groups), notes_);
+    return std::make_unique<RecordedTransfer>(comm::make_transfer(world_, inner_, groups), notes_);
   }
 
  private:
@@ -120,7 +119,7 @@ Notes notes_of_a_step(const TrainingSetting& setting, bool held) {
   const auto inner = comm::make_communicator(comm::Transport::automatic, setting.parallel.reduction,
                                              *world, *device);
   Notes notes;
-  NotedCommunicator communicator(*inner, *world, notes);
+  RecordingCommunicator communicator(*inner, *world, notes);
   Training training(setting, *world, communicator, *device, *compute);
   training.engine().hold_collectives(held);
   notes.calls.clear();
@@ -134,13 +133,13 @@ Notes notes_of_a_step(const TrainingSetting& setting, bool held) {
 
 using Rounds = std::vector<std::size_t>;
 
-/// Three buckets, each with a matrix for each rank, behind an embedding.
+/// Three buckets, each with one matrix per rank, after an embedding.
 class MuonOverlap : public ::testing::Test {
  protected:
   void SetUp() override {
     const int ranks = comm::make_mpi_world()->size();
     if (ranks == 1)
-      GTEST_SKIP() << "nothing travels";
+      GTEST_SKIP() << "one rank sends nothing";
     std::vector<layout::Parameter> table = {{"wte", {23, 17}, true, true}};
     for (int i = 0; i < 3 * ranks; ++i)
       table.push_back({"w" + std::to_string(i), {24, 24}, false, true, {24}});
@@ -150,33 +149,34 @@ class MuonOverlap : public ::testing::Test {
   TrainingSetting setting_;
 };
 
-TEST_F(MuonOverlap, TravelAndGathersAreEnqueuedBeforeTheProductsOfOtherRounds) {
+TEST_F(MuonOverlap, EnqueuesTransfersAndGathersBeforeTheProductsOfOtherRounds) {
   const Notes notes = notes_of_a_step(setting_, false);
-  EXPECT_THAT(notes.calls, ElementsAre("there 0", "there 1", "there 2", "gather 3", "back 0",
-                                       "back 1", "gather 2", "back 2", "gather 1", "gather 0"));
+  EXPECT_THAT(notes.calls,
+              ElementsAre("send 0", "send 1", "send 2", "gather 3", "send_back 0", "send_back 1",
+                          "gather 2", "send_back 2", "gather 1", "gather 0"));
   EXPECT_THAT(notes.orthogonal,
               ElementsAre(Rounds{}, Rounds{}, Rounds{}, Rounds{}, Rounds{0}, Rounds{0, 1},
                           Rounds{0, 1}, Rounds{0, 1, 2}, Rounds{0, 1, 2}, Rounds{0, 1, 2}));
 }
 
-/// A transfer that is held begins when compute waits for it: for the way there just before the
-/// round's products, for the way back behind those of the next round. Gathers wait for the next
-/// step.
+/// A held transfer begins when compute waits for it: send just before the round's products,
+/// send_back after those of the next round. Gathers wait for the next step.
 TEST_F(MuonOverlap, ComputeWaitsForARoundOnlyWhenItNeedsIt) {
   const Notes notes = notes_of_a_step(setting_, true);
-  EXPECT_THAT(notes.calls, ElementsAre("there 0", "there 1", "there 2", "back 0", "back 1",
-                                       "back 2", "gather 3", "gather 2", "gather 1", "gather 0"));
+  EXPECT_THAT(notes.calls,
+              ElementsAre("send 0", "send 1", "send 2", "send_back 0", "send_back 1", "send_back 2",
+                          "gather 3", "gather 2", "gather 1", "gather 0"));
   EXPECT_THAT(notes.orthogonal, ElementsAre(Rounds{}, Rounds{0}, Rounds{0, 1}, Rounds{0, 1},
                                             Rounds{0, 1, 2}, Rounds{0, 1, 2}, Rounds{0, 1, 2},
                                             Rounds{0, 1, 2}, Rounds{0, 1, 2}, Rounds{0, 1, 2}));
 }
 
-/// The home of a large matrix is through the first round later than the others, which orthogonalize
-/// all of theirs meanwhile; the order of what is enqueued is that of all ranks.
-TEST(MuonOverlapAtUnequalHomes, RanksWithLessToDoGoAheadInTheSameOrder) {
+/// The owner of a large matrix finishes the first round later than the others, which orthogonalize
+/// all of theirs meanwhile. The order of the queue is the same on all ranks.
+TEST(MuonOverlapWithUnequalOwners, RanksWithLessToDoGoAheadInTheSameOrder) {
   const auto world = comm::make_mpi_world();
   if (world->size() != 2)
-    GTEST_SKIP() << "homes as they are on two ranks";
+    GTEST_SKIP() << "the owners are those of two ranks";
   const auto setting = setting_of({{"wte", {23, 17}, true, true},
                                    {"large", {48, 48}, false, true, {48}},
                                    {"a", {24, 24}, false, true, {24}},
@@ -184,14 +184,14 @@ TEST(MuonOverlapAtUnequalHomes, RanksWithLessToDoGoAheadInTheSameOrder) {
                                    {"c", {24, 24}, false, true, {24}}},
                                   1);
   const Notes notes = notes_of_a_step(setting, false);
-  EXPECT_THAT(notes.calls, ElementsAre("there 0", "there 1", "there 2", "there 3", "gather 4",
-                                       "back 0", "back 1", "gather 3", "back 2", "gather 2",
-                                       "back 3", "gather 1", "gather 0"));
+  EXPECT_THAT(notes.calls, ElementsAre("send 0", "send 1", "send 2", "send 3", "gather 4",
+                                       "send_back 0", "send_back 1", "gather 3", "send_back 2",
+                                       "gather 2", "send_back 3", "gather 1", "gather 0"));
   const std::size_t first_gather = 7;  // of a bucket with matrices
   EXPECT_EQ(notes.orthogonal[first_gather], world->rank() == 0 ? Rounds{0} : (Rounds{1, 2, 3}));
 }
 
-TEST(MatrixRounds, ARankLooksAheadUntilTheBusiestIsThroughTheRound) {
+TEST(MatrixRounds, ARankWorksAheadUntilTheBusiestHasFinishedTheRound) {
   const auto rounds_of = [](const std::vector<std::vector<double>>& flops) {
     std::vector<MatrixRound> rounds;
     for (const auto& one : flops) rounds.push_back({BucketIndex{0}, one});

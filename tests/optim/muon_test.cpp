@@ -213,8 +213,7 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
   });
 }
 
-/// Where the sums of micro-steps have memory of their own, apart from the gradients that backward
-/// writes, Muon orthogonalizes the sums.
+/// If the sums of micro-steps have separate memory, Muon orthogonalizes the sums.
 TEST(Muon, GivesTheSameBitsWhereGradientsAreReducedPerMicroStep) {
   omp_set_num_threads(1);
   TrainingSetting setting = muon_setting();
@@ -265,7 +264,7 @@ TEST(Muon, AllocatesTheBytesOfTheBudget) {
     }
 }
 
-TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
+TEST(MatrixWork, CountsBytesBetweenHosts) {
   OptimizerConfig config;
   config.kind = Kind::muon;
   const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
@@ -273,10 +272,10 @@ TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
   // With one rank per host, the host that sends most is the rank that sends most.
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
-  std::int64_t crosses = 0;  // both hosts send the same: one to the home, the other back
+  std::int64_t crosses = 0;  // both hosts send the same: one to the owner, the other back
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
-    for (const auto& one : work->homes.pieces(plan, static_cast<ParameterIndex>(p)))
-      crosses += one.rank / 2 != one.home / 2 ? one.piece.elements : 0;
+    for (const auto& one : work->owners.pieces(plan, static_cast<ParameterIndex>(p)))
+      crosses += one.rank / 2 != one.owner / 2 ? one.piece.elements : 0;
   EXPECT_GT(crosses, 0);
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, *work), 4 * crosses);
 }
@@ -290,8 +289,8 @@ TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
       matrix_work(layout::Plan(matrix_table(), {1, 700, layout::Padding::aligned}), config, true);
   ASSERT_TRUE(alone);
   EXPECT_EQ(alone->matrices, 7);
-  EXPECT_FALSE(alone->travels);
-  EXPECT_EQ(alone->held_elements, 0);
+  EXPECT_FALSE(alone->distributed);
+  EXPECT_EQ(alone->owned_elements, 0);
   EXPECT_EQ(alone->sent_bytes, 0);
   EXPECT_EQ(alone->busiest_flops, alone->flops);
   // 5 steps of 4 max min^2 + 2 min^3: 14 x 20 twice, 13 x 20, 37 x 20 twice, 1 x 65, 24 x 24.
@@ -302,7 +301,7 @@ TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
   EXPECT_EQ(alone->flops, qkv + 2 * mlp + of(1, 65) + square);
   // The largest: X of 37 x 20, padded to 752 elements, and two matrices of 400.
   EXPECT_EQ(alone->scratch_bytes, 4 * std::max<std::int64_t>(752 + 2 * 400, 3 * 576));
-  config.muon.product_dtype = FloatDType::bf16;  // X is there twice, but of half the size
+  config.muon.product_dtype = FloatDType::bf16;  // two copies of X of half the size
   EXPECT_EQ(
       matrix_work(layout::Plan(matrix_table(), {1, 700, layout::Padding::aligned}), config, true)
           ->scratch_bytes,
@@ -315,12 +314,12 @@ TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
   load[0] += qkv;
   load[load[0] < load[1] ? 0 : 1] += of(1, 65);
   EXPECT_EQ(sharded->busiest_flops, std::max(load[0], load[1]));
-  EXPECT_TRUE(sharded->travels);
-  EXPECT_EQ(sharded->bytes(), 4 * sharded->held_elements + sharded->scratch_bytes);
+  EXPECT_TRUE(sharded->distributed);
+  EXPECT_EQ(sharded->bytes(), 4 * sharded->owned_elements + sharded->scratch_bytes);
   // Rank 1 has fc and proj, 740 elements each, padded to 752; rank 0 has qkv (820, padded to 832),
   // square and row.
-  EXPECT_EQ(sharded->held_elements, std::max<std::int64_t>(832 + 576 + 80, 2 * 752));
-  EXPECT_EQ(matrix_work(two, config, false)->held_elements, 0);
+  EXPECT_EQ(sharded->owned_elements, std::max<std::int64_t>(832 + 576 + 80, 2 * 752));
+  EXPECT_EQ(matrix_work(two, config, false)->owned_elements, 0);
 }
 
 }  // namespace

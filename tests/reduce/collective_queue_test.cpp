@@ -16,9 +16,9 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Records which collectives begin.
-class Written final : public CollectiveQueue::Source {
+class RecordingSource final : public CollectiveQueue::Source {
  public:
-  Written(std::vector<std::string>& begun, std::string name, bool overtakes = false)
+  RecordingSource(std::vector<std::string>& begun, std::string name, bool overtakes = false)
       : begun_(begun), name_(std::move(name)), overtakes_(overtakes) {}
   [[nodiscard]] bool overtakes() const override { return overtakes_; }
   void start(BucketIndex bucket) override { begun_.push_back(name_ + std::to_string(at(bucket))); }
@@ -31,16 +31,18 @@ class Written final : public CollectiveQueue::Source {
 
 class QueueTest : public ::testing::Test {
  protected:
-  void push(Written& source, int bucket) { queue_.push(source, static_cast<BucketIndex>(bucket)); }
-  void about_to_wait(Written& source, int bucket) {
+  void push(RecordingSource& source, int bucket) {
+    queue_.push(source, static_cast<BucketIndex>(bucket));
+  }
+  void about_to_wait(RecordingSource& source, int bucket) {
     queue_.about_to_wait(source, static_cast<BucketIndex>(bucket));
   }
 
   std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
   CollectiveQueue queue_{*device_, false, 6};
   std::vector<std::string> begun_;
-  Written gather_{begun_, "gather "}, reduce_{begun_, "reduce "};
-  Written there_{begun_, "there ", true}, back_{begun_, "back ", true};
+  RecordingSource gather_{begun_, "gather "}, reduce_{begun_, "reduce "};
+  RecordingSource send_{begun_, "send ", true}, send_back_{begun_, "send_back ", true};
 };
 
 TEST_F(QueueTest, BeginsACollectiveAtOnceWhenNoneAreHeld) {
@@ -64,31 +66,31 @@ TEST_F(QueueTest, BeginsHeldCollectivesUpToTheOneThatIsWaitedFor) {
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1", "reduce 2", "gather 1"));
 }
 
-/// And a collective of the others begins with all that are held before it.
+/// Collectives of other sources begin with all that are held before them.
 TEST_F(QueueTest, SourcesThatOvertakeBeginWithoutTheOthers) {
   queue_.hold(true);
   push(gather_, 3);
-  push(there_, 0);
+  push(send_, 0);
   push(gather_, 2);
-  push(back_, 0);
-  push(back_, 1);
-  about_to_wait(back_, 0);
-  EXPECT_THAT(begun_, ElementsAre("there 0", "back 0"));
-  about_to_wait(there_, 0);  // it has begun
+  push(send_back_, 0);
+  push(send_back_, 1);
+  about_to_wait(send_back_, 0);
+  EXPECT_THAT(begun_, ElementsAre("send 0", "send_back 0"));
+  about_to_wait(send_, 0);  // it has begun
   about_to_wait(gather_, 2);
-  EXPECT_THAT(begun_, ElementsAre("there 0", "back 0", "gather 3", "gather 2"));
+  EXPECT_THAT(begun_, ElementsAre("send 0", "send_back 0", "gather 3", "gather 2"));
   push(gather_, 1);
   about_to_wait(gather_, 1);
-  EXPECT_THAT(begun_,
-              ElementsAre("there 0", "back 0", "gather 3", "gather 2", "back 1", "gather 1"));
+  EXPECT_THAT(begun_, ElementsAre("send 0", "send_back 0", "gather 3", "gather 2", "send_back 1",
+                                  "gather 1"));
 }
 
-TEST_F(QueueTest, WhatIsForgottenNeverBegins) {
+TEST_F(QueueTest, ForgottenCollectivesNeverBegin) {
   queue_.hold(true);
-  push(there_, 0);
+  push(send_, 0);
   push(gather_, 0);
-  queue_.forget(there_);
-  about_to_wait(there_, 0);
+  queue_.forget(send_);
+  about_to_wait(send_, 0);
   EXPECT_THAT(begun_, IsEmpty());
   about_to_wait(gather_, 0);
   EXPECT_THAT(begun_, ElementsAre("gather 0"));

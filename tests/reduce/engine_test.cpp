@@ -152,7 +152,7 @@ TEST_P(EngineAtRanks, GathersLayersAheadOnceInAStepWithoutResharding) {
     const layout::Plan plan(table(), options(ranks, 1));
     Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
                   *rank.compute);
-    ASSERT_FALSE(engine.parameters_take_turns());
+    ASSERT_FALSE(engine.parameters_share_slots());
     engine.hold_collectives(rank.world.rank() == 0);
     Steps steps(engine, *rank.device, *rank.compute, setting);
     for (int step = 0; step < 2; ++step) {

@@ -34,7 +34,7 @@ TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyShareSlots) {
   EXPECT_EQ(bucket_elements(config, small, 2, Wire::inside_a_host), 2 * 131'072) << "a message";
 }
 
-/// So that there is something to send while backward goes on.
+/// To overlap sending with backward.
 TEST(AutoBuckets, AreASixteenthOfTheModelBetweenHosts) {
   const std::vector<layout::Parameter> middle{{"w", {16, 20'000'000}}};
   const auto elements = [&](int ranks, Wire wire) {
@@ -61,7 +61,7 @@ TEST(AutoBuckets, ThatShareSlotsGrowWithTheRanksUpToTheMeanOfModelAndMessage) {
   EXPECT_EQ(elements(81), 80'000'000);
   EXPECT_EQ(elements(4096), 80'000'000);
   config.shard = layout::Shard::optimizer;
-  EXPECT_EQ(elements(4096), 4'096'000'000) << "beside whole gradients";
+  EXPECT_EQ(elements(4096), 4'096'000'000) << "with whole gradients";
 }
 
 TEST(AutoBuckets, HoldALayerWhereParametersShareSlots) {
@@ -74,7 +74,7 @@ TEST(AutoBuckets, HoldALayerWhereParametersShareSlots) {
     EXPECT_EQ(bucket_elements(config, layers, ranks, Wire::gpus), 200'000'000) << ranks;
 }
 
-TEST(AutoBuckets, CountTheRanksOfOneCopy) {
+TEST(AutoBuckets, CountTheRanksOfOneReplica) {
   ParallelConfig config;
   const auto elements = [&](int replicas) {
     return layout_options(config, large, 512, Wire::gpus, replicas).bucket_elements;
@@ -83,7 +83,8 @@ TEST(AutoBuckets, CountTheRanksOfOneCopy) {
   EXPECT_EQ(elements(2), 256'000'000);
   EXPECT_EQ(elements(64), 40'000'000);
   config.reduction = comm::Reduction::ordered;
-  EXPECT_EQ(elements(64), 512'000'000) << "whole buckets travel between the ranks of all copies";
+  EXPECT_EQ(elements(64), 512'000'000)
+      << "whole buckets are sent between the ranks of all replicas";
 }
 
 TEST(AutoBuckets, CountTheBytesThatAreSent) {
@@ -104,8 +105,8 @@ TEST(AutoBuckets, HaveTheSizeThatTheDeckGives) {
   const layout::Plan plan(small, layout_options(config, small, 2, Wire::inside_a_host));
   EXPECT_EQ(plan.options().bucket_elements, 7);
   EXPECT_EQ(bucket_text(config, plan), "7 elements");
-  const layout::Plan by_itself(small, layout_options({}, small, 2, Wire::inside_a_host));
-  EXPECT_EQ(bucket_text({}, by_itself), "834 k elements: auto");
+  const layout::Plan alone(small, layout_options({}, small, 2, Wire::inside_a_host));
+  EXPECT_EQ(bucket_text({}, alone), "834 k elements: auto");
 }
 
 TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
@@ -115,14 +116,14 @@ TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
   EXPECT_EQ(replicas(config, 8, 1), 1) << "one host";
   EXPECT_EQ(replicas(config, 8, 2), 2);
   EXPECT_EQ(replicas_problem(config, 8, 3),
-            "node: 8 ranks on 3 hosts, but each copy needs equally many ranks");
+            "node: 8 ranks on 3 hosts, but every replica needs the same number of ranks");
   EXPECT_EQ(replicas_problem(config, 3, 3),
-            "node: 3 ranks on 3 hosts, but a copy on each rank leaves nothing in shards; "
-            "parallel.shard: none keeps everything on every rank");
+            "node: 3 ranks on 3 hosts, but replicas of one rank have no shards; use fewer "
+            "replicas, or parallel.shard: none");
   config.replicate.number = 4;
   EXPECT_EQ(replicas(config, 8, 1), 4);
   EXPECT_EQ(replicas_problem(config, 6, 1),
-            "4 copies on 6 ranks, but each copy needs equally many ranks");
+            "4 replicas on 6 ranks, but every replica needs the same number of ranks");
   EXPECT_THROW(replicas(config, 6, 1), UserError);
   config.replicate.number = 1;
   EXPECT_EQ(replicas(config, 5, 5), 1);

@@ -21,28 +21,29 @@ using ::testing::IsEmpty;
 
 constexpr std::array buckets = {BucketIndex{4}, BucketIndex{1}};
 
-/// Writes down what ran on the stream.
-class Written final : public Carrier {
+/// Records the transfers that ran on the stream.
+class RecordingSender final : public TransferSender {
  public:
-  void carry(BucketIndex bucket, Way way, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, bucket, way] {
-      carried.push_back((way == Way::there ? "there " : "back ") + std::to_string(at(bucket)));
+  void enqueue(BucketIndex bucket, Direction direction, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, bucket, direction] {
+      enqueued.push_back((direction == Direction::send ? "send " : "send_back ") +
+                         std::to_string(at(bucket)));
     });
   }
-  std::vector<std::string> carried;
+  std::vector<std::string> enqueued;
 };
 
 class TransfersTest : public ::testing::TestWithParam<bool> {
  protected:
   TransfersTest() {
-    transfers_.carry_by(&carrier_, buckets);
+    transfers_.set_sender(&sender_, buckets);
     transfers_.begin_step(1);
   }
 
   std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
   std::unique_ptr<device::Stream> compute_ =
       device_->make_stream(device::StreamMode::inlined, "compute");
-  Written carrier_;
+  RecordingSender sender_;
   CollectiveQueue queue_{*device_, GetParam(), 8};
   Transfers transfers_{*device_, *compute_, queue_, GetParam()};
 };
@@ -50,21 +51,22 @@ class TransfersTest : public ::testing::TestWithParam<bool> {
 TEST_P(TransfersTest, RunInTheOrderInWhichTheyBegin) {
   for (std::int64_t step = 1; step <= 3; ++step) {
     transfers_.begin_step(step);
-    carrier_.carried.clear();
-    for (const BucketIndex bucket : buckets) transfers_.begin(bucket, Way::there);
-    transfers_.begin(buckets[0], Way::back);
-    transfers_.begin(buckets[1], Way::back);
-    transfers_.wait(buckets[1], Way::back);  // no wait has to be in their order
-    transfers_.wait(buckets[1], Way::there);
-    for (const Way way : {Way::there, Way::back}) transfers_.wait(buckets[0], way);
-    EXPECT_THAT(carrier_.carried, ElementsAre("there 4", "there 1", "back 4", "back 1"));
+    sender_.enqueued.clear();
+    for (const BucketIndex bucket : buckets) transfers_.begin(bucket, Direction::send);
+    transfers_.begin(buckets[0], Direction::send_back);
+    transfers_.begin(buckets[1], Direction::send_back);
+    transfers_.wait(buckets[1], Direction::send_back);  // waits may be in any order
+    transfers_.wait(buckets[1], Direction::send);
+    for (const Direction direction : {Direction::send, Direction::send_back})
+      transfers_.wait(buckets[0], direction);
+    EXPECT_THAT(sender_.enqueued, ElementsAre("send 4", "send 1", "send_back 4", "send_back 1"));
   }
 }
 
-TEST_P(TransfersTest, HaveTimesInTheStepsInWhichTheyHappened) {
-  for (const Way way : {Way::there, Way::back}) {
-    transfers_.begin(buckets[1], way);
-    transfers_.wait(buckets[1], way);
+TEST_P(TransfersTest, HaveTimesInTheirSteps) {
+  for (const Direction direction : {Direction::send, Direction::send_back}) {
+    transfers_.begin(buckets[1], direction);
+    transfers_.wait(buckets[1], direction);
   }
   transfers_.begin_step(2);
   std::vector<TransferTimes> times;
@@ -74,7 +76,7 @@ TEST_P(TransfersTest, HaveTimesInTheStepsInWhichTheyHappened) {
   ASSERT_EQ(times.size(), 2U);
   for (std::size_t i = 0; i < times.size(); ++i) {
     EXPECT_EQ(times[i].bucket, buckets[1]);
-    EXPECT_EQ(times[i].way, i == 0 ? Way::there : Way::back);
+    EXPECT_EQ(times[i].direction, i == 0 ? Direction::send : Direction::send_back);
     EXPECT_GT(times[i].start, 0);
     EXPECT_LE(times[i].start, times[i].end);
     EXPECT_LE(times[i].end, times[i].wait_begin + times[i].waited);
@@ -85,34 +87,35 @@ TEST_P(TransfersTest, HaveTimesInTheStepsInWhichTheyHappened) {
   EXPECT_LE(times[0].end, times[1].start);
 }
 
-TEST_P(TransfersTest, RefuseWhatBelongsToNoTransfer) {
-  EXPECT_THROW(transfers_.wait(buckets[0], Way::there), ContractError);
-  transfers_.begin(buckets[0], Way::there);
-  EXPECT_THROW(transfers_.begin(buckets[0], Way::there), ContractError);
-  transfers_.wait(buckets[0], Way::there);
-  EXPECT_THROW(transfers_.begin(BucketIndex{2}, Way::there), ContractError);
+TEST_P(TransfersTest, RefuseBucketsWithoutATransfer) {
+  EXPECT_THROW(transfers_.wait(buckets[0], Direction::send), ContractError);
+  transfers_.begin(buckets[0], Direction::send);
+  EXPECT_THROW(transfers_.begin(buckets[0], Direction::send), ContractError);
+  transfers_.wait(buckets[0], Direction::send);
+  EXPECT_THROW(transfers_.begin(BucketIndex{2}, Direction::send), ContractError);
 }
 
 /// As after an exception between begin() and wait().
-TEST_P(TransfersTest, EndBeforeTheirCarrierDoes) {
+TEST_P(TransfersTest, EndBeforeTheirSenderDoes) {
   {
-    Written another;
-    transfers_.carry_by(&another, buckets);
-    for (const BucketIndex bucket : buckets) transfers_.begin(bucket, Way::there);
-    transfers_.carry_by(nullptr, {});
-    EXPECT_THAT(another.carried, ElementsAre("there 4", "there 1"));
-    transfers_.carry_by(&another, buckets);
+    RecordingSender another;
+    transfers_.set_sender(&another, buckets);
+    for (const BucketIndex bucket : buckets) transfers_.begin(bucket, Direction::send);
+    transfers_.set_sender(nullptr, {});
+    EXPECT_THAT(another.enqueued, ElementsAre("send 4", "send 1"));
+    transfers_.set_sender(&another, buckets);
     queue_.hold(true);
     transfers_.begin_step(2);
-    transfers_.begin(buckets[0], Way::there);
-    transfers_.carry_by(nullptr, {});
-    EXPECT_THAT(another.carried, ::testing::SizeIs(GetParam() ? 2 : 3)) << "held, or begun at once";
+    transfers_.begin(buckets[0], Direction::send);
+    transfers_.set_sender(nullptr, {});
+    EXPECT_THAT(another.enqueued, ::testing::SizeIs(GetParam() ? 2 : 3))
+        << "held, or begun at once";
   }
-  EXPECT_THROW(transfers_.begin(buckets[0], Way::there), ContractError);
+  EXPECT_THROW(transfers_.begin(buckets[0], Direction::send), ContractError);
 }
 
 INSTANTIATE_TEST_SUITE_P(, TransfersTest, ::testing::Bool(), [](const auto& made) {
-  return made.param ? "Beside" : "InTurn";
+  return made.param ? "Overlapping" : "Inline";
 });
 
 }  // namespace

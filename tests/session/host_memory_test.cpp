@@ -16,13 +16,13 @@ using testing::HasSubstr;
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
 TEST(HostMemory, IsKnown) {
-  const MemoryRoom room = memory_room();
+  const AvailableMemory room = available_memory();
   EXPECT_GT(room.host_bytes, 0);
   EXPECT_NE(room.host_limit, "");
 }
 
 TEST(HostMemory, NamesTheLimitThatIsTooLow) {
-  const MemoryRoom room{8 * gib, 5 * gib, "the memory of the host", "ulimit -v"};
+  const AvailableMemory room{8 * gib, 5 * gib, "the memory of the host", "ulimit -v"};
   EXPECT_EQ(memory_problem(room, 4 * gib, 2), "");
   EXPECT_EQ(memory_problem(room, 4 * gib, 3),
             "3 ranks need 12 GiB (4 GiB each), and the memory of the host leaves 8 GiB");

@@ -59,8 +59,9 @@ TEST(Device, IsACpuOrNoneForWhatMeasuresCpus) {
       expect_cpus(*world, "it", choice, gpus);
       FAIL() << "no error";
     } catch (const UserError& error) {
-      EXPECT_STREQ(error.what(),
-                   "error: it measures CPUs, and a run would take GPUs: give run.device=cpu");
+      EXPECT_STREQ(
+          error.what(),
+          "error: it measures only CPUs, but this deck would use GPUs; set run.device=cpu");
     }
 }
 

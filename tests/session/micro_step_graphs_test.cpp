@@ -208,9 +208,9 @@ TEST_P(GraphedModel, CallsTheHooksAsTheModelDoes) {
   model_.gpt.train(batch(), losses_.view(DType::f32), true, plain, *model_.stream);
   ASSERT_GE(plan_.buckets().size(), 3U);
   for (const bool first : {true, false}) {
-    const bool takes_turns = first;
+    const bool gradients_share_slots = first;
     Listener hooks(model_);
-    MicroStepGraphs graphs(model_.gpt, plan_, hooks, *model_.stream, takes_turns);
+    MicroStepGraphs graphs(model_.gpt, plan_, hooks, *model_.stream, gradients_share_slots);
     for (const char* run : {"recorded", "replayed", "replayed again"}) {
       SCOPED_TRACE(testing::Message() << run << (first ? ", first" : ", not first"));
       hooks.groups.clear();
@@ -221,7 +221,8 @@ TEST_P(GraphedModel, CallsTheHooksAsTheModelDoes) {
       graphs.train(batch(), losses_.view(DType::f32), first, true);
       EXPECT_EQ(hooks.ready, plain.ready);
       EXPECT_EQ(hooks.gradients, plain.gradients) << "a gradient was reported before it was final";
-      EXPECT_EQ(hooks.written, takes_turns ? first_of_buckets(plain.written) : Listener::Writes());
+      EXPECT_EQ(hooks.written,
+                gradients_share_slots ? first_of_buckets(plain.written) : Listener::Writes());
       if (first) {
         EXPECT_EQ(hooks.groups.front(), plain.groups.front());
         std::vector<char> asked(plan_.buckets().size());

@@ -38,7 +38,7 @@ class OverNccl : public ::testing::TestWithParam<DType> {
   void SetUp() override {
     device::load_kernels_eagerly();
     TRIREME_NEEDS_GPU();
-    world_.limit_waiting(60);
+    world_.set_deadline(60);
     pretend_to_be_on_a_host_of_ones_own(world_.rank());
     device_ = device::make_cuda_device(0);
     compute_ = device_->make_stream(device::StreamMode::inlined, "compute");

@@ -70,7 +70,7 @@ class Side {
  private:
   void transfer(int bytes, int tag, bool sends) {
     MPI_Request request = MPI_REQUEST_NULL;
-    const comm::Abandon abandon({&request, 1});
+    const comm::CancelOnExit abandon({&request, 1});
     if (sends)
       TRIREME_MPI(MPI_Isend(buffer_, bytes, MPI_BYTE, peer_, tag, world_.comm(), &request));
     else

@@ -245,7 +245,7 @@ void poison_foreign_parameters(Session& session) {
   for (std::size_t b = 0; b < session.plan.buckets().size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     const View whole = session.engine.bucket_parameters(bucket);
-    if (session.engine.parameters_take_turns()) {  // what the rank owns lies elsewhere
+    if (session.engine.parameters_share_slots()) {  // what the rank owns lies elsewhere
       make_nan(whole);
       continue;
     }

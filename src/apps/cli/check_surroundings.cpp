@@ -147,7 +147,7 @@ std::string time_note(const deck::JobConfig& config) {
 std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks) {
   if (plan.device != device::Kind::cpu)
     return "";
-  const trireme::session::MemoryRoom room = trireme::session::memory_room();
+  const trireme::session::AvailableMemory room = trireme::session::available_memory();
   std::string text;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
     const std::int64_t bytes = plan::whole_bytes(plan, i);

@@ -94,7 +94,7 @@ ExitCode with_shared_deck(comm::World& world,
     shared.deck =
         deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
   });
-  world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
+  world.set_deadline(shared.deck.config.parallel.deadline.seconds);
   comm::expect_agreement(world, facts_of(deck::job_of(shared.deck), arguments.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {

@@ -27,7 +27,7 @@ std::string packed(const std::exception& error) {
   return pack(Said(verdict.code, reason));
 }
 
-/// What the ranks said of `part`, each reason once; "": nothing.
+/// The problems of `part` on all ranks, each reason once.
 std::vector<Problem> problems_of(const std::string& part, const std::vector<std::string>& said) {
   std::vector<Problem> all;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
@@ -58,13 +58,13 @@ Attempts::~Attempts() = default;
 comm::World& Attempts::world_of_a_part() {
   if (world_.size() == 1)
     return world_;
-  if (apart_.empty() || failed_) {
+  if (part_worlds_.empty() || failed_) {
     world_.barrier();  // MPI's own waiting has no deadline
-    apart_.push_back(comm::make_mpi_world());
-    apart_.back()->limit_waiting(deadline_s_);
+    part_worlds_.push_back(comm::make_mpi_world());
+    part_worlds_.back()->set_deadline(deadline_s_);
     failed_ = false;
   }
-  return *apart_.back();
+  return *part_worlds_.back();
 }
 
 void Attempts::measure(const std::string& part, const std::function<void(comm::World&)>& action) {

@@ -142,8 +142,8 @@ void fill_compute(StepModel& model,
     const layout::Bucket& bucket = plan.buckets()[b];
     BucketCost& costs = model.buckets[b];
     costs.ready = ready_of(bucket, shares);
-    costs.written = std::min(plan.for_itself(bucket) ? forward_part : before, costs.ready);
-    if (!plan.for_itself(bucket))
+    costs.written = std::min(plan.is_dedicated(bucket) ? forward_part : before, costs.ready);
+    if (!plan.is_dedicated(bucket))
       before = costs.ready;
     const auto shard = static_cast<double>(bucket.shard_elements);
     const double updated = sharded ? shard : static_cast<double>(bucket.elements);

@@ -22,7 +22,7 @@ bool keeps_all_memory() noexcept {
 }
 
 View Buffer::view(DType dtype) const {
-  TRIREME_EXPECT(bytes_ % size_bytes(dtype) == 0, "{} bytes seen as {}", bytes_, name(dtype));
+  TRIREME_EXPECT(bytes_ % size_bytes(dtype) == 0, "{} bytes viewed as {}", bytes_, name(dtype));
   return {data_, static_cast<std::int64_t>(bytes_ / size_bytes(dtype)), dtype};
 }
 

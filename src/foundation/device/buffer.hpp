@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owned memory. A Buffer is move-only, gives its bytes back to the source that made it, and never
-// states on which device it lies: its allocator has that. Sources are devices, communicators
-// (memory that peers can read) and test doubles.
+// Owned memory. A Buffer is move-only and returns its bytes to the source that allocated it.
+// Sources are devices, communicators (memory that peers can read) and test doubles.
 //
-// 1. Fresh memory is zero.
-// 2. The start is aligned to at least 128 bytes (a cache line pair; NCCL's LL128 line), to 2 MiB
-//    where the source uses huge pages.
-// 3. A source outlives its buffers.
-// 4. After keep_all_memory() nothing is given back.
+// 1. New memory is zero.
+// 2. The start is aligned to at least 128 bytes (two cache lines; NCCL's LL128 line), or to 2 MiB
+//    if the source uses huge pages.
+// 3. A source must outlive its buffers.
+// 4. After keep_all_memory() nothing is freed.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +26,8 @@ class MemorySource {
   virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
 };
 
-/// From now on no buffer of this process gives its memory back. For a process that ends after a
-/// failure: messages that were under way may still be written into buckets and scratch.
+/// From now on no buffer of this process frees its memory. For a process that ends after a failure:
+/// active messages may still be written into buckets and scratch.
 void keep_all_memory() noexcept;
 [[nodiscard]] bool keeps_all_memory() noexcept;
 

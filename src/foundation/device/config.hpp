@@ -13,7 +13,9 @@ struct MemoryConfig {
 template <class V>
 void describe(V& v, MemoryConfig& c) {
   v("pool", c.pool,
-    {.help = "Lease scratch memory from a pool sized in warm-up; off: allocate each lease anew."});
+    {.help =
+         "Take scratch memory from a pool that grows in the first step only. false: allocate it "
+         "for each use; only for comparison."});
 }
 
 }  // namespace trireme::device

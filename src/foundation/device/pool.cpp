@@ -11,7 +11,7 @@
 namespace trireme::device {
 namespace {
 
-/// The first request exactly, then at least `factor` times as much as there was; in whole pages.
+/// The first request exactly, later at least `factor` times the current size; in whole pages.
 std::size_t grown(std::size_t current, std::size_t needed, double factor) {
   constexpr std::size_t page = 4096;
   const auto larger = static_cast<std::size_t>(static_cast<double>(current) * factor);
@@ -40,7 +40,7 @@ Lease ScratchPool::lease(std::string_view name,
     blocks_.push_back({std::string(name), dtype, nullptr, {}, 0, false});
     found = blocks_.end() - 1;
   }
-  TRIREME_EXPECT(!found->leased, "scratch '{}' is leased twice at once", name);
+  TRIREME_EXPECT(!found->leased, "scratch '{}' is leased twice at the same time", name);
   TRIREME_EXPECT(found->stream == nullptr || found->stream == &stream,
                  "scratch '{}' is leased on two streams", name);
   const std::size_t bytes = static_cast<std::size_t>(elements) * size_bytes(dtype);

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory by named leases.
+// A pool of scratch memory, used by named leases.
 //
-// A lease is known by (name, dtype); it returns itself when it goes out of scope. Each (name,
-// dtype) keeps its own block, which only grows, geometrically, while the pool is warming up. After
-// freeze() growth is our bug: the plan should have known.
+// A lease is identified by (name, dtype), and ends when it goes out of scope. Each (name, dtype)
+// has its own block, which grows geometrically during warm-up. After freeze() growth is a bug of
+// the program.
 //
-// 1. One lease per name at a time; a second one is a ContractError naming it (scratch used twice at
-//    once).
-// 2. The bytes of a lease are undefined; with `poison` they are NaN, so that code that reads before
-//    writing is found out.
-// 3. The step path neither allocates nor searches long: names are looked up in a small flat list.
-// 4. Not thread-safe: one host thread leases; streams order the use, and a lease is bound to the
-//    stream it was taken on. Its block may be leased again at once, because the next user enqueues
-//    on the same stream.
-// 5. Memory goes back only when the stream is done with it: growing a block, and with `pooled` off
-//    the end of every lease, wait for the lease's stream. Streams outlive their leases.
+// 1. One lease per name at a time; a second one is a ContractError that names it.
+// 2. The content of a lease is undefined; with `poison` it is NaN, so that tests detect reads
+//    before writes.
+// 3. A step does not allocate; names are looked up in a small flat list.
+// 4. Not thread-safe: one host thread leases, and a lease belongs to one stream. Its block may be
+//    leased again at once, because the next user enqueues on the same stream.
+// 5. Memory is freed only when the stream has finished using it: growing a block, and with `pooled`
+//    off the end of every lease, wait for the lease's stream. Streams outlive their leases.
 //
-// With `pooled` off every lease allocates and frees, for measuring what the pool buys.
+// With `pooled` off every lease allocates and frees memory, to measure the gain of the pool.
 #pragma once
 
 #include <cstddef>
@@ -51,10 +49,10 @@ class Lease {
   View view_;
 };
 
-/// How many times as large a block gets that is too small, at least. Below the golden ratio, the
-/// blocks that were given back can in time hold the next one; a factor of 2 never lets them. What
-/// is taken beyond the largest request is at most half of it. Measured with `trireme bench pool`
-/// (docs/figures.md): against 2, some more growths while the pool warms up, none later.
+/// Minimum factor by which a block grows. Below the golden ratio, freed blocks can together hold a
+/// later one; with a factor of 2 they never can. At most half of the largest request is unused.
+/// Measured with `trireme bench pool` (docs/figures.md): compared with 2, a block grows slightly
+/// more often during warm-up, and not later.
 inline constexpr double growth_factor = 1.5;
 
 class ScratchPool {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time goes, without disturbing it. Spans become samples; samples wait in fixed storage
-// until the trainer takes them to the run file.
+// Records where time is spent, with little overhead. Spans become samples, which are kept in fixed
+// storage until the trainer writes them to the run file.
 //
 //     { Span span(recorder, SpanName::optim_step);  optimizer.step(); }
 //
-// A Span reads the host's clock at both ends, which is right for host work and for inline streams.
-// A StreamSpan records an event at both ends of a piece of stream work; harvest() later turns the
-// reached ones into samples by query, never by waiting.
+// A Span reads the host's clock at both ends, for host work and for inline streams. A StreamSpan
+// records an event before and after work of a stream; harvest() later turns the reached ones into
+// samples, without waiting.
 //
 // 1. After construction nothing allocates and nothing blocks.
-// 2. When the storage is full a sample is dropped and counted; none is overwritten. The summary
+// 2. When the storage is full, samples are dropped and counted; none is overwritten. The summary
 //    counts every sample, stored or dropped.
-// 3. A disabled recorder does nothing at all and reads no clock.
+// 3. A disabled recorder does nothing and reads no clock.
 // 4. Times are seconds of the host's steady clock (as Event::seconds and
-//    reduce::ReductionTimes); a stored begin is relative to the anchor, which pairs that clock with
-//    the calendar so that the ranks' samples can be laid side by side.
+//    reduce::ReductionTimes). A stored begin is relative to the anchor, a time on both the steady
+//    clock and the calendar, so that the samples of all ranks can be compared.
 // 5. One host thread uses a recorder.
 #pragma once
 
@@ -31,12 +31,12 @@
 
 namespace trireme::device {
 
-/// One measured interval, as it lies in the run file.
+/// One measured interval, in the format of the run file.
 struct TimeSample {
   std::uint32_t step = 0;
   std::uint16_t micro = 0;
   std::uint16_t name = 0;   ///< a SpanName
-  std::uint32_t index = 0;  ///< its meaning: the name's table row
+  std::uint32_t index = 0;  ///< for example the bucket; SpanInfo::index names it
   std::uint32_t rank = 0;
   double begin_s = 0;  ///< since the recorder's anchor
   double duration_s = 0;
@@ -45,7 +45,7 @@ struct TimeSample {
 };
 static_assert(sizeof(TimeSample) == 32);
 
-/// Of all samples of one name since construction, whether they were stored or dropped.
+/// Summary of all samples of one name since construction, stored or dropped.
 struct SpanSummary {
   std::uint64_t count = 0;
   double total_s = 0;
@@ -58,10 +58,10 @@ double steady_seconds();
 /// Seconds since 1970, UTC.
 double calendar_seconds();
 
-/// The clocks are given, so that times can be exact in tests.
+/// The clocks are parameters, so that times can be exact in tests.
 struct RecorderOptions {
   bool enabled = true;                          ///< record.spans
-  std::uint32_t rank = 0;                       ///< goes into every sample
+  std::uint32_t rank = 0;                       ///< of every sample
   std::size_t capacity = std::size_t{1} << 16;  ///< samples between two takes
   std::size_t stream_spans = 256;               ///< event pairs; used with a device only
   std::function<double()> clock = steady_seconds;
@@ -70,12 +70,12 @@ struct RecorderOptions {
 
 class Recorder {
  public:
-  /// `device` makes the events of StreamSpan; without one StreamSpans are dropped and counted.
+  /// `device` creates the events of StreamSpan; without it StreamSpans are dropped and counted.
   explicit Recorder(RecorderOptions options, Device* device = nullptr);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// What the samples that follow belong to.
+  /// Sets the step and micro-step of the following samples.
   void at_step(std::int64_t step) {
     step_ = static_cast<std::uint32_t>(step);
     micro_ = 0;
@@ -85,7 +85,7 @@ class Recorder {
   /// A time that was measured elsewhere: `begin` in seconds of the host's steady clock.
   void add(SpanName name, std::uint32_t index, double begin, double duration);
 
-  /// Turns finished StreamSpans into samples; those not finished stay for later.
+  /// Turns finished StreamSpans into samples and keeps the others.
   void harvest();
 
   /// The samples since the last clear(), in the order in which they ended or were harvested.
@@ -93,7 +93,7 @@ class Recorder {
   void clear() { samples_.clear(); }
 
   [[nodiscard]] bool enabled() const { return options_.enabled; }
-  /// Samples that found no room, and StreamSpans that found no pair of events.
+  /// Samples dropped because the storage was full, and StreamSpans because no events were free.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
   [[nodiscard]] SpanSummary summary(SpanName name) const;
   /// The anchor on the two clocks.
@@ -133,7 +133,7 @@ class Recorder {
   std::vector<std::size_t> free_, open_;  ///< positions in pool_
 };
 
-/// Measures its own life on the host's clock.
+/// Measures its lifetime on the host's clock.
 class Span {
  public:
   Span(Recorder& recorder, SpanName name, std::uint32_t index = 0)
@@ -163,7 +163,7 @@ class Span {
   bool ended_ = false;
 };
 
-/// Measures the work enqueued on `stream` during its life. The stream must outlive the harvest.
+/// Measures the work enqueued on `stream` during its lifetime. The stream must outlive the harvest.
 class StreamSpan {
  public:
   StreamSpan(Recorder& recorder, SpanName name, std::uint32_t index, Stream& stream);

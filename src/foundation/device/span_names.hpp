@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of everything that a run measures. A row here is all that a new span needs: the
-// recorder, the file's name table, the end-of-run report and the documentation read it from here.
+// The table of all spans that a run measures. To add a span, add a row: the recorder, the run
+// file's name table, the end-of-run report and the documentation read this table.
 //
-// 1. Ids are positions in the table. A file carries its own table (/timings/names), and readers go
-//    by the dotted name. A run resumes only with the table that its file has: a new row raises the
+// 1. Ids are positions in the table. A file contains its own table (/timings/names), and readers
+//    use the dotted name. A run resumes only with the table of its file, so a new row raises the
 //    version of run.h5 (record/run/run_identity.cpp).
-// 2. The spans with "Within step" in their help make up a step. Some lie in time inside others
-//    of them: compute waits for buckets in optim.step, and for parameters in model.train, or the
-//    other way round where nothing overlaps. A reader who adds them up takes the inner ones out of
-//    the outer ones; so does the summary at the end of a run.
+// 2. The spans with "Within step" in their help are the parts of a step. Some are nested: compute
+//    waits for buckets in optim.step, and for parameters in model.train, or the other way round
+//    without overlap. A reader who adds them must subtract the inner ones from the outer ones, as
+//    the summary at the end of a run does.
 // 3. Work of a stream (step, model.train, optim.step, reduce.*, gather.*) is measured by events on
 //    it, work of the host by its clock. Both are seconds of the host's steady clock, so the spans
-//    of a rank can be laid side by side (recorder.hpp).
+//    of a rank can be compared (recorder.hpp).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace trireme::device {
 
-/// Samples hold it as a number (TimeSample::name): 16 bits, in the order of the table.
+/// Stored in samples as a 16-bit number (TimeSample::name), in the order of the table.
 enum class SpanName : std::uint16_t {
   step,
   data_next,
@@ -49,8 +49,8 @@ enum class SpanName : std::uint16_t {
 /// A row of the table.
 struct SpanInfo {
   SpanName name;
-  const char* dotted;  ///< what files, reports and plots call it
-  const char* index;   ///< what TimeSample::index counts; "" when it is always 0
+  const char* dotted;  ///< name in files, reports and plots
+  const char* index;   ///< meaning of TimeSample::index; "" if it is always 0
   const char* help;
 };
 
@@ -70,32 +70,32 @@ inline constexpr SpanInfo span_names[] = {
     {SpanName::optim_step, "optim.step", "", "Within step: gradient norm, clipping and update."},
     {SpanName::evaluate, "evaluate", "", "One evaluation on the validation data."},
     {SpanName::checkpoint_copy, "checkpoint.copy", "",
-     "Within checkpoint.stall: copying what is written while training continues."},
+     "Within checkpoint.stall: copying the state that is written while training continues."},
     {SpanName::checkpoint_stall, "checkpoint.stall", "", "The run was paused for a checkpoint."},
     {SpanName::checkpoint_write, "checkpoint.write", "",
-     "From asking for a checkpoint to knowing that it is safe; steps go on within it."},
+     "From the request of a checkpoint until it is complete; steps continue within it."},
     {SpanName::checkpoint_read, "checkpoint.read", "",
-     "Reading the checkpoint that a run resumes."},
+     "Reading the checkpoint from which a run resumes."},
     {SpanName::sample, "sample", "", "Writing one sample text."},
     {SpanName::step_sums, "step.sums", "",
-     "Within step: compute waited while ranks added up loss and gradient norm."},
+     "Within step: compute waited while ranks added loss and gradient norm."},
     {SpanName::step_control, "step.control", "",
      "Within step: compute waited while ranks agreed on stops and checkpoints."},
     {SpanName::check_replicas, "check.replicas", "", "Comparing the parameters of all ranks."},
     {SpanName::record_collect, "record.collect", "",
-     "Between steps: the ranks handed in what they measured, and rank 0 wrote it."},
+     "Between steps: rank 0 collected the measurements of all ranks and wrote them."},
     {SpanName::optim_matrices, "optim.matrices", "",
-     "Within optim.step: compute was busy with Muon's matrices, or had none to go on with."},
+     "Within optim.step: compute worked on Muon's matrices or waited for them."},
     {SpanName::matrices_travel, "matrices.travel", "bucket",
-     "Muon's matrices of one bucket on the network, there or back."},
+     "Muon's matrices of one bucket on the network, in either direction."},
     {SpanName::matrices_wait, "matrices.wait", "bucket",
      "Within optim.matrices: compute waited for this bucket's matrices."},
     {SpanName::gather_ready, "gather.ready", "bucket",
-     "From a bucket's update, or the last use of its place, until its gather started."},
+     "From a bucket's update, or the last use of its slot, until its gather started."},
 };
 inline constexpr std::size_t num_span_names = sizeof span_names / sizeof span_names[0];
 
-/// Ids are positions: a row that is out of place would give every later name another's samples.
+/// Checks that ids are positions in the table.
 constexpr bool names_are_in_order() {
   for (std::size_t i = 0; i < num_span_names; ++i)
     if (static_cast<std::size_t>(span_names[i].name) != i)

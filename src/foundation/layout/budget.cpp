@@ -22,13 +22,13 @@ std::optional<Ring> ring_of(const Plan& plan, const BudgetOptions& options) {
   return shards_gradients(options.shard) ? std::optional<Ring>(plan) : std::nullopt;
 }
 
-/// Whole parameters, those of all buckets or of a few.
+/// Elements of the memory of whole parameters, of all buckets or of a few.
 std::int64_t parameter_elements(const Plan& plan, const BudgetOptions& options) {
   return options.shard == Shard::parameters ? Residency(plan, options.gathers).ring().elements()
                                             : plan.flat_elements();
 }
 
-/// That backward writes to.
+/// Elements of the memory that backward writes to.
 std::int64_t gradient_elements(const Plan& plan, const BudgetOptions& options) {
   const std::optional<Ring> ring = ring_of(plan, options);
   return ring ? ring->elements() : plan.flat_elements();
@@ -56,8 +56,7 @@ BucketRow row_of(const Plan& plan,
   };
   row.gradient_alignment_bytes = alignment(gradient_begin, fp32_bytes);
   row.parameter_alignment_bytes = alignment(parameter_begin, parameter_element_bytes);
-  // Parameters follow one another with fewer than 64 elements between them, so a shard can lie in
-  // such a gap; only looking shows it.
+  // Between parameters are gaps of fewer than 64 elements, and a shard can be inside one.
   for (int rank = 0; rank < plan.ranks(); ++rank)
     if (plan.find_pieces(index, rank).empty())
       ++row.num_padding_only_ranks;
@@ -76,8 +75,8 @@ std::int64_t covered(std::vector<Range> ranges) {
   return sum;
 }
 
-/// Where buckets begin in the memory in which gradients travel. What is rounded travels from the
-/// memory of one bucket, again and again.
+/// Start of each bucket in the memory from which gradients are sent. Rounded gradients are all sent
+/// from the memory of one bucket.
 std::vector<std::int64_t> begins_of_gradients(const Plan& plan, const BudgetOptions& options) {
   const std::optional<Ring> ring = ring_of(plan, options);
   std::vector<std::int64_t> begins(plan.buckets().size());
@@ -97,8 +96,8 @@ std::vector<std::int64_t> begins_of_parameters(const Plan& plan, const BudgetOpt
   return begins;
 }
 
-/// Elements of one rank's memory in which the shards lie that each rank of a host has for its host.
-/// Those of buckets of several sizes that take turns lie side by side only in part.
+/// By local rank, the elements of one rank's memory that are covered by the shards that this local
+/// rank has for its host. Shards of buckets that share a slot overlap in part.
 std::vector<std::int64_t> shards_on_a_host(const Plan& plan,
                                            const std::vector<std::int64_t>& begins,
                                            int host_ranks) {
@@ -126,11 +125,11 @@ std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
 
 namespace {
 
-/// Elements of a slot in the buckets of the replica that keeps most.
-std::int64_t most_of_a_keeper(const Plan& plan, const std::vector<std::int64_t>& begins) {
+/// Elements of a state slot in the buckets of one primary replica, maximum over the replicas.
+std::int64_t most_of_a_replica(const Plan& plan, const std::vector<std::int64_t>& begins) {
   std::vector<std::int64_t> kept(static_cast<std::size_t>(plan.replicas()));
   for (std::size_t b = 0; b + 1 < begins.size(); ++b)
-    kept[static_cast<std::size_t>(plan.keeper(static_cast<BucketIndex>(b)))] +=
+    kept[static_cast<std::size_t>(plan.primary_replica(static_cast<BucketIndex>(b)))] +=
         begins[b + 1] - begins[b];
   return std::ranges::max(kept);
 }
@@ -154,11 +153,11 @@ std::int64_t reduced_elements(const Plan& plan,
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
   std::int64_t bytes = 0;
   for (const StateSlot& slot : slots) {
-    // Slots of all parameters are as large on every rank of a replica.
+    // A slot of all parameters has the same size on every rank of a replica.
     const int different = slot.of_matrices ? 1 : plan.ranks();
     std::int64_t most = 0;
     for (int rank = 0; rank < different; ++rank)
-      most = std::max(most, most_of_a_keeper(plan, slot_begins(plan, slot, rank)));
+      most = std::max(most, most_of_a_replica(plan, slot_begins(plan, slot, rank)));
     bytes += most * static_cast<std::int64_t>(size_bytes(slot.dtype));
   }
   return bytes;
@@ -211,7 +210,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
       (copies ? plan.largest_bucket() * wire_element_bytes : 0) +
       (options.micro_step_reductions ? updated * fp32_bytes : 0);
   budget.parameter_bytes = (parameter_elements(plan, options) +
-                            (residency && residency->takes_turns() ? plan.owned_elements() : 0)) *
+                            (residency && residency->shares_slots() ? plan.owned_elements() : 0)) *
                            parameter_element_bytes;
   for (const StateSlot& slot : slots)
     budget.state_bytes.push_back(most_slot_bytes(plan, slot, options.sharded()));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan costs: the bucket table, the bytes that each rank holds, and the bytes that it sends
-// per step. The numbers are those of the plan object that the engine runs on, in exact integers, so
-// they can be printed for any rank count without MPI or a device and compared with what a run
-// allocates.
+// The cost of a plan: the bucket table, the bytes that each rank holds, and the bytes that it sends
+// per step. The numbers are exact integers computed from the plan object that the engine runs on,
+// so they can be printed for any number of ranks without MPI or a device and compared with what a
+// run allocates.
 //
-// Every rank holds and sends the same number of bytes, because shards are equal; whole matrices,
-// slots that these do not have, and what a replica of several writes of a checkpoint are not, and
-// there it is what the rank holds or sends that has most.
+// Shards are equal, so every rank holds and sends the same number of bytes, with three exceptions:
+// Muon's matrices, state slots that matrices do not have, and a replica's part of a checkpoint. For
+// these the numbers are the maximum over the ranks.
 #pragma once
 
 #include <cstdint>
@@ -36,39 +36,39 @@ struct BucketRow {
   /// the arena, which itself is aligned to 128 bytes or more.
   std::int64_t gradient_alignment_bytes = 0;
   std::int64_t parameter_alignment_bytes = 0;
-  int num_padding_only_ranks = 0;  ///< ranks that own no parameter element of it
+  int num_padding_only_ranks = 0;  ///< ranks that own only padding of the bucket
 };
 
 struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the
-  /// sums of micro-steps. Where gradients are sharded of a few buckets (ring.hpp) and the sums.
+  /// fp32 gradients, of a few buckets if gradients are sharded (ring.hpp); also the rounded copy if
+  /// they are not sent as fp32, the partial sums of a tree, and the sums of micro-steps.
   std::int64_t gradient_bytes = 0;
-  /// Whole ones; with Shard::parameters of a few buckets, and the rank's shards, unless whole ones
-  /// are kept after forward (residency.hpp).
+  /// Whole parameters. With Shard::parameters those of a few buckets and the rank's shards, unless
+  /// whole parameters are kept after forward (residency.hpp).
   std::int64_t parameter_bytes = 0;
-  /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
-  /// masters.
+  /// State of the optimizer, by slot. The master slot is 0 in fp32 runs, where the parameters are
+  /// the masters.
   std::vector<std::int64_t> state_bytes;
-  /// Of an optimizer of whole matrices: those that come to this rank, and scratch; filled in by
-  /// the caller that has the optimizer, as is matrix_wire_bytes.
+  /// Whole matrices that this rank owns for Muon, and scratch. Filled in by the caller, as is
+  /// matrix_wire_bytes.
   std::int64_t matrix_bytes = 0;
-  std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
+  std::int64_t snapshot_bytes = 0;  ///< copy of the state for a checkpoint; see snapshot_bytes()
 
-  /// Memory of the other ranks of its host that a rank reads, where shared memory is the transport;
-  /// see peer_bytes(). The host holds it once, but every process's resident memory counts it.
+  /// Memory of the other ranks of its host that a rank reads through shared memory; see
+  /// peer_bytes(). The host holds it once, but every process's resident memory counts it.
   std::int64_t peer_bytes = 0;
 
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
-  // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
-  // al., "Collective communication: theory, practice, and experience", 2007, table 1.
-  /// Reduce-scatters; not sharded: all-reduces; with replicas an all-reduce of the shard as well,
-  /// and where sums have a promised order one of the whole bucket over all ranks instead.
+  // collective, which is the minimum for a reduce-scatter or an all-gather. Source: Chan et al.,
+  // "Collective communication: theory, practice, and experience", 2007, table 1.
+  /// Reduce-scatters, or all-reduces if not sharded. With replicas also an all-reduce of the shard;
+  /// if sums have a guaranteed order, an all-reduce of the whole bucket over all ranks instead.
   std::int64_t gradient_wire_bytes = 0;
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
-  std::int64_t matrix_wire_bytes = 0;     ///< there and back, by the rank that sends most of them
+  std::int64_t matrix_wire_bytes = 0;     ///< both directions, maximum over the ranks
 
   [[nodiscard]] std::int64_t all_state_bytes() const {
     return std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
@@ -81,51 +81,52 @@ struct Budget {
   }
 };
 
-/// What bytes depend on beside the plan and the slots. Gradients are fp32.
+/// Options of a budget in addition to the plan and the slots. Gradients are fp32.
 struct BudgetOptions {
   DType parameter_dtype = DType::f32;
   Shard shard = default_shard;
-  DType wire_dtype = DType::f32;  ///< what gradients travel as
-  int partial_sums = 0;           ///< further gradient arenas, to add up a rank's leaves
+  DType wire_dtype = DType::f32;  ///< type in which gradients are sent
+  int partial_sums = 0;           ///< additional gradient arenas, to add a rank's leaves
   bool snapshot = false;          ///< checkpoints are written from a copy
-  /// How many micro-steps of a step are reduced by themselves and added up in memory of their own;
-  /// none: a step is reduced once, where gradients are. Requires: some where gradients are sharded.
+  /// Number of micro-steps per step, if each is reduced and added to separate memory; none: a step
+  /// is reduced once, in place. Requires: a value if gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};
   GatherOptions gathers{};  ///< with Shard::parameters
-  /// Gradients are added up in a promised order; matters to replicas only.
+  /// Gradients are added in a guaranteed order; matters only with replicas.
   bool ordered = false;
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
-  /// Of the buckets that a step gathers, each time that it does, padding included.
+  /// Elements of all gathers of a step, padding included.
   [[nodiscard]] std::int64_t gathered_elements(const Plan& plan) const;
 };
 
-/// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
-/// order-free sums (ops/optimizer/order_free_words.hpp), and zeros until each rank has as many.
+/// int64 elements of the norm and the loss of a step, which the ranks add: the words of two
+/// order-free sums (ops/optimizer/order_free_words.hpp), padded to a multiple of the ranks.
 inline constexpr std::int64_t words_of_step_sums = 142;
 constexpr std::int64_t step_sum_elements(int all_ranks) {
   return rounded_up(words_of_step_sums, all_ranks);
 }
 
-/// Elements that a rank sends in one reduction of a bucket with shards of so many elements.
+/// Elements that a rank sends in one reduction of a bucket with shards of `shard_elements`.
 std::int64_t reduced_elements(const Plan& plan,
                               const BudgetOptions& options,
                               std::int64_t shard_elements);
 
-/// The copy of the optimizer's state from which one rank writes a checkpoint: what it owns, sharded
-/// or not; with replicas of the buckets that its replica keeps. The most of any rank.
+/// Bytes of the copy of the optimizer's state from which a rank writes a checkpoint: the shards
+/// that it owns, sharded or not; with replicas, only of the buckets whose primary replica it
+/// belongs to. Maximum over the ranks.
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 
-/// What a rank reads of the `host_ranks` - 1 others of its replica on its host, over which the
-/// shards of all ranks are spread evenly. Sharded: of every other rank's gradients the shards that
-/// this rank adds up, and of its parameters those that it has; not sharded: both of the gradients.
-/// And so of the step's sums. With replicas and sums in a promised order, which go by messages, of
-/// parameters only. Buckets that take turns in one piece of memory are read from the same pages, as
-/// far as their shards lie at the same place, which differs among the ranks of a host; what is
-/// counted is what that rank reads that reads most, where hosts have equally many ranks in a row.
+/// Bytes that a rank reads from the memory of the `host_ranks` - 1 other ranks of its replica on
+/// its host; the shards of all ranks are distributed evenly over them. From every other rank it
+/// reads the gradient shards that it adds, the parameter shards that the other rank has (gradients
+/// if not sharded), and its part of the step's sums. With replicas and a guaranteed order, sums use
+/// messages, so only parameters count. Buckets that share a slot are read from the same pages if
+/// their shards have the same addresses, which differs among the ranks of a host. Maximum over the
+/// ranks, for hosts with the same number of consecutive ranks.
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks);
 
-/// All but peer_bytes and what is of matrices.
+/// All fields except peer_bytes, matrix_bytes and matrix_wire_bytes.
 Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions& options);
 
 }  // namespace trireme::layout

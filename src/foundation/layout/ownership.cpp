@@ -9,11 +9,11 @@
 namespace trireme::layout {
 
 Ownership::Ownership(const Plan& plan)
-    : homes_(plan.parameters().size(), -1), loads_(static_cast<std::size_t>(plan.ranks())) {}
+    : owners_(plan.parameters().size(), -1), loads_(static_cast<std::size_t>(plan.ranks())) {}
 
 Ownership::Ownership(const Plan& plan, std::span<const double> cost) : Ownership(plan) {
-  TRIREME_EXPECT(cost.size() == homes_.size(), "{} costs for {} parameters", cost.size(),
-                 homes_.size());
+  TRIREME_EXPECT(cost.size() == owners_.size(), "{} costs for {} parameters", cost.size(),
+                 owners_.size());
   std::vector<std::size_t> order(cost.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return cost[a] > cost[b]; });
@@ -23,19 +23,19 @@ Ownership::Ownership(const Plan& plan, std::span<const double> cost) : Ownership
       continue;
     const auto least = std::ranges::min_element(loads_);
     *least += cost[parameter];
-    homes_[parameter] = static_cast<int>(least - loads_.begin());
+    owners_[parameter] = static_cast<int>(least - loads_.begin());
   }
 }
 
-std::vector<HomePiece> Ownership::pieces(const Plan& plan, ParameterIndex parameter) const {
-  std::vector<HomePiece> all;
-  if (home(parameter) < 0)
+std::vector<MatrixPiece> Ownership::pieces(const Plan& plan, ParameterIndex parameter) const {
+  std::vector<MatrixPiece> all;
+  if (owner(parameter) < 0)
     return all;
   const BucketIndex bucket = plan.placement(parameter).bucket;
   for (int rank = 0; rank < plan.ranks(); ++rank)
     for (const Piece& piece : plan.find_pieces(bucket, rank))
       if (piece.parameter == parameter)
-        all.push_back({bucket, piece, rank, home(parameter)});
+        all.push_back({bucket, piece, rank, owner(parameter)});
   return all;
 }
 

@@ -79,9 +79,9 @@ void Plan::check_parameters() const {
   std::unordered_set<std::string_view> names;
   int group = 0;
   for (const Parameter& parameter : parameters_) {
-    TRIREME_EXPECT(names.insert(parameter.name).second, "two parameters are named {}",
+    TRIREME_EXPECT(names.insert(parameter.name).second, "two parameters have the name {}",
                    parameter.name);
-    TRIREME_EXPECT(parameter.group >= group, "{} is of group {}, after one of group {}",
+    TRIREME_EXPECT(parameter.group >= group, "{} is in group {}, after a parameter of group {}",
                    parameter.name, parameter.group, group);
     group = parameter.group;
   }
@@ -134,11 +134,12 @@ void Plan::place() {
   }
   if (!open.parameters.empty())
     close_bucket(open, end);
-  TRIREME_EXPECT(boundaries_met == boundaries.size(), "{} of {} boundaries are no parameters",
+  TRIREME_EXPECT(boundaries_met == boundaries.size(),
+                 "{} of {} boundaries are not names of parameters",
                  boundaries.size() - boundaries_met, boundaries.size());
 }
 
-// Leaves in `open` the next bucket, empty.
+// Appends `open` to the buckets, and sets it to the next, empty bucket.
 void Plan::close_bucket(Bucket& open, std::int64_t end) {
   open.unpadded = end - open.begin;
   open.elements = rounded_up(open.unpadded, granule_);

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a model in memory: where every parameter lies in the flat element space, in which
-// bucket, and which rank owns which piece. Pure arithmetic, the same on every rank, for any
-// rank count, without MPI or a device. Model, reduce, optim and record take their addresses from
-// one Plan object, and `trireme plan` prints the same object.
+// The layout of a model in memory: the position of every parameter in the flat element space, its
+// bucket, and which rank owns which piece. Pure arithmetic, the same on every rank, for any number
+// of ranks, without MPI or a device. Model, reduce, optim and record take their addresses from one
+// Plan object, and `trireme plan` prints the same object.
 //
 // Elements, not bytes: gradients (fp32), parameters (fp32 or bf16), master weights and moments
 // share the layout.
 //
-// 1. Parameters lie in reverse registration order, which is the order in which backward finishes
+// 1. Parameters are in reverse registration order, which is the order in which backward finishes
 //    them; or, for comparison, in registration order.
-// 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
-// 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, after
-//    each of these parameters and nowhere else; a parameter marked own_bucket is alone in its
-//    bucket. With whole_groups, and without boundaries, it closes as well at the end of a group
-//    where with all of the next one it would hold more than bucket_elements.
+// 2. Every parameter starts at a multiple of 64 elements and is in one bucket.
+// 3. A bucket closes when it holds bucket_elements or more, or, if boundaries are given, after each
+//    of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
+//    With whole_groups, and without boundaries, a bucket also closes at the end of a group if the
+//    whole next group would make it larger than bucket_elements.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
-//    are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of
-//    fewer than 64 elements, which rule 2 asks for and which belongs to no bucket.
-// 5. Which parameters share a bucket depends on the options alone, and not on the rank count.
+//    are equal and contiguous. Only with Padding::none the next bucket may begin after a gap of
+//    fewer than 64 elements, which rule 2 requires and which belongs to no bucket.
+// 5. Which parameters share a bucket depends only on the options, and not on the rank count.
 // 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
-//    rank may own padding only.
-// 7. With replicas the state exists as often as there are replicas, each of them in the shards of
-//    `ranks` consecutive ranks of the run: rank w of the run is rank w % ranks of replica
-//    w / ranks. Everywhere else in this room a rank is one of a replica. Shards can be cut into as
-//    many equal parts as there are replicas. What has to be done once in the run for each element,
-//    the squares of the norm and what is written to a checkpoint, is done by one replica: the
-//    keeper of its bucket, in turns.
+//    rank may own only padding.
+// 7. With replicas the state exists once per replica, in the shards of `ranks` consecutive ranks of
+//    the run: rank w of the run is rank w % ranks of replica w / ranks. Everywhere else in layout/
+//    a rank is one of a replica. Shards can be cut into one equal part per replica. Work that is
+//    done once in the run for each element (the squares of the norm, writing a checkpoint) is done
+//    by the primary replica of the bucket; the replicas alternate.
 //
 // A Plan is constant after construction and may be read from any thread. Copies share the cache of
 // pieces. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
@@ -47,33 +46,32 @@ namespace trireme::layout {
 struct Parameter {
   std::string name;                 ///< "h.7.attn.qkv.weight"
   std::vector<std::int64_t> shape;  ///< row-major
-  bool own_bucket = false;  ///< ready last (a tied embedding): must not delay its neighbours
-  bool decay = false;       ///< weight decay applies (matrices, not biases and gains)
-  /// Of the weight of a linear layer: the heights of the matrices that lie in it one below the
-  /// other, such as those of queries, keys and values; one height when it is one matrix. Empty for
-  /// everything else, embeddings and heads included.
+  bool own_bucket = false;          ///< alone in its bucket: a tied embedding, which is ready last
+  bool decay = false;               ///< weight decay applies (matrices, not biases and gains)
+  /// For the weight of a linear layer: the number of rows of each matrix in it, such as those of
+  /// queries, keys and values. Empty for all other parameters, also for embeddings and heads.
   std::vector<std::int64_t> matrices{};
-  /// The layer: what forward and backward read at the same time has the same number. Never falls
-  /// in registration order.
+  /// Number of the layer: parameters that forward and backward read together. Does not decrease in
+  /// registration order.
   int group = 0;
 
   [[nodiscard]] std::int64_t elements() const;
 };
 
-/// Of all of them, without padding.
+/// Elements of all parameters, without padding.
 std::int64_t total_elements(std::span<const Parameter> parameters);
 
 struct Options {
-  int ranks = 1;  ///< that share one copy of the state
+  int ranks = 1;  ///< of one replica
   std::int64_t bucket_elements = 40'000'000;
   Padding padding = default_padding;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
-  bool whole_groups = false;  ///< close a bucket rather than begin a group that it cannot hold
-  int replicas = 1;           ///< copies of the state
+  bool whole_groups = false;              ///< close a bucket before a group that it cannot hold
+  int replicas = 1;                       ///< of the state
 };
 
-/// Where one parameter lies.
+/// Position of one parameter.
 struct Placement {
   BucketIndex bucket{};
   std::int64_t begin = 0;     ///< in the flat element space
@@ -83,12 +81,12 @@ struct Placement {
 struct Bucket {
   std::int64_t begin = 0;                  ///< in the flat element space
   std::int64_t elements = 0;               ///< padded; a multiple of `ranks`
-  std::int64_t unpadded = 0;               ///< begin of the end padding, relative to `begin`
+  std::int64_t unpadded = 0;               ///< start of the end padding, relative to `begin`
   std::int64_t shard_elements = 0;         ///< elements / ranks
   std::vector<ParameterIndex> parameters;  ///< in flat order (reverse registration)
 };
 
-/// The part of one parameter that lies in one rank's shard of one bucket.
+/// The part of one parameter in one rank's shard of one bucket.
 struct Piece {
   ParameterIndex parameter{};
   std::int64_t parameter_begin = 0;  ///< first element within the parameter
@@ -98,21 +96,20 @@ struct Piece {
 
 class Plan {
  public:
-  /// Requires: at least one parameter, no parameter empty, unique names, groups that
-  /// never fall, options.ranks and replicas >= 1, bucket_elements >= 1, boundaries are names of
-  /// parameters.
+  /// Requires: at least one parameter, no parameter empty, unique names, groups in ascending order,
+  /// options.ranks and replicas >= 1, bucket_elements >= 1, boundaries are names of parameters.
   Plan(std::vector<Parameter> parameters, Options options);
 
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] int ranks() const { return options_.ranks; }
   [[nodiscard]] int replicas() const { return options_.replicas; }
-  /// Of the run.
+  /// Number of ranks of the run.
   [[nodiscard]] int all_ranks() const { return ranks() * replicas(); }
-  /// Where a rank of the run belongs.
+  /// The replica of a rank of the run, and its rank there.
   [[nodiscard]] int replica_of(int rank_of_run) const { return rank_of_run / ranks(); }
   [[nodiscard]] int rank_in_replica(int rank_of_run) const { return rank_of_run % ranks(); }
-  /// Which replica does for a bucket what has to be done once.
-  [[nodiscard]] int keeper(BucketIndex bucket) const {
+  /// The replica that does the work for a bucket that is done once in the run.
+  [[nodiscard]] int primary_replica(BucketIndex bucket) const {
     return static_cast<int>(at(bucket) % static_cast<std::size_t>(replicas()));
   }
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -125,8 +122,8 @@ class Plan {
     return placements_[at(index)];
   }
 
-  /// Whether it holds one parameter that has a bucket of its own.
-  [[nodiscard]] bool for_itself(const Bucket& bucket) const {
+  /// Whether it is the bucket of one parameter with own_bucket.
+  [[nodiscard]] bool is_dedicated(const Bucket& bucket) const {
     return parameter(bucket.parameters.front()).own_bucket;
   }
 
@@ -142,25 +139,24 @@ class Plan {
   [[nodiscard]] std::int64_t padding(BucketIndex bucket) const;
   /// Elements that each rank owns: the sum of shard_elements.
   [[nodiscard]] std::int64_t owned_elements() const;
-  /// Begin of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one
+  /// Start of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one
   /// after another.
   [[nodiscard]] std::int64_t owned_begin(BucketIndex bucket) const {
     return owned_begin_[at(bucket)];
   }
 
-  /// What of which parameter lies in `rank`'s shard of `bucket`, in flat order; empty when it is
-  /// padding only.
+  /// The parts of parameters in `rank`'s shard of `bucket`, in flat order; empty if the shard is
+  /// only padding.
   [[nodiscard]] const std::vector<Piece>& pieces(BucketIndex bucket, int rank) const;
-  /// As pieces(), computed on the spot: the cost that the cache saves.
+  /// As pieces(), without the cache.
   [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket, int rank) const;
-  /// What of which parameter lies in the elements [begin, begin + elements) of `bucket`;
-  /// shard_begin counts from `begin`. The whole bucket is what a rank updates when the optimizer is
-  /// not sharded.
+  /// The parts of parameters in the elements [begin, begin + elements) of `bucket`; shard_begin
+  /// counts from `begin`. Without sharding a rank updates the pieces of the whole bucket.
   [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket,
                                                std::int64_t begin,
                                                std::int64_t elements) const;
 
-  /// A hash of everything above: equal plans, equal fingerprints. Ranks compare it at start.
+  /// A hash of the plan. Ranks compare it at start.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:
@@ -168,8 +164,8 @@ class Plan {
 
   void check_parameters() const;
   void place();
-  /// With whole_groups: a group ends with parameter `index`, and the next one is too much for a
-  /// bucket that holds so many elements.
+  /// With whole_groups: whether a group ends with parameter `index`, and the next one does not fit
+  /// into a bucket that already holds `elements`.
   [[nodiscard]] bool ends_with_group(std::size_t index, std::int64_t elements) const;
   void close_bucket(Bucket& open, std::int64_t end);
 
@@ -179,13 +175,13 @@ class Plan {
   std::vector<Placement> placements_;
   std::vector<Bucket> buckets_;
   std::vector<std::int64_t> owned_begin_;
-  std::shared_ptr<PieceCache> cache_;  // per rank, filled on first use, behind its own mutex
+  std::shared_ptr<PieceCache> cache_;  // per rank, filled on first use, has its own mutex
 };
 
-/// Parameters and buckets begin at multiples of so many elements.
+/// Parameters and buckets begin at multiples of this number of elements.
 inline constexpr std::int64_t start_alignment = 64;
 
-/// The granule of `padding` for so many ranks, those of all replicas.
+/// The granule of `padding` for the ranks of all replicas.
 std::int64_t granule(Padding padding, int all_ranks);
 
 }  // namespace trireme::layout

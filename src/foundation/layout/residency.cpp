@@ -9,18 +9,18 @@
 namespace trireme::layout {
 namespace {
 
-std::vector<BucketIndex> taking_turns(const Plan& plan) {
-  std::vector<BucketIndex> turns;
+std::vector<BucketIndex> sharing_slots(const Plan& plan) {
+  std::vector<BucketIndex> shared;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-    if (!plan.for_itself(plan.buckets()[b]))
-      turns.push_back(static_cast<BucketIndex>(b));
-  return turns;
+    if (!plan.is_dedicated(plan.buckets()[b]))
+      shared.push_back(static_cast<BucketIndex>(b));
+  return shared;
 }
 
-/// The most buckets that take turns in which one layer lies.
-std::size_t most_together(const Plan& plan, const std::vector<BucketIndex>& turns) {
+/// The maximum number of slot-sharing buckets of one layer.
+std::size_t most_together(const Plan& plan, const std::vector<BucketIndex>& shared) {
   std::map<int, std::size_t> together;  // by layer
-  for (const BucketIndex bucket : turns) {
+  for (const BucketIndex bucket : shared) {
     const std::vector<ParameterIndex>& parameters = plan.bucket(bucket).parameters;
     // In flat order, so from the last layer to the first.
     const int last = plan.parameter(parameters.front()).group;
@@ -34,10 +34,10 @@ std::size_t most_together(const Plan& plan, const std::vector<BucketIndex>& turn
 
 std::size_t slots_for(const Plan& plan, const GatherOptions& options) {
   TRIREME_EXPECT(options.prefetch >= 0, "{} buckets are gathered ahead", options.prefetch);
-  const std::vector<BucketIndex> turns = taking_turns(plan);
+  const std::vector<BucketIndex> shared = sharing_slots(plan);
   return options.reshard_after_forward
-             ? most_together(plan, turns) + static_cast<std::size_t>(options.prefetch)
-             : turns.size();
+             ? most_together(plan, shared) + static_cast<std::size_t>(options.prefetch)
+             : shared.size();
 }
 
 }  // namespace
@@ -45,25 +45,25 @@ std::size_t slots_for(const Plan& plan, const GatherOptions& options) {
 Residency::Residency(const Plan& plan, const GatherOptions& options)
     : plan_(plan),
       prefetch_(static_cast<std::size_t>(options.prefetch)),
-      takes_turns_(options.reshard_after_forward),
-      place_(plan.buckets().size(), for_itself),
-      turns_(taking_turns(plan)),
+      shares_slots_(options.reshard_after_forward),
+      index_(plan.buckets().size(), dedicated),
+      shared_(sharing_slots(plan)),
       ring_(plan, slots_for(plan, options)),
       occupants_(ring_.num_slots()),
       resident_(plan.buckets().size()) {
   const int first_layer = plan.parameters().front().group;
-  for (std::size_t i = 0; i < turns_.size(); ++i) {
-    place_[at(turns_[i])] = i;
-    const std::vector<ParameterIndex>& parameters = plan.bucket(turns_[i]).parameters;
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    index_[at(shared_[i])] = i;
+    const std::vector<ParameterIndex>& parameters = plan.bucket(shared_[i]).parameters;
     in_backward_.push_back(plan.parameter(parameters.front()).group == first_layer ? 0 : 1);
     num_first_ += plan.parameter(parameters.back()).group == first_layer ? 1 : 0;
   }
   gathers_.reserve(plan.buckets().size());
 }
 
-bool Residency::opens(BucketIndex bucket) const {
-  const std::size_t place = place_[at(bucket)];
-  return place == for_itself || place + num_first_ + prefetch_ >= turns_.size();
+bool Residency::read_first(BucketIndex bucket) const {
+  const std::size_t index = index_[at(bucket)];
+  return index == dedicated || index + num_first_ + prefetch_ >= shared_.size();
 }
 
 void Residency::gather(BucketIndex bucket) {
@@ -72,9 +72,9 @@ void Residency::gather(BucketIndex bucket) {
   std::optional<BucketIndex>& occupant = occupants_[ring_.slot(bucket)];
   Gather one{bucket, std::nullopt};
   if (occupant && *occupant != bucket) {
-    const std::size_t place = place_[at(*occupant)];
-    TRIREME_EXPECT(place < low_ || place >= high_,
-                   "bucket {} is gathered in the place of bucket {}, which is in use", at(bucket),
+    const std::size_t index = index_[at(*occupant)];
+    TRIREME_EXPECT(index < low_ || index >= high_,
+                   "bucket {} is gathered into the slot of bucket {}, which is in use", at(bucket),
                    at(*occupant));
     one.evicted = occupant;
     resident_[at(*occupant)] = 0;
@@ -89,22 +89,22 @@ std::span<const Residency::Gather> Residency::use(std::span<const ParameterIndex
   if (parameters.empty())
     return gathers_;
   const std::size_t before = low_;
-  low_ = turns_.size();
+  low_ = shared_.size();
   high_ = 0;
   for (const ParameterIndex parameter : parameters)
-    if (const std::size_t place = place_[at(plan_.placement(parameter).bucket)];
-        place != for_itself) {
-      low_ = std::min(low_, place);
-      high_ = std::max(high_, place + 1);
+    if (const std::size_t index = index_[at(plan_.placement(parameter).bucket)];
+        index != dedicated) {
+      low_ = std::min(low_, index);
+      high_ = std::max(high_, index + 1);
     }
   for (const ParameterIndex parameter : parameters) gather(plan_.placement(parameter).bucket);
   look_ahead(before);
   return gathers_;
 }
 
-// A walk turns at the ends of the model and goes on between them, also while layers share a bucket.
+// The direction changes only at the ends of the model, not between layers that share a bucket.
 void Residency::look_ahead(std::size_t before) {
-  if (low_ >= high_ || high_ == turns_.size())
+  if (low_ >= high_ || high_ == shared_.size())
     forward_ = true;
   else if (low_ == 0)
     forward_ = false;
@@ -112,19 +112,19 @@ void Residency::look_ahead(std::size_t before) {
     forward_ = low_ < before;
   if (forward_) {
     const std::size_t end = low_;
-    for (std::size_t i = 1; i <= std::min(prefetch_, end); ++i) gather(turns_[end - i]);
+    for (std::size_t i = 1; i <= std::min(prefetch_, end); ++i) gather(shared_[end - i]);
     return;
   }
-  for (std::size_t i = high_; i < std::min(high_ + prefetch_, turns_.size()); ++i)
+  for (std::size_t i = high_; i < std::min(high_ + prefetch_, shared_.size()); ++i)
     if (in_backward_[i] != 0)
-      gather(turns_[i]);
+      gather(shared_[i]);
 }
 
 std::span<const Residency::Gather> Residency::update(BucketIndex bucket) {
   gathers_.clear();
   low_ = high_ = 0;
   resident_[at(bucket)] = 0;
-  if (opens(bucket))
+  if (read_first(bucket))
     gather(bucket);
   return gathers_;
 }
@@ -133,13 +133,13 @@ std::span<const Residency::Gather> Residency::begin_forward() {
   gathers_.clear();
   low_ = high_ = 0;
   for (std::size_t b = resident_.size(); b-- > 0;)
-    if (const auto bucket = static_cast<BucketIndex>(b); opens(bucket))
+    if (const auto bucket = static_cast<BucketIndex>(b); read_first(bucket))
       gather(bucket);
   return gathers_;
 }
 
 std::span<const Residency::Gather> Residency::use_all() {
-  TRIREME_EXPECT(!takes_turns_, "all {} buckets are read at once, in {} slots", resident_.size(),
+  TRIREME_EXPECT(!shares_slots_, "all {} buckets are read at once, in {} slots", resident_.size(),
                  ring_.num_slots());
   gathers_.clear();
   for (std::size_t b = resident_.size(); b-- > 0;) gather(static_cast<BucketIndex>(b));
@@ -176,7 +176,7 @@ std::int64_t gathered_elements(const Plan& plan,
     for (std::size_t b = plan.buckets().size(); b-- > 0;)
       count(residency.update(static_cast<BucketIndex>(b)));
   };
-  step();  // finds nothing in memory, as no later one does
+  step();  // brings the residency into the state at the start of every later step
   elements = 0;
   step();
   return elements;

@@ -8,24 +8,23 @@
 
 namespace trireme::layout {
 
-Ring::Ring(const Plan& plan, std::size_t slots_in_turns) : slot_of_(plan.buckets().size()) {
+Ring::Ring(const Plan& plan, std::size_t num_shared) : slot_of_(plan.buckets().size()) {
   TRIREME_EXPECT(plan.options().order == BucketOrder::reverse,
-                 "memory takes turns where buckets are in {} order", word(plan.options().order));
-  const auto for_itself = [&](const Bucket& bucket) { return plan.for_itself(bucket); };
-  const auto taking_turns = plan.buckets().size() - static_cast<std::size_t>(std::ranges::count_if(
-                                                        plan.buckets(), for_itself));
-  TRIREME_EXPECT(slots_in_turns > 0 || taking_turns == 0, "{} buckets take turns in no slot",
-                 taking_turns);
-  slots_.resize(std::min(taking_turns, slots_in_turns));
+                 "shared slots with buckets in {} order", word(plan.options().order));
+  const auto is_dedicated = [&](const Bucket& bucket) { return plan.is_dedicated(bucket); };
+  const auto num_sharing = plan.buckets().size() - static_cast<std::size_t>(std::ranges::count_if(
+                                                       plan.buckets(), is_dedicated));
+  TRIREME_EXPECT(num_shared > 0 || num_sharing == 0, "{} buckets share no slot", num_sharing);
+  slots_.resize(std::min(num_sharing, num_shared));
   std::size_t next = 0;
   for (std::size_t b = 0; b < slot_of_.size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
-    if (for_itself(bucket)) {
+    if (is_dedicated(bucket)) {
       slot_of_[b] = slots_.size();
       slots_.push_back({0, bucket.elements});
       continue;
     }
-    slot_of_[b] = next++ % slots_in_turns;
+    slot_of_[b] = next++ % num_shared;
     Slot& slot = slots_[slot_of_[b]];
     slot.elements = std::max(slot.elements, bucket.elements);
   }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an optimizer keeps for the elements that it updates: state slots, each one number per
-// element. The optimizer names them; budget, checkpoint, proof and plan go through the list and
-// depend on none by name.
+// The state of an optimizer: slots, each with one number per element. The optimizer defines the
+// slots; budget, checkpoint, verify and plan iterate over the list.
 //
-// 1. Slot 0 is the master weight. In fp32 runs that is the parameter itself and takes no memory of
-//    its own.
-// 2. A slot of all parameters lies as the shards do, one after another, padding included. One that
-//    hidden matrices do not have holds the pieces of the other parameters, in the same order, each
-//    from a multiple of 16 elements; so how much of it a rank keeps depends on what it owns.
-// 3. The master is fp32. Other slots are fp32 or bf16, each as a whole.
+// 1. Slot 0 is the master weight. In fp32 runs the parameter itself is the master, without further
+//    memory.
+// 2. A slot of all parameters has the layout of the shards, one after another, padding included. A
+//    slot that hidden matrices do not have holds the pieces of the other parameters, in the same
+//    order, each at a multiple of 16 elements; so its size depends on the parameters of a rank.
+// 3. The master is fp32. Every other slot is fp32 or bf16.
 #pragma once
 
 #include <cstdint>
@@ -34,21 +33,20 @@ struct StateSlot {
 
 using StateSlots = std::vector<StateSlot>;
 
-/// Where the elements of every bucket begin in a rank's memory of a slot, and as the last number
-/// how many there are. Without a rank: of an optimizer that is not sharded, whose ranks hold
-/// everything.
+/// Start of every bucket in a rank's memory of a slot, and as the last number the number of
+/// elements. Without a rank: for an optimizer that is not sharded, whose ranks hold everything.
 std::vector<std::int64_t> slot_begins(const Plan& plan,
                                       const StateSlot& slot,
                                       std::optional<int> rank);
 
-/// Where the pieces of one bucket lie in that memory; -1: nowhere. `begin` is the bucket's of
-/// slot_begins(), and `pieces` are those that the rank updates, in their order.
+/// Positions of the pieces of one bucket in that memory; -1: none. `begin`: the bucket's entry in
+/// slot_begins(). `pieces`: those that the rank updates, in their order.
 std::vector<std::int64_t> places_in_slot(const Plan& plan,
                                          const StateSlot& slot,
                                          std::int64_t begin,
                                          const std::vector<Piece>& pieces);
 
-/// The most that a rank keeps of a slot, in elements and in bytes.
+/// Size of a slot on a rank, in elements and in bytes; maximum over the ranks.
 std::int64_t most_slot_elements(const Plan& plan, const StateSlot& slot, bool sharded);
 std::int64_t most_slot_bytes(const Plan& plan, const StateSlot& slot, bool sharded);
 

@@ -39,12 +39,12 @@ std::size_t bf16_term_bytes(const Options& options, int ranks) {
 
 namespace {
 
-/// The reason why the ranks of some node cannot map each other's memory (in some containers they
-/// cannot); the same on all ranks. Empty: they can.
+/// The reason why the ranks of some node cannot map each other's memory, as in some containers; the
+/// same on all ranks. Empty if they can.
 std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
   std::string why;
   try {
-    const SharedSegment trial(node.get(), world.progress(), 4096, "a trial of shared memory");
+    const SharedSegment test(node.get(), world.progress(), 4096, "a test of shared memory");
   } catch (const CommError& error) {
     why = error.reason();
   }
@@ -53,14 +53,14 @@ std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
   return first == 0 ? "" : world.broadcast(std::move(why), world.size() - static_cast<int>(first));
 }
 
-/// The transport that `automatic` stands for here. Sets `note` to a remark for the log.
-Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
+/// Chooses the transport for `automatic`. Sets `note` to a remark for the log.
+Transport choose(MpiWorld& world, const OwnedComm& node, std::string& note) {
   if (largest_node(world, node) == 1)
     return Transport::mpi;
   if (const std::string why = why_no_shared_memory(world, node); !why.empty()) {
     note = fmt::format(
-        "parallel.transport: auto chose mpi, which is slower inside a host, because "
-        "ranks of one host cannot share memory: {}",
+        "parallel.transport: auto chose mpi, which is slower inside a host, because ranks of one "
+        "host cannot share memory: {}",
         why);
     return Transport::mpi;
   }
@@ -81,19 +81,15 @@ std::unique_ptr<Communicator> make_gpu_communicator(Transport transport,
                                                     device::Device& device,
                                                     const Options& options) {
   if (device.kind() != device::Kind::cuda)
-    throw UserError(
-        "parallel.transport: nccl needs GPUs, but this run computes on the "
-        "CPU");
+    throw UserError("parallel.transport: nccl needs GPUs, but this run computes on the CPU");
   if (transport != Transport::nccl && transport != Transport::automatic)
     throw UserError(
-        fmt::format("parallel.transport: {} supports host memory only, but this run "
-                    "computes on GPUs; use nccl or auto",
+        fmt::format("parallel.transport: {} supports host memory only, but this run computes on "
+                    "GPUs; use nccl or auto",
                     word(transport)));
   if (reduction != Reduction::sum && world.size() > 1)
     throw UserError(
-        fmt::format("parallel.reduction: NCCL does not support {}; "
-                    "use sum",
-                    word(reduction)));
+        fmt::format("parallel.reduction: NCCL does not support {}; use sum", word(reduction)));
   if constexpr (device::cuda::in_this_build)
     return make_nccl_communicator(world, device, options);
   return nullptr;  // not reached: without CUDA there is no GPU device
@@ -134,7 +130,7 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
   OwnedComm node = split_by_host(*mpi);
   std::string note;
   if (transport == Transport::automatic)
-    transport = chosen(*mpi, node, note);
+    transport = choose(*mpi, node, note);
   expect_fitting(transport, *mpi, node);
   if (transport == Transport::mpi) {
     auto made = make_mpi_communicator(reduction, *mpi, device, options);

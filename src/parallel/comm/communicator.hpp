@@ -24,12 +24,12 @@
 //    once across them), unless NcclBf16Sum::library asks for NCCL's own sum; sums of int64 are
 //    exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
-//    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
-//    power of two is split after the largest power of two below it. These two have the same bits on
-//    every transport and placement: terms of one host are added on that host first only where the
-//    order allows it (comm/collective/routes.hpp). With Reduction::sum each transport has its own
-//    order, the same in every run: on one host, in rank order; on several, the terms of each host
-//    first, then the hosts' sums; a ring, starting after the owner.
+//    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …; if the number of terms is not a
+//    power of two, it is split after the largest power of two below it. These two have the same
+//    bits on every transport and placement: terms of one host are added on that host first only if
+//    the order allows it (comm/collective/routes.hpp). With Reduction::sum each transport has its
+//    own order, the same in every run: on one host, in rank order; on several, the terms of each
+//    host first, then the hosts' sums; a ring, starting after the owner.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@
 #include "base/view.hpp"
 #include "device/device.hpp"
 
-#include "comm/collective/round_trip.hpp"
+#include "comm/collective/transfer.hpp"
 #include "comm/config.hpp"
 #include "comm/control/world.hpp"
 
@@ -53,12 +53,11 @@ std::string nccl_version();
 
 /// Index, in error messages, of a collective on sums of a whole step, which belong to no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
-/// The pieces of a RoundTrip (comm/collective/round_trip.hpp).
+/// Index, in error messages, of the messages of a Transfer (comm/collective/transfer.hpp).
 inline constexpr BucketIndex matrices_of_the_step{-2};
 
-/// The addresses of one bucket in local memory, and the transport's data about it. Its size does
-/// not depend on the number of ranks, unless the transport reads peers' memory: then it has an
-/// address for each rank of the host.
+/// The addresses of one bucket in local memory, and the transport's data about it. A transport that
+/// reads peers' memory stores one address per rank of the host; the others need constant space.
 class Shards {
  public:
   virtual ~Shards() = default;
@@ -93,8 +92,8 @@ class Communicator {
   /// count as resident memory of this process.
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
-  /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d
-  /// buffer, elements divisible by size() and the replicas.
+  /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: `full` is inside one buffer from
+  /// allocate(), and its elements are divisible by size() and by the number of replicas.
   virtual std::unique_ptr<Shards> shards(View full) = 0;
 
   /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
@@ -105,9 +104,9 @@ class Communicator {
   /// Sums `full` over the ranks on every rank; the same bits on every rank.
   virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
 
-  /// A round trip in turn with the collectives above, for transports whose collectives may not run
-  /// beside other communication. Null: MPI messages of their own serve. Collective.
-  virtual std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& /*groups*/) {
+  /// A transfer that is ordered with the collectives above, for transports that run one operation
+  /// at a time. Null: use MPI messages on a separate communicator. Collective.
+  virtual std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& /*groups*/) {
     return nullptr;
   }
 
@@ -118,26 +117,27 @@ class Communicator {
 struct Options {
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
-  /// In sums of guaranteed order: bytes of each window of messages that are received, or sent from
-  /// a copy; for any number of ranks. Source: as for a ring (comm/collective/ring.cpp).
+  /// In sums of guaranteed order: bytes of each window of active messages, for any number of ranks.
+  /// Source: as for a ring (comm/collective/ring.cpp).
   std::size_t exchange_bytes = std::size_t{4} << 20U;
-  /// NCCL: whether to register the memory of buckets once, and the most multiprocessors that it may
-  /// use (0: its own choice).
+  /// NCCL: whether to register the memory of buckets once, and the maximum number of
+  /// multiprocessors that it may use (0: NCCL chooses).
   bool registers_memory = true;
   int most_blocks = 0;
   NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
-  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are made in pieces. 0: none is made.
+  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are computed in parts. 0: the run
+  /// has no such sums.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
   /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
   int replicas = 1;
 };
 
-/// Memory of a GPU that an NCCL communicator of `ranks` ranks takes for the terms of bf16 sums.
+/// Bytes of GPU memory that an NCCL communicator of `ranks` ranks needs for the terms of bf16 sums.
 std::size_t bf16_term_bytes(const Options& options, int ranks);
 
-/// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
-/// Collectives use the world's deadline. The world outlives the communicator. Collective. Throws
-/// UserError when the choice does not fit the world (self with two ranks).
+/// Creates the transport that the deck names; `automatic` chooses by the world's size and
+/// placement. Collectives use the world's deadline. The world must outlive the communicator.
+/// Collective. Throws UserError when the transport does not fit the world (self with two ranks).
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,
                                                 World& world,

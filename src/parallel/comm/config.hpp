@@ -21,7 +21,7 @@ enum class Reduction : std::uint8_t { sum, ordered, tree };
 /// fp32, in rank order. library: NCCL adds, and rounds to bf16 at every rank.
 enum class NcclBf16Sum : std::uint8_t { fp32, library };
 
-/// Default of the longest time without progress in a collective, in seconds.
+/// Default of parallel.deadline: the longest time without progress in a collective, in seconds.
 inline constexpr double default_deadline_s = 600;
 
 }  // namespace trireme::comm

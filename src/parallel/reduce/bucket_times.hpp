@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a bucket's reductions, gathers and transfers, and the events that measure them.
 //
-// Events are created once; three sets of them serve consecutive steps in rotation. The times of a
+// Events are created once, in three sets that consecutive steps use in rotation. The times of a
 // step may be read after the next one has begun, and a gather belongs to the step after it, so the
 // next two steps must use other sets.
 #pragma once
@@ -29,29 +29,28 @@ struct ReductionTimes {
 /// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
 struct GatherTimes {
   BucketIndex bucket{};
-  double ready = 0;  ///< its parameters were updated; with shared slots: and its slot was free
+  double ready = 0;  ///< its parameters were updated and, with shared slots, its slot was free
   double start = 0, end = 0;
   double wait_begin = 0, waited = 0;
 };
 
-/// Of what an optimizer sends by itself: to where it is worked on, and back.
-enum class Way : std::uint8_t { there, back };
+/// Direction of an optimizer's own transfers: to the rank that works on the data, and back.
+enum class Direction : std::uint8_t { send, send_back };
 
-/// One transfer of one bucket's pieces (transfers.hpp).
+/// One transfer of a bucket's data (transfers.hpp).
 struct TransferTimes {
   BucketIndex bucket{};
-  Way way = Way::there;
+  Direction direction = Direction::send;
   double start = 0, end = 0;
   double wait_begin = 0, waited = 0;
 };
 
 using EventPtr = std::unique_ptr<device::Event>;
 
-/// Number of sets of events.
-inline constexpr std::size_t turns = 3;
+inline constexpr std::size_t event_sets = 3;
 /// The set of the step with this number.
-constexpr std::size_t turn_of(std::int64_t step) {
-  return static_cast<std::size_t>(step) % turns;
+constexpr std::size_t event_set_of(std::int64_t step) {
+  return static_cast<std::size_t>(step) % event_sets;
 }
 
 /// The event's time. Waits until the event is reached.

@@ -20,12 +20,12 @@ void CollectiveQueue::push(Source& source, BucketIndex bucket) {
 }
 
 void CollectiveQueue::about_to_wait(const Source& source, BucketIndex bucket) {
-  const auto last = std::find_if(held_.begin(), held_.end(), [&](const Held& one) {
+  const auto last = std::find_if(held_.begin(), held_.end(), [&](const Entry& one) {
     return one.source == &source && one.bucket == bucket;
   });
   if (last == held_.end())
     return;
-  const auto begins = [alone = source.overtakes()](const Held& one) {
+  const auto begins = [alone = source.overtakes()](const Entry& one) {
     return !alone || one.source->overtakes();
   };
   for (auto next = held_.begin(); next <= last; ++next)
@@ -35,7 +35,7 @@ void CollectiveQueue::about_to_wait(const Source& source, BucketIndex bucket) {
 }
 
 void CollectiveQueue::forget(const Source& source) {
-  std::erase_if(held_, [&](const Held& one) { return one.source == &source; });
+  std::erase_if(held_, [&](const Entry& one) { return one.source == &source; });
 }
 
 }  // namespace trireme::reduce

@@ -8,8 +8,8 @@
 // 1. While collectives are held (`trireme verify` and tests), push() only adds the collective to a
 //    list. It begins when compute is about to wait for it or for a later one. So code with a
 //    missing wait reads old values in every run, not only on a slow network. The order stays the
-//    same, except that a source that overtakes begins without the others before it; it is still
-//    the same on all ranks.
+//    same, except that a source that overtakes begins without the collectives of other sources
+//    before it. The order is the same on all ranks in either case.
 // 2. No call allocates.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
@@ -30,32 +30,32 @@ class CollectiveQueue {
    public:
     virtual ~Source() = default;
     virtual void start(BucketIndex bucket) = 0;
-    /// Whether held collectives of such sources begin without those of others before them.
+    /// Whether held collectives of this source begin without those of other sources before them.
     [[nodiscard]] virtual bool overtakes() const { return false; }
   };
 
-  /// `most`: the largest number of held collectives.
+  /// `most`: the maximum number of held collectives.
   CollectiveQueue(device::Device& device, bool overlaps, std::size_t most);
 
   [[nodiscard]] device::Stream& stream() { return *stream_; }
   void push(Source& source, BucketIndex bucket);
-  /// Call before compute waits for this collective: begins it if it is held, with all before it.
+  /// Call before compute waits for this collective. If it is held, begins it and all before it.
   void about_to_wait(const Source& source, BucketIndex bucket);
   void hold(bool held) { holds_ = held; }
-  /// What is held of this source never begins.
+  /// Removes the held collectives of this source.
   void forget(const Source& source);
   /// Destroys the stream and its thread. Call before freeing memory that collectives access.
   void close() { stream_.reset(); }
 
  private:
-  struct Held {
+  struct Entry {
     Source* source = nullptr;
     BucketIndex bucket{};
   };
 
   std::unique_ptr<device::Stream> stream_;
   bool holds_ = false;
-  std::vector<Held> held_;  // in the order of push()
+  std::vector<Entry> held_;  // in the order of push()
 };
 
 }  // namespace trireme::reduce

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `parallel`: how ranks exchange gradients and parameters. Keys change time
-// and memory only, never a result, with these exceptions, which the keys' help states:
-//
-//   gradient_dtype, nccl_bf16_sum   bf16 rounds what travels, and NCCL the sums on the way
-//   reduction, logical_shards       each adds in its own order; with reduction: sum so does each
-//                                   transport and each `replicate`
-//   reduce_every, shard             where each micro-step is reduced, their sums are added up in
-//                                   another order
-//   nccl_blocks, product_blocks     a GPU's libraries may choose other algorithms
+// The deck section `parallel`: how ranks exchange gradients and parameters. Keys change time and
+// memory only, never a result, unless their help says that they change rounding or the order of
+// additions.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +23,8 @@ namespace trireme::reduce {
 /// fp32.
 enum class GradientDType : std::uint8_t { fp32, bf16 };
 
-/// Number of copies (replicas) of the sharded state. none: one copy over all ranks. node: one copy
-/// on each host.
+/// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
+/// each host.
 enum class Replicate : std::uint8_t { none, node };
 
 /// step: each rank adds up its micro-steps, and the sum is reduced. micro_step: every micro-step is
@@ -93,118 +87,119 @@ template <class V>
 void describe(V& v, CheckReplicasConfig& c) {
   v("every_steps", c.every_steps,
     {.unit = "steps",
-     .help = "Compare a hash of the parameters over all ranks every so many steps; a difference "
-             "ends the run and names ranks, bucket and parameter. 0: never.",
+     .help = "Compare a hash of the parameters over all ranks every N steps. A difference ends the "
+             "run, with an error that names the ranks, the bucket and the parameter. 0: never.",
      .min = 0});
   v("at_checkpoints", c.at_checkpoints,
-    {.help = "Compare them after the first step of a start and before every checkpoint as well."});
+    {.help = "Compare them also after the first step of each start and before every checkpoint."});
 }
 
 /// The keys that apply to GPUs only.
 template <class V>
 void describe_gpu(V& v, ParallelConfig& c) {
   v("register_buffers", c.register_buffers,
-    {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
+    {.help =
+         "NCCL: register the memory of gradients and parameters once, so that collectives need no "
+         "copies."});
   v("nccl_bf16_sum", c.nccl_bf16_sum,
     {.help =
-         "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
-         "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
-         "rounds to bf16 at every rank."});
+         "NCCL: how bf16 gradients are added. fp32: the owner of a shard receives all terms and "
+         "adds them in fp32, in rank order, as on a CPU. library: NCCL adds, and rounds to bf16 at "
+         "every rank."});
   v("nccl_blocks", c.nccl_blocks,
     {.unit = "multiprocessors",
-     .help = "Multiprocessors that an NCCL collective may use; auto: NCCL chooses. NCCL may add up "
-             "in another order with another number.",
+     .help = "Maximum number of multiprocessors that an NCCL collective uses. auto: NCCL chooses. "
+             "NCCL's order of additions may depend on it.",
      .min = 1,
      .max = 64});
   v("product_blocks", c.product_blocks,
     {.unit = "multiprocessors",
-     .help = "GPU: multiprocessors available to matrix products; the rest serve collectives. auto: "
-             "all. The library may choose products with other bits for another number.",
+     .help = "GPU: number of multiprocessors for matrix products; the rest run collectives. auto: "
+             "all. The bits of products may depend on it.",
      .min = 1,
      .max = 4096});
 }
 
-/// What a rank holds, and how buckets travel between ranks.
+/// Sharding, replicas and the transport.
 template <class V>
 void describe_ranks(V& v, ParallelConfig& c) {
   v("shard", c.shard,
     {.help =
-         "State that is sharded: a rank holds only its own part of it. none: nothing; every rank "
-         "holds and updates all. optimizer: master weights and moments (ZeRO-1). gradients: also "
-         "gradient sums (ZeRO-2): each bucket is reduced in every micro-step, and its memory used "
-         "again by the next ones; buckets have to be small beside the model. parameters: also the "
-         "parameters (ZeRO-3): a layer's are gathered before its forward and its backward, and "
-         "their memory is used again by the next ones. With one micro-step the bits are those of "
-         "optimizer. `trireme plan` compares bytes held and sent."});
+         "State that is sharded, so that a rank holds only its own part of it. none: every rank "
+         "holds and updates everything. optimizer: master weights and moments (ZeRO-1). gradients: "
+         "also gradients (ZeRO-2). Each bucket is reduced in every micro-step, and later buckets "
+         "reuse its memory; use buckets that are small compared with the model. parameters: also "
+         "the parameters (ZeRO-3). A layer's parameters are gathered before its forward and its "
+         "backward, and later layers reuse their memory. With one micro-step all have the same "
+         "bits as optimizer. `trireme plan` compares the bytes held and sent."});
   v("replicate", c.replicate,
-    {.unit = "copies",
+    {.unit = "replicas",
      .help =
-         "Hybrid sharding: number of copies of the state that parallel.shard divides, each divided "
-         "among ranks / copies consecutive ranks. none: one copy, over all ranks. node: one on "
-         "each host, so that whole buckets travel inside of hosts, and between them each rank "
-         "sends only its shard of the gradients. A rank holds as many times the memory for shards. "
-         "With reduction: ordered or tree whole buckets travel between all ranks, for the same "
-         "bits as without copies.",
+         "Hybrid sharding: number of replicas of the sharded state. Each is sharded over ranks / "
+         "replicas consecutive ranks, so the shards of a rank are larger by this factor. none: one "
+         "replica over all ranks. node: one on each host: whole buckets are sent inside hosts "
+         "only, and between hosts each rank sends its shard of the gradients. With reduction: "
+         "ordered or tree, whole buckets are sent between all ranks, for the same bits as without "
+         "replicas.",
      .min = 1});
   v("transport", c.transport,
     {.help =
-         "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
-         "host; hierarchical where some host has several ranks, equally many or not; else "
-         "mpi. With parallel.replicate, between the ranks of one copy; copies exchange messages."});
+         "How buckets are sent between ranks. auto: nccl on GPUs; shared_memory on one host; "
+         "hierarchical if any host has several ranks; else mpi. With parallel.replicate it applies "
+         "inside a replica; replicas exchange messages."});
 }
 
 template <class V>
 void describe_buckets(V& v, ParallelConfig& c) {
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
-     .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
-             "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
-             "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
-             "between hosts, 4 MB on GPUs); never more than the model. Between hosts without GPUs, "
-             "and with shard: gradients or parameters, a 16th of the model in place of 40 million, "
-             "where that is less; with parameters at least a layer, and a bucket ends with a "
-             "layer. Buckets of sharded gradients are held beside the shards, so they grow with "
-             "the ranks only to sqrt(model x message), and memory falls with more ranks; on more "
-             "than sqrt(model / message) ranks shards are less than a message then, and a larger "
-             "number buys bandwidth with memory. With replicate the ranks of one copy count.",
+     .help = "Number of elements at which a bucket closes. Larger: fewer, longer collectives. "
+             "Smaller: more overlap. 1: one collective per parameter. auto: 40 million; between "
+             "hosts without GPUs, and with shard: gradients or parameters, at most a 16th of the "
+             "model; with shard: parameters at least a layer. auto chooses more if a rank's shard "
+             "of a bucket would be less than one message (512 KiB on one host, 60 KiB between "
+             "hosts, 4 MB on GPUs), but never more than the model, and with shard: gradients or "
+             "parameters not more than sqrt(model x message). Raise it on more than sqrt(model / "
+             "message) ranks to trade memory for bandwidth.",
      .min = 1});
   v("bucket_order", c.bucket_order,
-    {.help =
-         "reverse: buckets in the order in which backward completes them; registration: in the "
-         "order of forward, so that all wait for the first. A baseline; the bits are the same."});
+    {.help = "Order of parameters in buckets. reverse: the order in which backward completes them. "
+             "registration: the order of forward, so that all buckets wait for the first; only for "
+             "comparison. The bits are the same."});
   v("bucket_boundaries", c.bucket_boundaries,
     {.help =
-         "Names of parameters after which a bucket closes, in bucket_order, instead of at "
-         "bucket_elements; `trireme plan` shows the names. A baseline; the bits are the same."});
+         "Names of parameters after which a bucket closes, instead of at bucket_elements; only for "
+         "comparison. `trireme plan` shows the names. The bits are the same."});
   v("padding", c.padding,
-    {.help = "What a bucket's end is padded to; aligned suits every rank count."});
+    {.help = "How the end of a bucket is padded. aligned: shards are aligned to 128 bytes on any "
+             "number of ranks. The others are for comparison."});
 }
 
 template <class V>
 void describe_sums(V& v, ParallelConfig& c) {
   v("reduction", c.reduction,
-    {.help = "Order of gradient sums: sum is fastest, ordered adds in rank order, tree adds "
-             "logical_shards in pairs, for the same bits on 1, 2, 4, … ranks. ordered and tree "
-             "have the same bits on every transport and placement."});
+    {.help =
+         "Order of additions of gradients. sum: the fastest, which depends on transport and "
+         "replicate. ordered: rank order. tree: logical_shards in pairs, for the same bits on 1, "
+         "2, 4, … ranks. ordered and tree have the same bits on every transport and placement."});
   v("logical_shards", c.logical_shards,
     {.unit = "shards",
-     .help = "Equal parts of the global batch that reduction: tree adds up; a power of two and a "
-             "multiple of the rank count. Takes log2(logical_shards / ranks) more gradient buffers "
-             "per rank.",
+     .help = "Number of equal parts of the global batch that reduction: tree adds: a power of two "
+             "and a multiple of the number of ranks. Needs log2(logical_shards / ranks) more "
+             "gradient buffers per rank.",
      .min = 1,
      .max = 1 << 24});
   v("gradient_dtype", c.gradient_dtype,
-    {.help = "Type in which gradients are sent. bf16 halves the bytes and rounds each rank's "
-             "gradient and the sum, not what is added up on the way; so hosts of several ranks "
-             "send each other sums in fp32. One rank sends and rounds nothing. With "
-             "parallel.replicate and reduction: sum the sum of each copy is rounded as well."});
-  v("reduce_every", c.reduce_every,
     {.help =
-         "step: gradients are reduced once, in the last micro-step. micro_step: in each of them, "
-         "as "
-         "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
-         "of what a rank updates, and rounds differently. auto: step, but micro_step with shard: "
-         "gradients and parameters, which need it."});
+         "Type in which gradients are sent. bf16 halves the bytes; it rounds each rank's gradient "
+         "and the sum, but not partial sums, which hosts with several ranks send in fp32. One rank "
+         "rounds nothing. With parallel.replicate and reduction: sum, the sum of each replica is "
+         "rounded as well."});
+  v("reduce_every", c.reduce_every,
+    {.help = "When gradients are reduced. step: once, in the last micro-step. micro_step: in each "
+             "micro-step; this sends gradients in each, needs an fp32 copy of the gradients that a "
+             "rank updates, and rounds differently. auto: micro_step with shard: gradients or "
+             "parameters, which require it; else step."});
 }
 
 template <class V>
@@ -212,36 +207,39 @@ void describe_overlap(V& v, ParallelConfig& c) {
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward runs."});
   v("overlap_parameters", c.overlap_parameters,
     {.help =
-         "Gather parameters while forward, and with shard: parameters backward, already runs."});
+         "Gather parameters while forward runs and, with shard: parameters, while backward runs."});
   v("prefetch", c.prefetch,
     {.unit = "buckets",
-     .help = "With shard: parameters, how many buckets are gathered ahead of the layer that "
-             "computes; each takes the memory of one more. 0, or overlap_parameters: false: none.",
+     .help =
+         "With shard: parameters, number of buckets to gather ahead of the layer that computes. "
+         "Each needs the memory of one more bucket. With overlap_parameters: false it is 0.",
      .min = 0,
      .max = 1 << 16});
   v("reshard_after_forward", c.reshard_after_forward,
     {.help =
-         "With shard: parameters, whether the memory of a layer's parameters is used again after "
-         "its forward, so that backward gathers them once more. false: they stay whole until the "
-         "optimizer writes them, so a step gathers them once, however many micro-steps it has; a "
-         "rank holds all parameters then, and holds and sends as much as with shard: gradients."});
+         "With shard: parameters, reuse the memory of a layer's parameters after its forward, so "
+         "that backward gathers them again. false: keep them until the optimizer updates them, so "
+         "that a step gathers them once; memory and bytes sent are then those of shard: "
+         "gradients."});
   v("cached_shards", c.cached_shards,
-    {.help = "Compute shard addresses once; off: in every step."});
+    {.help =
+         "Compute the addresses of shards once, not in every step. false: only for comparison."});
 }
 
 template <class V>
 void describe_checks(V& v, ParallelConfig& c) {
   v("check_gradients", c.check_gradients,
-    {.help = "Check for NaN and infinities before a bucket is reduced, to name the rank that made "
-             "them."});
+    {.help =
+         "Check each bucket for NaN and infinities before it is reduced, so that an error names "
+         "the rank that computed them."});
   v.section("check_replicas", c.check_replicas);
   describe_gpu(v, c);
   v("deadline", c.deadline,
     {.unit = "seconds",
-     .help = "When ranks wait for others for this long and nothing moves, the run ends and names "
-             "what they wait for and the ranks that are gone or late. A rank that is at work on "
-             "files is waited for as long as it lives. Below 5 s a machine that stalls may end a "
-             "healthy run.",
+     .help = "Longest wait in a collective without progress. After it the run ends with an error "
+             "that names the collective and the ranks that do not answer or are late. Time that a "
+             "rank spends on files does not count while it is alive. Below 5 s a machine that "
+             "stalls may end a healthy run.",
      .min = 0.0,
      .above_min = true});
 }

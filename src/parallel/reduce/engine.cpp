@@ -29,7 +29,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
       communicator_(communicator),
       device_(device),
       compute_(compute),
-      // The queue may hold a bucket's reduction, its gather and two transfers of its pieces.
+      // The queue may hold a reduction, a gather and two transfers of each bucket.
       queue_(device, overlaps(config, communicator), 4 * plan.buckets().size()),
       parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
       gradients_(plan_, config_, communicator, device),
@@ -47,11 +47,10 @@ Engine::Impl::Impl(const layout::Plan& plan,
       "the partial sums of a tree are fp32, not {}", word(config_.gradient_dtype));
   TRIREME_EXPECT(!layout::shards_gradients(config_.shard) ||
                      (config_.can_shard_gradients() && config_.reduces_micro_steps()),
-                 "shard: {} reduces every micro-step by itself, here with reduction: {} and "
-                 "reduce_every: {}",
+                 "shard: {} reduces every micro-step, here with reduction: {} and reduce_every: {}",
                  word(config_.shard), word(config_.reduction), word(config_.reduce_every));
   for (EventPtr& event : step_began_) event = device_.make_event();
-  add_places();
+  add_locations();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     add_round(buckets_[b]);
     find_owned(static_cast<BucketIndex>(b));
@@ -67,16 +66,16 @@ void Engine::Impl::add_round(BucketRun& run) {
   }
 }
 
-void Engine::Impl::add_places() {
-  places_.push_back(device_.allocate_shared_with_host(
-      turns * buckets_.size() * sizeof(std::int64_t), "places of gradients"));
-  for (std::size_t turn = 0; turn < turns; ++turn)
-    std::ranges::fill(places(places_.size() - 1, turn), -1);
+void Engine::Impl::add_locations() {
+  locations_.push_back(device_.allocate_shared_with_host(
+      event_sets * buckets_.size() * sizeof(std::int64_t), "locations of gradients"));
+  for (std::size_t event_set = 0; event_set < event_sets; ++event_set)
+    std::ranges::fill(locations(locations_.size() - 1, event_set), -1);
 }
 
-std::span<std::int64_t> Engine::Impl::places(std::size_t round, std::size_t turn) const {
-  auto* first = reinterpret_cast<std::int64_t*>(places_[round].data());
-  return {first + turn * buckets_.size(), buckets_.size()};
+std::span<std::int64_t> Engine::Impl::locations(std::size_t round, std::size_t event_set) const {
+  auto* first = reinterpret_cast<std::int64_t*>(locations_[round].data());
+  return {first + event_set * buckets_.size(), buckets_.size()};
 }
 
 void Engine::Impl::find_owned(BucketIndex bucket) {
@@ -121,11 +120,11 @@ void Engine::next_micro_step() {
 void Engine::before_write(ParameterIndex parameter) {
   impl_->before_write(parameter);
 }
-bool Engine::takes_turns() const {
+bool Engine::gradients_share_slots() const {
   return impl_->gradients_.ring().has_value();
 }
-bool Engine::parameters_take_turns() const {
-  return impl_->parameters_.takes_turns();
+bool Engine::parameters_share_slots() const {
+  return impl_->parameters_.shares_slots();
 }
 void Engine::mark_ready(ParameterIndex parameter) {
   impl_->mark_ready(parameter);
@@ -148,14 +147,14 @@ void Engine::wait_for_shard(BucketIndex bucket) {
 void Engine::mark_updated(BucketIndex bucket) {
   impl_->mark_updated(bucket);
 }
-void Engine::carry_by(Carrier* carrier, std::span<const BucketIndex> buckets) {
-  impl_->transfers_.carry_by(carrier, buckets);
+void Engine::set_sender(TransferSender* sender, std::span<const BucketIndex> buckets) {
+  impl_->transfers_.set_sender(sender, buckets);
 }
-void Engine::begin_transfer(BucketIndex bucket, Way way) {
-  impl_->transfers_.begin(bucket, way);
+void Engine::begin_transfer(BucketIndex bucket, Direction direction) {
+  impl_->transfers_.begin(bucket, direction);
 }
-void Engine::wait_for_transfer(BucketIndex bucket, Way way) {
-  impl_->transfers_.wait(bucket, way);
+void Engine::wait_for_transfer(BucketIndex bucket, Direction direction) {
+  impl_->transfers_.wait(bucket, direction);
 }
 void Engine::before_use(std::span<const ParameterIndex> parameters) {
   impl_->parameters_.before_use(parameters);

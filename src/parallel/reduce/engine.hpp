@@ -25,7 +25,7 @@
 //
 // There is one communication stream, so collectives run in the order in which they are enqueued,
 // and that order is the same on all ranks: reductions in layout order, gathers in the order of
-// mark_updated(), and between the gathers what an optimizer sends by itself (transfers.hpp). Where
+// mark_updated(), and between the gathers an optimizer's own transfers (transfers.hpp). If
 // overlap_gradients or overlap_parameters is off, compute waits right after each reduction or
 // gather; with both off, or with one rank, the communication stream is inline.
 //
@@ -34,11 +34,11 @@
 //    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
 //    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
 //    micro-steps.
-// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp):
-//    they "take turns". Every micro-step is reduced, and before_write() makes compute wait until
-//    the previous bucket of the slot is reduced. With shard: parameters, whole parameters share
-//    slots as well (layout/residency.hpp): before_use() gathers the bucket if it is not in its
-//    slot, and starts to gather the next ones.
+// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp).
+//    Every micro-step is reduced, and before_write() makes compute wait until the previous bucket
+//    of the slot is reduced. With shard: parameters, whole parameters share slots as well
+//    (layout/residency.hpp): before_use() gathers the bucket if it is not in its slot, and starts
+//    to gather the next ones.
 // 3. Padding is zero when a step starts and stays zero. After construction no call allocates and,
 //    with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
@@ -46,8 +46,7 @@
 // 5. The same calls in the same order give the same bits with every setting of the switches.
 // 6. With check_gradients every bucket is searched for NaN and infinities when its last gradient is
 //    reported ready, before the sum over ranks hides which rank computed them. The engine only
-//    stores the finding. The optimizer, for which the norm is not finite on all ranks at once, asks
-//    for it and reports it.
+//    stores the finding. The optimizer reports it when the norm is not finite.
 // 7. A step never makes the host wait for compute. Its times and findings are kept until the end of
 //    the next step, so the host can read them after the next step has begun; the functions that
 //    read them wait.
@@ -77,13 +76,13 @@ namespace trireme::reduce {
 struct StepTimes {
   std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
   std::span<const GatherTimes> gathers;        ///< likewise
-  std::span<const TransferTimes> transfers;    ///< by way, then in the order of carry_by()
+  std::span<const TransferTimes> transfers;    ///< by direction, then in the order of set_sender()
   /// Seconds of the step in which compute waited for the network. Waits between steps (when an
   /// evaluation reads the parameters first) are in `gathers` only.
   double exposed_s = 0;
 };
 
-/// This rank's piece of one bucket, for the optimizer.
+/// The part of one bucket that this rank's optimizer updates.
 struct OwnedShard {
   BucketIndex bucket{};
   View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
@@ -100,8 +99,8 @@ struct NotFinite {
 class Engine {
  public:
   /// Requires: plan.ranks() == communicator.size(), both of one replica. The communicator, the
-  /// device and the compute stream outlive the engine. Collective, because it allocates from the
-  /// communicator. Sharded: reduce-scatter and gather; else all-reduce, and every rank updates
+  /// device and the compute stream must outlive the engine. Collective, because it allocates from
+  /// the communicator. Sharded: reduce-scatter and gather; else all-reduce, and every rank updates
   /// whole buckets.
   Engine(const layout::Plan& plan,
          DType parameter_dtype,
@@ -117,13 +116,13 @@ class Engine {
   /// buckets that share a slot overlap.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
   [[nodiscard]] View parameter(ParameterIndex parameter) const;
-  /// Whole buckets with padding, for checks between steps. Where parameters share slots, call
+  /// Whole buckets with padding, for checks between steps. If parameters share slots, call
   /// before_use() first.
   [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
   [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
 
-  /// Call before the first micro-step. Zeroes the gradients; where they share slots, before_write()
-  /// does this instead.
+  /// Call before the first micro-step. Zeroes the gradients, unless they share slots: then
+  /// before_write() does.
   void begin_step();
   /// For the current step only: adds the squares of every leaf's gradient on this rank, before
   /// leaves are added to one another, to `squares` on the compute stream. Call after begin_step().
@@ -141,54 +140,55 @@ class Engine {
   /// gradient was reported ready.
   void next_micro_step();
   /// Call before enqueueing the first write to this gradient in a micro-step; later calls in the
-  /// same micro-step are cheap. Where gradients share slots, compute waits until the slot is free
-  /// and zeroes the bucket; otherwise nothing happens. Requires: all gradients of the previous
+  /// same micro-step are cheap. If gradients share slots, compute waits until the slot is free and
+  /// zeroes the bucket; otherwise nothing happens. Requires: all gradients of the previous
   /// bucket of the slot were reported ready.
   void before_write(ParameterIndex parameter);
   /// Whether gradients share slots, so that before_write() has an effect.
-  [[nodiscard]] bool takes_turns() const;
+  [[nodiscard]] bool gradients_share_slots() const;
   /// Call when the last write to this gradient has been enqueued on the compute stream. The last
   /// gradient of a bucket starts the bucket's reduction.
   void mark_ready(ParameterIndex parameter);
   /// Checks that the reduction of every bucket has begun. Never blocks.
   void finish_reduction();
-  /// The first finding of the current step or the one before, in the order of micro-steps, where each
-  /// is reduced, and of the layout; none with check_gradients off. Requires: finish_reduction() was called in that step, and the host has
-  /// waited for the work that was enqueued on compute until then.
+  /// The first element that was not finite in the current step or the one before, in the order of
+  /// reduced micro-steps and of the layout; none with check_gradients off. Requires:
+  /// finish_reduction() was called in that step, and the host has waited for the work that was
+  /// enqueued on compute until then.
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
-  /// The optimizer's pieces in layout order; call wait_for_shard() before reading a gradient.
+  /// The shards of this rank's optimizer in layout order; call wait_for_shard() before reading a
+  /// gradient.
   /// Update them in forward order, last bucket first, so that the first layers' parameters are
   /// gathered first.
   [[nodiscard]] std::span<const OwnedShard> owned() const;
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
-  /// For an optimizer that sends pieces of owned() by itself, for these buckets (transfers.hpp):
-  /// `carrier` sends what begin_transfer() begins. It calls this again with null before it ends.
-  void carry_by(Carrier* carrier, std::span<const BucketIndex> buckets);
-  /// Enqueues a transfer after what compute and the collectives' queue have been given. All ranks
-  /// make these calls, and those of mark_updated(), in the same order.
-  void begin_transfer(BucketIndex bucket, Way way);
+  /// For an optimizer that sends parts of owned() of these buckets (transfers.hpp): `sender`
+  /// enqueues each transfer that begin_transfer() begins. Call again with null before `sender` is
+  /// destroyed.
+  void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets);
+  /// Enqueues a transfer after all work enqueued so far on compute and in the queue of collectives.
+  /// All ranks make these calls, and those of mark_updated(), in the same order.
+  void begin_transfer(BucketIndex bucket, Direction direction);
   /// Compute waits for this transfer of the current step.
-  void wait_for_transfer(BucketIndex bucket, Way way);
+  void wait_for_transfer(BucketIndex bucket, Direction direction);
   /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
-  /// this gathers them, if they are not in their slots, so all ranks must make the same calls; where
+  /// this gathers them, if they are not in their slots, so all ranks must make the same calls. If
   /// parameters share slots, it ends the use of the parameters of earlier calls.
   void before_use(std::span<const ParameterIndex> parameters);
   /// Whether parameters share slots (shard: parameters with reshard_after_forward).
-  [[nodiscard]] bool parameters_take_turns() const;
-  /// Compute waits for all gathers, which are enqueued first where they are missing. Afterwards all
-  /// parameters are current, except where they share slots.
+  [[nodiscard]] bool parameters_share_slots() const;
+  /// Enqueues the missing gathers, and compute waits for all gathers. Afterwards all parameters are
+  /// current, unless they share slots.
   void wait_for_parameters();
   /// Call after parameters were written from outside (initialization, a checkpoint). Sharded:
-  /// gathers them from the owners, or, where they share slots, marks all slots as not gathered. Not
+  /// gathers them from the owners or, if they share slots, marks all slots as not gathered. Not
   /// sharded: marks the parameters as current.
   void publish_parameters();
 
-  /// For `trireme verify` and tests. While collectives are held, one that would overlap with
-  /// compute starts only when compute waits for it or for a later one. Code with a missing wait
-  /// then reads old values in every run, not only on a slow network. Call between steps, on all
-  /// ranks with the same value.
+  /// For `trireme verify` and tests (CollectiveQueue, rule 1). Call between steps, on all ranks with
+  /// the same value.
   void hold_collectives(bool held);
 
   /// Times of the current step, after its last mark_updated(), or of the step before. Blocks until
@@ -206,8 +206,8 @@ class Engine {
   [[nodiscard]] DType parameter_dtype() const;
   /// This rank's index in its replica; owned() has the shards of this index.
   [[nodiscard]] int rank() const;
-  /// Bytes of fp32 gradients, of the copy that is sent where gradient_dtype is not fp32, of the
-  /// sums of micro-steps, and of the partial sums of a tree.
+  /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is not fp32, of the sums of
+  /// micro-steps, and of the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

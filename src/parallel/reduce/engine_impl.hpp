@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementation of the engine: the state machine of gradients, which connects the stores that
-// hold the memory (gradient_store.hpp, parameter_store.hpp) with the queue of collectives.
+// The implementation of the engine: the state machine of gradients. It connects the memory
+// (gradient_store.hpp, parameter_store.hpp) with the queue of collectives.
 //
 // The states of a bucket form two halves that overlap in time: the reduction belongs to this step,
-// but compute may wait for the gather in the next one. So the gradient half is a Phase here, and
-// the parameter store keeps the parameter half.
+// but compute may wait for the gather in the next one. So the gradient half is a Phase in this
+// file, and the parameter store keeps the parameter half.
 //
 // 1. Compute waits once for each reduction: before the bucket's memory is written again, or before
 //    the optimizer reads.
@@ -37,11 +37,11 @@ struct ReductionEvents {
 };
 
 struct BucketRun {
-  std::array<std::vector<ReductionEvents>, turns> reductions;  // one per round
-  std::size_t num_pending = 0;                                 // parameters not yet reported ready
-  std::size_t reduced_round = 0;                               // round of the latest reduction
+  std::array<std::vector<ReductionEvents>, event_sets> reductions;  // one per round
+  std::size_t num_pending = 0;    // parameters not yet reported ready
+  std::size_t reduced_round = 0;  // round of the latest reduction
   Phase phase = Phase::updated;
-  bool begun = false;   // has the slot in this round; where buckets share slots
+  bool begun = false;   // uses its slot in this round, if buckets share slots
   bool awaits = false;  // compute has not waited for the latest reduction yet
 };
 
@@ -88,9 +88,9 @@ class Engine::Impl final : private CollectiveQueue::Source {
  private:
   void find_owned(BucketIndex bucket);
   void add_round(BucketRun& run);
-  void add_places();
-  /// Where rounds of a step find elements that are not finite, by bucket: the first one, or -1.
-  [[nodiscard]] std::span<std::int64_t> places(std::size_t round, std::size_t turn) const;
+  void add_locations();
+  /// By bucket, the first element that is not finite in a round of a step, or -1.
+  [[nodiscard]] std::span<std::int64_t> locations(std::size_t round, std::size_t event_set) const;
   void begin_round();
   void reduce(BucketIndex bucket);
   void start(BucketIndex bucket) override;
@@ -98,10 +98,10 @@ class Engine::Impl final : private CollectiveQueue::Source {
 
   BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
   /// Event set of the current step.
-  [[nodiscard]] std::size_t turn() const { return turn_of(steps_begun_); }
+  [[nodiscard]] std::size_t event_set() const { return event_set_of(steps_begun_); }
   /// Events of the bucket's latest reduction.
   ReductionEvents& reduction_of(BucketIndex bucket) {
-    return run_of(bucket).reductions[turn()][run_of(bucket).reduced_round];
+    return run_of(bucket).reductions[event_set()][run_of(bucket).reduced_round];
   }
 
   std::vector<BucketRun> buckets_;
@@ -109,14 +109,14 @@ class Engine::Impl final : private CollectiveQueue::Source {
   std::vector<ReductionTimes> reduction_times_;           // result of the last times()
   std::vector<GatherTimes> gather_times_;
   std::vector<TransferTimes> transfer_times_;
-  ops::StreamSum* leaf_squares_ = nullptr;       // sum of measure_leaves()
-  std::vector<device::Buffer> places_;           // by round: [turn][bucket]
-  std::vector<char> reported_;                   // by parameter, in this round
-  std::size_t round_ = 0;                        // current round of this step
-  std::array<std::size_t, turns> num_rounds_{};  // by turn
+  ops::StreamSum* leaf_squares_ = nullptr;            // sum of measure_leaves()
+  std::vector<device::Buffer> locations_;             // by round: [event_set][bucket]
+  std::vector<char> reported_;                        // by parameter, in this round
+  std::size_t round_ = 0;                             // current round of this step
+  std::array<std::size_t, event_sets> num_rounds_{};  // by event set
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
-  std::array<EventPtr, turns> step_began_;
+  std::array<EventPtr, event_sets> step_began_;
 };
 
 }  // namespace trireme::reduce

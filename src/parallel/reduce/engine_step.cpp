@@ -14,7 +14,7 @@ namespace trireme::reduce {
 
 void Engine::Impl::begin_step() {
   ++steps_begun_;
-  compute_.record(*step_began_[turn()]);
+  compute_.record(*step_began_[event_set()]);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     TRIREME_EXPECT(buckets_[b].phase == Phase::updated || buckets_[b].phase == Phase::filling,
                    "a step begins while bucket {} is {}", b, name(buckets_[b].phase));
@@ -35,12 +35,12 @@ void Engine::Impl::begin_round() {
     run.phase = Phase::filling;
     run.begun = false;
     run.num_pending = plan_.buckets()[b].parameters.size();
-    if (run.reductions[turn()].size() == round_)
+    if (run.reductions[event_set()].size() == round_)
       add_round(run);
   }
-  num_rounds_[turn()] = round_ + 1;
-  if (places_.size() == round_)
-    add_places();
+  num_rounds_[event_set()] = round_ + 1;
+  if (locations_.size() == round_)
+    add_locations();
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
   if (!gradients_.ring())
@@ -114,11 +114,11 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
   if (--run.num_pending > 0)
     return;
   TRIREME_EXPECT(!parameters_.gathering(bucket),
-                 "the gradients of bucket {} ({}, …) are ready, but compute has not "
-                 "waited for its parameters since their last update",
+                 "the gradients of bucket {} ({}, …) are ready, but compute has not waited for its "
+                 "parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
   if (config_.check_gradients)
-    ops::find_not_finite(places(round_, turn()).subspan(at(bucket), 1),
+    ops::find_not_finite(locations(round_, event_set()).subspan(at(bucket), 1),
                          std::array<ConstView, 1>{gradients_.bucket(bucket)}, compute_);
   run.reduced_round = round_;
   compute_.record(*reduction_of(bucket).ready);
@@ -178,15 +178,16 @@ std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const
                  "asked for findings of step {} in step {}", step, steps_begun_);
   std::span<std::int64_t> found;
   auto first = found.end();
-  for (std::size_t round = 0; round < num_rounds_[turn_of(step)] && first == found.end(); ++round) {
-    found = places(round, turn_of(step));
-    first = std::ranges::find_if(found, [](std::int64_t place) { return place >= 0; });
+  for (std::size_t round = 0; round < num_rounds_[event_set_of(step)] && first == found.end();
+       ++round) {
+    found = locations(round, event_set_of(step));
+    first = std::ranges::find_if(found, [](std::int64_t element) { return element >= 0; });
   }
   if (first == found.end())
     return std::nullopt;
   const auto bucket = static_cast<BucketIndex>(first - found.begin());
   const std::int64_t at_element = plan_.bucket(bucket).begin + *first;
-  // Parameters lie in flat order, and padding is zero.
+  // Parameters are in flat order, and padding is zero.
   const auto& parameters = plan_.bucket(bucket).parameters;
   const auto after = std::ranges::find_if(parameters, [&](ParameterIndex parameter) {
     return plan_.placement(parameter).begin > at_element;

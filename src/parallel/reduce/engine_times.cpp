@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of the events, read after a step has ended or the next one has begun.
+// Reads the times of a step's events, after the step has ended or the next one has begun.
 #include "base/error.hpp"
 
 #include "reduce/engine_impl.hpp"
@@ -11,13 +11,13 @@ StepTimes Engine::Impl::times(std::int64_t step) {
                  "asked for the times of step {} in step {}, which is {}finished", step,
                  steps_begun_, finished ? "" : "not ");
   StepTimes result;
-  const double began = seconds_of(*step_began_[turn_of(step)]);
+  const double began = seconds_of(*step_began_[event_set_of(step)]);
   reduction_times_.clear();
   gather_times_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
-    for (std::size_t round = 0; round < num_rounds_[turn_of(step)]; ++round) {
-      const ReductionEvents& events = buckets_[b].reductions[turn_of(step)][round];
+    for (std::size_t round = 0; round < num_rounds_[event_set_of(step)]; ++round) {
+      const ReductionEvents& events = buckets_[b].reductions[event_set_of(step)][round];
       ReductionTimes& times = reduction_times_.emplace_back();
       times.bucket = bucket;
       times.round = static_cast<std::int64_t>(round);

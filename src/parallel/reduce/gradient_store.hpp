@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of gradients: those that backward writes, those that are sent, and those that the
-// optimizer reads.
+// optimizer reads. It enqueues reductions on the communication stream.
 //
-// Backward writes fp32 gradients directly into the buckets (gradients are views of them). This
-// class enqueues the reduction of a bucket on the communication stream: the bucket is rounded into
-// a separate buffer where gradient_dtype is not fp32, reduced, converted back, and, where every
-// micro-step is reduced, added to the sums of earlier micro-steps.
+// Backward writes fp32 gradients directly into the buckets (gradients are views of them). A
+// reduction rounds the bucket into a separate buffer if gradient_dtype is not fp32, reduces it,
+// converts the result back and, if every micro-step is reduced, adds it to the sums of earlier
+// micro-steps.
 //
 // With shard: gradients or parameters the buckets share a few slots (layout/ring.hpp), and each
-// micro-step is reduced: a bucket is whole only while it is written and reduced, and this rank
-// keeps only the sums that it owns.
+// micro-step is reduced: a bucket is whole only while it is written and reduced, and the rank keeps
+// only the sums that it owns.
 //
 // 1. Views are valid for the lifetime of the store; views of buckets of one slot overlap.
 // 2. The rounded copy has the memory of one bucket: reductions use it one after another.
-// 3. Where every micro-step is reduced, a bucket's memory is free after its reduction, and own() is
+// 3. If every micro-step is reduced, a bucket's memory is free after its reduction, and own() is
 //    separate memory. The sums are added up in the order of micro-steps.
 // 4. After construction no call allocates and, with cached shards, none computes an address.
 #pragma once
@@ -35,7 +35,7 @@ namespace trireme::reduce {
 
 class GradientStore {
  public:
-  /// All of these outlive the store. Collective, because it allocates from the communicator.
+  /// All of these must outlive the store. Collective, because it allocates from the communicator.
   GradientStore(const layout::Plan& plan,
                 const ParallelConfig& config,
                 comm::Communicator& communicator,
@@ -45,9 +45,9 @@ class GradientStore {
   /// The whole bucket with padding.
   [[nodiscard]] View bucket(BucketIndex bucket) const { return buckets_[at(bucket)].whole; }
   /// The gradients that the optimizer reads after the last reduction: this rank's shard, or the
-  /// whole bucket where nothing is sharded.
+  /// whole bucket if nothing is sharded.
   [[nodiscard]] View own(BucketIndex bucket) const;
-  /// How buckets share memory; none where each has its own.
+  /// How buckets share memory; none if each has its own.
   [[nodiscard]] const std::optional<layout::Ring>& ring() const { return ring_; }
   /// The memory of all buckets with padding.
   [[nodiscard]] View all() const { return arena_.view(DType::f32); }
@@ -64,7 +64,7 @@ class GradientStore {
   struct Bucket {
     View whole;
     View wire;  // operand of the reduction: the gradients themselves, or their rounded copy
-    View sums;  // like reduced(), where every micro-step is reduced
+    View sums;  // like reduced(), if every micro-step is reduced
     std::unique_ptr<comm::Shards> shards;
   };
 

@@ -15,8 +15,8 @@ namespace trireme::reduce {
 namespace {
 
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
-/// Of a model that has fewer than 40 million elements for each: where buckets share slots, of which
-/// a rank holds three, and between hosts, for the sake of overlap.
+/// Minimum number of buckets of a model, if buckets share slots, of which a rank holds three, and
+/// between hosts, for overlap.
 constexpr std::int64_t buckets_of_a_model = 16;
 
 std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
@@ -26,9 +26,10 @@ std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
                                    size_bytes(dtype_of(config.gradient_dtype)));
 }
 
-/// The largest bucket for the sake of messages, where buckets share slots. Up to it a bucket of so
-/// many messages as ranks is no larger than what a rank owns of the model, and one more rank saves
-/// more in shards than it adds to slots. Beyond it a rank would hold more on more ranks.
+/// The largest bucket that is chosen for the size of messages, if buckets share slots. Up to it a
+/// bucket of one message per rank is not larger than a rank's share of the model, so one more rank
+/// saves more in shards than it adds to slots. Beyond it memory would grow with the number of
+/// ranks.
 std::int64_t most_for_messages(std::int64_t all_elements, std::int64_t least_shard) {
   return static_cast<std::int64_t>(
       std::sqrt(static_cast<double>(all_elements) * static_cast<double>(least_shard)));
@@ -50,7 +51,7 @@ std::int64_t largest_inner_layer(const std::vector<layout::Parameter>& parameter
   return largest;
 }
 
-std::int64_t copies_on(const ParallelConfig& config, int hosts) {
+std::int64_t replicas_on(const ParallelConfig& config, int hosts) {
   if (config.replicate.number)
     return *config.replicate.number;
   return config.replicate.keyword == Replicate::node ? hosts : 1;
@@ -83,41 +84,40 @@ std::int64_t bucket_elements(const ParallelConfig& config,
 }
 
 std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts) {
-  const std::int64_t copies = copies_on(config, hosts);
-  if (copies == 1)
+  const std::int64_t count = replicas_on(config, hosts);
+  if (count == 1)
     return {};
   const std::string what = config.replicate.number
-                               ? fmt::format("{} copies on {} ranks", copies, ranks)
+                               ? fmt::format("{} replicas on {} ranks", count, ranks)
                                : fmt::format("node: {} ranks on {} hosts", ranks, hosts);
-  if (ranks % copies != 0)
-    return what + ", but each copy needs equally many ranks";
-  if (copies == ranks)
+  if (ranks % count != 0)
+    return what + ", but every replica needs the same number of ranks";
+  if (count == ranks)
     return what +
-           ", but a copy on each rank leaves nothing in shards; parallel.shard: none keeps "
-           "everything on every rank";
+           ", but replicas of one rank have no shards; use fewer replicas, or parallel.shard: none";
   return {};
 }
 
 int replicas(const ParallelConfig& config, int ranks, int hosts) {
   if (const std::string problem = replicas_problem(config, ranks, hosts); !problem.empty())
     throw UserError("parallel.replicate: " + problem);
-  return static_cast<int>(copies_on(config, hosts));
+  return static_cast<int>(replicas_on(config, hosts));
 }
 
 int replicas(const ParallelConfig& config, comm::World& world) {
   if (config.replicate.number || config.replicate.keyword == Replicate::none)
     return replicas(config, world.size(), 1);
-  // The ranks of each host are consecutive where every rank's local number is its number modulo the
-  // ranks per host.
+  // The ranks of each host are consecutive if every rank's local rank is its rank modulo the ranks
+  // per host.
   const int here = world.local_size();
   const std::int64_t in_place = world.rank() % here == world.local_rank() ? 0 : 1;
   std::int64_t extremes[] = {here, -here, in_place};
   world.max(extremes);
   if (extremes[0] != -extremes[1] || extremes[2] != 0)
     throw UserError(
-        "parallel.replicate: node puts a copy on each host, which needs equally many consecutive "
-        "ranks on each; start them so (mpirun --map-by core or ppr:N:node, srun "
-        "--distribution=block), or give a number of copies");
+        "parallel.replicate: node needs the same number of consecutive ranks on every host; start "
+        "them in this way (mpirun --map-by core or ppr:N:node, srun --distribution=block), or give "
+        "a number of replicas");
   return replicas(config, world.size(), world.size() / here);
 }
 
@@ -126,7 +126,7 @@ layout::Options layout_options(const ParallelConfig& config,
                                int ranks,
                                Wire wire,
                                int replicas) {
-  // With a promised order whole buckets travel between the ranks of all copies.
+  // With a guaranteed order whole buckets are sent between the ranks of all replicas.
   const int sharers = config.reduction == comm::Reduction::sum ? ranks / replicas : ranks;
   return {ranks / replicas,
           bucket_elements(config, parameters, sharers, wire),
@@ -143,7 +143,7 @@ std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan) 
           ? fmt::format("{} elements{}",
                         count_text(static_cast<double>(plan.options().bucket_elements)),
                         config.bucket_elements.given() ? "" : ": auto")
-          : "chosen by hand";
+          : "boundaries of the deck";
   if (config.bucket_order == layout::BucketOrder::registration)
     text += ", in registration order";
   return text;

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout that a deck specifies for a number of ranks, in particular the size of buckets.
 //
-// `bucket_elements: auto` is 40 million elements, or more where a rank's shard of a full bucket
-// would be smaller than one message, since each shard costs one latency per rank or hop; but at
-// most the size of the model. The size of a message depends on the transport:
+// `bucket_elements: auto` is 40 million elements, or more if a rank's shard of a full bucket would
+// be smaller than one message, since each shard costs one latency per rank or hop; but at most the
+// size of the model. The size of a message depends on the transport:
 //
 //   one host, shared memory   512 KiB     reason: comm/transport/transports.hpp
 //   several hosts, MPI         60 KiB
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
-// Ranks are those that share a bucket: with parallel.replicate those of one copy, unless
-// parallel.reduction promises an order.
+// Ranks are those that share a bucket: with parallel.replicate the ranks of one replica, unless
+// parallel.reduction guarantees an order.
 //
-// A 16th of the model replaces 40 million where it is smaller in two cases. Between hosts, so that
-// there is something to send while backward goes on: over 1 Gbit/s, where 5.3 million parameters
-// take 1.3 times as long to send as to compute, a step takes 0.72 of one with a single bucket (with
-// 4, 8, 24, 48 and 96 buckets 0.78, 0.79, 0.73, 0.74, 0.74; docs/figures.md). Inside of a host there
-// is too little to hide: 16 buckets take 0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
-// And where gradients are sharded, as a rank holds three buckets in addition to the sums.
+// The limit is a 16th of the model instead of 40 million, if that is smaller, in two cases:
+//
+//   between hosts         to overlap sending with backward. Over 1 Gbit/s, where 5.3 million
+//                         parameters take 1.3 times as long to send as to compute, a step takes
+//                         0.72 of one with a single bucket (with 4, 8, 24, 48 and 96 buckets 0.78,
+//                         0.79, 0.73, 0.74, 0.74; docs/figures.md). Inside a host 16 buckets take
+//                         0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
+//   gradients sharded     because a rank holds three buckets in addition to the sums.
 //
 // With shard: parameters a bucket holds at least one layer (embeddings are not counted) and ends
-// with a layer, so that few buckets are whole at a time. Where gradients are sharded, buckets grow
-// for the sake of messages only up to sqrt(model x message), which sqrt(model / message) ranks
-// reach: 8 G parameters on GPUs 90 million, from 90 ranks on. Buckets that grew with the ranks
-// beyond would take more than the shards save, so that a rank would hold more on more ranks. The
-// price: from there on a rank's shard of a bucket is less than a message.
+// with a layer, so that few buckets are whole at a time. If gradients are sharded, buckets grow
+// with the number of ranks only up to sqrt(model x message), which sqrt(model / message) ranks
+// reach: 90 million for 8 G parameters on 90 GPUs. Larger buckets would need more memory than the
+// shards save. With more ranks a rank's shard of a bucket is therefore less than a message.
 //
-// So large models have 40 million for up to 305 ranks on one host, 2604 on several hosts, and 40
-// GPUs; with the 16th, those of 640 million elements or more. The choice depends only on numbers
-// that are equal on all ranks. The ends of buckets change no result: checkpoints hold parameters,
-// not buckets, and may be read with any other choice.
+// The choice depends only on numbers that are equal on all ranks. Bucket boundaries change no
+// result: checkpoints hold parameters, not buckets, and may be read with any other choice.
 #pragma once
 
 #include <cstdint>
@@ -51,31 +50,31 @@ enum class Wire : std::uint8_t { inside_a_host, between_hosts, gpus };
 /// The same on every rank.
 Wire wire_of(const comm::World& world, const device::Device& device);
 
-/// Number of elements at which a bucket closes: that of the deck, or the value of auto for so many
-/// ranks that share a bucket.
+/// Number of elements at which a bucket closes: that of the deck, or the value of auto for
+/// `sharers` ranks that share a bucket.
 std::int64_t bucket_elements(const ParallelConfig& config,
                              const std::vector<layout::Parameter>& parameters,
                              int sharers,
                              Wire wire);
 
 /// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive
-/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each copy
+/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each replica
 /// would have one rank only. Empty: no error.
 std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts);
-/// The number of copies there. Throws UserError where replicas_problem() is not empty.
+/// The number of replicas. Throws UserError if replicas_problem() is not empty.
 int replicas(const ParallelConfig& config, int ranks, int hosts);
-/// The same for a run. Collective. With replicate: node, throws UserError as well where hosts do
-/// not have the same number of ranks, or their ranks are not consecutive.
+/// The same for a run. Collective. With replicate: node, also throws UserError if hosts do not have
+/// the same number of ranks, or their ranks are not consecutive.
 int replicas(const ParallelConfig& config, comm::World& world);
 
-/// `ranks`: of all copies.
+/// `ranks`: of all replicas.
 layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
                                int ranks,
                                Wire wire,
                                int replicas = 1);
 
-/// How the plan's buckets were chosen, e.g. "40 M elements: auto" or "chosen by hand".
+/// How the plan's buckets were chosen, e.g. "40 M elements: auto" or "boundaries of the deck".
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan);
 
 }  // namespace trireme::reduce

@@ -2,17 +2,17 @@
 // The tree of `parallel.reduction: tree`: gradients whose bits do not depend on the number of
 // ranks.
 //
-// The global batch is cut into `logical_shards` leaves of equally many consecutive sequences. A
+// The global batch is cut into `logical_shards` equal leaves of consecutive sequences. A
 // leaf's gradient is accumulated from zero over its micro-steps, in order; leaves are added in
 // pairs, pairs in pairs, and so on. Rank r of N owns the leaves [r L/N, (r+1) L/N), a whole subtree
 // when all counts are powers of two, and the communicator adds the subtrees in pairs as well. So
 // the additions are the same on 1, 2, 4, … ranks; only the rank that performs each one differs.
 // Partial sums are fp32.
 //
-//   leaves   0  1  2  3  4  5  6  7        1 rank: all here
+//   leaves   0  1  2  3  4  5  6  7        1 rank: all additions
 //             \/    \/    \/    \/
-//              \____/      \____/          2 ranks: one of these each
-//                 \__________/             and this one over the ranks
+//              \____/      \____/          2 ranks: one of these subtrees each
+//                 \__________/             and this addition over the ranks
 //
 // A rank adds its leaves like a binary counter. When leaf j is complete and j has k trailing one
 // bits, the k smallest waiting sums are added to it, smallest first, and the result becomes waiting

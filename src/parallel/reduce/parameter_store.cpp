@@ -39,7 +39,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
   };
   arena_ = communicator_.allocate(
       bytes(residency_ ? residency_->ring().elements() : plan_.flat_elements()), "parameters");
-  if (takes_turns())
+  if (shares_slots())
     owned_ = device_.allocate(bytes(plan_.owned_elements()), "shards of parameters");
   const View all = arena_.view(dtype_);
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -48,7 +48,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
     Bucket& bucket = buckets_.emplace_back();
     bucket.whole =
         all.slice(residency_ ? residency_->ring().begin(index) : place.begin, place.elements);
-    if (takes_turns())
+    if (shares_slots())
       bucket.own = owned_.view(dtype_).slice(plan_.owned_begin(index), place.shard_elements);
     bucket.shards = communicator_.shards(bucket.whole);
     make_events(bucket.of_no_step, device_);
@@ -63,14 +63,14 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
 
 View ParameterStore::own(BucketIndex bucket) const {
   const Bucket& one = buckets_[at(bucket)];
-  if (takes_turns())
+  if (shares_slots())
     return one.own;
   return sharded_ ? one.shards->own : one.whole;
 }
 
 void ParameterStore::begin_step(std::int64_t step) {
-  turn_ = turn_of(step);
-  for (Bucket& bucket : buckets_) bucket.of_steps[turn_of(step + 1)].num = 0;
+  event_set_ = event_set_of(step);
+  for (Bucket& bucket : buckets_) bucket.of_steps[event_set_of(step + 1)].num = 0;
 }
 
 void ParameterStore::begin_forward() {
@@ -82,14 +82,14 @@ void ParameterStore::begin_forward() {
 void ParameterStore::publish(BucketIndex bucket, std::int64_t step, bool counts) {
   if (!sharded_)
     return;
-  turn_.reset();
+  event_set_.reset();
   if (counts)
-    turn_ = turn_of(overlaps_ ? step + 1 : step);
+    event_set_ = event_set_of(overlaps_ ? step + 1 : step);
   if (residency_)
     gather(residency_->update(bucket));
   else
     begin(bucket);
-  turn_.reset();
+  event_set_.reset();
 }
 
 void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) {
@@ -102,17 +102,17 @@ void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) 
   }
 }
 
-// Where buckets share slots, a micro-step has two gathers: one for forward, one for backward.
+// If buckets share slots, a micro-step has two gathers: one for forward, one for backward.
 void ParameterStore::add_gathers(Bucket& bucket) {
-  const std::size_t more = takes_turns() ? 2 : 1;
+  const std::size_t more = shares_slots() ? 2 : 1;
   for (Gathers& gathers : bucket.of_steps)
     for (std::size_t i = 0; i < more; ++i) make_events(gathers.all.emplace_back(), device_);
 }
 
 ParameterStore::Gather& ParameterStore::next_gather(Bucket& bucket) {
-  if (!turn_)
+  if (!event_set_)
     return bucket.of_no_step;
-  Gathers& gathers = bucket.of_steps[*turn_];
+  Gathers& gathers = bucket.of_steps[*event_set_];
   if (gathers.num == gathers.all.size())
     add_gathers(bucket);
   return gathers.all[gathers.num++];
@@ -143,7 +143,7 @@ void ParameterStore::start(BucketIndex bucket) {
   device::Stream& stream = queue_.stream();
   stream.wait(*gather.updated);
   stream.record(*gather.start);
-  if (takes_turns())
+  if (shares_slots())
     device_.copy(one.shards->own, one.own, stream);
   communicator_.all_gather(*one.shards, bucket, stream);
   stream.record(*gather.end);
@@ -171,7 +171,7 @@ void ParameterStore::before_use(std::span<const ParameterIndex> parameters) {
 }
 
 void ParameterStore::before_use_of_all() {
-  if (residency_ && !takes_turns())
+  if (residency_ && !shares_slots())
     gather(residency_->use_all());
   await_gathers();
 }
@@ -185,7 +185,7 @@ void ParameterStore::await_gathers() {
 void ParameterStore::take_times(BucketIndex bucket,
                                 std::int64_t step,
                                 std::vector<GatherTimes>& times) {
-  Gathers& gathers = at_bucket(bucket).of_steps[turn_of(step)];
+  Gathers& gathers = at_bucket(bucket).of_steps[event_set_of(step)];
   for (std::size_t i = 0; i < gathers.num; ++i) {
     const Gather& gather = gathers.all[i];
     GatherTimes& one = times.emplace_back();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters that forward and backward read, in the run's dtype: a view of each, and the
-// gathers that distribute what the owners of shards have written.
+// gathers that distribute the shards after their owners have updated them.
 //
 //   current -> gathering -> current
 //
@@ -14,14 +14,14 @@
 // (layout/residency.hpp). A bucket is gathered when a layer needs it or the bucket before it, and
 // again in backward. Then `updated` also marks that the last readers of the slot have finished, and
 // the gather begins with a copy of the rank's own shard. With reshard_after_forward: false every
-// bucket has a slot for itself, in which the owners write to their shards; a bucket is gathered
-// when a layer needs it for the first time after its update.
+// bucket has its own slot, in which the owners write to their shards; a bucket is gathered when a
+// layer first needs it after its update.
 //
 // Without shards every rank writes whole buckets, nothing is gathered, and all parameters are
 // always current.
 //
-// 1. Views are valid for the lifetime of the store. Where buckets share slots, views of buckets of
-//    one slot overlap, and hold the bucket that was gathered last.
+// 1. Views are valid for the lifetime of the store. If buckets share slots, views of buckets of one
+//    slot overlap, and show the bucket that was gathered last.
 // 2. After construction no call allocates and, with cached shards, none computes an address.
 //    Exception: a step with more micro-steps than all before it creates events.
 // 3. All members are called from the host thread that enqueues on the compute stream.
@@ -48,7 +48,7 @@ namespace trireme::reduce {
 
 class ParameterStore final : private CollectiveQueue::Source {
  public:
-  /// All of these outlive the store. Collective, because it allocates from the communicator.
+  /// All of these must outlive the store. Collective, because it allocates from the communicator.
   ParameterStore(const layout::Plan& plan,
                  DType dtype,
                  const ParallelConfig& config,
@@ -61,24 +61,23 @@ class ParameterStore final : private CollectiveQueue::Source {
   [[nodiscard]] View parameter(ParameterIndex parameter) const { return views_[at(parameter)]; }
   /// The whole bucket with padding.
   [[nodiscard]] View bucket(BucketIndex bucket) const { return buckets_[at(bucket)].whole; }
-  /// The parameters that this rank updates: its shard, or the whole bucket where nothing is
-  /// sharded.
+  /// The parameters that this rank updates: its shard, or the whole bucket if nothing is sharded.
   [[nodiscard]] View own(BucketIndex bucket) const;
   [[nodiscard]] std::size_t bytes() const { return arena_.bytes() + owned_.bytes(); }
   /// Whether buckets share slots, so that a bucket is whole only while a layer uses it.
-  [[nodiscard]] bool takes_turns() const { return residency_ && residency_->takes_turns(); }
+  [[nodiscard]] bool shares_slots() const { return residency_ && residency_->shares_slots(); }
 
   /// From now on gathers are counted for the step with this number.
   void begin_step(std::int64_t step);
-  /// Call before forward: where buckets share slots, gathers those that forward reads first.
+  /// Call before forward. If buckets share slots, gathers those that forward reads first.
   void begin_forward();
   /// Call when the writes to own(bucket) in the step with this number are enqueued. `counts`:
   /// whether the gather's times belong to a step.
   void publish(BucketIndex bucket, std::int64_t step, bool counts);
-  /// Compute waits until these parameters are current. Cheap when they are. Where buckets share
-  /// slots, the parameters of earlier calls must not be read any more.
+  /// Compute waits until these parameters are current. Cheap when they are. If buckets share slots,
+  /// the parameters of earlier calls must not be read any more.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Compute waits until all parameters are current; where buckets share slots, for all gathers
+  /// Compute waits until all parameters are current or, if buckets share slots, for all gathers
   /// that have been enqueued.
   void before_use_of_all();
   /// Compute waits for all gathers that have been enqueued.
@@ -101,9 +100,9 @@ class ParameterStore final : private CollectiveQueue::Source {
   };
   struct Bucket {
     View whole;
-    View own;  // where buckets share slots
+    View own;  // if buckets share slots
     std::unique_ptr<comm::Shards> shards;
-    std::array<Gathers, turns> of_steps;
+    std::array<Gathers, event_sets> of_steps;
     Gather of_no_step;
     Gather* latest = nullptr;
     bool gathering = false;
@@ -129,7 +128,7 @@ class ParameterStore final : private CollectiveQueue::Source {
   std::vector<View> views_;  // by parameter
   std::vector<Bucket> buckets_;
   std::size_t num_gathering_ = 0;
-  std::optional<std::size_t> turn_;  // event set in which gathers are counted
+  std::optional<std::size_t> event_set_;  // event set in which gathers are counted
 };
 
 }  // namespace trireme::reduce

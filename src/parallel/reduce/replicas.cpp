@@ -59,13 +59,13 @@ void Replicas::name_differences(BucketIndex first, std::int64_t buckets, std::in
     facts.push_back({fmt::format("{} in bucket {}", plan.parameter(parameter).name, at(first)),
                      fmt::format("hash {:016x}", hash_of(engine_.parameter(parameter))),
                      comm::Fact::Owner::machine});
-  // Where all parameters agree, the padding differs.
+  // If all parameters agree, the padding differs.
   facts.push_back({fmt::format("bucket {} with its padding", at(first)),
                    fmt::format("hash {:016x}", hash_of(engine_.bucket_parameters(first))),
                    comm::Fact::Owner::machine});
   comm::expect_agreement(world_, facts, what);
-  throw CommError("the machine", what, "the hashes differed once and agree now", __FILE__,
-                  __LINE__);
+  throw CommError("the machine", what, "the hashes differed, but agree when computed again",
+                  __FILE__, __LINE__);
 }
 
 }  // namespace trireme::reduce

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that all ranks hold the same parameters. Every rank must have the same bits after each
-// gather; if a transport writes to wrong memory, or a bit flips, replicas diverge, and the loss
+// gather. If a transport writes to wrong memory, or a bit flips, the ranks diverge, and the loss
 // shows it late or never.
 //
 // A check hashes every bucket in place (ops/optimizer/hash.hpp) and compares the hashes over the
-// ranks by one all-reduce (maximum). Parameters are hashed one by one only where hashes differ, to
-// name the bucket, the parameter and the ranks. Where parameters share slots of memory (shard:
+// ranks by one all-reduce (maximum). Parameters are hashed one by one only if hashes differ, to
+// name the bucket, the parameter and the ranks. If parameters share slots of memory (shard:
 // parameters), the check gathers one bucket after another.
 //
 // Threads: the host thread that owns the compute stream. check() is collective and waits for all
@@ -23,7 +23,7 @@ namespace trireme::reduce {
 
 class Replicas {
  public:
-  /// All of these outlive the object.
+  /// All of these must outlive the object.
   Replicas(Engine& engine, comm::World& world, device::Device& device, device::Stream& compute);
 
   /// Throws CommError on all ranks when the parameters of any two ranks differ after `step`.

@@ -15,10 +15,10 @@ Transfers::Transfers(device::Device& device,
                      bool overlaps)
     : device_(device), compute_(compute), queue_(queue), overlaps_(overlaps) {}
 
-void Transfers::carry_by(Carrier* carrier, std::span<const BucketIndex> buckets) {
+void Transfers::set_sender(TransferSender* sender, std::span<const BucketIndex> buckets) {
   await_all();
-  carrier_ = carrier;
-  for (Direction* one : {&there_, &back_}) {
+  sender_ = sender;
+  for (Channel* one : {&send_, &send_back_}) {
     queue_.forget(*one);
     one->transfers.clear();
     for (const BucketIndex bucket : buckets) {
@@ -26,21 +26,21 @@ void Transfers::carry_by(Carrier* carrier, std::span<const BucketIndex> buckets)
       transfer.bucket = bucket;
       for (Events& events : transfer.of_steps)
         for (EventPtr* event :
-             {&events.given, &events.start, &events.end, &events.wait_begin, &events.wait_end})
+             {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
           *event = device_.make_event();
     }
   }
 }
 
-// Only after an exception is anything under way here. A failure of the stream that this meets came
-// after that exception, or is it.
+// A transfer is pending only after an exception. If the stream has failed as well, that is a
+// consequence of the exception, or its cause.
 void Transfers::await_all() {
-  for (Direction* one : {&there_, &back_})
+  for (Channel* one : {&send_, &send_back_})
     for (Transfer& transfer : one->transfers)
-      if (transfer.under_way) {
-        transfer.under_way = false;
+      if (transfer.pending) {
+        transfer.pending = false;
         try {
-          transfer.of_steps[turn_].end->wait();
+          transfer.of_steps[event_set_].end->wait();
         } catch (const std::exception& problem) {
           error_line("warning: {}", problem.what());
         }
@@ -48,66 +48,65 @@ void Transfers::await_all() {
 }
 
 void Transfers::begin_step(std::int64_t step) {
-  turn_ = turn_of(step);
-  for (Direction* one : {&there_, &back_})
-    for (Transfer& transfer : one->transfers) transfer.of_steps[turn_].happened = false;
+  event_set_ = event_set_of(step);
+  for (Channel* one : {&send_, &send_back_})
+    for (Transfer& transfer : one->transfers) transfer.of_steps[event_set_].begun = false;
 }
 
-Transfers::Transfer& Transfers::Direction::of(BucketIndex bucket) {
+Transfers::Transfer& Transfers::Channel::of(BucketIndex bucket) {
   const auto found = std::ranges::find(transfers, bucket, &Transfer::bucket);
-  TRIREME_EXPECT(found != transfers.end(), "nobody carries pieces of bucket {}", at(bucket));
+  TRIREME_EXPECT(found != transfers.end(), "there is no sender for bucket {}", at(bucket));
   return *found;
 }
 
-void Transfers::Direction::start(BucketIndex bucket) {
-  const Events& events = of(bucket).of_steps[all_.turn_];
+void Transfers::Channel::start(BucketIndex bucket) {
+  const Events& events = of(bucket).of_steps[all_.event_set_];
   device::Stream& stream = all_.queue_.stream();
-  stream.wait(*events.given);
+  stream.wait(*events.ready);
   stream.record(*events.start);
-  all_.carrier_->carry(bucket, way_, stream);
+  all_.sender_->enqueue(bucket, direction_, stream);
   stream.record(*events.end);
 }
 
-void Transfers::begin(BucketIndex bucket, Way way) {
-  Transfer& transfer = direction(way).of(bucket);
-  Events& events = transfer.of_steps[turn_];
-  TRIREME_EXPECT(!events.happened, "pieces of bucket {} are sent twice in a step", at(bucket));
-  events.happened = true;
-  compute_.record(*events.given);
+void Transfers::begin(BucketIndex bucket, Direction direction) {
+  Transfer& transfer = channel(direction).of(bucket);
+  Events& events = transfer.of_steps[event_set_];
+  TRIREME_EXPECT(!events.begun, "bucket {} is sent twice in a step", at(bucket));
+  events.begun = true;
+  compute_.record(*events.ready);
   if (overlaps_) {
-    transfer.under_way = true;
-    queue_.push(direction(way), bucket);
+    transfer.pending = true;
+    queue_.push(channel(direction), bucket);
     return;
   }
   compute_.record(*events.wait_begin);
-  direction(way).start(bucket);
+  channel(direction).start(bucket);
   compute_.wait(*events.end);
   compute_.record(*events.wait_end);
 }
 
-void Transfers::wait(BucketIndex bucket, Way way) {
-  Transfer& transfer = direction(way).of(bucket);
-  const Events& events = transfer.of_steps[turn_];
-  TRIREME_EXPECT(events.happened, "waiting for pieces of bucket {}, which were not sent",
-                 at(bucket));
-  if (!transfer.under_way)
+void Transfers::wait(BucketIndex bucket, Direction direction) {
+  Transfer& transfer = channel(direction).of(bucket);
+  const Events& events = transfer.of_steps[event_set_];
+  TRIREME_EXPECT(events.begun, "waiting for bucket {}, which was not sent", at(bucket));
+  if (!transfer.pending)
     return;
-  queue_.about_to_wait(direction(way), bucket);
+  queue_.about_to_wait(channel(direction), bucket);
   compute_.record(*events.wait_begin);
   compute_.wait(*events.end);
   compute_.record(*events.wait_end);
-  transfer.under_way = false;
+  transfer.pending = false;
 }
 
 void Transfers::take_times(std::int64_t step, std::vector<TransferTimes>& times) const {
-  for (const Direction* one : {&there_, &back_})
+  for (const Channel* one : {&send_, &send_back_})
     for (const Transfer& transfer : one->transfers) {
-      const Events& events = transfer.of_steps[turn_of(step)];
-      if (!events.happened)
+      const Events& events = transfer.of_steps[event_set_of(step)];
+      if (!events.begun)
         continue;
       TransferTimes& added = times.emplace_back();
       added.bucket = transfer.bucket;
-      added.way = one == &there_ ? Way::there : Way::back;
+      added.direction = one == &send_ ? Direction::send : Direction::send_back;
       added.start = seconds_of(*events.start);
       added.end = seconds_of(*events.end);
       added.wait_begin = seconds_of(*events.wait_begin);

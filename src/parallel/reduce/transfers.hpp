@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an optimizer sends between ranks by itself, in turn with the engine's collectives: pieces of
-// a bucket's owned gradients there, and back (optim/matrices.hpp).
+// The transfers of an optimizer that sends parts of a bucket's owned gradients to other ranks and
+// back (optim/matrices.hpp), ordered with the engine's collectives.
 //
-// The Carrier sends; this class gives it its turn, on the communication stream and beside compute.
-// Two events cross streams, as for a gather (parameter_store.hpp):
+// A TransferSender enqueues each transfer; this class decides when, on the communication stream,
+// overlapping with compute. Two events cross streams, as for a gather (parameter_store.hpp):
 //
-//   given   compute stream, after the last write to what is sent and the last reader of what is
-//           written over; communication waits for it before sending
+//   ready   compute stream, after the last write to the data that is sent and the last read of the
+//           memory that is overwritten; communication waits for it before sending
 //   end     communication stream, after the transfer; compute waits for it before the first reader
 //
-// 1. At most one transfer per bucket, way and step. Compute waits for each in the same step.
-// 2. Transfers run in the order of begin(), which is the same on all ranks. Compute's order, also
-//    that of wait(), may differ between ranks.
-// 3. Where overlap_parameters is off, compute waits right after begin().
+// 1. At most one transfer per bucket, direction and step. Compute waits for each in the same step.
+// 2. Transfers run in the order of begin(), which is the same on all ranks. The order of compute
+//    and of wait() may differ between ranks.
+// 3. If overlap_parameters is off, compute waits right after begin().
 // 4. While collectives are held, a transfer begins without the gathers that were pushed before it
-//    (CollectiveQueue::Source::overtakes): these are held until the next step, as without transfers.
-// 5. After carry_by() no call allocates.
+//    (CollectiveQueue::Source::overtakes), which are held until the next step, as without
+//    transfers.
+// 5. After set_sender() no call allocates.
 // 6. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
 
@@ -32,42 +33,41 @@
 
 namespace trireme::reduce {
 
-/// Sends for an optimizer.
-class Carrier {
+/// Implemented by the optimizer that sends.
+class TransferSender {
  public:
-  virtual ~Carrier() = default;
-  /// Enqueues the transfer of this bucket's pieces on `stream`. Collective.
-  virtual void carry(BucketIndex bucket, Way way, device::Stream& stream) = 0;
+  virtual ~TransferSender() = default;
+  /// Enqueues the transfer of this bucket's data on `stream`. Collective.
+  virtual void enqueue(BucketIndex bucket, Direction direction, device::Stream& stream) = 0;
 };
 
 class Transfers {
  public:
-  /// All of these outlive the object.
+  /// All of these must outlive the object.
   Transfers(device::Device& device, device::Stream& compute, CollectiveQueue& queue, bool overlaps);
 
-  /// From now on `carrier` sends for these buckets; null: nobody does. What the carrier before it
-  /// has begun is over when this returns.
-  void carry_by(Carrier* carrier, std::span<const BucketIndex> buckets);
+  /// Sets the sender for these buckets; null: none. Waits for transfers of the previous sender.
+  void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets);
   void begin_step(std::int64_t step);
-  void begin(BucketIndex bucket, Way way);
-  void wait(BucketIndex bucket, Way way);
+  void begin(BucketIndex bucket, Direction direction);
+  void wait(BucketIndex bucket, Direction direction);
   /// Appends the times of the step with this number, or the one before the current one.
   void take_times(std::int64_t step, std::vector<TransferTimes>& times) const;
 
  private:
   struct Events {
-    EventPtr given, start, end, wait_begin, wait_end;
-    bool happened = false;  // in the step of this turn
+    EventPtr ready, start, end, wait_begin, wait_end;
+    bool begun = false;  // in the step that uses this set
   };
   struct Transfer {
     BucketIndex bucket{};
-    std::array<Events, turns> of_steps;
-    bool under_way = false;  // compute has not waited for it yet
+    std::array<Events, event_sets> of_steps;
+    bool pending = false;  // compute has not waited for it yet
   };
-  /// One way of all buckets.
-  class Direction final : public CollectiveQueue::Source {
+  /// The transfers of all buckets in one direction.
+  class Channel final : public CollectiveQueue::Source {
    public:
-    Direction(Transfers& all, Way way) : all_(all), way_(way) {}
+    Channel(Transfers& all, Direction direction) : all_(all), direction_(direction) {}
     void start(BucketIndex bucket) override;
     [[nodiscard]] bool overtakes() const override { return true; }
     Transfer& of(BucketIndex bucket);
@@ -76,19 +76,21 @@ class Transfers {
 
    private:
     Transfers& all_;
-    const Way way_;
+    const Direction direction_;
   };
 
-  Direction& direction(Way way) { return way == Way::there ? there_ : back_; }
+  Channel& channel(Direction direction) {
+    return direction == Direction::send ? send_ : send_back_;
+  }
   void await_all();
 
   device::Device& device_;
   device::Stream& compute_;
   CollectiveQueue& queue_;
   const bool overlaps_;
-  Carrier* carrier_ = nullptr;
-  std::size_t turn_ = 0;
-  Direction there_{*this, Way::there}, back_{*this, Way::back};
+  TransferSender* sender_ = nullptr;
+  std::size_t event_set_ = 0;
+  Channel send_{*this, Direction::send}, send_back_{*this, Direction::send_back};
 };
 
 }  // namespace trireme::reduce

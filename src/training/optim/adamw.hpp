@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW as a rule: two moments per element (formula: ops/optimizer/adamw.hpp), stored in the deck's
+// The AdamW rule: two moments per element (formula: ops/optimizer/adamw.hpp), stored in the deck's
 // moment_dtype, and the coefficients of each group, computed once per step.
 #pragma once
 
@@ -32,7 +32,7 @@ class AdamW final : public Rule {
               const ops::GradientNorm& norm,
               device::Stream& stream) override;
 
-  /// The place of a piece's elements in the random sequence of the current step.
+  /// Position of a piece's elements in the random sequence of the current step.
   [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
 
  private:

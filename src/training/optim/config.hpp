@@ -18,14 +18,14 @@
 
 namespace trireme::optim {
 
-/// muon: hidden matrices by orthogonalized momentum, all other parameters by AdamW.
+/// muon: hidden matrices use orthogonalized momentum, all other parameters AdamW.
 enum class Kind : std::uint8_t { adamw, muon };
 
 /// How weight decay changes over a run.
 enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
 
-/// Of moments, where bf16 is rounded at random (ops/optimizer/moment_rounding.hpp), and of Muon's
-/// products.
+/// Type of moments, where bf16 uses stochastic rounding (ops/optimizer/moment_rounding.hpp), and of
+/// Muon's products.
 enum class FloatDType : std::uint8_t { fp32, bf16 };
 
 constexpr DType dtype_of(FloatDType type) {
@@ -42,7 +42,7 @@ struct GroupRule {
   Or<double> learning_rate{.value = {}, .keyword = "unchanged"};
 };
 
-/// Muon's keys, besides those that it shares with AdamW.
+/// Muon's keys, in addition to those that it shares with AdamW.
 struct MuonConfig {
   double momentum = 0.95;
   std::int64_t momentum_warmup_steps = 0;
@@ -74,7 +74,7 @@ struct OptimizerConfig {
 template <class V>
 void describe(V& v, GroupRule& c) {
   v("match", c.match,
-    {.help = "Names of parameters; * is any text and ? any character.", .required = true});
+    {.help = "Names of the parameters: * matches any text, ? any character.", .required = true});
   v("weight_decay", c.weight_decay,
     {.help = "Weight decay of these parameters.", .min = 0.0, .max = 10.0});
   v("learning_rate", c.learning_rate,
@@ -86,41 +86,40 @@ void describe(V& v, GroupRule& c) {
 template <class V>
 void describe(V& v, MuonConfig& c) {
   v("momentum", c.momentum,
-    {.help = "Decay of the mean of gradients, after its warm-up.",
+    {.help = "Momentum: decay of the running mean of gradients.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true});
   v("momentum_warmup_steps", c.momentum_warmup_steps,
     {.unit = "steps",
-     .help = "The momentum goes from momentum_start in a straight line and has its own value after "
-             "so many steps. 0: it has it from the first step on.",
+     .help = "Number of steps in which the momentum changes linearly from momentum_start to "
+             "momentum. 0: no warm-up.",
      .min = 0,
      .max = 1'000'000'000,
      .change = Change::asked});
   v("momentum_start", c.momentum_start,
-    {.help = "Momentum at the first step of its warm-up.",
+    {.help = "Momentum at the first step, with momentum_warmup_steps.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true,
      .change = Change::asked});
-  v("nesterov", c.nesterov,
-    {.help = "The gradient counts once more in what is orthogonalized.", .change = Change::asked});
+  v("nesterov", c.nesterov, {.help = "Use Nesterov momentum.", .change = Change::asked});
   v("steps", c.steps,
-    {.help = "Steps of the orthogonalization, with three matrix products each.",
+    {.help = "Number of iterations of the orthogonalization, with three matrix products each.",
      .min = 1,
      .max = 100,
      .change = Change::asked});
   v("coefficients", c.coefficients,
-    {.help = "newton_schulz: one polynomial for all steps; polar_express: one for each of five.",
+    {.help = "Polynomials of the orthogonalization. newton_schulz: the same in all iterations. "
+             "polar_express: a different one in each of the first five.",
      .change = Change::asked});
   v("product_dtype", c.product_dtype,
-    {.help =
-         "Type in which the orthogonalization multiplies. bf16 is as fast as the model's products "
-         "in bf16, and takes half of the scratch.",
+    {.help = "Type of the matrix products of the orthogonalization. bf16 is faster on hardware "
+             "with bf16 products, and needs half of the scratch memory.",
      .change = Change::asked});
   v("update_rms", c.update_rms,
-    {.help = "Root mean square of an update's elements over the learning rate. About 0.2 is what "
-             "AdamW has, so its learning rate and weight decay carry over.",
+    {.help = "Root mean square of the elements of an update, divided by the learning rate. 0.2 is "
+             "about that of AdamW, whose learning rate and weight decay can then be reused.",
      .min = 0.0,
      .max = 100.0,
      .above_min = true});
@@ -129,44 +128,52 @@ void describe(V& v, MuonConfig& c) {
 template <class V>
 void describe(V& v, OptimizerConfig& c) {
   v("kind", c.kind,
-    {.help = "muon: the weights of linear layers inside of blocks by orthogonalized "
-             "momentum; embeddings, head, gains and biases by AdamW.",
+    {.help = "Optimizer. muon: orthogonalized momentum for the weights of linear layers in blocks; "
+             "AdamW for embeddings, head, gains and biases.",
      .change = Change::never});
   v("learning_rate", c.learning_rate,
     {.help = "Peak learning rate after warm-up.", .min = 0.0, .max = 1.0});
   v.section("schedule", c.schedule);
   v("beta1", c.beta1,
-    {.help = "Decay of the first moment.", .min = 0.0, .max = 1.0, .below_max = true});
+    {.help = "Decay rate of the first moment.", .min = 0.0, .max = 1.0, .below_max = true});
   v("beta2", c.beta2,
-    {.help = "Decay of the second moment.", .min = 0.0, .max = 1.0, .below_max = true});
+    {.help = "Decay rate of the second moment.", .min = 0.0, .max = 1.0, .below_max = true});
   v("epsilon", c.epsilon,
-    {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
+    {.help = "Added to the square root of the second moment.",
+     .min = 0.0,
+     .max = 1.0,
+     .above_min = true});
   v("moment_dtype", c.moment_dtype,
-    {.help =
-         "Type in which moments are stored. bf16 takes 4 bytes less per element, and is rounded "
-         "at random, by bits that depend on run.seed, step and element only.",
+    {.help = "Type in which moments are stored. bf16 saves 4 bytes per element and uses stochastic "
+             "rounding, whose random bits depend only on run.seed, step and element.",
      .change = Change::asked});
   v.section("muon", c.muon);
   v("weight_decay", c.weight_decay,
-    {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
+    {.help = "Decoupled weight decay of matrices. Biases and gains have none.",
+     .min = 0.0,
+     .max = 10.0});
   v("weight_decay_schedule", c.weight_decay_schedule,
-    {.help = "How weight_decay changes, that of groups included: constant; linear and cosine "
-             "fall to 0 at the schedule's last step; rate: in proportion to the learning rate, "
-             "warm-up included.",
+    {.help = "How weight_decay, also that of groups, changes over the run. constant: not. linear, "
+             "cosine: falls to 0 at the schedule's last step. rate: proportional to the learning "
+             "rate, including its warm-up.",
      .change = Change::asked});
-  v.list("groups", c.groups,
-         {.help = "Rules for parameters with other numbers. A parameter belongs to the first rule "
-                  "that its name matches; trireme plan prints the groups."});
+  v.list(
+      "groups", c.groups,
+      {.help = "Rules that give some parameters another learning rate or weight decay. The first "
+               "rule that matches the name applies. `trireme plan` prints the groups."});
   v("clip_norm", c.clip_norm,
-    {.help = "Largest L2 norm of the gradient; 0: no clipping.", .min = 0.0});
+    {.help = "Maximum L2 norm of the gradient; larger gradients are scaled down. 0: no clipping.",
+     .min = 0.0});
   v("on_non_finite", c.on_non_finite,
-    {.help = "When the gradient of a step is NaN or infinite, nothing is updated, and the run "
-             "stops, or skips the step: it is recorded in /skipped, and step count, data and "
-             "learning rate advance."});
+    {.help =
+         "What to do if the gradient of a step is NaN or infinite; nothing is updated in either "
+         "case. stop: end the run. skip: record the step in /skipped and continue with the next "
+         "step, data and learning rate."});
   v("max_skipped_steps", c.max_skipped_steps,
     {.unit = "steps",
-     .help = "With on_non_finite: skip, so many steps in a row are skipped; the next one stops the "
-             "run.",
+     .help =
+         "With on_non_finite: skip, maximum number of consecutive skipped steps; one more stops "
+         "the run.",
      .min = 1});
 }
 

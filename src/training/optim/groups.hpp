@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameter groups: which hyperparameters apply to which parameter. The deck's rules
 // (optimizer.groups) are resolved once against the model's parameter table; every part of the
-// program uses that result, and `trireme plan` prints it.
+// program uses the result, and `trireme plan` prints it.
 //
 // 1. A parameter belongs to the first rule whose pattern matches its name, or to none.
-// 2. A value that no rule gives is the optimizer's own: its learning rate; its weight decay for
-//    matrices, and 0 for biases and gains (layout::Parameter::decay).
+// 2. Without a rule a parameter has the optimizer's learning rate, and its weight decay for
+//    matrices or 0 for biases and gains (layout::Parameter::decay).
 // 3. A group is a set of parameters with the same rule and the same numbers; groups are in the
 //    order in which the parameter table first needs them.
 #pragma once
@@ -25,7 +25,7 @@ namespace trireme::optim {
 
 struct Group {
   int rule = -1;      ///< index into optimizer.groups; -1: no rule
-  std::string match;  ///< the rule's
+  std::string match;  ///< of the rule
   double learning_rate = 0;
   double weight_decay = 0;
   std::int64_t parameters = 0, elements = 0;
@@ -40,7 +40,7 @@ struct Groups {
   }
 };
 
-/// Whether `name` is what `pattern` describes: `*` is any text, dots included, `?` any character.
+/// Whether `name` matches `pattern`: `*` is any text, including dots, `?` any character.
 bool matches(const std::string& pattern, const std::string& name);
 
 Groups resolve_groups(const OptimizerConfig& config, std::span<const layout::Parameter> parameters);

@@ -19,34 +19,34 @@ Matrices::Matrices(const OptimizerConfig& config,
     return static_cast<std::size_t>(elements) * sizeof(float);
   };
   const layout::Plan& plan = engine_.plan();
-  if (work_.held_elements > 0)
-    held_ = device.allocate(bytes(work_.held_elements), "matrices of Muon");
+  if (work_.owned_elements > 0)
+    owned_ = device.allocate(bytes(work_.owned_elements), "matrices of Muon");
   if (work_.scratch_bytes > 0)
     scratch_ = device.allocate(static_cast<std::size_t>(work_.scratch_bytes), "scratch of Muon");
-  const std::vector<View> held = held_views();
+  const std::vector<View> owned = owned_views();
   const auto products = rounds_before_updates(work_.rounds, engine_.rank());
-  std::vector<comm::Passengers> passengers;
+  std::vector<comm::MessageGroup> groups;
   std::vector<BucketIndex> buckets;
   for (std::size_t r = 0; r < work_.rounds.size(); ++r) {
     Round& round = rounds_.emplace_back();
     round.bucket = work_.rounds[r].bucket;
-    round.products = work_.travels ? products[r] : r;
+    round.products = work_.distributed ? products[r] : r;
     buckets.push_back(round.bucket);
     for (const ParameterIndex parameter : plan.bucket(round.bucket).parameters)
-      if (held[at(parameter)].elements > 0)
-        add_matrices(round, plan.parameter(parameter), held[at(parameter)], device);
-    if (work_.travels)
-      passengers.push_back(find_pieces(round, held));
+      if (owned[at(parameter)].elements > 0)
+        add_matrices(round, plan.parameter(parameter), owned[at(parameter)], device);
+    if (work_.distributed)
+      groups.push_back(find_messages(round, owned));
   }
-  if (!work_.travels)
+  if (!work_.distributed)
     return;
-  trip_ = comm::make_round_trip(world, communicator, passengers);
-  engine_.carry_by(this, buckets);
+  transfer_ = comm::make_transfer(world, communicator, groups);
+  engine_.set_sender(this, buckets);
 }
 
 Matrices::~Matrices() {
-  if (trip_)
-    engine_.carry_by(nullptr, {});
+  if (transfer_)
+    engine_.set_sender(nullptr, {});
 }
 
 std::optional<std::size_t> Matrices::round_of(BucketIndex bucket) const {
@@ -56,7 +56,7 @@ std::optional<std::size_t> Matrices::round_of(BucketIndex bucket) const {
   return static_cast<std::size_t>(found - rounds_.begin());
 }
 
-std::vector<View> Matrices::held_views() const {
+std::vector<View> Matrices::owned_views() const {
   const layout::Plan& plan = engine_.plan();
   std::vector<View> views(plan.parameters().size());
   std::int64_t begin = 0;
@@ -65,12 +65,12 @@ std::vector<View> Matrices::held_views() const {
     const std::int64_t elements = plan.parameters()[p].elements();
     if (!has(parameter))
       continue;
-    if (!work_.travels) {
+    if (!work_.distributed) {
       const layout::Placement& place = plan.placement(parameter);
       const View owned = engine_.owned()[at(place.bucket)].gradient;  // the whole bucket
       views[p] = owned.slice(place.begin - plan.bucket(place.bucket).begin, elements);
-    } else if (work_.homes.home(parameter) == engine_.rank()) {
-      views[p] = held_.view(DType::f32).slice(begin, elements);
+    } else if (work_.owners.owner(parameter) == engine_.rank()) {
+      views[p] = owned_.view(DType::f32).slice(begin, elements);
       begin += whole_lines(elements);
     }
   }
@@ -97,64 +97,68 @@ void Matrices::add_matrices(Round& round,
   }
 }
 
-comm::Passengers Matrices::find_pieces(Round& round, const std::vector<View>& held) {
+comm::MessageGroup Matrices::find_messages(Round& round, const std::vector<View>& owned) {
   const int mine = engine_.rank();
   const layout::Plan& plan = engine_.plan();
-  const View owned = engine_.owned()[at(round.bucket)].gradient;
-  comm::Passengers travel;
+  const View gradients = engine_.owned()[at(round.bucket)].gradient;
+  comm::MessageGroup messages;
   for (const ParameterIndex parameter : plan.bucket(round.bucket).parameters)
-    for (const layout::HomePiece& one : work_.homes.pieces(plan, parameter)) {
-      const auto here = [&] {
-        return held[at(parameter)].slice(one.piece.parameter_begin, one.piece.elements);
+    for (const layout::MatrixPiece& one : work_.owners.pieces(plan, parameter)) {
+      const auto matrix = [&] {
+        return owned[at(parameter)].slice(one.piece.parameter_begin, one.piece.elements);
       };
-      const auto there = [&] { return owned.slice(one.piece.shard_begin, one.piece.elements); };
-      if (one.rank == mine && one.home == mine)
-        round.stays.push_back({there(), here()});
+      const auto gradient = [&] {
+        return gradients.slice(one.piece.shard_begin, one.piece.elements);
+      };
+      if (one.rank == mine && one.owner == mine)
+        round.local_copies.push_back({gradient(), matrix()});
       else if (one.rank == mine)
-        travel.leaving.push_back({one.home, there()});
-      else if (one.home == mine)
-        travel.arriving.push_back({one.rank, here()});
+        messages.outgoing.push_back({one.owner, gradient()});
+      else if (one.owner == mine)
+        messages.incoming.push_back({one.rank, matrix()});
     }
-  return travel;
+  return messages;
 }
 
-void Matrices::carry(BucketIndex bucket, reduce::Way way, device::Stream& stream) {
+void Matrices::enqueue(BucketIndex bucket, reduce::Direction direction, device::Stream& stream) {
   const std::size_t group = round_of(bucket).value();
-  if (way == reduce::Way::there)
-    trip_->go(group, stream);
+  if (direction == reduce::Direction::send)
+    transfer_->send(group, stream);
   else
-    trip_->come_back(group, stream);
+    transfer_->send_back(group, stream);
 }
 
 void Matrices::send(std::size_t round) {
   num_orthogonalized_ = num_returning_ = 0;
-  if (trip_)
-    engine_.begin_transfer(rounds_[round].bucket, reduce::Way::there);
+  if (transfer_)
+    engine_.begin_transfer(rounds_[round].bucket, reduce::Direction::send);
 }
 
 void Matrices::orthogonalize_through(std::size_t round, device::Stream& stream) {
   const View scratch = scratch_.view(DType::u8);
   for (; num_orthogonalized_ <= round; ++num_orthogonalized_) {
     const Round& next = rounds_[num_orthogonalized_];
-    for (const Stay& piece : next.stays) stream.device().copy(piece.held, piece.gradient, stream);
-    if (trip_)
-      engine_.wait_for_transfer(next.bucket, reduce::Way::there);
+    for (const LocalCopy& piece : next.local_copies)
+      stream.device().copy(piece.matrix, piece.gradient, stream);
+    if (transfer_)
+      engine_.wait_for_transfer(next.bucket, reduce::Direction::send);
     for (const Matrix& matrix : next.matrices)
-      (*matrix.how)(matrix.at, scratch, matrix.scale, stream);
+      (*matrix.orthogonalize)(matrix.at, scratch, matrix.scale, stream);
   }
 }
 
-void Matrices::bring_back(std::size_t round, device::Stream& stream) {
+void Matrices::finish(std::size_t round, device::Stream& stream) {
   const Round& wanted = rounds_[round];
-  if (trip_)
+  if (transfer_)
     for (; num_returning_ < std::min(round + 2, rounds_.size()); ++num_returning_) {
       orthogonalize_through(num_returning_, stream);
-      engine_.begin_transfer(rounds_[num_returning_].bucket, reduce::Way::back);
+      engine_.begin_transfer(rounds_[num_returning_].bucket, reduce::Direction::send_back);
     }
   orthogonalize_through(wanted.products, stream);
-  if (trip_)
-    engine_.wait_for_transfer(wanted.bucket, reduce::Way::back);
-  for (const Stay& piece : wanted.stays) stream.device().copy(piece.gradient, piece.held, stream);
+  if (transfer_)
+    engine_.wait_for_transfer(wanted.bucket, reduce::Direction::send_back);
+  for (const LocalCopy& piece : wanted.local_copies)
+    stream.device().copy(piece.gradient, piece.matrix, stream);
 }
 
 }  // namespace trireme::optim

@@ -23,19 +23,19 @@ std::vector<double> costs_of(const layout::Plan& plan, std::int64_t steps) {
 }
 
 std::vector<MatrixRound> rounds_of(const layout::Plan& plan,
-                                   const layout::Ownership& homes,
+                                   const layout::Ownership& owners,
                                    const std::vector<double>& costs) {
   std::vector<MatrixRound> rounds;
   for (std::size_t b = plan.buckets().size(); b-- > 0;) {
     MatrixRound round{static_cast<BucketIndex>(b),
                       std::vector<double>(static_cast<std::size_t>(plan.ranks()))};
-    bool some = false;
+    bool any = false;
     for (const ParameterIndex parameter : plan.buckets()[b].parameters)
-      if (const int home = homes.home(parameter); home >= 0) {
-        round.flops[static_cast<std::size_t>(home)] += costs[at(parameter)];
-        some = true;
+      if (const int owner = owners.owner(parameter); owner >= 0) {
+        round.flops[static_cast<std::size_t>(owner)] += costs[at(parameter)];
+        any = true;
       }
-    if (some)
+    if (any)
       rounds.push_back(std::move(round));
   }
   return rounds;
@@ -44,7 +44,7 @@ std::vector<MatrixRound> rounds_of(const layout::Plan& plan,
 }  // namespace
 
 std::int64_t MatrixWork::bytes() const {
-  return held_elements * static_cast<std::int64_t>(sizeof(float)) + scratch_bytes;
+  return owned_elements * static_cast<std::int64_t>(sizeof(float)) + scratch_bytes;
 }
 
 std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
@@ -54,11 +54,11 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
     return std::nullopt;
   const std::vector<double> costs = costs_of(plan, config.muon.steps);
   const DType products = dtype_of(config.muon.product_dtype);
-  MatrixWork work{.homes = layout::Ownership(plan, costs)};
-  work.rounds = rounds_of(plan, work.homes, costs);
-  work.travels = sharded && plan.ranks() > 1;
+  MatrixWork work{.owners = layout::Ownership(plan, costs)};
+  work.rounds = rounds_of(plan, work.owners, costs);
+  work.distributed = sharded && plan.ranks() > 1;
   const auto ranks = static_cast<std::size_t>(plan.ranks());
-  std::vector<std::int64_t> held(ranks), sent(ranks);
+  std::vector<std::int64_t> owned(ranks), sent(ranks);
   for (std::size_t p = 0; p < costs.size(); ++p) {
     const auto index = static_cast<ParameterIndex>(p);
     const layout::Parameter& parameter = plan.parameter(index);
@@ -68,20 +68,20 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
                                                             rows, parameter.shape[1], products));
     }
     work.flops += costs[p];
-    if (!work.travels || work.homes.home(index) < 0)
+    if (!work.distributed || work.owners.owner(index) < 0)
       continue;
-    held[static_cast<std::size_t>(work.homes.home(index))] += whole_lines(parameter.elements());
-    for (const layout::HomePiece& one : work.homes.pieces(plan, index))
-      if (one.rank != one.home)
-        for (const int rank : {one.rank, one.home})
+    owned[static_cast<std::size_t>(work.owners.owner(index))] += whole_lines(parameter.elements());
+    for (const layout::MatrixPiece& one : work.owners.pieces(plan, index))
+      if (one.rank != one.owner)
+        for (const int rank : {one.rank, one.owner})
           sent[static_cast<std::size_t>(rank)] += one.piece.elements;
   }
   work.busiest_flops = work.flops;
-  if (work.travels) {
+  if (work.distributed) {
     work.busiest_flops = 0;
     for (int rank = 0; rank < plan.ranks(); ++rank)
-      work.busiest_flops = std::max(work.busiest_flops, work.homes.load(rank));
-    work.held_elements = std::ranges::max(held);
+      work.busiest_flops = std::max(work.busiest_flops, work.owners.load(rank));
+    work.owned_elements = std::ranges::max(owned);
     work.sent_bytes = std::ranges::max(sent) * static_cast<std::int64_t>(sizeof(float));
   }
   return work;
@@ -93,10 +93,10 @@ std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
   TRIREME_EXPECT(hosts.ranks() == plan.all_ranks(), "{} ranks on hosts, and a plan for {}",
                  hosts.ranks(), plan.all_ranks());
   std::vector<std::int64_t> sent(static_cast<std::size_t>(hosts.count()));
-  for (std::size_t p = 0; work.travels && p < plan.parameters().size(); ++p)
-    for (const layout::HomePiece& one : work.homes.pieces(plan, static_cast<ParameterIndex>(p)))
+  for (std::size_t p = 0; work.distributed && p < plan.parameters().size(); ++p)
+    for (const layout::MatrixPiece& one : work.owners.pieces(plan, static_cast<ParameterIndex>(p)))
       for (int first = 0; first < plan.all_ranks(); first += plan.ranks())
-        if (const int from = hosts.host_of(first + one.rank), to = hosts.host_of(first + one.home);
+        if (const int from = hosts.host_of(first + one.rank), to = hosts.host_of(first + one.owner);
             from != to)
           for (const int host : {from, to})
             sent[static_cast<std::size_t>(host)] += one.piece.elements;
@@ -105,10 +105,10 @@ std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
 
 std::vector<std::size_t> rounds_before_updates(std::span<const MatrixRound> rounds, int rank) {
   const auto ranks = rounds.empty() ? 0 : rounds.front().flops.size();
-  std::vector<double> done(ranks);  // through the round that is looked at
+  std::vector<double> done(ranks);  // up to round r
   std::vector<std::size_t> through;
   std::size_t last = 0;
-  double mine = 0;  // through `last`
+  double mine = 0;  // up to round `last`
   for (std::size_t r = 0; r < rounds.size(); ++r) {
     for (std::size_t other = 0; other < ranks; ++other) done[other] += rounds[r].flops[other];
     const double busiest = std::ranges::max(done);

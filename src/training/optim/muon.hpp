@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon as a rule: hidden matrices are updated by their orthogonalized momentum, all other
-// parameters by AdamW with the same config (formulas: ops/optimizer/muon.hpp and
+// The Muon rule: hidden matrices are updated by their orthogonalized momentum, all other parameters
+// by AdamW with the same config (formulas: ops/optimizer/muon.hpp and
 // ops/optimizer/orthogonalize.hpp).
 //
-// The state is that of AdamW: the momentum is stored, and rounded, as the first moment. Hidden
-// matrices have no second moment.
+// The state is that of AdamW: the momentum is stored as the first moment, with the same rounding.
+// Hidden matrices have no second moment.
 #pragma once
 
 #include <cstdint>

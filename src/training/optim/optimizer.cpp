@@ -57,13 +57,14 @@ Optimizer::Optimizer(const OptimizerConfig& config,
                                  "sums of a step");
   sums_table_ = communicator_.shards(sums_.view(DType::i64));
   numbers_ = device.allocate(sizeof(Numbers), "numbers of a step");
-  for (Late& late : late_) {
-    late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
-    late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
-                                                   "places of gradients");
-    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over}) *event = device.make_event();
+  for (PendingResult& pending : pending_) {
+    pending.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
+    pending.locations = device.allocate_shared_with_host(
+        plan.buckets().size() * sizeof(std::int64_t), "locations of gradients");
+    for (auto* event : {&pending.sums_begin, &pending.sums_end, &pending.over})
+      *event = device.make_event();
     for (std::size_t i = 0; matrices_ && i <= matrices_->num_rounds(); ++i)
-      late.matrices.push_back({device.make_event(), device.make_event()});
+      pending.matrices.push_back({device.make_event(), device.make_event()});
   }
 
   buckets_.resize(plan.buckets().size());
@@ -108,7 +109,7 @@ void Optimizer::find_updates(BucketIndex bucket) {
   mine.squared.clear();
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
   for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
-    if (plan.keeper(bucket) == plan.replica_of(world_.rank()))
+    if (plan.primary_replica(bucket) == plan.replica_of(world_.rank()))
       mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
   shards_[at(bucket)] = owned.gradient.slice(own_begin, place.shard_elements);
 }
@@ -131,9 +132,11 @@ View Optimizer::words(std::int64_t sum) const {
   return sums_table_->full.slice(sum * ops::num_words, ops::num_words);
 }
 
-/// Compute has waited for all reductions, and later gathers wait for compute: so the compute stream
-/// can use the communicator.
-void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses) {
+/// The compute stream can use the communicator, because compute has waited for all reductions, and
+/// later gathers wait for compute.
+void Optimizer::find_norm(PendingResult& pending,
+                          const ops::Clipping& clipping,
+                          ops::StreamSum* losses) {
   squares_.clear(compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
@@ -147,23 +150,23 @@ void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::Stream
     losses->store(words(sum_of_losses), compute_);
   else
     compute_.device().fill_zero(words(sum_of_losses), compute_);
-  compute_.record(*late.sums_begin);
+  compute_.record(*pending.sums_begin);
   communicator_.all_reduce(*sums_table_, comm::sums_of_the_step, compute_);
-  compute_.record(*late.sums_end);
+  compute_.record(*pending.sums_end);
   const View values = numbers_.view(DType::f64, offsetof(Numbers, squares), num_sums);
   ops::values_of_words(values, sums_table_->full.slice(0, num_sums * ops::num_words), compute_);
   ops::gradient_norm(numbers().gradient, values.slice(sum_of_squares, 1), clipping, compute_);
 }
 
-/// Where the norm is not finite, the place is searched in the same step, because the next one
-/// overwrites the gradients.
-void Optimizer::send_numbers(Late& late) {
-  auto* places = reinterpret_cast<std::int64_t*>(late.places.data());
-  ops::find_not_finite({places, shards_.size()}, shards_, compute_, &numbers().gradient);
-  compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
+/// If the norm is not finite, this step also locates the element, because the next step overwrites
+/// the gradients.
+void Optimizer::send_numbers(PendingResult& pending) {
+  auto* locations = reinterpret_cast<std::int64_t*>(pending.locations.data());
+  ops::find_not_finite({locations, shards_.size()}, shards_, compute_, &numbers().gradient);
+  compute_.device().copy(pending.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
-/// Whether the host already knows that this step updates nothing: on a CPU only, whose memory the
+/// Whether the host already knows that this step updates nothing. Only on a CPU, whose memory the
 /// host can read. The same on all ranks, as the norm is.
 bool Optimizer::known_not_finite() const {
   if (compute_.device().kind() != device::Kind::cpu)
@@ -172,12 +175,12 @@ bool Optimizer::known_not_finite() const {
   return numbers().gradient.finite == 0;
 }
 
-/// May write over the gradients: their squares are added, and elements that are not finite are
-/// found. Returns whether there is something to orthogonalize.
-bool Optimizer::send_matrices(Late& late) {
+/// May overwrite the gradients, because their squares are added and elements that are not finite
+/// are located. Returns whether there are matrices to orthogonalize.
+bool Optimizer::send_matrices(PendingResult& pending) {
   if (!matrices_)
     return false;
-  compute_.record(*late.matrices[0].begin);
+  compute_.record(*pending.matrices[0].begin);
   const bool finite = !known_not_finite();
   for (std::size_t b = buckets_.size(); finite && b-- > 0;)
     if (const auto round = matrices_->round_of(static_cast<BucketIndex>(b))) {
@@ -186,19 +189,19 @@ bool Optimizer::send_matrices(Late& late) {
           rule_->prepare(piece, numbers().gradient, compute_);
       matrices_->send(*round);
     }
-  compute_.record(*late.matrices[0].end);
+  compute_.record(*pending.matrices[0].end);
   return finite;
 }
 
-/// `sent`: what send_matrices() returned in this step.
-void Optimizer::bring_matrices_back(Late& late, BucketIndex bucket, bool sent) {
+/// `sent`: the result of send_matrices() in this step.
+void Optimizer::finish_matrices(PendingResult& pending, BucketIndex bucket, bool sent) {
   const auto round = matrices_ ? matrices_->round_of(bucket) : std::nullopt;
   if (!round)
     return;
-  const Late::Ends& ends = late.matrices[1 + *round];
+  const PendingResult::Ends& ends = pending.matrices[1 + *round];
   compute_.record(*ends.begin);
   if (sent)
-    matrices_->bring_back(*round, compute_);
+    matrices_->finish(*round, compute_);
   compute_.record(*ends.end);
 }
 
@@ -207,66 +210,65 @@ void Optimizer::step(std::int64_t step,
                      double gradient_scale,
                      ops::StreamSum* losses) {
   engine_.finish_reduction();
-  Late& late = late_of(step);
-  TRIREME_EXPECT(!late.unread, "step {} begins before the result of step {} was read", step,
-                 late.step);
-  late.step = step;
-  late.engine_step = engine_.steps_begun();
-  late.learning_rate = learning_rate(config_, step, total_steps);
-  late.unread = true;
-  find_norm(late, {gradient_scale, config_.clip_norm}, losses);
-  send_numbers(late);
+  PendingResult& pending = pending_of(step);
+  TRIREME_EXPECT(!pending.unread, "step {} begins before the result of step {} was read", step,
+                 pending.step);
+  pending.step = step;
+  pending.engine_step = engine_.steps_begun();
+  pending.learning_rate = learning_rate(config_, step, total_steps);
+  pending.unread = true;
+  find_norm(pending, {gradient_scale, config_.clip_norm}, losses);
+  send_numbers(pending);
 
   rule_->begin_step(step, total_steps);
-  const bool sent = send_matrices(late);
+  const bool sent = send_matrices(pending);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const auto bucket = static_cast<BucketIndex>(b);
-    bring_matrices_back(late, bucket, sent);
+    finish_matrices(pending, bucket, sent);
     rule_->update(buckets_[b].updates, numbers().gradient, compute_);
     engine_.mark_updated(bucket);
   }
-  compute_.record(*late.over);
+  compute_.record(*pending.over);
 }
 
 bool Optimizer::has_result(std::int64_t step) const {
-  const Late& late = late_[turn_of(step)];
-  return late.step == step && late.over->reached();
+  const PendingResult& pending = pending_[index_of(step)];
+  return pending.step == step && pending.over->reached();
 }
 
-std::span<const StepResult::Span> Optimizer::times_of_matrices(const Late& late) {
+std::span<const StepResult::Span> Optimizer::times_of_matrices(const PendingResult& pending) {
   matrix_spans_.clear();
-  for (const auto& [begin, end] : late.matrices)
+  for (const auto& [begin, end] : pending.matrices)
     matrix_spans_.push_back({begin->seconds(), end->seconds() - begin->seconds()});
   return matrix_spans_;
 }
 
 StepResult Optimizer::result(std::int64_t step) {
-  Late& late = late_of(step);
-  TRIREME_EXPECT(late.step == step,
-                 "asked for the result of step {}, but the one kept is of step {}", step,
-                 late.step);
-  late.over->wait();
-  late.unread = false;
-  const auto& numbers = *reinterpret_cast<const Numbers*>(late.numbers.data());
+  PendingResult& pending = pending_of(step);
+  TRIREME_EXPECT(pending.step == step,
+                 "the result of step {} was requested, but that of step {} is kept", step,
+                 pending.step);
+  pending.over->wait();
+  pending.unread = false;
+  const auto& numbers = *reinterpret_cast<const Numbers*>(pending.numbers.data());
   StepResult result{.grad_norm = numbers.gradient.norm,
                     .loss_sum = numbers.losses,
-                    .learning_rate = late.learning_rate,
-                    .sums_begin = late.sums_begin->seconds(),
-                    .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
-                    .matrices = times_of_matrices(late),
+                    .learning_rate = pending.learning_rate,
+                    .sums_begin = pending.sums_begin->seconds(),
+                    .sums_waited = pending.sums_end->seconds() - pending.sums_begin->seconds(),
+                    .matrices = times_of_matrices(pending),
                     .not_finite = {}};
   if (numbers.gradient.finite != 0) {
     skipped_in_a_row_ = 0;
     return result;
   }
-  result.not_finite = where_not_finite(late);
+  result.not_finite = where_not_finite(pending);
   const bool skips = config_.on_non_finite == OnNonFinite::skip;
   if (skips && ++skipped_in_a_row_ <= config_.max_skipped_steps)
     return result;
   throw UserError(
-      fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Usual reasons "
-                  "are too high "
-                  "a learning rate or too little warm-up",
+      fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Lower the "
+                  "learning rate or use a longer warm-up",
                   step, result.not_finite,
                   skips ? fmt::format(", in this step and in the {} before it "
                                       "(optimizer.max_skipped_steps)",
@@ -274,11 +276,11 @@ StepResult Optimizer::result(std::int64_t step) {
                         : ""));
 }
 
-// A finding from before the reduction names the rank that computed the element, so it is preferred.
-// The owner's finding in the sum remains when finite gradients overflowed in their sum, or when
-// check_gradients is off.
-std::string Optimizer::where_not_finite(const Late& late) {
-  const std::string before = found_before_reduction(late);
+// A finding from before the reduction is preferred, since it names the rank that computed the
+// element. If finite gradients overflowed in their sum, or check_gradients is off, only the owner's
+// finding in the sum exists.
+std::string Optimizer::where_not_finite(const PendingResult& pending) {
+  const std::string before = found_before_reduction(pending);
   std::string first;
   int others = -1;
   for (const std::string& found : world_.gather_all(before))
@@ -289,17 +291,17 @@ std::string Optimizer::where_not_finite(const Late& late) {
   if (others > 0)
     first += fmt::format(", and on {} more rank{}", others, others == 1 ? "" : "s");
   if (first.empty())
-    for (const std::string& found : world_.gather_all(found_in_sum(late)))
+    for (const std::string& found : world_.gather_all(found_in_sum(pending)))
       if (first.empty())
         first = found;
   // Squares of finite fp32 values cannot overflow an fp64 sum, so some element is not finite.
   TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
-                 late.step);
+                 pending.step);
   return first;
 }
 
-std::string Optimizer::found_before_reduction(const Late& late) const {
-  const auto found = engine_.first_not_finite(late.engine_step);
+std::string Optimizer::found_before_reduction(const PendingResult& pending) const {
+  const auto found = engine_.first_not_finite(pending.engine_step);
   if (!found)
     return {};
   return fmt::format("{}[{}] in bucket {}, computed by rank {}",
@@ -307,12 +309,12 @@ std::string Optimizer::found_before_reduction(const Late& late) const {
                      at(found->bucket), world_.rank());
 }
 
-std::string Optimizer::found_in_sum(const Late& late) const {
+std::string Optimizer::found_in_sum(const PendingResult& pending) const {
   const layout::Plan& plan = engine_.plan();
-  const auto* places = reinterpret_cast<const std::int64_t*>(late.places.data());
+  const auto* locations = reinterpret_cast<const std::int64_t*>(pending.locations.data());
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), engine_.rank()))
-      if (const std::int64_t in_piece = places[b] - piece.shard_begin;
+      if (const std::int64_t in_piece = locations[b] - piece.shard_begin;
           in_piece >= 0 && in_piece < piece.elements)
         return fmt::format("{}[{}] in bucket {}, in the sum over ranks",
                            plan.parameter(piece.parameter).name, piece.parameter_begin + in_piece,

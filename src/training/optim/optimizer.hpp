@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer over the shards that this rank owns (ZeRO-1), with clipping by the norm of the whole
+// The optimizer of the shards that this rank owns (ZeRO-1), with clipping by the norm of the whole
 // gradient. A Rule (rule.hpp) defines the update of an element; the parameter's group (groups.hpp)
 // gives its learning rate and weight decay.
 //
-// One step, all of it enqueued: wait for each bucket's reduction and add the squares of the owned
-// gradients; add these sums, and those of the loss, over all ranks; compute the clip factor; update
-// the owned pieces bucket by bucket in forward order, and report each bucket to the engine, which
-// gathers it while the next buckets are updated. Norm and loss are copied to the host, which reads
-// them later.
+// A step enqueues: wait for each bucket's reduction and add the squares of the owned gradients; add
+// these sums, and those of the loss, over all ranks; compute the clip factor; update the owned
+// pieces bucket by bucket in forward order, and report each bucket to the engine, which gathers it
+// while the next buckets are updated; copy norm and loss to the host, which reads them later.
 //
 // 1. The state covers owned elements only. It consists of the rule's slots, the first of which is
-//    the fp32 master (in fp32 runs it has no memory: the parameter itself is the master). Hidden
-//    matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank holds
-//    and updates everything, with the same bits.
+//    the fp32 master (in fp32 runs the parameter itself is the master, without further memory).
+//    Hidden matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank
+//    holds and updates everything, with the same bits.
 // 2. The gradient norm is an order-free sum (ops/optimizer/order_free_sum.hpp) over parameter
 //    elements, without padding. So its bits depend on the summed gradients only, and not on
 //    buckets, padding, sharding or ownership. With replicas, the squares of a bucket are added on
-//    its keeper only.
-// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices leave
-//    for their homes before any update; each bucket's are orthogonal, in the memory of their
-//    gradients, before its update (matrices.hpp). Transfers, and gathers of updated buckets, overlap
-//    with the products of other buckets. On a CPU transfers and products are left out in a step
-//    whose norm is not finite.
+//    its primary replica only.
+// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices are
+//    sent to their owners before any update; those of a bucket are orthogonal, in the memory of
+//    their gradients, before its update (matrices.hpp). Transfers, and gathers of updated buckets,
+//    overlap with the products of other buckets. On a CPU a step whose norm is not finite skips
+//    transfers and products.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing; the device decides this, and the gathers still
 //    run. result() of this step throws the same UserError on all ranks (the usual cause is in the
-//    deck: learning rate, precision), or with on_non_finite: skip returns the place of the element.
-//    A skipped step counts in the schedule and in the bias correction, as if its gradient had been
-//    zero and the moments unchanged.
-// 6. The result of a step is kept until the step after the next one begins, which requires that it
-//    was read: the host may be one step ahead, never two.
+//    deck: learning rate, precision), or with on_non_finite: skip returns the element's location. A
+//    skipped step counts in the schedule and in the bias correction, but changes no moment.
+// 6. The result of a step must be read before the step after the next one begins: the host may be
+//    one step ahead, never two.
 //
 // Threads: all members are called from the host thread that owns the compute stream. step() and
 // result() are collective; step() does not wait for compute, result() waits until the step is over.
@@ -62,13 +60,12 @@
 
 namespace trireme::optim {
 
-/// State of one contiguous part of one parameter. Initialization writes it; a checkpoint saves and
-/// loads it.
+/// State of one contiguous part of one parameter, for initialization and checkpoints.
 struct StatePiece {
   ParameterIndex parameter{};
   std::int64_t parameter_begin = 0;  ///< first element within the parameter
   std::vector<View> slots;  ///< as Optimizer::slots(); the master is fp32, in fp32 runs a view
-                            ///< of the parameter itself; empty where there is none
+                            ///< of the parameter itself; empty if the parameter has no such slot
 
   [[nodiscard]] const View& master() const { return slots.front(); }
   [[nodiscard]] std::int64_t elements() const { return slots.front().elements; }
@@ -82,16 +79,16 @@ struct StepResult {
   struct Span {
     double begin = 0, seconds = 0;  ///< steady clock, s; s
   };
-  /// In which compute was busy with Muon's matrices, or waited for them: one for all directions, one
-  /// for each round (matrix_work.hpp). None without matrices. Valid until the next result().
+  /// Times in which compute worked on Muon's matrices or waited for them: one for all directions,
+  /// one per round (matrix_work.hpp). Empty without matrices. Valid until the next result().
   std::span<const Span> matrices;
-  /// Where the gradient was not finite, for a step that was skipped; empty for all others.
+  /// For a skipped step: where the gradient was not finite. Else empty.
   std::string not_finite;
 };
 
 class Optimizer {
  public:
-  /// The engine, its communicator, the world, the device and the compute stream outlive the
+  /// The engine, its communicator, the world, the device and the compute stream must outlive the
   /// optimizer. Collective, because it allocates from the communicator. The state starts as zero;
   /// write the masters and call publish_parameters() before the first step. `seed` is the run's.
   Optimizer(const OptimizerConfig& config,
@@ -104,14 +101,14 @@ class Optimizer {
 
   /// Takes step number `step`, counted from 1, with gradients times `gradient_scale` (1 / (ranks ·
   /// micro-steps)). `losses`, if any, is this rank's term of StepResult::loss_sum. Requires: every
-  /// gradient was reported ready to the engine; result() was called for all steps but the last one.
+  /// gradient was reported ready to the engine; result() was called for all steps except the last.
   void step(std::int64_t step,
             std::int64_t total_steps,
             double gradient_scale,
             ops::StreamSum* losses = nullptr);
   /// Whether the device has completed the step, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t step) const;
-  /// Result of the last step or the one before. When the norm is not finite and the deck allows the
+  /// Result of the last step or the one before. If the norm is not finite and the deck allows the
   /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
   /// throws UserError with these names, on all ranks.
   StepResult result(std::int64_t step);
@@ -127,7 +124,7 @@ class Optimizer {
   [[nodiscard]] const layout::StateSlots& slots() const { return rule_->slots(); }
   /// Bytes of each slot on this rank, as layout::Budget::state_bytes.
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
-  /// Memory for whole matrices, in addition to the state; 0 where there are none.
+  /// Memory for whole matrices, in addition to the state; 0 without them.
   [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
   [[nodiscard]] const Groups& groups() const { return groups_; }
 
@@ -143,12 +140,12 @@ class Optimizer {
     ops::GradientNorm gradient;
   };
   /// A step whose result the host may not have read yet.
-  struct Late {
+  struct PendingResult {
     std::int64_t step = 0, engine_step = 0;
     double learning_rate = 0;
     bool unread = false;
-    device::Buffer numbers;  // one Numbers, shared with the host
-    device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
+    device::Buffer numbers;    // one Numbers, shared with the host
+    device::Buffer locations;  // by bucket: first element of this rank's shard that is not finite
     std::unique_ptr<device::Event> sums_begin, sums_end, over;
     struct Ends {
       std::unique_ptr<device::Event> begin, end;
@@ -158,26 +155,26 @@ class Optimizer {
 
   void find_updates(BucketIndex bucket);
   void find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces);
-  void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
-  void send_numbers(Late& late);
+  void find_norm(PendingResult& pending, const ops::Clipping& clipping, ops::StreamSum* losses);
+  void send_numbers(PendingResult& pending);
   [[nodiscard]] bool known_not_finite() const;
-  bool send_matrices(Late& late);
-  void bring_matrices_back(Late& late, BucketIndex bucket, bool sent);
-  std::span<const StepResult::Span> times_of_matrices(const Late& late);
+  bool send_matrices(PendingResult& pending);
+  void finish_matrices(PendingResult& pending, BucketIndex bucket, bool sent);
+  std::span<const StepResult::Span> times_of_matrices(const PendingResult& pending);
   [[nodiscard]] View words(std::int64_t sum) const;
-  /// In fp32 runs, whose masters take no memory of their own.
+  /// In fp32 runs, whose masters have no further memory.
   [[nodiscard]] bool masters_are_parameters() const {
     return engine_.parameter_dtype() == DType::f32;
   }
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
-  [[nodiscard]] Late& late_of(std::int64_t step) { return late_[turn_of(step)]; }
-  [[nodiscard]] std::size_t turn_of(std::int64_t step) const {
-    return static_cast<std::size_t>(step) % late_.size();
+  [[nodiscard]] PendingResult& pending_of(std::int64_t step) { return pending_[index_of(step)]; }
+  [[nodiscard]] std::size_t index_of(std::int64_t step) const {
+    return static_cast<std::size_t>(step) % pending_.size();
   }
   /// Collective; the same on all ranks.
-  [[nodiscard]] std::string where_not_finite(const Late& late);
-  [[nodiscard]] std::string found_before_reduction(const Late& late) const;
-  [[nodiscard]] std::string found_in_sum(const Late& late) const;
+  [[nodiscard]] std::string where_not_finite(const PendingResult& pending);
+  [[nodiscard]] std::string found_before_reduction(const PendingResult& pending) const;
+  [[nodiscard]] std::string found_in_sum(const PendingResult& pending) const;
 
   const OptimizerConfig config_;
   reduce::Engine& engine_;
@@ -187,7 +184,7 @@ class Optimizer {
 
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
-  std::optional<Matrices> matrices_;               // where the rule needs them
+  std::optional<Matrices> matrices_;               // if the rule needs them
   std::vector<device::Buffer> memory_;             // by slot; empty for the masters of fp32 runs
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
@@ -197,7 +194,7 @@ class Optimizer {
   device::Buffer sums_;  // the words of squares and losses, in memory of the communicator
   std::unique_ptr<comm::Shards> sums_table_;
   device::Buffer numbers_;                      // Numbers of the current step, on the device
-  std::array<Late, 2> late_;                    // of even and odd steps
+  std::array<PendingResult, 2> pending_;        // of even and odd steps
   std::vector<StepResult::Span> matrix_spans_;  // of the last result()
   std::int64_t skipped_in_a_row_ = 0;
 };

@@ -9,7 +9,7 @@
 namespace trireme::optim {
 namespace {
 
-/// body(std::type_identity<R>{}) with the rule R of a kind: a new one has its line here.
+/// Calls body(std::type_identity<R>{}) with the rule R of `kind`. Add a line for a new rule.
 template <class Body>
 auto with_rule(Kind kind, const Body& body) {
   switch (kind) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one kind of optimizer computes: which state it keeps, and the update of pieces of a
+// The interface of an optimizer's update rule: its state slots and the update of pieces of a
 // parameter. Everything else (reduction, norm, clipping, shards, gathers, checkpoints) is done by
-// Optimizer (optimizer.hpp) and is the same for all kinds.
+// Optimizer (optimizer.hpp) and is the same for all rules.
 //
-// A rule is elementwise: the pieces of a parameter may lie on different ranks, each is updated
-// separately, and no result depends on how a parameter is cut. An operation on whole matrices comes
-// between two elementwise halves: prepare() writes over the gradients the matrix to be
+// A rule is elementwise: the pieces of a parameter may be on different ranks, each is updated
+// separately, and no result depends on how a parameter is cut. An operation on whole matrices is
+// between two elementwise parts: prepare() overwrites the gradients with the matrix to be
 // orthogonalized (matrices.hpp), and update() reads the orthogonal matrix from the same memory.
 #pragma once
 
@@ -33,7 +33,7 @@ inline constexpr std::size_t most_slots = 4;
 struct Update {
   View parameter;                        ///< in the run's dtype
   std::array<View, most_slots> state{};  ///< by slot, of its dtype; state[0] may be `parameter`;
-                                         ///< empty where the parameter does not have the slot
+                                         ///< empty if the parameter does not have the slot
   View gradient;                         ///< fp32, summed over the ranks
   ParameterIndex index{};
   std::int64_t begin = 0;  ///< first element within the parameter
@@ -44,17 +44,17 @@ struct Update {
 class Rule {
  public:
   virtual ~Rule() = default;
-  /// The master is the first. At most most_slots.
+  /// The master is the first slot. At most most_slots.
   [[nodiscard]] virtual const layout::StateSlots& slots() const = 0;
   /// Call before the updates of step `step`, counted from 1.
   virtual void begin_step(std::int64_t step, std::int64_t total_steps) = 0;
   /// For pieces of hidden matrices, before any update of the step: replaces the gradient by the
-  /// matrix to be orthogonalized. Where `norm` is not finite, nothing is written.
+  /// matrix to be orthogonalized. If `norm` is not finite, nothing is written.
   virtual void prepare(const Update& /*update*/,
                        const ops::GradientNorm& /*norm*/,
                        device::Stream& /*stream*/) const {}
-  /// Enqueues the updates of one bucket. `norm` is in memory of the stream's device; where it is
-  /// not finite, nothing is written.
+  /// Enqueues the updates of one bucket. `norm` is in memory of the stream's device; if it is not
+  /// finite, nothing is written.
   virtual void update(std::span<const Update> updates,
                       const ops::GradientNorm& norm,
                       device::Stream& stream) = 0;

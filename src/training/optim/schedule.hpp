@@ -6,10 +6,10 @@
 //   constant  the peak until the end
 //   linear    in a straight line from the peak to final_fraction · peak at the last step
 //   cosine    half a cosine between the same values. Source: Loshchilov, Hutter, SGDR, 2017, eq. 5
-//   wsd       the peak, then a decay over the last decay_fraction of all steps, rounded down: of
-//             the way x through it, linear is 1 - x, one_minus_sqrt is 1 - sqrt(x). Sources: Hu et
-//             al., MiniCPM, 2024, section 4; Haegele et al., "Scaling laws and compute-optimal
-//             training beyond fixed training durations", 2024, section 3
+//   wsd       the peak, then a decay over the last decay_fraction of all steps, rounded down. At
+//             the fraction x of the decay, linear is 1 - x, one_minus_sqrt is 1 - sqrt(x). Sources:
+//             Hu et al., MiniCPM, 2024, section 4; Haegele et al., "Scaling laws and
+//             compute-optimal training beyond fixed training durations", 2024, section 3
 //   sweep     (sweep_from > 0) peak · sweep_from ^ (1 - (step - 1) / (total_steps - 1)). Source:
 //             Smith, "Cyclical learning rates", 2017, section 3.3, with equal factors
 //
@@ -21,7 +21,7 @@
 // subtracts rate · decay · weight, so with weight_decay_schedule: rate this term falls with the
 // square of the rate. Source of a decay that ends at 0: nanochat, scripts/base_train.py, with Muon.
 //
-// Muon's momentum goes in a straight line from momentum_start at step 1 to its own value at step
+// Muon's momentum changes linearly from momentum_start at step 1 to its final value at step
 // momentum_warmup_steps + 1. Source: Jordan et al., modded-nanogpt, 2024: 0.85 to 0.95 in 300
 // steps.
 #pragma once

@@ -41,7 +41,7 @@ struct RunConfig {
   std::vector<std::string> allow_changes;
 };
 
-/// How a GPU computes. Only `graphs` applies to CPUs too, for tests.
+/// Options of GPUs. Only `graphs` applies to CPUs too, for tests.
 struct GpuConfig {
   bool timed_products = ops::ProductOptions().timed;
   bool fused_gelu = ops::ProductOptions().fused_gelu;
@@ -94,109 +94,111 @@ struct SampleConfig {
 
 template <class V>
 void describe(V& v, RunConfig& c) {
-  v("name", c.name, {.help = "Names the run in the record and in plots."});
+  v("name", c.name, {.help = "Name of the run in the record and in plots."});
   v("directory", c.directory,
-    {.help = "Directory of all files of the run; with a checkpoint in it, the run resumes.",
+    {.help = "Directory of all files of the run. If it has a checkpoint, the run resumes.",
      .required = true});
   v("steps", c.steps,
     {.unit = "steps",
-     .help = "Optimizer steps in all.",
+     .help = "Total number of optimizer steps.",
      .min = 1,
      .max = 1'000'000'000,
      .required = true});
   v("seed", c.seed,
-    {.help = "Initialization, sample order and dropout are functions of it.",
+    {.help = "Random seed for initialization, sample order and dropout.",
      .min = 0,
      .change = Change::never});
   v("initial_weights", c.initial_weights,
     {.help =
-         "Weights that a new run begins with instead of random ones: a folder of Hugging Face's "
-         "transformers, a model file of llm.c, a run directory (its newest checkpoint) or a "
-         "checkpoint. The optimizer and its schedule start from zero. A run that resumes does not "
-         "read them; its record names what it began with; verify and bench begin with random "
-         "ones. Empty: random ones."});
+         "Weights at the start of a new run: a folder of Hugging Face transformers, a model file "
+         "of llm.c, a run directory (its newest checkpoint) or a checkpoint. The optimizer and its "
+         "schedule start from zero. Empty: random weights, which verify and bench always use. A "
+         "run that resumes does not read it."});
   v("initial_rows", c.initial_rows,
     {.help =
-         "Where run.initial_weights has another vocabulary or context than the model: exact "
-         "is an error; pad adds rows to the embeddings (vocabulary: each the mean of the existing "
-         "rows; positions: random rows); cut drops the last rows; fit does "
-         "either."});
-  v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
+         "What to do if run.initial_weights has another vocabulary or context than the model. "
+         "exact: end with an error. pad: add rows to the embeddings (the mean of the existing rows "
+         "for the vocabulary, random rows for positions). cut: remove the last rows. fit: pad or "
+         "cut."});
+  v("device", c.device,
+    {.help = "Device that computes. auto: a GPU if every rank has one, else the CPU."});
   v("precision", c.precision,
-    {.help = "fp32 or bf16; auto: bf16 where every rank multiplies it faster than fp32 (tensor "
-             "cores, AMX, AVX-512 BF16 of AMD). bf16: weights, activations and the products' "
-             "inputs are bf16, and the optimizer keeps fp32 masters and moments. That is not "
-             "autocast, which keeps fp32 "
-             "weights and rounds them for each product."});
+    {.help =
+         "Type of weights and activations. bf16: the optimizer keeps fp32 master weights; unlike "
+         "PyTorch's autocast, the model's weights are bf16. auto: bf16 if every rank multiplies "
+         "it faster than fp32 (tensor cores, AMX, AVX-512 BF16 of AMD), else fp32."});
   v("threads", c.threads,
     {.unit = "threads",
-     .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
+     .help = "CPU threads per rank. auto: the rank's share of the cores of its host.",
      .min = 1,
      .max = 1024});
   v("when_finished", c.when_finished,
-    {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
-             "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
+    {.help = "What to do if the run in run.directory has completed all steps. keep: nothing. new: "
+             "start a new run in DIRECTORY-2, DIRECTORY-3, ..."});
   v("restart_without_checkpoints", c.restart_without_checkpoints,
-    {.help = "Start from step 0 when the run directory shows that the run had checkpoints and none "
-             "is there; false: such a start ends with exit code 3."});
+    {.help =
+         "Start from step 0 if the run directory shows that the run had checkpoints, but there is "
+         "none. false: end with exit code 3."});
   v("walltime", c.walltime,
     {.unit = "seconds",
-     .help = "Shortly before this the run writes a checkpoint and ends with exit code 75; start it "
-             "again to resume. The end of a Slurm job counts as well; none: only that.",
+     .help =
+         "Time limit: shortly before it the run writes a checkpoint and ends with exit code 75. "
+         "Run the same command again to resume. The end of a Slurm job is always a limit; none: "
+         "no other.",
      .min = 0.0,
      .above_min = true});
   v("allow_changes", c.allow_changes,
-    {.help = "Keys or sections that may differ from those of the checkpoint that the run "
-             "resumes, where a change makes it another experiment (data, batch, schedule)."});
+    {.help = "Keys or sections (data, batch, schedule, …) that may differ from the checkpoint from "
+             "which the run resumes, although the change makes it another experiment."});
 }
 
 template <class V>
 void describe(V& v, GpuConfig& c) {
   v("timed_products", c.timed_products,
-    {.help = "Time cuBLASLt's algorithms for each matrix product in the first step and keep the "
-             "fastest; off: the first choice of its heuristics. The fastest may differ between "
-             "runs and ranks, and with it the last bits."});
+    {.help = "Time cuBLASLt's algorithms for each matrix product in the first step and use the "
+             "fastest. It may differ between runs and ranks, and with it the last bits. false: use "
+             "the first choice of cuBLASLt's heuristics."});
   v("fused_gelu", c.fused_gelu,
-    {.help = "GELU within the matrix product before it, in bf16. It rounds once less; "
-             "model.recompute: gelu leaves it out, so its bits differ."});
+    {.help = "In bf16, compute GELU in the matrix product before it, which rounds once less. Not "
+             "used with model.recompute: gelu, whose bits therefore differ."});
   v("fused_gelu_backward", c.fused_gelu_backward,
-    {.help = "GELU's gradient within the matrix product that makes it, in bf16. It rounds once "
-             "less."});
+    {.help = "In bf16, compute the gradient of GELU in the matrix product before it, which rounds "
+             "once less."});
   v("fused_bias_gradients", c.fused_bias_gradients,
-    {.help = "In bf16, gradients of the biases of qkv and fc within the products that make the "
-             "weights' gradients. cuBLASLt documents no order of these sums."});
+    {.help = "In bf16, compute the bias gradients of qkv and fc in the products of their weight "
+             "gradients. cuBLASLt does not document the order of these sums."});
   v("product_workspace", c.product_workspace,
     {.unit = "MiB",
-     .help = "Scratch that a matrix product may use, for sums that several blocks share (split-K). "
-             "auto: 32; 128 with gpu.timed_products on a GPU with 64 GiB "
-             "or more.",
+     .help =
+         "Workspace of a matrix product, for split-K. auto: 128 with gpu.timed_products on a GPU "
+         "with 64 GiB or more, else 32.",
      .min = 1,
      .max = 4096});
   v("deterministic_attention", c.deterministic_attention,
-    {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
-             "context x context per head in memory; off: in the order of arrival, with less "
-             "memory and traffic, and no run repeats to the bit."});
+    {.help =
+         "In bf16, use a fixed order of additions in the backward pass of attention, which needs "
+         "a context x context matrix per head. false: less memory and traffic, but runs do not "
+         "repeat to the bit."});
   v("attention", c.attention,
-    {.help = "Kernels for attention in bf16. auto: cuDNN's where they take the shape, and "
-             "trireme's own where cuDNN refuses it, with a warning. cudnn: such a refusal is an "
-             "error. own: trireme's kernels only. The kernels differ in the last bits."});
+    {.help = "Kernels of attention in bf16. auto: cuDNN, or trireme's own with a warning if cuDNN "
+             "does not support the shape. cudnn: an error in this case. own: always trireme's. The "
+             "kernels differ in the last bits."});
   v("graphs", c.graphs,
-    {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
-             "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
-             "numbers."});
+    {.help = "Capture a micro-step once and then launch it as a CUDA graph, which saves most calls "
+             "of the host. The numbers are the same. auto: on GPUs, with memory.pool."});
 }
 
 template <class V>
 void describe(V& v, BatchChange& c) {
   v("step", c.step,
     {.unit = "steps",
-     .help = "The first step with this batch.",
+     .help = "First step with this batch.",
      .min = 2,
      .max = 1'000'000'000,
      .required = true});
   v("sequences", c.sequences,
     {.unit = "sequences",
-     .help = "Global batch from that step on.",
+     .help = "Global batch from this step on.",
      .min = 1,
      .max = 1 << 24,
      .required = true});
@@ -206,35 +208,35 @@ template <class V>
 void describe(V& v, BatchConfig& c) {
   v("sequences", c.sequences,
     {.unit = "sequences",
-     .help = "Global batch of one step, over all ranks; batch.schedule changes it during a run.",
+     .help =
+         "Global batch: sequences per step over all ranks. batch.schedule changes it during a run.",
      .min = 1,
      .max = 1 << 24,
      .required = true,
      .change = Change::asked});
   v("micro_sequences", c.micro_sequences,
     {.unit = "sequences",
-     .help = "Sequences that one rank computes at a time; the number of micro-steps follows.",
+     .help = "Micro-batch: sequences that a rank computes at a time. It determines the number of "
+             "micro-steps.",
      .min = 1,
      .max = 1 << 24,
      .required = true});
-  v.list(
-      "schedule", c.schedule,
-      {.help = "Other batches from later steps on, in the order of the steps: more micro-steps "
-               "of the same size. Samples come in the same order with any batch. evaluate.batches "
-               "counts batches of batch.sequences.",
-       .change = Change::asked});
+  v.list("schedule", c.schedule,
+         {.help =
+              "Changes of the global batch at later steps, in ascending order. They change the "
+              "number of micro-steps, not the order of samples. evaluate.batches counts batches of "
+              "batch.sequences.",
+          .change = Change::asked});
 }
 
 template <class V>
 void describe(V& v, SampleConfig& c) {
   v("every_steps", c.every_steps,
-    {.unit = "steps",
-     .help = "Print a sample every so many steps and at the end. 0: never.",
-     .min = 0});
-  v("tokens", c.tokens, {.unit = "tokens", .help = "Length of the sample.", .min = 1});
+    {.unit = "steps", .help = "Print a sample every N steps and at the end. 0: never.", .min = 0});
+  v("tokens", c.tokens, {.unit = "tokens", .help = "Number of tokens of the sample.", .min = 1});
   v("prompt", c.prompt, {.help = "Text that the sample continues."});
   v("temperature", c.temperature,
-    {.help = "0: always the most likely token; 1: the model's own distribution.",
+    {.help = "Sampling temperature. 0: always the most likely token. 1: the model's distribution.",
      .min = 0.0,
      .max = 100.0});
 }

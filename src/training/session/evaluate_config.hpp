@@ -38,36 +38,40 @@ struct EvaluateConfig {
 template <class V>
 void describe(V& v, EvaluationSet& c) {
   v("name", c.name,
-    {.help = "Names the set in the log and its group of /evaluation in run.h5: letters, digits and "
-             ". _ -, a letter or digit first.",
+    {.help = "Name of the set in the log and in /evaluation of run.h5: letters, digits and . _ -, "
+             "starting with a letter or digit.",
      .required = true});
   v("every_steps", c.every_steps,
     {.unit = "steps",
-     .help = "Evaluate every so many steps, before the first and after the last.",
+     .help = "Evaluate every N steps, and before the first and after the last step.",
      .min = 1,
      .required = true});
-  v("text", c.text, {.help = "The loss on text: files, directories and globs."});
-  v("tokens", c.tokens, {.help = "The loss on token files: llm.c's and Megatron's."});
-  v("field", c.field, {.help = "Of text: JSON lines, a document each, under this key."});
+  v("text", c.text, {.help = "Evaluate the loss on text: files, directories and globs."});
+  v("tokens", c.tokens, {.help = "Evaluate the loss on token files of llm.c or Megatron."});
+  v("field", c.field,
+    {.help =
+         "Read text as JSON lines: each line is a document, under this key. Empty: plain text."});
   v("multiple_choice", c.multiple_choice,
-    {.help = "The answers to questions with choices, in this file."});
+    {.help = "Evaluate the answers to the multiple-choice questions in this file."});
   v("format", c.format,
     {.help =
-         "Of that file: llm.c's evaluation files, or JSON lines with context, choices, label."});
+         "Format of the file of multiple_choice: an evaluation file of llm.c, or JSON lines with "
+         "context, choices and label."});
 }
 
 template <class V>
 void describe(V& v, NoiseScaleConfig& c) {
   v("every_steps", c.every_steps,
     {.unit = "steps",
-     .help = "Measure the gradient noise scale every so many steps, from the gradients of the "
-             "leaves that parallel.reduction: tree adds up, two of them or more. A batch far below "
-             "it could be larger at little cost in tokens; one far above it wastes tokens. 0: "
-             "never.",
+     .help =
+         "Measure the gradient noise scale every N steps. Needs parallel.reduction: tree with two "
+         "or more logical_shards. A batch far below the noise scale could be larger at little "
+         "cost in tokens; one far above it wastes tokens. 0: never.",
      .min = 0});
   v("smoothing", c.smoothing,
-    {.help = "Weight of earlier measurements in the moving averages of noise and gradient, "
-             "whose quotient it is; the first measurements count equally.",
+    {.help =
+         "Weight of earlier measurements in the moving averages of noise and gradient. The noise "
+         "scale is the ratio of the two averages.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true});
@@ -77,17 +81,19 @@ template <class V>
 void describe(V& v, EvaluateConfig& c) {
   v("every_steps", c.every_steps,
     {.unit = "steps",
-     .help = "Validation loss every so many steps, before the first and after the last. 0: never.",
+     .help = "Compute the validation loss every N steps, and before the first and after the last "
+             "step. 0: never.",
      .min = 0});
   v("batches", c.batches,
     {.unit = "batches",
-     .help = "Global batches per evaluation, the same ones every time; fewer when the validation "
-             "data ends.",
+     .help =
+         "Number of global batches per evaluation, the same every time; fewer if the validation "
+         "data is smaller.",
      .min = 1});
   v.list("sets", c.sets,
-         {.help = "Other sets to evaluate on, as in [{name: hellaswag, multiple_choice: val.bin, "
-                  "every_steps: 500}, {name: code, text: [a.cpp], every_steps: 500}]: each has one "
-                  "of text, tokens and multiple_choice."});
+         {.help = "Additional evaluation sets, each with one of text, tokens and multiple_choice. "
+                  "Example: [{name: hellaswag, multiple_choice: val.bin, every_steps: 500}, {name: "
+                  "code, text: [a.cpp], every_steps: 500}]."});
   v.section("noise_scale", c.noise_scale);
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Validation loss: the mean over the same sequences every time, without dropout.
 //
-// The sequences are cut into micro-batches of `micro_sequences` by position alone; rank r takes
-// every ranks-th of them. Each micro-batch thus has the same shape and the same bits at any rank
-// count, and so has the loss, which is an order-free sum. In the last round a rank without a
-// micro-batch of its own computes that of another rank and does not count it, because the model may
-// gather parameters, which all ranks must do together.
+// The sequences are cut into micro-batches of `micro_sequences` by their position; rank r of N
+// takes every N-th. So each micro-batch has the same shape and the same bits with any number of
+// ranks, and so has the loss, which is an order-free sum. In the last round a rank without a
+// micro-batch computes that of another rank and does not count it, because the model may gather
+// parameters, which all ranks must do together.
 //
-// Bits per byte: the nats of all predicted tokens, over ln 2 times the bytes of text of these
-// tokens. A special token counts with its nats and no bytes. In this unit, losses of different
-// vocabularies can be compared.
+// Bits per byte: the nats of all predicted tokens, divided by ln 2 and the bytes of text of these
+// tokens. A special token has nats but no bytes. In this unit, losses of different vocabularies can
+// be compared.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ class Evaluator {
             std::span<const std::int32_t> bytes_of,
             comm::World& world);
 
-  /// Collective; the same value on every rank. Throws comm::Interrupted when `interrupts` is true on
-  /// any rank.
+  /// Collective; the same value on every rank. Throws comm::Interrupted when `interrupts` is true
+  /// on any rank.
   Evaluation evaluate(model::Gpt& model,
                       model::Hooks& hooks,
                       device::Stream& stream,

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
-/// Bytes of a line "MemAvailable:  24000000 kB"; 0 where it is missing.
+/// Bytes in a line "MemAvailable:  24000000 kB"; 0 if it is missing.
 std::int64_t line_of(const std::string& text, const std::string& key) {
   const auto at = text.find(key + ":");
   if (at == std::string::npos)
@@ -35,17 +35,17 @@ void lower(std::int64_t& bytes, std::string& name, std::int64_t limit, const cha
   name = of;
 }
 
-void lower_to_ulimit(MemoryRoom& room,
+void lower_to_ulimit(AvailableMemory& available,
                      decltype(RLIMIT_AS) which,
                      std::int64_t used,
                      const char* of) {
   rlimit limit{};
   if (::getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    lower(room.process_bytes, room.process_limit,
+    lower(available.process_bytes, available.process_limit,
           std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used), of);
 }
 
-MemoryRoom room_of_gpu(const device::MemoryInfo& memory) {
+AvailableMemory room_of_gpu(const device::MemoryInfo& memory) {
   return {no_limit, static_cast<std::int64_t>(memory.free_bytes), {}, "the GPU"};
 }
 
@@ -55,30 +55,30 @@ std::string size_text(std::int64_t bytes) {
 
 }  // namespace
 
-MemoryRoom memory_room() {
-  MemoryRoom room{no_limit, no_limit, {}, {}};
+AvailableMemory available_memory() {
+  AvailableMemory available{no_limit, no_limit, {}, {}};
   const std::string memory = trireme::text_of("/proc/meminfo"),
                     process = trireme::text_of("/proc/self/status");
-  if (const std::int64_t available = line_of(memory, "MemAvailable"); available > 0)
-    lower(room.host_bytes, room.host_limit, available + line_of(memory, "SwapFree"),
+  if (const std::int64_t bytes = line_of(memory, "MemAvailable"); bytes > 0)
+    lower(available.host_bytes, available.host_limit, bytes + line_of(memory, "SwapFree"),
           "the memory of the host");
   if (const GroupLimits groups = limits_of_groups(); groups.memory_free_bytes != unlimited)
-    lower(room.host_bytes, room.host_limit, groups.memory_free_bytes,
+    lower(available.host_bytes, available.host_limit, groups.memory_free_bytes,
           "the limit of the control group");
-  lower_to_ulimit(room, RLIMIT_AS, line_of(process, "VmSize"), "ulimit -v");
-  lower_to_ulimit(room, RLIMIT_DATA, line_of(process, "VmData"), "ulimit -d");
-  return room;
+  lower_to_ulimit(available, RLIMIT_AS, line_of(process, "VmSize"), "ulimit -v");
+  lower_to_ulimit(available, RLIMIT_DATA, line_of(process, "VmData"), "ulimit -d");
+  return available;
 }
 
-std::string memory_problem(const MemoryRoom& room, std::int64_t bytes, int ranks) {
-  if (bytes > room.process_bytes)
-    return fmt::format("a rank needs {}, and {} leaves it {}", size_text(bytes), room.process_limit,
-                       size_text(room.process_bytes));
-  if (bytes > room.host_bytes / ranks)
+std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks) {
+  if (bytes > available.process_bytes)
+    return fmt::format("a rank needs {}, and {} leaves it {}", size_text(bytes),
+                       available.process_limit, size_text(available.process_bytes));
+  if (bytes > available.host_bytes / ranks)
     return fmt::format("{} rank{} need{} {}{}, and {} leaves {}", ranks, ranks == 1 ? "" : "s",
                        ranks == 1 ? "s" : "", size_text(bytes * ranks),
                        ranks == 1 ? "" : fmt::format(" ({} each)", size_text(bytes)),
-                       room.host_limit, size_text(room.host_bytes));
+                       available.host_limit, size_text(available.host_bytes));
   return "";
 }
 
@@ -86,22 +86,22 @@ std::string what_would_fit(const Sections& config,
                            const model::GptShape& shape,
                            const layout::Plan& plan,
                            const RankKind& kind,
-                           const MemoryRoom& room,
+                           const AvailableMemory& available,
                            int ranks) {
   Sections less = config;
   model::GptShape smaller = shape;
   smaller.recompute = model::Recompute::block;
   std::string settings = "model.recompute: block";
   std::int64_t bytes = decide_recompute(less, smaller, plan, kind).bytes;
-  if (!memory_problem(room, bytes, ranks).empty() && config.batch.micro_sequences > 1) {
+  if (!memory_problem(available, bytes, ranks).empty() && config.batch.micro_sequences > 1) {
     less.batch.micro_sequences = 1;
     settings += " and batch.micro_sequences: 1";
     bytes = decide_recompute(less, smaller, plan, kind).bytes;
   }
-  if (memory_problem(room, bytes, ranks).empty())
-    return fmt::format("{} would fit: a rank takes {} then", settings, size_text(bytes));
+  if (memory_problem(available, bytes, ranks).empty())
+    return fmt::format("With {} a rank needs {}, which fits", settings, size_text(bytes));
   return fmt::format(
-      "With {} a rank still takes {}. Use fewer ranks on each host, parallel.shard on more hosts, "
+      "With {} a rank still needs {}. Use fewer ranks on each host, parallel.shard on more hosts, "
       "or a smaller model; `trireme plan` shows what takes the memory",
       settings, size_text(bytes));
 }
@@ -114,14 +114,15 @@ model::GptShape with_memory(const Sections& config,
                             comm::World& world) {
   const RankKind kind{dtype, device.kind()};
   const bool on_cpu = kind.device == device::Kind::cpu;
-  const int ranks = on_cpu ? world.local_size() : 1;  // each rank has a GPU to itself
+  const int ranks = on_cpu ? world.local_size() : 1;  // each rank has its own GPU
   comm::together(world, [&] {
-    const MemoryRoom room = on_cpu ? memory_room() : room_of_gpu(device.memory());
+    const AvailableMemory available = on_cpu ? available_memory() : room_of_gpu(device.memory());
     const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
-    if (const std::string problem = memory_problem(room, bytes, ranks); !problem.empty())
-      throw DeviceError("memory", "start the run on " + world.host(),
-                        problem + ". " + what_would_fit(config, shape, plan, kind, room, ranks),
-                        __FILE__, __LINE__);
+    if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
+      throw DeviceError(
+          "memory", "start the run on " + world.host(),
+          problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks), __FILE__,
+          __LINE__);
   });
   return shape;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the memory that a run will need is there, before anything of it is allocated.
+// Checks that a run has enough memory before it allocates any.
 //
-// On a CPU three limits count: what the host has available (swap included), what control groups have
-// left, and what `ulimit -v` and `ulimit -d` leave to a process. On a GPU it is the GPU's free
-// memory.
+// On a CPU the limits are the available memory of the host (including swap), the limits of control
+// groups, and `ulimit -v` and `ulimit -d` of the process. On a GPU it is the GPU's free memory.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +20,25 @@
 
 namespace trireme::session {
 
-/// What this host and this process can still take, and the name of the limit that says so.
-struct MemoryRoom {
+/// Bytes that this host and this process can still allocate, and the name of the limit.
+struct AvailableMemory {
   std::int64_t host_bytes = 0, process_bytes = 0;
   std::string host_limit, process_limit;
 };
-MemoryRoom memory_room();
+AvailableMemory available_memory();
 
-/// Why `ranks` ranks of `bytes` each do not fit into `room`; empty: they fit.
-std::string memory_problem(const MemoryRoom& room, std::int64_t bytes, int ranks);
+/// Why `ranks` ranks of `bytes` each do not fit into `available`; empty: they fit.
+std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks);
 
-/// The first of a few settings that need less memory with which they would fit, and what a rank
-/// takes then, as a sentence.
+/// A sentence with settings that would fit and the memory of a rank with them, or other advice.
 std::string what_would_fit(const Sections& config,
                            const model::GptShape& shape,
                            const layout::Plan& plan,
                            const RankKind& kind,
-                           const MemoryRoom& room,
+                           const AvailableMemory& available,
                            int ranks);
 
-/// Returns `shape`. Collective. Throws DeviceError where a host or a GPU has too little memory.
+/// Returns `shape`. Collective. Throws DeviceError if a host or a GPU has too little memory.
 model::GptShape with_memory(const Sections& config,
                             model::GptShape shape,
                             const layout::Plan& plan,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that the trainer gets from a deck: its sections, the model's shape, and the deck as
-// text for the record. A variant of a run is a copy with some keys changed.
+// The content of a deck for the trainer: its sections, the model's shape, and the deck as text for
+// the record. A variant of a run is a copy with some keys changed.
 #pragma once
 
 #include <memory>
@@ -25,11 +25,10 @@ struct Job : Sections {
   std::string resolved_deck = {};  ///< the text of deck.resolved.yaml
   /// Name and version of the parts of this build.
   std::vector<std::pair<std::string, std::string>> build = {};
-  std::vector<Change> rules = {};  ///< of every key of `deck`
-  /// The tokenizer of the tokens: encodes prompts, decodes samples, counts bytes of text. Null
-  /// where the deck names none.
+  std::vector<Change> rules = {};  ///< for changes of each key of `deck`
+  /// Encodes prompts, decodes samples, counts bytes of text. Null if the deck names no tokenizer.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
-  /// Where every key of `deck`, or the section around it, was given: for messages.
+  /// For messages: where each key of `deck`, or the section around it, was given.
   std::vector<Place> places = {};
 
   /// The place of the key `path`; without a file if it is not known.

@@ -34,8 +34,8 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world, std:
 
 namespace {
 
-/// Whether `mine` is true on every rank. If it is true on some only, `notes` receives `lack` and
-/// the other ranks.
+/// Whether `mine` is true on every rank. If it is true on some ranks only, `notes` receives `lack`
+/// and the other ranks.
 bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::string>* notes) {
   std::int64_t having = mine ? 1 : 0;
   world.sum({&having, 1});
@@ -43,12 +43,12 @@ bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::
     return having == world.size();
   std::vector<int> without;
   std::string hosts;
-  const auto said = world.gather_all(mine ? "" : world.host());
-  for (std::size_t rank = 0; rank < said.size(); ++rank)
-    if (!said[rank].empty()) {
+  const auto hosts_without = world.gather_all(mine ? "" : world.host());
+  for (std::size_t rank = 0; rank < hosts_without.size(); ++rank)
+    if (!hosts_without[rank].empty()) {
       without.push_back(static_cast<int>(rank));
-      if (hosts.find(said[rank]) == std::string::npos)
-        hosts += (hosts.empty() ? "" : ", ") + said[rank];
+      if (hosts.find(hosts_without[rank]) == std::string::npos)
+        hosts += (hosts.empty() ? "" : ", ") + hosts_without[rank];
     }
   notes->push_back(fmt::format("{} rank{} {} ({})", lack, without.size() == 1 ? "" : "s",
                                comm::ranges_text(without), hosts));
@@ -72,16 +72,16 @@ int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
 }  // namespace
 
 std::string isolation_note(comm::World& world, int visible, const std::string& gpu) {
-  const auto said = world.gather_all(visible == 1 ? world.host() + '\n' + gpu : "");
-  for (const std::string& mine : said) {
+  const auto hosts_without = world.gather_all(visible == 1 ? world.host() + '\n' + gpu : "");
+  for (const std::string& mine : hosts_without) {
     const std::string host = mine.substr(0, mine.find('\n') + 1);
-    const bool has_other = std::ranges::any_of(said, [&](const std::string& one) {
+    const bool has_other = std::ranges::any_of(hosts_without, [&](const std::string& one) {
       return !host.empty() && one.starts_with(host) && one != mine;
     });
     if (has_other)
       return fmt::format(
-          "each rank on {} sees one GPU, and not the same one, so NCCL may go without NVLink: let "
-          "every rank see all GPUs of its host (Slurm: --gpus-per-node, not --gpus-per-task)",
+          "each rank on {} sees only one GPU, a different one, so NCCL may not use NVLink. Let "
+          "every rank see all GPUs of its host (Slurm: --gpus-per-node instead of --gpus-per-task)",
           host.substr(0, host.size() - 1));
   }
   return "";
@@ -99,7 +99,8 @@ void expect_cpus(comm::World& world,
                  const device::CudaCensus& gpus) {
   comm::together(world, [&] {
     if (choose_kind(choice, gpus) == device::Kind::cuda)
-      throw UserError(what + " measures CPUs, and a run would take GPUs: give run.device=cpu");
+      throw UserError(what +
+                      " measures only CPUs, but this deck would use GPUs; set run.device=cpu");
   });
 }
 

@@ -19,9 +19,9 @@
 namespace trireme::session {
 
 /// `threads: auto` is this rank's share of the CPUs that it may use: all of them if it is bound, an
-/// equal part if the ranks of its host share the whole machine; and no more than an equal part of
-/// the quota of control groups (docker --cpus, CPUQuota of systemd). At least 1. `note`, if any,
-/// receives a line where the quota decided.
+/// equal part if the ranks of its host share the whole machine; but at most an equal part of the
+/// quota of control groups (docker --cpus, CPUQuota of systemd), and at least 1. `note`, if any,
+/// receives a line if the quota was the limit.
 int choose_threads(const Or<std::int64_t>& asked,
                    const comm::World& world,
                    std::string* note = nullptr);
@@ -29,11 +29,11 @@ int choose_threads(const Or<std::int64_t>& asked,
 /// host; 0: no quota.
 int share_of_cpus(int usable, bool bound, int ranks, double quota);
 
-/// The choice of a single rank that sees these GPUs.
+/// The device of a single rank that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
-/// Collective. Throws UserError where any rank would compute on a GPU: for what measures CPUs only,
-/// `what` in the message ("trireme tune"). `gpus`: those of this rank.
+/// Collective. Throws UserError if any rank would compute on a GPU, for commands that measure only
+/// CPUs: `what` in the message ("trireme tune"). `gpus`: those of this rank.
 void expect_cpus(comm::World& world,
                  const std::string& what,
                  DeviceChoice choice,
@@ -46,7 +46,7 @@ std::string isolation_note(comm::World& world, int visible, const std::string& g
 
 /// The CPU, or this rank's GPU: the only one that it sees, or the one whose number is its local
 /// rank. `device: auto` uses GPUs if every rank has one. Collective. Throws DeviceError if there is
-/// no GPU for a rank. `notes`, if any, receives a line where `auto` chose less than some rank
+/// no GPU for a rank. `notes`, if any, receives a line if `auto` chose less than some rank
 /// supports.
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
@@ -54,14 +54,14 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             std::vector<std::string>* notes = nullptr);
 /// The deck's options for products and attention on that device.
 ops::Options operation_options(const Job& job, const device::Device& device);
-/// The deck's options for collectives, with so many copies of the state.
+/// The deck's options for collectives, with `replicas` of the state.
 comm::Options communicator_options(const reduce::ParallelConfig& config, int replicas);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);
 
-/// `precision: auto` is bf16 where every rank multiplies bf16 faster than fp32, else fp32.
-/// Collective; `notes` as above. `fast_bf16`: whether this rank does.
+/// `precision: auto` is bf16 if every rank multiplies bf16 faster than fp32, else fp32. Collective;
+/// `notes` as above. `fast_bf16`: whether this rank does.
 DType choose_dtype(Precision precision,
                    bool fast_bf16,
                    comm::World& world,

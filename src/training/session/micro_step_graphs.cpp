@@ -45,7 +45,7 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
   }
 
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
-    bool cuts = graphs_.parameters_take_turns_ && !parameters.empty();
+    bool cuts = graphs_.parameters_share_slots_ && !parameters.empty();
     if (!recording_.first && !cuts)
       return;
     for (const ParameterIndex parameter : parameters)
@@ -62,7 +62,7 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
 
   void before_write(ParameterIndex parameter, device::Stream& /*stream*/) override {
     const std::size_t bucket = bucket_of(parameter);
-    if (!graphs_.takes_turns_ || written_[bucket])
+    if (!graphs_.gradients_share_slots_ || written_[bucket])
       return;
     written_[bucket] = true;
     recording_.pieces.back().written = parameter;
@@ -106,21 +106,21 @@ MicroStepGraphs::MicroStepGraphs(model::Gpt& model,
                                  const layout::Plan& plan,
                                  model::Hooks& hooks,
                                  device::Stream& compute,
-                                 bool takes_turns,
-                                 bool parameters_take_turns)
+                                 bool gradients_share_slots,
+                                 bool parameters_share_slots)
     : model_(model),
       plan_(plan),
       hooks_(hooks),
       compute_(compute),
-      takes_turns_(takes_turns),
-      parameters_take_turns_(parameters_take_turns) {
+      gradients_share_slots_(gradients_share_slots),
+      parameters_share_slots_(parameters_share_slots) {
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     all_.push_back(static_cast<ParameterIndex>(p));
 }
 
 void MicroStepGraphs::train(const model::Batch& batch, View losses, bool first, bool last) {
   // In the first micro-step compute has already waited for all parameters, so this does not wait.
-  if (!first && !parameters_take_turns_)
+  if (!first && !parameters_share_slots_)
     hooks_.before_use(all_, compute_);
   for (const Recording& known : recordings_)
     if (known.tokens == batch.tokens.data && known.losses == losses.data &&

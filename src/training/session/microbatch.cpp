@@ -30,7 +30,7 @@ const device::Buffer& MicroBatch::read_by_compute() const {
 }
 
 std::uint64_t* MicroBatch::first_sample(const device::Buffer& buffer) const {
-  const std::int64_t tokens = sequences_ * context_;  // an even number of them lies before it
+  const std::int64_t tokens = sequences_ * context_;  // after an even number of them
   return reinterpret_cast<std::uint64_t*>(buffer.view(DType::i32).as<std::int32_t>() + 2 * tokens);
 }
 

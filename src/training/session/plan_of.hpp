@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where the layout of a job's model is decided: parameters, ranks and copies become a
-// layout::Plan. Everything that needs the plan of a run asks here, so that all have the same.
+// Computes the layout of a job's model: parameters, ranks and replicas give a layout::Plan.
+// Everything that needs the plan of a run calls these functions, so that all have the same plan.
 #pragma once
 
 #include "device/device.hpp"
@@ -15,11 +15,11 @@
 
 namespace trireme::session {
 
-/// Of a run on `world` with devices like this one. Collective. Throws UserError where the ranks
-/// cannot be divided into the copies of parallel.replicate.
+/// The plan of a run on `world` with devices like this one. Collective. Throws UserError if the
+/// ranks cannot be divided into the replicas of parallel.replicate.
 layout::Plan plan_of(const Job& job, comm::World& world, const device::Device& device);
 
-/// On `ranks` ranks in `replicas` copies, connected by `wire`. Arithmetic only.
+/// The plan for `ranks` ranks in `replicas` replicas, connected by `wire`. Arithmetic only.
 layout::Plan plan_of(const reduce::ParallelConfig& config,
                      const model::GptShape& shape,
                      int ranks,

@@ -58,7 +58,7 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
 
 namespace {
 
-/// Of the communicators of NCCL: inside of a copy, and across copies.
+/// Memory of NCCL's communicators: inside a replica, and across replicas.
 std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
   const comm::Options options = communicator_options(config.parallel, plan.replicas());
   return comm::bf16_term_bytes(options, plan.ranks()) +
@@ -106,7 +106,8 @@ std::int64_t graph_bytes(const Sections& config,
   constexpr std::int64_t bytes_per_kernel = 10 << 10;
   if (kind.device == device::Kind::cpu || !config.gpu.graphs.value_or(config.memory.pool))
     return 0;
-  model::GptShape any = shape;  // what is recomputed may not be decided yet, and changes no rows
+  model::GptShape any =
+      shape;  // the recomputation may not be decided yet, and does not matter here
   any.recompute = model::Recompute::none;
   return bytes_per_kernel * num_recordings(most_micro_steps(config.batch, plan.all_ranks())) *
          kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
@@ -137,7 +138,7 @@ model::RecomputeChoice decide_recompute(const Sections& config,
 std::string too_little(const model::GptShape& shape,
                        const model::RecomputeChoice& least,
                        DType dtype) {
-  return fmt::format("{} are too few: in {} a rank takes {} bytes ({}) at least, with {}",
+  return fmt::format("{} is too little: in {} a rank needs at least {} bytes ({}), with {}",
                      shape.recompute.limit()->count, name(dtype), least.bytes,
                      bytes_text(static_cast<double>(least.bytes)),
                      model::recompute_text(least.recompute));
@@ -145,7 +146,7 @@ std::string too_little(const model::GptShape& shape,
 
 namespace {
 
-/// Throws UserError where `choice` does not fit.
+/// Throws UserError if `choice` does not fit.
 model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice, DType dtype) {
   constexpr const char* key = "model.recompute";
   if (!choice.fits)

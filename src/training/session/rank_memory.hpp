@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one rank, computed from its deck, plan and device alone: `trireme plan` prints it,
-// and a limit of model.recompute applies to it. Also the recomputation that such a limit leads to.
-// It depends only on data that is equal on all ranks, and is decided once, before the run allocates
-// anything.
+// The memory of one rank, computed from its deck, plan and device: `trireme plan` prints it, and a
+// limit of model.recompute applies to it. Also decides the recomputation for such a limit, from
+// data that is equal on all ranks, once, before the run allocates anything.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@
 
 namespace trireme::session {
 
-/// Properties of a rank, besides the deck, on which its memory depends.
+/// Properties of a rank, in addition to the deck, on which its memory depends.
 struct RankKind {
   DType dtype = DType::f32;  ///< of parameters and activations
   device::Kind device = device::Kind::cpu;
@@ -37,27 +36,27 @@ layout::BudgetOptions budget_options(const Sections& config,
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind);
 
 /// Workspace of a GPU's libraries: for attention of the largest micro-batch (estimated), for matrix
-/// products and for the terms of gradients that travel as bf16. 0 on a CPU.
+/// products and for the terms of gradients that are sent as bf16. 0 on a CPU.
 std::int64_t workspace_bytes(const Sections& config,
                              const model::GptShape& shape,
                              const layout::Plan& plan,
                              const RankKind& kind);
 
-/// Number of recordings of a GPU's micro-steps (micro_step_graphs.hpp), of steps with so many: one
-/// per place in a step and slot of a batch that comes with it. An even number of micro-steps leaves
-/// every place but the middle ones to one of the two slots.
+/// Number of recordings (micro_step_graphs.hpp) on a GPU for steps of `micro_steps`: one per
+/// position in the step and batch slot. With an even number of micro-steps, only the middle
+/// positions use both slots.
 std::int64_t num_recordings(std::int64_t micro_steps);
 
-/// Kernels of one micro-step on a GPU, from above: forward, backward and what is recomputed. Counted
-/// on the emulated GPU, with three more per block for what cuDNN and cuBLASLt launch as several.
-/// Requires: shape.recompute is no limit.
+/// Upper bound of the kernels of one micro-step on a GPU: forward, backward and recomputation.
+/// Counted on the emulated GPU, with three more per block for operations that cuDNN and cuBLASLt
+/// launch as several kernels. Requires: shape.recompute is not a limit.
 std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences);
 
-/// Memory of the captured graphs: 10 KiB for each kernel of each recording. An estimate that no GPU
-/// has measured: CUDA documents no size, and NVIDIA's CUDASTF counts so much for a node in its cache
-/// of graphs (github.com/NVIDIA/cccl, pull request 3768). 0 on a CPU, and without graphs.
+/// Memory of the captured graphs: 10 KiB for each kernel of each recording. An estimate, not
+/// measured on a GPU: CUDA documents no size, and NVIDIA's CUDASTF uses this number per node in its
+/// cache of graphs (github.com/NVIDIA/cccl, pull request 3768). 0 on a CPU, and without graphs.
 std::int64_t graph_bytes(const Sections& config,
                          const model::GptShape& shape,
                          const layout::Plan& plan,
@@ -65,14 +64,13 @@ std::int64_t graph_bytes(const Sections& config,
 
 /// The parts of the model that are recomputed. If model.recompute is a limit, it applies to all
 /// memory above plus activations and scratch; on a GPU without the snapshot, which is in the host's
-/// memory. `bytes` of the result is this sum, also where the deck names the parts, which always
-/// fits.
+/// memory. `bytes` of the result is this sum, also if the deck names the parts.
 model::RecomputeChoice decide_recompute(const Sections& config,
                                         const model::GptShape& shape,
                                         const layout::Plan& plan,
                                         const RankKind& kind);
 
-/// "2097152 are too few: in fp32 a rank takes 2202009 bytes (2.1 MiB) at least, with block".
+/// "2097152 is too little: in fp32 a rank needs at least 2202009 bytes (2.1 MiB), with block".
 std::string too_little(const model::GptShape& shape,
                        const model::RecomputeChoice& least,
                        DType dtype);

@@ -48,15 +48,15 @@ std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   return slabs;
 }
 
-/// The part of the state that `rank` writes: the elements that it owns under the plan, also where
-/// every rank holds everything, in the buckets of which its replica is the keeper.
+/// The part of the state that `rank` writes: the elements that it owns under the plan, also if
+/// every rank holds everything, in the buckets of which its replica is the primary one.
 std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
                                              const optim::Optimizer& optimizer,
                                              int rank) {
   std::vector<record::MutableSlab> slabs;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
-    if (plan.keeper(bucket) != plan.replica_of(rank))
+    if (plan.primary_replica(bucket) != plan.replica_of(rank))
       continue;
     for (const layout::Piece& owned : plan.find_pieces(bucket, plan.rank_in_replica(rank)))
       for (const optim::StatePiece& piece : optimizer.state())
@@ -68,8 +68,8 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
-/// Slabs in host memory, which the record room fills. For a GPU they are copies, which are sent to
-/// it afterwards.
+/// Slabs in host memory, which record/ fills. For a GPU they are copies, which are sent to it
+/// afterwards.
 class HostSlabs {
  public:
   HostSlabs(std::vector<record::MutableSlab> slabs, device::Stream& stream)
@@ -102,14 +102,14 @@ class HostSlabs {
   std::vector<std::byte> memory_;
 };
 
-/// The parameters' precision in the run that wrote a checkpoint; nothing where it is not stated.
+/// The parameters' precision in the run that wrote a checkpoint, if it is stated.
 std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
   const auto told =
       std::ranges::find(facts.more, "precision", &record::NameValues::value_type::first);
   return told == facts.more.end() ? std::nullopt : std::optional(told->second);
 }
 
-/// Whether a checkpoint is written from a copy: the record room reads memory of the host.
+/// Whether a checkpoint is written from a copy: record/ reads only host memory.
 bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.asynchronous || kind != device::Kind::cpu;
 }
@@ -171,15 +171,15 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
       record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
   slabs.send_back();
   if (facts.seed != static_cast<std::uint64_t>(job_.run.seed))
-    throw UserError(
-        fmt::format("run.seed is {}, but {} was made with seed {}; resume with that seed, or name "
-                    "another run.directory",
-                    job_.run.seed, directory, facts.seed));
+    throw UserError(fmt::format(
+        "run.seed is {}, but {} was written with seed {}; resume with that seed, or use another "
+        "run.directory",
+        job_.run.seed, directory, facts.seed));
   if (const auto told = told_precision(facts); told && *told != precision())
     throw UserError(
-        fmt::format("run.precision is {0}{1}, but {2} was made with {3}; resume with "
-                    "run.precision={3}, or name another run.directory",
-                    precision(), job_.run.precision == Precision::automatic ? " (auto, here)" : "",
+        fmt::format("run.precision is {0}{1}, but {2} was written with {3}; resume with "
+                    "run.precision={3}, or use another run.directory",
+                    precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
                     directory, *told));
   optimizer_.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
@@ -233,8 +233,8 @@ record::NameValues Saver::start_from(const std::string& place, Log& log, device:
   weights::InitialWeights initial(std::move(stored), job_.shape,
                                   static_cast<std::uint64_t>(job_.run.seed), world_);
   std::vector<std::uint64_t> hashes(plan_.parameters().size());
-  // Where every rank holds everything, each rank counts only its own part, so that each element
-  // counts once.
+  // If every rank holds everything, each rank counts only its own part, so that each element counts
+  // once.
   const auto owned = owned_slabs(plan_, optimizer_, world_.rank());
   comm::together(world_, [&] {
     write_masters(

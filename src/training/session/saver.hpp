@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves the run's state to checkpoints and loads it: which memory holds which elements of which
-// parameter, and the state with which a run begins.
+// Saves the run's state to checkpoints and loads it, and sets the state at the start of a run.
 //
-// A checkpoint of step 0, which `trireme import` writes, holds weights only: the optimizer's state
-// begins at zero. All others hold, per parameter, "master" (the weights, in fp32), "moment1" and
+// A checkpoint of step 0, which `trireme import` writes, holds only weights: the optimizer's state
+// starts at zero. All others hold, per parameter, "master" (the weights, in fp32), "moment1" and
 // "moment2" (in the run's optimizer.moment_dtype; a run that resumes with another one, which its
 // deck must allow, rounds them to nearest or widens them), and the position of the data. bf16
 // parameters are the rounded master weights, so they are not stored. The precision of the run is
@@ -43,7 +42,7 @@ namespace trireme::session {
 
 using weights::model_facts, weights::shape_from;
 
-/// What every checkpoint of the job states; a run adds its step, its next sample, and more.
+/// The facts in every checkpoint of the job; a run adds its step, its next sample, and more.
 record::CheckpointFacts facts_of(const Job& job);
 
 /// Whether a run allocates the snapshot at its start.
@@ -72,25 +71,25 @@ class Saver {
         device::Device& device,
         comm::World& world);
 
-  /// Collective. Loads the newest checkpoint in `run_directory`; nothing when there is none. Throws
-  /// UserError when it is damaged or of another model, seed or precision.
+  /// Collective. Loads the newest checkpoint in `run_directory`, if there is one. Throws UserError
+  /// if it is damaged or has another model, seed or precision.
   std::optional<Resumed> load_newest(const std::string& run_directory,
                                      Log& log,
                                      device::Stream& compute);
-  /// Collective. GPT-2's initial values, a pure function of the seed.
+  /// Collective. Sets GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
   /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for
-  /// checkpoints. Throws UserError when they do not fit the model, each finding at its key of the
+  /// checkpoints. Throws UserError if they do not fit the model, with a finding per key of the
   /// deck.
   record::NameValues start_from_files(Log& log, device::Stream& compute);
 
-  /// Call before the first begin(). Allocates the snapshot where the run holds one, and sets the
-  /// directory of checkpoints and the facts that they state in addition to the job (`more`).
+  /// Call before the first begin(). Allocates the snapshot if the run has one, and sets the
+  /// directory of checkpoints and facts for them in addition to those of the job (`more`).
   void prepare(const std::string& run_directory, record::NameValues more);
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
 
   /// Collective. Requires: not under_way(). Takes the snapshot and starts to write it. `now`: facts
-  /// after this step, which the checkpoint states in addition to those of prepare().
+  /// after this step, in addition to those of prepare().
   void begin(std::int64_t step,
              std::uint64_t next_sample,
              device::Stream& compute,
@@ -99,8 +98,7 @@ class Saver {
   [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
   /// Whether this rank's part is still being written.
   [[nodiscard]] bool writing() const { return writer_ && writer_->busy(); }
-  /// Collective. Requires: under_way(). Does the next stage; after the last one returns what was
-  /// saved.
+  /// Collective. Requires: under_way(). Does the next stage; after the last one returns the result.
   std::optional<Saved> advance();
   /// Collective. Requires: under_way(). Waits until the checkpoint is complete.
   Saved finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a deck that a run uses unchanged: the config structs of the rooms, listed once.
-// In addition a deck has the section `model`, and a run the shape that results from this section.
+// The sections of a deck that a run uses unchanged: the config structs of all rooms. In addition a
+// deck has the section `model`, and a run has the shape that results from it.
 #pragma once
 
 #include "device/config.hpp"

@@ -57,7 +57,7 @@ batches::Split open_data(const Job& job,
 
 namespace {
 
-/// Bytes of text of each token; empty where they are not known.
+/// Bytes of text of each token; empty if not known.
 std::vector<std::int32_t> text_bytes(const Job& job) {
   std::vector<std::int32_t> bytes;
   if (job.tokenizer)
@@ -117,11 +117,13 @@ Session::Session(const Job& the_job,
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       losses_(*device) {
   expect_equal_plans();
-  for (Marks& marks : marks_)
-    for (auto* event : {&marks.began, &marks.optimizer_began, &marks.optimizer_ended, &marks.ended})
+  for (PendingStep& pending : pending_)
+    for (auto* event :
+         {&pending.began, &pending.optimizer_began, &pending.optimizer_ended, &pending.ended})
       *event = device->make_event();
   if (job.evaluate.noise_scale.every_steps > 0)
-    for (Marks& marks : marks_) marks.leaf_squares = std::make_unique<ops::StreamSum>(*device);
+    for (PendingStep& pending : pending_)
+      pending.leaf_squares = std::make_unique<ops::StreamSum>(*device);
   for (const batches::BatchSizes::Part& part : sizes.parts()) {
     batches(part.step).validate();
     TRIREME_EXPECT(batches(part.step).micro_steps() % engine.leaves() == 0,
@@ -165,14 +167,14 @@ void Session::choose_graphs() {
   if (!wanted)
     return;
   TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
-  graphs.emplace(model, plan, hooks, *compute_stream, engine.takes_turns(),
-                 engine.parameters_take_turns());
+  graphs.emplace(model, plan, hooks, *compute_stream, engine.gradients_share_slots(),
+                 engine.parameters_share_slots());
 }
 
 void Session::expect_equal_plans() {
   const std::uint64_t mine = plan.fingerprint();
   TRIREME_EXPECT(comm::differing(world, {&mine, 1}).empty(),
-                 "the plan of rank {} is {:#x}, but other ranks have other plans", world.rank(),
+                 "the plan of rank {} is {:#x}, but other ranks have different plans", world.rank(),
                  mine);
 }
 
@@ -208,42 +210,43 @@ void Session::train_micro_step(bool first, bool last) {
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
-  Marks& marks = marks_of(number);
+  PendingStep& pending = pending_of(number);
   text_bytes_ = 0;
-  compute_stream->record(*marks.began);
+  compute_stream->record(*pending.began);
   losses_.clear(*compute_stream);
   engine.begin_step();
-  marks.engine_step = engine.steps_begun();
+  pending.engine_step = engine.steps_begun();
   if (measures_noise(number)) {
-    marks.leaf_squares->clear(*compute_stream);
-    engine.measure_leaves(*marks.leaf_squares);
+    pending.leaf_squares->clear(*compute_stream);
+    engine.measure_leaves(*pending.leaf_squares);
   }
   micro_steps(number);
   if (measures_noise(number))
-    marks.leaf_squares->fetch(*compute_stream);
+    pending.leaf_squares->fetch(*compute_stream);
   scratch.freeze();
   engine.finish_reduction();
-  compute_stream->record(*marks.optimizer_began);
+  compute_stream->record(*pending.optimizer_began);
   optimizer.step(number, job.schedule_steps(),
                  1.0 / static_cast<double>(world.size() * batches(number).micro_steps()), &losses_);
-  compute_stream->record(*marks.optimizer_ended);
+  compute_stream->record(*pending.optimizer_ended);
 }
 
 Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.unfinished = optimizer.has_result(number) ? 0 : 1;
   mine.text_bytes = text_bytes_;
-  Marks& marks = marks_of(number);
-  marks.control_begin = device::steady_seconds();
+  PendingStep& pending = pending_of(number);
+  pending.control_begin = device::steady_seconds();
   const Requests agreed = agree(world, mine);
-  marks.text_bytes = agreed.text_bytes;
+  pending.text_bytes = agreed.text_bytes;
   // If the device has not completed the step, it does not wait for this exchange.
-  marks.control_waited = mine.unfinished == 0 ? device::steady_seconds() - marks.control_begin : 0;
-  compute_stream->record(*marks.ended);
+  pending.control_waited =
+      mine.unfinished == 0 ? device::steady_seconds() - pending.control_begin : 0;
+  compute_stream->record(*pending.ended);
   return agreed;
 }
 
 double Session::leaf_norm_squared(std::int64_t number) {
-  ops::OrderFreeSum& squares = marks_of(number).leaf_squares->fetched();
+  ops::OrderFreeSum& squares = pending_of(number).leaf_squares->fetched();
   world.sum(squares.words());
   // A leaf's gradient is a sum over its micro-steps.
   const std::int64_t micro_steps = batches(number).micro_steps() / engine.leaves();
@@ -254,32 +257,32 @@ double Session::leaf_norm_squared(std::int64_t number) {
 
 StepOutcome Session::outcome(std::int64_t number) {
   optim::StepResult result = optimizer.result(number);
-  const Marks& marks = marks_of(number);
-  marks.ended->wait();
+  const PendingStep& pending = pending_of(number);
+  pending.ended->wait();
   StepOutcome outcome;
   outcome.tokens = sizes.at(number) * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
-  outcome.bits_per_byte = bits_per_byte(result.loss_sum, marks.text_bytes);
+  outcome.bits_per_byte = bits_per_byte(result.loss_sum, pending.text_bytes);
   outcome.grad_norm = result.grad_norm;
   if (measures_noise(number))
     outcome.leaf_norm_squared = leaf_norm_squared(number);
   outcome.learning_rate = result.learning_rate;
-  outcome.began = marks.began->seconds();
-  outcome.optimizer_began = marks.optimizer_began->seconds();
+  outcome.began = pending.began->seconds();
+  outcome.optimizer_began = pending.optimizer_began->seconds();
   // The clock of a virtual machine may go back when the machine is moved.
-  outcome.seconds = std::max(marks.ended->seconds() - outcome.began, 1e-9);
+  outcome.seconds = std::max(pending.ended->seconds() - outcome.began, 1e-9);
   outcome.sums_begin = result.sums_begin;
   outcome.sums_waited = result.sums_waited;
-  outcome.control_begin = marks.control_begin;
-  outcome.control_waited = marks.control_waited;
+  outcome.control_begin = pending.control_begin;
+  outcome.control_waited = pending.control_waited;
   outcome.not_finite = std::move(result.not_finite);
-  outcome.times = engine.times(marks.engine_step);
+  outcome.times = engine.times(pending.engine_step);
   outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;
   recorder.harvest();
   record_for(number);
   recorder.add(device::SpanName::step, 0, outcome.began, outcome.seconds);
   recorder.add(device::SpanName::optim_step, 0, outcome.optimizer_began,
-               marks.optimizer_ended->seconds() - outcome.optimizer_began);
+               pending.optimizer_ended->seconds() - outcome.optimizer_began);
   for (const optim::StepResult::Span& span : result.matrices)
     recorder.add(device::SpanName::optim_matrices, 0, span.begin, span.seconds);
   return outcome;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that computes in a run, without its record: machine, data, model, engine, optimizer,
-// and the step that uses all of them. The trainer adds the record to a session; `trireme verify`
-// and tests run several sessions of one deck and compare them.
+// The computing part of a run: device, data, model, engine, optimizer, and the step that uses all
+// of them. The trainer adds the record to a session; `trireme verify` and tests run several
+// sessions of one deck and compare them.
 //
 // A step: zero the gradients; for each micro-step load, forward and backward; with reduction: tree,
 // set each leaf's gradients aside; the engine reduces buckets as they become ready; the optimizer
-// adds up norm and loss over the ranks and updates the elements that this rank owns; one small
-// exchange between the hosts adds up the ranks' requests (stop signals, for example).
+// adds norm and loss over the ranks and updates the elements that this rank owns; one small
+// exchange adds the ranks' requests (stop signals, for example).
 //
 // A step is enqueued, and its outcome is read later. The host waits for compute only when it reads
-// the outcome, and, when it loads a micro-batch, for the copy of the second-last one. A thread
-// reads the tokens of micro-batches ahead (data/read_ahead.hpp). On a CPU a step has ended when it
-// is enqueued.
+// the outcome and, when it loads a micro-batch, for the copy of the second-last one. A thread reads
+// the tokens of micro-batches ahead (batches/read_ahead.hpp). On a CPU a step has ended when it is
+// enqueued.
 //
 // 1. Members are destroyed in reverse order of construction: a member that uses a stream
 //    or a communicator is destroyed before it.
@@ -67,7 +67,7 @@ struct StepOutcome {
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
   /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
   double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
-  std::string not_finite;   ///< of a skipped step: the place that was not finite
+  std::string not_finite;   ///< of a skipped step: the element that was not finite
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
 
@@ -80,8 +80,8 @@ batches::Split open_data(const Job& job,
 
 class Session {
  public:
-  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until it is
-  /// written.
+  /// `job`, `data` and `world` must outlive the session. `poison`: leased scratch is NaN until it
+  /// is written.
   Session(const Job& job, const batches::Split& data, comm::World& world, bool poison = false);
 
   /// Enqueues step number `number`, counted from 1, and returns the sum of the requests of all
@@ -93,7 +93,7 @@ class Session {
   }
   /// The outcome of step `number`, the last one or the one before; waits until the step has ended.
   /// Call it once for each step, before the step after the next one begins. Throws UserError, on
-  /// all ranks, when the gradient is not finite.
+  /// all ranks, if the gradient is not finite.
   StepOutcome outcome(std::int64_t number);
   /// enqueue(), then outcome().
   template <class Ask>
@@ -109,7 +109,7 @@ class Session {
     return {sizes.at(step), job.batch.micro_sequences, world.size()};
   }
 
-  /// Validation loss; nothing if the deck has no evaluation or no validation data. Throws
+  /// Validation loss, if the deck has evaluation and validation data. Throws
   /// comm::Interrupted when `interrupts` is true on any rank.
   std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
 
@@ -138,13 +138,13 @@ class Session {
   optim::Optimizer optimizer;
   EngineHooks hooks;
   std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
-  std::string without_graphs;             ///< why gpu.graphs: auto uses none on this GPU
+  std::string without_graphs;             ///< why gpu.graphs: auto does not use them on this GPU
   device::Recorder recorder;
   /// Global index of the first sample that has not been trained on.
   std::uint64_t next_sample = 0;
 
  private:
-  /// A rank with another plan would wait for collectives that never begin.
+  /// A rank with another plan would wait forever in a collective.
   void expect_equal_plans();
   void choose_graphs();
   void compute(std::int64_t number);
@@ -157,8 +157,8 @@ class Session {
   Requests finish_step(std::int64_t number, Requests mine);
 
   /// Events on compute, and other data of a step, until its outcome is read.
-  struct Marks {
-    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null where no step needs them
+  struct PendingStep {
+    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
     std::int64_t engine_step = 0;
     std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
     double control_begin = 0, control_waited = 0;
@@ -166,8 +166,8 @@ class Session {
   };
   /// Collective: over the leaves of all ranks. Requires: compute has completed step `number`.
   double leaf_norm_squared(std::int64_t number);
-  Marks& marks_of(std::int64_t number) {
-    return marks_[static_cast<std::size_t>(number) % marks_.size()];
+  PendingStep& pending_of(std::int64_t number) {
+    return pending_[static_cast<std::size_t>(number) % pending_.size()];
   }
 
   reduce::Replicas replicas_;
@@ -177,7 +177,7 @@ class Session {
   MicroBatch micro_batch_;
   std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;
-  std::array<Marks, 2> marks_;  // of even and odd steps
+  std::array<PendingStep, 2> pending_;  // of even and odd steps
 };
 
 }  // namespace trireme::session

@@ -19,7 +19,7 @@
 namespace trireme::session {
 namespace {
 
-/// Between two looks at the clock, and the longest wait for the watcher to end.
+/// Time between two checks of the clock, and the longest wait for the watcher to end.
 constexpr timespec between_looks{0, 250'000'000};
 
 struct Watched {
@@ -38,7 +38,7 @@ bool ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// To standard error, whose reader may have paused.
+/// Writes to standard error, whose reader may have paused.
 void say(const std::string& line) {
   LineOutput(STDERR_FILENO).write(line + '\n');
 }
@@ -128,7 +128,7 @@ void SignalScope::note(int signal) {
 
 void SignalScope::end_preparation() {
   const auto reason = requested_.stop();
-  // Every rank may have received the signal; the first one says so, unless it does not end.
+  // Every rank may have received the signal; the first rank prints it, unless it does not end.
   constexpr std::chrono::seconds for_the_first_rank{2};
   if (rank_ > 0)
     std::this_thread::sleep_for(for_the_first_rank);
@@ -136,8 +136,8 @@ void SignalScope::end_preparation() {
   if (!reason)
     say(fmt::format(
         "error: the time ended {}. {}",
-        work_.empty() ? "while the run was preparing (reading and checking its data), "
-                        "before its first step"
+        work_.empty() ? "while the run was preparing (reading and checking its data), before its "
+                        "first step"
                       : "before " + work_ + " had a result",
         limit_.reason == StopReason::walltime ? "Raise run.walltime." : "Request a longer job."));
   else if (work_.empty())

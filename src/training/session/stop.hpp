@@ -4,7 +4,7 @@
 //
 // SIGUSR1 requests a checkpoint, and the run continues. SIGTERM, SIGINT, SIGHUP, SIGXCPU and
 // SIGUSR2 request a checkpoint and a stop (exit code 75). A second SIGINT ends the process at once.
-// SIGINT and SIGHUP stay ignored where they were ignored at the start (nohup). `run.walltime`, and
+// SIGINT and SIGHUP stay ignored if they were ignored at the start (nohup). `run.walltime`, and
 // under Slurm the end of the job, request a stop early enough for one more step and one checkpoint,
 // whose times are measured during the run.
 //
@@ -12,17 +12,17 @@
 // is blocked and ignored, and log.txt has all output. SIGXFSZ is blocked and ignored as well: a
 // file that would exceed `ulimit -f` is an error that names the file.
 //
-// 1. The signals are blocked in every thread. A thread of SignalScope receives them; no handler
-//    ever runs. Any handler would be unsafe: oneDNN's generated fp32 kernels, with which the
-//    ceiling of a run is measured, point the stack register at a buffer of their own, and the
-//    kernel would write the signal frame over the heap before it (observed: "corrupted size vs.
-//    prev_size" after a SIGTERM in the middle of a matrix product).
-// 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
-// 3. Before training_begins() there is nothing to save, so a stop ends the job at once, whatever
-//    its ranks are doing. Work that is not a run, such as `trireme tune`, ends in the same way.
-// 4. Afterwards, ranks agree at the end of a step: they add up their requests, and all act on the
-//    sum, so they act at the same step even when only one of them received a signal. An evaluation
-//    is dropped when a stop is requested (comm/control/interruption.hpp).
+// 1. The signals are blocked in every thread. A thread of SignalScope receives them, and no handler
+//    runs. A handler would be unsafe: oneDNN's generated fp32 kernels, with which the ceiling of a
+//    run is measured, point the stack register at a buffer, and the kernel would write the signal
+//    frame over the heap before it (observed: "corrupted size vs. prev_size" after a SIGTERM in the
+//    middle of a matrix product).
+// 2. So SignalScope is created before the first thread, including MPI's: threads inherit the mask.
+// 3. Before training_begins() there is nothing to save, so a stop ends the job at once. Work that
+//    is not a run, such as `trireme tune`, ends in the same way.
+// 4. Afterwards, ranks agree at the end of a step: they add their requests, and all act on the sum,
+//    so they act at the same step even if only one of them received a signal. An evaluation is
+//    abandoned when a stop is requested (comm/control/interruption.hpp).
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ struct Requests {
   std::int64_t text_bytes = 0;
 
   void stop_for(StopReason reason) { stops.at(static_cast<std::size_t>(reason)) = 1; }
-  /// One of the reasons; nothing: no stop is requested.
+  /// One of the reasons, if a stop is requested.
   [[nodiscard]] std::optional<StopReason> stop() const;
 };
 
@@ -80,17 +80,17 @@ struct TimeLimit {
   StopReason reason = StopReason::walltime;
 };
 
-/// Blocks and receives the signals during its lifetime. One object at a time, made in the main
+/// Blocks and receives the signals during its lifetime. One object at a time, created in the main
 /// thread. Any thread may call the members.
 class SignalScope {
  public:
-  /// `work`: what ends when it is told to, and has nothing to save, such as "trireme tune"; "": a run.
+  /// `work`: name of work that has nothing to save, such as "trireme tune"; "" for a run.
   explicit SignalScope(std::string work = "");
   ~SignalScope();
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
-  /// Why a stop is requested; nothing: it is not. It stays requested.
+  /// The reason of the requested stop, if any. It stays requested.
   [[nodiscard]] std::optional<StopReason> stop();
   /// Whether a checkpoint was requested since the last call.
   [[nodiscard]] bool take_checkpoint();
@@ -99,18 +99,18 @@ class SignalScope {
   /// Ends the job at once, without a checkpoint.
   void end_now(const std::string& why);
 
-  /// How to end the whole job from any thread, and this process's rank in it. Without it, this
-  /// process ends.
+  /// Sets how to end the whole job from any thread, and this process's rank in it. Otherwise only
+  /// this process ends.
   void end_by(int rank, std::function<void(ExitCode)> end);
-  /// For the time until training_begins(). `limit.deadline` passes: the job ends.
+  /// Ends the job if `limit.deadline` passes before training_begins().
   void limit_preparation(const TimeLimit& limit);
-  /// From now on the run takes requests between its steps.
+  /// From now on the run handles requests between its steps.
   void training_begins();
 
  private:
   void watch();
   void note(int signal);
-  /// The signals that were sent to the calling thread alone, which the watcher does not receive.
+  /// Takes signals that were sent to the calling thread only, which the watcher does not receive.
   void note_own();
   void end_preparation();  // holds the mutex
 
@@ -127,8 +127,8 @@ class SignalScope {
 };
 
 /// The end of the Slurm job of this process, in seconds since 1970, from the job's environment
-/// (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without a time limit, nor for a value
-/// that cannot be the end of this job; `warning` then has the reason.
+/// (SLURM_JOB_END_TIME). None outside Slurm, for jobs without a time limit, and for a value that
+/// cannot be the end of this job; `warning` then has the reason.
 std::optional<double> slurm_end(double now, std::string& warning);
 
 /// The wall clock of a run, on rank 0.
@@ -139,7 +139,7 @@ class Walltime {
 
   /// Sets the estimated seconds of a checkpoint, used until one was measured.
   void expect_checkpoint(double seconds) { expected_checkpoint_ = seconds; }
-  /// Reports the seconds from the begin of one step to the next, without waits for checkpoints.
+  /// Reports the seconds from the start of one step to the next, without waits for checkpoints.
   void step_took(double seconds);
   void checkpoint_took(double seconds);
   /// Whether the time left may be too short for another step and a checkpoint after it, plus, if

@@ -66,8 +66,8 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
                                                              session::Session& session,
                                                              const comm::Wanted& interrupts) {
   session.engine.wait_for_parameters();
-  const auto passes =
-      session.engine.parameters_take_turns() ? inference::Passes::equal : inference::Passes::needed;
+  const auto passes = session.engine.parameters_share_slots() ? inference::Passes::equal
+                                                              : inference::Passes::needed;
   inference::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
                            session.hooks, *session.compute_stream,
                            session::operation_options(job_, *session.device), passes);

@@ -404,7 +404,7 @@ void Trainer::print_sample(std::int64_t step) {
   session_.engine.wait_for_parameters();
   // All ranks gather what the model reads, token by token, where none has it whole. Then they end
   // the sample together; otherwise the first rank is alone with it.
-  const bool before = interrupted_, alone = !session_.engine.parameters_take_turns();
+  const bool before = interrupted_, alone = !session_.engine.parameters_share_slots();
   comm::Interruption interruption(world_, stop_is_wanted());
   const auto drawn = [&](std::size_t /*text*/, std::int32_t /*token*/) {
     if (!alone)

@@ -82,7 +82,7 @@ class CpuDevice final : public Device {
     if (!huge)
       return {*this, static_cast<std::byte*>(at), bytes};
     std::byte* start = trim_to_huge_page(static_cast<std::byte*>(at), mapped, pages);
-    madvise(start, pages, MADV_HUGEPAGE);  // advice only; without it everything still works
+    madvise(start, pages, MADV_HUGEPAGE);  // only advice; failure is harmless
     return {*this, start, bytes};
   }
 

@@ -24,7 +24,7 @@ void rethrow_to_host(const std::shared_ptr<Failure>& failure) {
   std::rethrow_exception(failure->error);
 }
 
-/// What sched_getattr() and sched_setattr() take; not every C library has a name for it.
+/// The argument of sched_getattr() and sched_setattr(), which not every C library declares.
 struct SchedulingAttributes {
   std::uint32_t size = 48, policy = 0;
   std::uint64_t flags = 0;
@@ -33,12 +33,11 @@ struct SchedulingAttributes {
   std::uint64_t runtime_ns = 0, deadline_ns = 0, period_ns = 0;
 };
 
-/// Asks for the shortest time slices of the calling thread, so that it gets its core soon after it
-/// wakes although a compute thread has it: a collective is many short pieces of work between
-/// waits. Changes neither priority nor share of the core. A hint: kernels before Linux 6.12 ignore
-/// it, and where a sandbox refuses the call nothing is lost.
-/// Source: docs/figures.md, "Design choices".
-void ask_for_short_slices() {
+/// Requests the shortest time slices for the calling thread, so that it preempts a compute thread
+/// soon after it wakes: a collective is many short pieces of work between waits. Changes neither
+/// the priority nor the share of the core. Only a hint: kernels before Linux 6.12 ignore it, and
+/// failure is harmless. Source: docs/figures.md, "Design choices".
+void request_short_time_slices() {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
   constexpr std::uint64_t least_ns = 100'000;
   const pid_t thread = gettid();
@@ -80,7 +79,7 @@ void EventState::release() {
 
 void EventState::mark(std::uint64_t target, const std::shared_ptr<Failure>& failure) {
   std::unique_lock lock(mutex_);
-  // Only a record that overtook `window` older ones on other streams ever waits here.
+  // Waits only if a record overtook `window` older ones on other streams.
   if (target > window)
     changed_.wait(lock, [&] { return reached(target - window); });
   auto reached = reached_.load(std::memory_order_relaxed);
@@ -112,9 +111,9 @@ Stream::Stream(Device& device, StreamMode mode, const std::string& name, int thr
   ring_ = std::make_unique<std::array<Entry, ring_size>>();
   try {
     worker_ = std::thread([this, threads] {
-      omp_set_num_threads(threads);  // OpenMP keeps this per thread, and begins with all CPUs
+      omp_set_num_threads(threads);  // OpenMP stores this per thread; the default is all CPUs
       pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-      ask_for_short_slices();
+      request_short_time_slices();
       work();
     });
   } catch (const std::system_error& problem) {
@@ -233,7 +232,7 @@ void Stream::begin_capture() {
 }
 
 std::unique_ptr<device::Graph> Stream::end_capture() {
-  TRIREME_EXPECT(captured_.has_value(), "the end of a capture of stream {} that did not begin",
+  TRIREME_EXPECT(captured_.has_value(), "end_capture() on stream {} without begin_capture()",
                  name_);
   auto graph = std::make_unique<Graph>(std::move(*captured_));
   captured_.reset();

@@ -2,19 +2,19 @@
 // Streams and events of the CPU.
 //
 // A concurrent stream is a ring of tasks and one worker thread. Tasks are stored in place (no
-// allocation per task), so a task is a callable of at most Task::capacity bytes. A full ring makes
-// the enqueuer wait: back-pressure, never loss.
+// allocation per task), so a task is a callable of at most Task::capacity bytes. If the ring is
+// full, the enqueuing thread waits.
 //
 // 1. head_ - tail_ is the number of tasks in the ring; both only grow; guarded by mutex_.
 // 2. The worker runs tasks in order, one at a time. After the first exception it keeps consuming,
 //    but only signals events. The destructor waits until the ring is empty.
-// 3. What an event is about lives in a reference-counted EventState. Every queued record and wait
-//    holds a reference, so an event may be destroyed while a stream has yet to reach it.
+// 3. The state of an event is a reference-counted EventState. Every queued record and wait holds a
+//    reference, so an event may be destroyed before a stream reaches it.
 // 4. A queued wait refers to a record that was queued before it. By induction over the order of
 //    queuing, every wait ends, also when rings are full.
-// 5. A captured task is kept where the enqueuer is, and copied into the ring by each launch.
-// 6. `reached` is the largest n such that the records 1 … n are all reached. It never falls, even
-//    when one event is recorded on two streams that overtake each other.
+// 5. Captured tasks are stored by the capturing stream, and each launch copies them into the ring.
+// 6. `reached` is the largest n such that the records 1 … n are all reached. It never decreases,
+//    even if one event is recorded on two streams that overtake each other.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ struct Failure {
   std::atomic<bool> reported{false};
 };
 
-/// The part of an event that streams hold on to. Any thread.
+/// The part of an event that streams reference. Any thread.
 class EventState {
  public:
   EventState() = default;
@@ -67,10 +67,10 @@ class EventState {
   }
   [[nodiscard]] double seconds() const { return seconds_.load(std::memory_order_acquire); }
 
-  /// Record `target` is reached now, by a stream that failed with `failure` if that is not null.
-  /// The first failure stays with the event.
+  /// Marks record `target` as reached, by a stream that failed with `failure` if that is not null.
+  /// The event keeps the first failure.
   void mark(std::uint64_t target, const std::shared_ptr<Failure>& failure);
-  /// Blocks until record `target` is reached; what its streams failed with, or null.
+  /// Blocks until record `target` is reached. Returns the failure of its streams, or null.
   [[nodiscard]] std::shared_ptr<Failure> await(std::uint64_t target);
 
  private:
@@ -124,10 +124,10 @@ class Task {
 
 class Stream final : public device::Stream {
  public:
-  /// `threads`: what a parallel loop on the worker may use; an inline stream has its caller's.
-  /// Throws DeviceError when the system gives no thread.
+  /// `threads`: number of threads of a parallel loop on the worker; an inline stream uses those of
+  /// its caller. Throws DeviceError when the thread cannot be started.
   Stream(Device& device, StreamMode mode, const std::string& name, int threads);
-  /// Waits for what is queued. A failure that was not reported yet is printed.
+  /// Waits for the queued tasks. Prints a failure that was not reported yet.
   ~Stream() override;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -151,15 +151,15 @@ class Stream final : public device::Stream {
     else
       enqueue(Entry{Task(callable), false});
   }
-  /// For the callable that runs.
+  /// For the callable that is running.
   [[nodiscard]] Workspace& workspace() { return workspace_; }
-  /// What run() was given while it was captured.
+  /// Enqueues captured tasks.
   void launch(const std::vector<Task>& tasks);
 
  private:
   struct Entry {
     Task task;
-    bool always = false;  // runs even after a failure: it signals, or gives a reference back
+    bool always = false;  // runs even after a failure: it signals, or releases a reference
   };
   static constexpr std::size_t ring_size = 1024;
 
@@ -184,7 +184,7 @@ class Stream final : public device::Stream {
   bool stopping_ = false;
 
   std::shared_ptr<Failure> failure_;  // worker thread; the destructor reads it after the join
-  std::thread worker_;                // last: starts when all else is ready
+  std::thread worker_;                // last: starts when all other members are ready
 };
 
 /// `stream` as a CPU stream. Throws ContractError when it belongs to another device.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the operations of one CPU stream use while they run, such as the packed operands of
-// matrix products. Operations of a stream run one after another, so they share it: it is as large
-// as the largest of them needs, not as large as all together, and it is more often in the caches.
+// Scratch memory of the operations of one CPU stream, such as the packed operands of matrix
+// products. Operations of a stream run one after another and share it, so it has the size that the
+// largest of them needs, and is more often in the caches.
 //
-// 1. It grows when an operation asks for more and is kept until the stream is destroyed. What it
-//    contains after reserve() is undefined.
+// 1. It grows when an operation needs more, and is kept until the stream is destroyed. Its content
+//    after reserve() is undefined.
 // 2. Only the operation that runs on the stream uses it. reserve() is called outside of parallel
 //    regions.
-// 3. Once it has stopped growing, a thread has the same part in every operation, so that the part
+// 3. When it has stopped growing, a thread has the same part in every operation, so that the part
 //    stays in the caches of the thread's core.
 // 4. A graph uses the workspace of the stream that captured it, as with CUDA's libraries.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace trireme::device::cpu {
 
-/// What an operation needs, in bytes.
+/// Memory that an operation needs, in bytes.
 struct WorkspaceSize {
   std::int64_t shared = 0;      ///< used by all threads
   std::int64_t per_thread = 0;  ///< used by each of `threads` threads
@@ -41,7 +41,7 @@ class Workspace {
     const auto bytes = static_cast<std::size_t>(size_.shared + size_.per_thread * size_.threads);
     if (bytes <= memory_.bytes())
       return;
-    memory_ = {};  // returned before more is taken
+    memory_ = {};  // free the old memory first
     memory_ = device_.allocate(bytes, "workspace of operations");
   }
   [[nodiscard]] std::byte* shared() const { return memory_.data(); }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // TRIREME_CUDA(call): a CUDA runtime call whose failure is a DeviceError with the statement, CUDA's
-// name and message, and our place.
+// name and message, and the source line.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace trireme::device::cuda {
 
-/// Memory that does not suffice is `out of memory`; other failures stay with the context, and every
-/// later call reports them again.
+/// Throws DeviceError unless `status` is cudaSuccess. Except for `out of memory`, a failure stays
+/// with the CUDA context, and every later call reports it again.
 void check(cudaError_t status, const char* statement, const char* file, int line);
 
 /// "cudaErrorNoDevice: no CUDA-capable device is detected".

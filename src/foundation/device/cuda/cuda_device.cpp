@@ -16,7 +16,7 @@
 namespace trireme::device {
 namespace {
 
-/// As nvidia-smi writes it: "GPU-c2c2…".
+/// In the form of nvidia-smi: "GPU-c2c2…".
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
@@ -27,7 +27,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
-/// Gives page-locked host memory back.
+/// Frees page-locked host memory.
 class PinnedSource final : public MemorySource {
   void release(std::byte* data, std::size_t /*bytes*/) noexcept override {
     if (const auto status = cudaFreeHost(data);
@@ -144,7 +144,7 @@ class CudaDevice final : public Device {
   const int gpu_;
   cudaDeviceProp properties_{};
   PinnedSource pinned_;
-  // The reverse of this order is that of teardown.
+  // Destroyed in reverse order.
   std::unique_ptr<cuda::Clock> clock_;
   std::unique_ptr<cuda::Stream> housekeeping_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;

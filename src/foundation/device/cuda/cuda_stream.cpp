@@ -14,21 +14,22 @@ namespace trireme::device::cuda {
 namespace {
 
 constexpr std::size_t counters_bytes = num_counters * sizeof(unsigned);
-static_assert(counters_bytes % 256 == 0, "the workspace after them is aligned as an allocation is");
+static_assert(counters_bytes % 256 == 0,
+              "the workspace after them has the alignment of an allocation");
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Of an event that was reached, by an anchor reached before it.
+/// Time of a reached event, from an anchor that was reached before it.
 double time_of(cudaEvent_t event, const Anchor& anchor) {
   float milliseconds = 0;
   TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, anchor.event, event));
   return anchor.seconds + static_cast<double>(milliseconds) * 1e-3;
 }
 
-/// What a destructor does about a failing call: print it, and go on. A process that ends has no
-/// driver left to free anything in.
+/// Prints the failure of a call in a destructor. Not when the process ends and the driver is
+/// already unloaded.
 void report(cudaError_t status, const char* statement) noexcept {
   if (status != cudaSuccess && status != cudaErrorCudartUnloading)
     error_line("warning: {} failed: {}", statement, words_of(status));
@@ -68,8 +69,8 @@ void check(cudaError_t status, const char* statement, const char* file, int line
     return;
   std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
   if (status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread)
-    words += "; gpu.graphs: false captures nothing";
-  static_cast<void>(cudaGetLastError());  // else the next launch would be blamed
+    words += "; set gpu.graphs: false to run without captures";
+  static_cast<void>(cudaGetLastError());  // else the next launch would report it
   throw DeviceError("CUDA", statement, words, file, line);
 }
 
@@ -102,13 +103,13 @@ Clock::~Clock() {
   report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
 }
 
-// The GPU reached the event somewhere within the round trip. Of that stretch the instant is taken
-// that the anchor before predicts, or the nearest; the first anchor takes the middle. A host whose
-// cores are taken away in between tries again.
+// The GPU reached the event at some time in the round trip. Takes the time in this interval that is
+// nearest to the prediction of the previous anchor, or the middle for the first anchor. Tries again
+// if the round trip was long, since the host may have been preempted.
 std::shared_ptr<const Anchor> Clock::measure(const Anchor* previous) const {
   constexpr int tries = 4, most_tries = 64;
   constexpr double good_s = 1e-3;
-  TRIREME_CUDA(cudaSetDevice(gpu_));  // the thread may be one that only waits for events
+  TRIREME_CUDA(cudaSetDevice(gpu_));  // the thread may only have waited for events
   std::shared_ptr<Anchor> best;
   double asked = 0, known = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries || (known - asked > good_s && i < most_tries); ++i) {
@@ -207,7 +208,7 @@ std::byte* Stream::workspace(std::size_t bytes) {
   if (workspace_.bytes() < wanted) {
     if (workspace_.bytes() > 0)
       synchronize();
-    workspace_ = {};  // before, not after: both may be too much
+    workspace_ = {};  // free the old memory first
     workspace_ = device_.allocate(wanted, "workspace of stream " + name_);
   }
   return workspace_.data() + counters_bytes;
@@ -224,7 +225,7 @@ void Stream::begin_capture() {
 }
 
 std::unique_ptr<device::Graph> Stream::end_capture() {
-  TRIREME_EXPECT(capturing_, "the end of a capture of stream {} that did not begin", name_);
+  TRIREME_EXPECT(capturing_, "end_capture() on stream {} without begin_capture()", name_);
   capturing_ = false;
   cudaGraph_t captured = nullptr;
   TRIREME_CUDA(cudaStreamEndCapture(activate(), &captured));

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events of a GPU, thin around CUDA's own.
+// Streams and events of a GPU: thin wrappers of CUDA's.
 //
-// 1. Every stream is asynchronous, whatever its mode: the mode chooses the priority. `concurrent`
-//    streams carry short work that others wait for (communication, copies) and go before `inlined`
-//    ones, which compute. None synchronizes with CUDA's default stream.
-// 2. An event's time is measured by the GPU and given on the host's steady clock: a Clock pairs the
-//    two at an anchor, and elapsed time is counted from the anchor that was current when the event
-//    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
-//    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
-//    when a host that waited for a stream or an event has time anyway. A new anchor agrees with the
-//    one before as far as its own round trip allows, so times of one order are given in that order
-//    unless the two clocks have drifted apart by more.
-// 3. A capture (CUDA's, cudaStreamCaptureModeThreadLocal) binds the thread that captures; other
+// 1. Every stream is asynchronous; the mode chooses its priority. `concurrent` streams run short
+//    work that others wait for (communication, copies) and have priority over `inlined` streams,
+//    which compute. None synchronizes with CUDA's default stream.
+// 2. The GPU measures the time of an event, which is reported on the host's steady clock: a Clock
+//    measures both at an anchor, and elapsed time is counted from the anchor that was current when
+//    the event was recorded. The error is at most the round trip of an event on an idle stream
+//    (some microseconds). Elapsed times are fp32 milliseconds, so the anchor is renewed every two
+//    seconds, after a host wait for a stream or an event. A new anchor is as close to the previous
+//    one as its round trip allows, so times keep their order unless the clocks have drifted apart
+//    by more.
+// 3. A capture (cudaStreamCaptureModeThreadLocal) restricts only the thread that captures; other
 //    threads may wait, query and allocate.
 #pragma once
 
@@ -27,7 +27,7 @@
 
 namespace trireme::device::cuda {
 
-/// One GPU event and what the host's clock showed when it was reached.
+/// One GPU event and the time on the host's clock at which it was reached.
 struct Anchor {
   Anchor();
   ~Anchor();
@@ -47,15 +47,15 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
 
   [[nodiscard]] std::shared_ptr<const Anchor> anchor() const;
-  /// A new anchor, when the current one is old.
+  /// Measures a new anchor if the current one is old.
   void renew_when_old();
 
  private:
-  /// `previous`: the anchor that times were computed from until now; null for the first.
+  /// `previous`: the current anchor; null for the first.
   [[nodiscard]] std::shared_ptr<const Anchor> measure(const Anchor* previous) const;
 
   const int gpu_;
-  cudaStream_t stream_ = nullptr;  // of its own: nothing else is ever on it
+  cudaStream_t stream_ = nullptr;  // used for anchors only
   mutable std::mutex mutex_;
   std::shared_ptr<const Anchor> anchor_;  // guarded
 };
@@ -84,7 +84,7 @@ class Event final : public device::Event {
 class Stream final : public device::Stream {
  public:
   Stream(Device& device, int gpu, Clock& clock, StreamMode mode, const std::string& name);
-  /// Waits for what is queued.
+  /// Waits for the queued work.
   ~Stream() override;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

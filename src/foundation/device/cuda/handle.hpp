@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations need of a CUDA stream, without CUDA's headers: this file is included
-// whether or not the build has CUDA.
+// The interface of a CUDA stream for operations, without CUDA's headers, so that builds without
+// CUDA can include it.
 //
-// 1. handle_of() makes the stream's GPU the current one of the calling thread, so kernels may be
-//    launched from any thread.
-// 2. A stream has one workspace. Operations on one stream run one after another, so they share it;
-//    nothing in it survives an operation.
+// 1. handle_of() makes the stream's GPU current for the calling thread, so kernels may be launched
+//    from any thread.
+// 2. A stream has one workspace. Operations on one stream run one after another and share it; its
+//    content is undefined after an operation.
 #pragma once
 
 #include <cstddef>
@@ -26,23 +26,22 @@ inline constexpr bool in_this_build = false;
 /// `stream` as a CUDA stream. Throws ContractError when it belongs to another device.
 RawStream handle_of(device::Stream& stream);
 
-/// Scratch on `stream`, of workspace_bytes or more. Allocated at the first call for a stream, and
-/// anew, when the stream is done, at the first that wants more; neither while the stream is
-/// captured.
+/// Scratch on `stream`, of workspace_bytes or more. Allocated at the first call for a stream; a
+/// call that needs more waits for the stream and reallocates. Must not allocate during a capture.
 std::byte* workspace_of(device::Stream& stream);
 std::byte* workspace_of(device::Stream& stream, std::size_t bytes);
-/// Counters of kernels whose last block does what is left when all blocks are done: num_counters of
-/// them, zero, beside the workspace. A kernel leaves them zero.
+/// num_counters counters for kernels whose last block finishes the work of all blocks. They are
+/// zero before a kernel, and the kernel must leave them zero.
 unsigned* counters_of(device::Stream& stream);
 inline constexpr std::size_t num_counters = 64;
-/// Source: what PyTorch and llm.c give cuBLASLt on Hopper (pytorch#120925).
+/// Source: workspace of cuBLASLt on Hopper in PyTorch and llm.c (pytorch#120925).
 inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-/// Makes the GPU the current one of the calling thread.
+/// Makes the GPU current for the calling thread.
 void make_current(device::Device& device);
 
-/// A library's handle, made once per device and destroyed before its memory: the object that
-/// `make` returns, kept under `type`.
+/// An object that is created once per device, such as a library's handle, and destroyed before the
+/// device's memory. `make` creates it at the first call with `type`.
 std::shared_ptr<void> kept_with(device::Device& device,
                                 std::type_index type,
                                 std::shared_ptr<void> (*make)());

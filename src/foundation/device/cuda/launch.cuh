@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way to start a kernel.
+// Launches kernels. All kernels are launched by launch().
 //
-// 1. A launch that failed is a DeviceError that names the kernel.
-// 2. Audit builds wait for the kernel as well, so that its own failure names it too; not while the
-//    stream is captured, when nothing runs yet.
+// 1. A launch that fails is a DeviceError that names the kernel.
+// 2. Audit builds also wait for the kernel, so that a failure inside it names it as well; except
+//    during a capture, when nothing runs.
 // 3. Arguments are converted to the kernel's parameters as in a call.
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace trireme::device::cuda {
 
-/// How many blocks of how many threads.
+/// Number of blocks, and of threads per block.
 struct LaunchShape {
   dim3 blocks, threads;
 };
 
-/// What a launch on `stream` returned.
+/// Checks the status of a launch on `stream`.
 void check_launch(cudaError_t status, const char* name, RawStream stream);
 
 template <class... Parameters, class... Arguments>

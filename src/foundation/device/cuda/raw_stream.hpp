@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream's handle for code that only passes it on: without CUDA's headers.
+// The handle of a CUDA stream, without CUDA's headers, for code that only passes it on.
 #pragma once
 
 struct CUstream_st;

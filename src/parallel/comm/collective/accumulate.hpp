@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of several sources in a given order, and copies: the operations on memory of all collectives
-// on the CPU.
+// Sums of several sources in a given order, and copies: the memory operations of all collectives on
+// the CPU.
 //
 // 1. Additions are in fp32, in exactly the order that the function states, with every instruction
 //    set; with bf16 the fp32 sum is rounded once, at the end. Sums of integers are exact in any
@@ -42,7 +42,7 @@ constexpr Summation summation_of(Reduction reduction) {
   return reduction == Reduction::tree ? sum_in_pairs : sum_in_order;
 }
 
-/// Copies bytes that are not read soon: with many bytes, by stores that bypass the caches. Source:
+/// Copies bytes that are not read soon. Large copies use stores that bypass the caches. Source:
 /// reading 32 MiB that a peer has just written takes 2.7 ms this way and 4.1 ms with memcpy (two
 /// Zen 4 cores).
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes);

@@ -28,8 +28,8 @@ struct Exchange::Run {
   std::span<const std::ptrdiff_t> distances;
   std::int64_t shard;
   std::int64_t chunks = divided_up(shard, table.chunk_elements);
-  std::int64_t continued = 0;  ///< visits that need messages and have ended
-  std::uint32_t made = 0;      ///< steps done of the current visit
+  std::int64_t continued = 0;  ///< tasks that need messages and have ended
+  std::uint32_t made = 0;      ///< steps done of the current task
   std::uint32_t ready = 0;     ///< steps whose messages have arrived
   std::int64_t arrived = 0;    ///< messages received
 
@@ -86,10 +86,10 @@ Exchange::Table Exchange::make_table(Routes routes, DType dtype, std::size_t chu
       std::min(chunk_bytes, std::max(4 * chunk_bytes / routes.fan / 64 * 64, smallest_chunk_bytes));
   table.chunk_elements =
       static_cast<std::int64_t>(bytes / (routes.partials ? sizeof(float) : size_bytes(dtype)));
-  for (const Visit& visit : routes.continues)
-    for (std::uint32_t i = visit.first; i < visit.first + visit.count; ++i)
+  for (const BlockTask& task : routes.continues)
+    for (std::uint32_t i = task.first; i < task.first + task.count; ++i)
       if (const SumStep& step = routes.steps[i]; step.incoming)
-        table.incoming.push_back({step.source, visit.block, step.partial});
+        table.incoming.push_back({step.source, task.block, step.partial});
   table.routes = std::move(routes);
   return table;
 }
@@ -107,20 +107,20 @@ void Exchange::take_scratch(device::Device& device, std::size_t scratch_bytes) {
   starting_.requests = window([](const Table& table) { return table.routes.starts.size(); });
   receiving_.requests = window([](const Table& table) { return table.incoming.size(); });
   passing_.requests = window([](const Table& table) { return table.routes.continues.size(); });
-  const auto any = [&](auto&& visits_of, auto&& wants) {
-    return std::ranges::any_of(visits_of(f32_), wants) ||
-           std::ranges::any_of(visits_of(bf16_), wants);
+  const auto any = [&](auto&& tasks_of, auto&& wants) {
+    return std::ranges::any_of(tasks_of(f32_), wants) ||
+           std::ranges::any_of(tasks_of(bf16_), wants);
   };
   const bool stages = any(
       [](const Table& t) -> const auto& { return t.routes.starts; },
-      [](const Visit& visit) { return !visit.as_it_is; });
+      [](const BlockTask& task) { return !task.unchanged; });
   const bool passes = any(
       [](const Table& t) -> const auto& { return t.routes.continues; },
-      [](const Visit& visit) { return visit.to >= 0; });
+      [](const BlockTask& task) { return task.to >= 0; });
   std::uint32_t longest = 0;
   for (const Table* table : {&f32_, &bf16_})
-    for (const auto* visits : {&table->routes.starts, &table->routes.continues})
-      for (const Visit& visit : *visits) longest = std::max(longest, visit.count);
+    for (const auto* tasks : {&table->routes.starts, &table->routes.continues})
+      for (const BlockTask& task : *tasks) longest = std::max(longest, task.count);
   sources_.resize(longest);
   const std::size_t levels = std::max(f32_.routes.depth, bf16_.routes.depth);
   const std::size_t sums = 2 * levels * message_bytes_;
@@ -149,18 +149,18 @@ void Exchange::start(Run& run) {
   const auto count = static_cast<std::int64_t>(routes.starts.size());
   while (starting_.begun < run.starts() && !starting_.full() &&
          starting_.begun / count < run.chunk() + chunks_ahead) {
-    const Visit& visit = routes.starts[static_cast<std::size_t>(starting_.begun % count)];
-    const View piece = run.piece(visit.block, starting_.begun / count);
+    const BlockTask& task = routes.starts[static_cast<std::size_t>(starting_.begun % count)];
+    const View piece = run.piece(task.block, starting_.begun / count);
     const std::size_t slot = starting_.slot(starting_.begun);
     const std::byte* at = nullptr;
-    if (visit.as_it_is) {
-      at = run.own(routes.steps[visit.first], piece);
+    if (task.unchanged) {
+      at = run.own(routes.steps[task.first], piece);
     } else {
       std::byte* staged = starting_.memory + slot * message_bytes_;
-      make_sums(run, visit, piece, {0, visit.count}, early_, staged);
+      make_sums(run, task, piece, {0, task.count}, early_, staged);
       at = staged;
     }
-    TRIREME_MPI(MPI_Isend(at, run.bytes(piece, visit.partial), MPI_BYTE, visit.to, exchange_tag,
+    TRIREME_MPI(MPI_Isend(at, run.bytes(piece, task.partial), MPI_BYTE, task.to, exchange_tag,
                           comm_, &starting_.requests[slot]));
     ++starting_.begun;
   }
@@ -177,12 +177,12 @@ void Exchange::receive(Run& run) {
   }
 }
 
-/// Counts the steps of the current visit whose messages have arrived. Returns whether they can be
+/// Counts the steps of the current task whose messages have arrived. Returns whether they can be
 /// performed now.
-bool Exchange::gather_messages(Run& run, const Visit& visit) {
+bool Exchange::gather_messages(Run& run, const BlockTask& task) {
   const auto& steps = run.table.routes.steps;
-  for (; run.ready < visit.count; ++run.ready) {
-    if (!steps[visit.first + run.ready].incoming)
+  for (; run.ready < task.count; ++run.ready) {
+    if (!steps[task.first + run.ready].incoming)
       continue;
     if (run.arrived == receiving_.begun ||
         !completed(receiving_.requests[receiving_.slot(run.arrived)]))
@@ -191,76 +191,75 @@ bool Exchange::gather_messages(Run& run, const Visit& visit) {
   }
   const bool window_is_full =
       run.arrived - receiving_.ended == static_cast<std::int64_t>(receiving_.requests.size());
-  return run.ready == visit.count || window_is_full;
+  return run.ready == task.count || window_is_full;
 }
 
 void Exchange::make_sums(const Run& run,
-                         const Visit& visit,
+                         const BlockTask& task,
                          View piece,
                          Steps which,
                          PartialSums& sums,
                          std::byte* out) {
   const std::span steps =
-      std::span(run.table.routes.steps).subspan(visit.first).subspan(which.begin, which.count());
+      std::span(run.table.routes.steps).subspan(task.first).subspan(which.begin, which.count());
   std::int64_t message = receiving_.ended;
   for (std::size_t i = 0; i < steps.size(); ++i)
     sources_[i] = steps[i].incoming
                       ? receiving_.memory + receiving_.slot(message++) * message_bytes_
                   : steps[i].kind == SumStep::Kind::merge ? nullptr
                                                           : run.own(steps[i], piece);
-  const bool all_at_once = which.count() == visit.count;
-  if (all_at_once && visit.in_order)
+  const bool all_at_once = which.count() == task.count;
+  if (all_at_once && task.in_order)
     return sum_in_order(out, std::span(sources_).first(steps.size()), piece.elements, piece.dtype);
-  const DType dtype = visit.partial ? DType::f32 : piece.dtype;
+  const DType dtype = task.partial ? DType::f32 : piece.dtype;
   const std::size_t height = which.begin == 0 ? 0 : sums.height();
   for (std::int64_t from = 0; from < piece.elements; from += pass_elements) {
     const std::int64_t elements = std::min(pass_elements, piece.elements - from);
     const std::int64_t at = all_at_once ? 0 : from;
-    const auto behind = [from](const std::byte* start, DType type) {
+    const auto advanced = [from](const std::byte* start, DType type) {
       return start + static_cast<std::size_t>(from) * size_bytes(type);
     };
     sums.set_height(height);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const DType type = steps[i].partial ? DType::f32 : piece.dtype;
-      sums.apply(steps[i].kind, sources_[i] == nullptr ? nullptr : behind(sources_[i], type), type,
-                 at, elements);
+      sums.apply(steps[i].kind, sources_[i] == nullptr ? nullptr : advanced(sources_[i], type),
+                 type, at, elements);
     }
-    if (which.end == visit.count)
+    if (which.end == task.count)
       sums.store(out + static_cast<std::size_t>(from) * size_bytes(dtype), dtype, at, elements);
   }
 }
 
-void Exchange::end_visit(Run& run, const Visit& visit, View piece) {
-  if (visit.to >= 0) {
+void Exchange::end_task(Run& run, const BlockTask& task, View piece) {
+  if (task.to >= 0) {
     const std::size_t slot = passing_.slot(passing_.begun);
-    TRIREME_MPI(MPI_Isend(passing_.memory + slot * message_bytes_, run.bytes(piece, visit.partial),
-                          MPI_BYTE, visit.to, exchange_tag, comm_, &passing_.requests[slot]));
+    TRIREME_MPI(MPI_Isend(passing_.memory + slot * message_bytes_, run.bytes(piece, task.partial),
+                          MPI_BYTE, task.to, exchange_tag, comm_, &passing_.requests[slot]));
     ++passing_.begun;
   }
   ++run.continued;
   run.made = run.ready = 0;
 }
 
-/// Performs the additions that are possible. Returns whether there were any.
-bool Exchange::go_on(Run& run) {
-  const auto& visits = run.table.routes.continues;
+/// Performs the additions whose messages have arrived. Returns whether there were any.
+bool Exchange::continue_sums(Run& run) {
+  const auto& tasks = run.table.routes.continues;
   bool moved = false;
   while (run.continued < run.continues()) {
-    const Visit& visit = visits[static_cast<std::size_t>(run.continued) % visits.size()];
-    const bool has_room = visit.to < 0 || !passing_.full();
-    if (!gather_messages(run, visit) || !has_room)
+    const BlockTask& task = tasks[static_cast<std::size_t>(run.continued) % tasks.size()];
+    const bool has_room = task.to < 0 || !passing_.full();
+    if (!gather_messages(run, task) || !has_room)
       return moved;
-    const View piece = run.piece(visit.block, run.chunk());
-    std::byte* out = visit.to < 0
-                         ? piece.data
-                         : passing_.memory + passing_.slot(passing_.begun) * message_bytes_;
-    make_sums(run, visit, piece, {run.made, run.ready}, late_, out);
+    const View piece = run.piece(task.block, run.chunk());
+    std::byte* out =
+        task.to < 0 ? piece.data : passing_.memory + passing_.slot(passing_.begun) * message_bytes_;
+    make_sums(run, task, piece, {run.made, run.ready}, late_, out);
     run.made = run.ready;
     receiving_.ended = run.arrived;
     moved = true;
-    if (run.made < visit.count)
+    if (run.made < task.count)
       return true;  // to receive more messages
-    end_visit(run, visit, piece);
+    end_task(run, task, piece);
   }
   return moved;
 }
@@ -271,14 +270,14 @@ void Exchange::reduce_scatter(View full, std::span<const std::ptrdiff_t> distanc
     return;
   TRIREME_EXPECT(full.dtype != DType::i64 && !table.routes.continues.empty(),
                  "an exchange of {} inside one host", name(full.dtype));
-  const Abandon starts(starting_.requests), receives(receiving_.requests),
+  const CancelOnExit starts(starting_.requests), receives(receiving_.requests),
       passed(passing_.requests);
   for (Window* window : {&starting_, &receiving_, &passing_}) window->begun = window->ended = 0;
   Run run{table, full, distances, full.elements / size_};
   for (;;) {
     receive(run);
     start(run);
-    bool moved = go_on(run);
+    bool moved = continue_sums(run);
     moved = starting_.end_some() || moved;
     moved = passing_.end_some() || moved;
     if (run.continued == run.continues() && starting_.ended == run.starts() &&

@@ -2,9 +2,9 @@
 // Reduce-scatter in a guaranteed order: executes the routes of comm/collective/routes.hpp, chunk by
 // chunk. The bits depend only on the order that the reduction defines.
 //
-// A rank has two kinds of visits. A visit that needs no message starts a sum: its terms are added
-// up, or sent in place, some chunks before other ranks need them. A visit that needs messages
-// continues a sum: its additions are made one at a time as the messages arrive, in the order of the
+// A rank has two kinds of tasks. A task that needs no message starts a sum: its terms are added
+// up, or sent from the bucket, some chunks before other ranks need them. A task that needs
+// messages continues a sum: each addition is made when its message has arrived, in the order of the
 // routes.
 //
 // 1. The ranks of a host read each other's buckets in place; only partial sums, and single terms of
@@ -12,8 +12,8 @@
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
 // 3. Scratch is allocated at construction and bounded for any number of ranks: active messages take
 //    at most `scratch_bytes` in each of three windows. A collective allocates nothing.
-// 4. Windows cannot deadlock. Every rank's visits and receives are sorted by (chunk, term or
-//    segment, block), so the smallest open one of all ranks always has its messages sent, its
+// 4. Windows cannot deadlock. Every rank's tasks and receives are sorted by (chunk, term or
+//    segment, block). So the first unfinished one over all ranks always has its messages sent, its
 //    receive posted and its slot free.
 #pragma once
 
@@ -80,7 +80,7 @@ class Exchange {
     std::vector<Incoming> incoming;  // messages of one chunk, in the order in which they are needed
     std::int64_t chunk_elements = 0;
   };
-  /// A range of the steps of a visit.
+  /// A range of the steps of a task.
   struct Steps {
     std::uint32_t begin = 0, end = 0;
     [[nodiscard]] std::uint32_t count() const { return end - begin; }
@@ -92,17 +92,17 @@ class Exchange {
   void take_scratch(device::Device& device, std::size_t scratch_bytes);
   void start(Run& run);
   void receive(Run& run);
-  bool go_on(Run& run);
-  bool gather_messages(Run& run, const Visit& visit);
-  /// Performs steps `which` of the visit. If they include the last step, writes the result to
+  bool continue_sums(Run& run);
+  bool gather_messages(Run& run, const BlockTask& task);
+  /// Performs steps `which` of the task. If they include the last step, writes the result to
   /// `out`.
   void make_sums(const Run& run,
-                 const Visit& visit,
+                 const BlockTask& task,
                  View piece,
                  Steps which,
                  PartialSums& sums,
                  std::byte* out);
-  void end_visit(Run& run, const Visit& visit, View piece);
+  void end_task(Run& run, const BlockTask& task, View piece);
 
   MPI_Comm comm_;
   Progress& progress_;
@@ -113,7 +113,7 @@ class Exchange {
   device::Buffer scratch_;
   Window starting_, receiving_, passing_;
   std::vector<const std::byte*> sources_;
-  PartialSums early_, late_;  // of visits that start, and of those that continue
+  PartialSums early_, late_;  // of tasks that start, and of those that continue
 };
 
 }  // namespace trireme::comm

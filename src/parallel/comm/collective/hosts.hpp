@@ -25,8 +25,8 @@ class Hosts {
   explicit Hosts(std::span<const int> host_of);
   /// One host per rank.
   static Hosts apart(int ranks);
-  /// Consecutive ranks on each host, the same number; if `hosts` does not divide `ranks`, the last
-  /// hosts have one less.
+  /// Hosts of consecutive ranks, the same number on each; if `hosts` does not divide `ranks`, the
+  /// last hosts have one rank less.
   static Hosts in_blocks(int ranks, int hosts);
 
   [[nodiscard]] int ranks() const { return static_cast<int>(places_.size()); }

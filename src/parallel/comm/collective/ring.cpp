@@ -61,7 +61,7 @@ Ring::Ring(MPI_Comm comm,
 }
 
 void Ring::run(const Walk& walk) {
-  const Abandon sends(sending_), receives(receiving_);
+  const CancelOnExit sends(sending_), receives(receiving_);
   const int right = (rank_ + 1) % size_, left = (rank_ + size_ - 1) % size_;
   const std::int64_t total = walk.num_chunks * (size_ - 1);
   const auto depth = static_cast<std::int64_t>(sending_.size());

@@ -11,8 +11,8 @@
 //   all-gather      step s sends block r-s, receives block r-s-1 in place
 //
 // 1. Messages between two ranks are sent and received in the same order, so one tag is enough.
-// 2. At most `window` messages per direction are active; the messages of one block may already wait
-//    for a neighbour that enters late.
+// 2. At most `window` messages per direction are active. Messages of the first block may wait for a
+//    neighbour that enters the collective late.
 // 3. Scratch is allocated at construction; a collective allocates nothing.
 // 4. Terms are added in the order of the ring, starting after the owner: the same bits in every
 //    run, but not in rank order. fp32 only, because partial sums are sent.

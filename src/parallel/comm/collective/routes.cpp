@@ -136,19 +136,19 @@ std::int64_t total(const std::vector<std::int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-/// Builds the visits of a rank.
+/// Builds the tasks of a rank.
 class Writer {
  public:
   Writer(const Hosts& hosts, DType dtype, int rank)
       : hosts_(hosts), dtype_(dtype), rank_(rank), host_(hosts.host_of(rank)) {}
 
   [[nodiscard]] int host() const { return host_; }
-  [[nodiscard]] bool deals_with(int block) const { return hosts_.agent(host_, block) == rank_; }
+  [[nodiscard]] bool handles(int block) const { return hosts_.agent(host_, block) == rank_; }
 
   void begin(int block) {
-    visit_ = {};
-    visit_.block = block;
-    visit_.first = static_cast<std::uint32_t>(routes.steps.size());
+    task_ = {};
+    task_.block = block;
+    task_.first = static_cast<std::uint32_t>(routes.steps.size());
     waits_ = false;
   }
   void push_own(int rank) { push({SumStep::Kind::load, false, false, hosts_.local_of(rank)}); }
@@ -167,18 +167,18 @@ class Writer {
     for (std::size_t i = term.begin; i < term.end; ++i) all[i] == plus ? merge() : push_own(all[i]);
   }
   void end(int to, bool partial) {
-    visit_.count = static_cast<std::uint32_t>(routes.steps.size()) - visit_.first;
-    visit_.to = to;
-    visit_.partial = partial;
-    visit_.as_it_is = visit_.count == 1 && !waits_ && to >= 0 && !partial;
-    const std::span steps = std::span(routes.steps).subspan(visit_.first);
-    visit_.in_order =
+    task_.count = static_cast<std::uint32_t>(routes.steps.size()) - task_.first;
+    task_.to = to;
+    task_.partial = partial;
+    task_.unchanged = task_.count == 1 && !waits_ && to >= 0 && !partial;
+    const std::span steps = std::span(routes.steps).subspan(task_.first);
+    task_.in_order =
         std::ranges::all_of(steps.subspan(1),
                             [&](const SumStep& step) { return step.kind == SumStep::Kind::add; }) &&
         (dtype_ == DType::f32 || (!partial && std::ranges::none_of(steps, &SumStep::partial)));
-    (waits_ || to < 0 ? routes.continues : routes.starts).push_back(visit_);
+    (waits_ || to < 0 ? routes.continues : routes.starts).push_back(task_);
     std::size_t height = 0;
-    for (std::uint32_t i = visit_.first; i < visit_.first + visit_.count; ++i) {
+    for (std::uint32_t i = task_.first; i < task_.first + task_.count; ++i) {
       const auto kind = routes.steps[i].kind;
       height += kind == SumStep::Kind::load ? 1U : 0U;
       routes.depth = std::max(routes.depth, height);
@@ -194,7 +194,7 @@ class Writer {
   const Hosts& hosts_;
   DType dtype_;
   int rank_, host_;
-  Visit visit_;
+  BlockTask task_;
   bool waits_ = false;
 };
 
@@ -210,7 +210,7 @@ Routes gathered(const Postfix& all,
   for (const Term& term : terms)
     for (int step = 1; step <= size && term.host == writer.host(); ++step) {
       const int block = rotates ? (rank + step) % size : size - step;
-      if (hosts.host_of(block) == writer.host() || !writer.deals_with(block))
+      if (hosts.host_of(block) == writer.host() || !writer.handles(block))
         continue;
       writer.begin(block);
       writer.push_term(all, term);
@@ -243,7 +243,7 @@ Routes passed_on(const std::vector<Segment>& segments, DType dtype, const Hosts&
     const Segment& segment = segments[k];
     const bool last = k + 1 == segments.size();
     for (int block = 0; block < hosts.ranks() && segment.host == writer.host(); ++block) {
-      if (!writer.deals_with(block))
+      if (!writer.handles(block))
         continue;
       writer.begin(block);
       if (k > 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the terms of one block are summed when they are on several hosts: which partial sums a host
-// makes, and to which rank it sends them. Arithmetic only; comm/collective/exchange.hpp executes
-// it.
+// computes, and to which rank it sends them. Arithmetic only; comm/collective/exchange.hpp executes
+// the routes.
 //
 // The reduction defines in which order the ranks' terms are added:
 //
@@ -20,7 +20,7 @@
 //
 // `ordered` takes the method that sends fewer bytes between hosts.
 //
-// 1. All ranks make the same choice. 2. Visits are sorted by segment or term first, block second,
+// 1. All ranks make the same choice. 2. Tasks are sorted by segment or term first, block second,
 //    so that bounded windows cannot deadlock (comm/collective/exchange.cpp).
 #pragma once
 
@@ -48,23 +48,23 @@ struct SumStep {
   int source = 0;         ///< sender's rank, or position on this host
 };
 
-/// The work of a rank for one chunk of one block.
-struct Visit {
+/// The work of one rank for one chunk of one block.
+struct BlockTask {
   int block = 0;                       ///< the owner's rank
   int to = -1;                         ///< receiver of the result; -1: stored in own block
   std::uint32_t first = 0, count = 0;  ///< of `steps`
   bool partial = false;                ///< the result is sent as fp32
-  bool as_it_is = false;               ///< nothing is added: sent in place
+  bool unchanged = false;              ///< nothing is added: sent in place
   bool in_order = false;               ///< sources of one dtype are added one after another
 };
 
 struct Routes {
   std::vector<SumStep> steps;
-  std::vector<Visit> starts;     ///< need no message; all results are sent
-  std::vector<Visit> continues;  ///< need messages, in the order of their steps
-  bool partials = false;         ///< whether any fp32 partial sums are sent
-  std::size_t fan = 1;           ///< messages per chunk of a block; the same on all ranks
-  std::size_t depth = 1;         ///< of the stack
+  std::vector<BlockTask> starts;     ///< need no message; all results are sent
+  std::vector<BlockTask> continues;  ///< need messages, in the order of their steps
+  bool partials = false;             ///< whether any fp32 partial sums are sent
+  std::size_t fan = 1;               ///< messages per chunk of a block; the same on all ranks
+  std::size_t depth = 1;             ///< of the stack
 };
 
 /// The routes of one rank. With more than `rotates_up_to` messages per block, all ranks handle the

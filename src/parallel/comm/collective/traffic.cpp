@@ -60,7 +60,7 @@ void add_traffic(std::vector<std::int64_t>& bytes,
   }
 }
 
-bool travels(Transport transport) {
+bool sends_between_hosts(Transport transport) {
   return transport == Transport::mpi || transport == Transport::hierarchical;
 }
 
@@ -85,7 +85,7 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
   for (const auto& group : groups_of(hosts.ranks(), replicas, true))
     add_traffic(bytes, hosts, group,
                 [&](const Hosts& own) { return all_reduce(own, shard_elements); });
-  if (travels(inside))
+  if (sends_between_hosts(inside))
     for (const auto& group : groups_of(hosts.ranks(), replicas, false))
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
         return reduce_scatter_traffic(inside, reduction, dtype, own, shard_elements);
@@ -96,7 +96,7 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
 std::vector<std::int64_t> replicated_gather_traffic(
     Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements) {
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
-  if (travels(inside))
+  if (sends_between_hosts(inside))
     for (const auto& group : groups_of(hosts.ranks(), replicas, false))
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
         return all_gather_traffic(inside, dtype, own, shard_elements);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of bytes that each host sends to other hosts in a collective of this room's
-// transports. Arithmetic only; a test counts the bytes that are sent (tests/comm/traffic_test.cpp).
+// The number of bytes that each host sends to other hosts in a collective of these transports.
+// Arithmetic only; a test counts the bytes that are sent (tests/comm/traffic_test.cpp).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace trireme::comm {
 
-/// By host, for a bucket of `shard_elements` per rank. `transport`: mpi or hierarchical; with one
-/// host the result is 0.
+/// Bytes by host, for a bucket of `shard_elements` per rank. `transport`: mpi or hierarchical; with
+/// one host the result is 0.
 std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
                                                  Reduction reduction,
                                                  DType dtype,

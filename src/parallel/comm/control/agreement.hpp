@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that all ranks have the same deck and overrides, the same build and the same data. Ranks
-// that differ in one of these train wrongly, or wait for collectives that never begin, and no later
-// error would name the reason.
+// that differ in one of these train wrongly or wait forever, and no later error would name the
+// reason.
 //
-// 1. Ranks that agree exchange one hash only, in a time logarithmic in their number.
-//    If hashes differ, the ranks exchange their facts.
+// 1. Ranks that agree exchange only one hash, in a time logarithmic in their number. If hashes
+//    differ, the ranks exchange their facts.
 // 2. The error is the same on all ranks: every fact that differs, each value with the ranks that
 //    have it.
 #pragma once
@@ -29,8 +29,8 @@ struct Fact {
   Owner owner = Owner::user;
 };
 
-/// Collective. Throws when ranks differ: a UserError with one finding per fact when any of these is
-/// the user's, else a CommError that names `what`.
+/// Collective. Throws when ranks differ: a UserError with one finding per fact if any of these
+/// facts is the user's, else a CommError that names `what`.
 void expect_agreement(World& world,
                       const std::vector<Fact>& facts,
                       std::string_view what = "start the same program on all ranks");

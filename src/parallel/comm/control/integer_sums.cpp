@@ -15,14 +15,14 @@ void IntegerSums::all_reduce(View values) {
                  values.elements);
   auto* at = values.as<std::int64_t>();
   const auto count = static_cast<std::size_t>(values.elements);
-  room_.resize(std::max(room_.size(), count));
-  std::copy_n(at, count, room_.data());
+  buffer_.resize(std::max(buffer_.size(), count));
+  std::copy_n(at, count, buffer_.data());
   MPI_Request request = MPI_REQUEST_NULL;
-  TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, room_.data(), static_cast<int>(count), MPI_INT64_T,
+  TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, buffer_.data(), static_cast<int>(count), MPI_INT64_T,
                              MPI_SUM, comm_, &request));
   while (!completed(request)) progress_.pause();
   progress_.moved();
-  std::copy_n(room_.data(), count, at);
+  std::copy_n(buffer_.data(), count, at);
 }
 
 }  // namespace trireme::comm

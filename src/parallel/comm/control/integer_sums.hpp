@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small sums of integers over all ranks: the norm and the loss of a step, 1.1 KB of words whose
-// sums are exact (ops/optimizer/order_free_words.hpp), so MPI may add them in any order.
+// Small exact sums of integers over all ranks, for the norm and the loss of a step: 1.1 KB of words
+// (ops/optimizer/order_free_words.hpp) that MPI may add in any order.
 //
 // Uses MPI's non-blocking all-reduce, polled like every other collective. Its number of messages
 // per rank is logarithmic in the number of ranks; every rank gets the same bits.
@@ -31,7 +31,7 @@ class IntegerSums {
  private:
   MPI_Comm comm_;
   Progress& progress_;
-  std::vector<std::int64_t> room_;
+  std::vector<std::int64_t> buffer_;
 };
 
 }  // namespace trireme::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends long work of all ranks early, when one of them wants to (because it received a signal).
+// Ends a long loop on all ranks early when one of them requests it, for example after a signal.
 //
 //     Interruption interruption(world, wanted);
 //     for (std::int64_t round = 0; round < rounds;) {
@@ -8,8 +8,8 @@
 //         interruption.check();
 //     }
 //
-// The ranks ask each other about once a second, so it costs nothing: after each exchange they
-// choose the number of rounds until the next one by the time that the slowest of them needed.
+// The ranks exchange their requests about once a second: after each exchange they choose the number
+// of rounds until the next one by the time that the slowest rank needed.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@
 
 namespace trireme::comm {
 
-/// Thrown on all ranks alike. Whoever passes `wanted` catches it.
+/// Thrown on all ranks. The caller that passes `wanted` catches it.
 class Interrupted : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// Whether this rank wants to end; empty on all ranks: never, and nothing is exchanged.
+/// Whether this rank wants to end. Empty on all ranks: never, and nothing is exchanged.
 using Wanted = std::function<bool()>;
 
 class Interruption {
@@ -47,14 +47,14 @@ class Interruption {
     if (!wanted_)
       return;
     const auto now = Clock::now();
-    std::int64_t said[] = {wanted_() ? 1 : 0, std::max<std::int64_t>((now - asked_).count(), 1)};
+    std::int64_t request[] = {wanted_() ? 1 : 0, std::max<std::int64_t>((now - asked_).count(), 1)};
     asked_ = now;
-    world_.max(said);
-    if (said[0] > 0)
+    world_.max(request);
+    if (request[0] > 0)
       throw Interrupted();
     constexpr std::int64_t between = std::chrono::nanoseconds(std::chrono::seconds(1)).count();
-    const double wanted_rounds =
-        static_cast<double>(rounds_) * static_cast<double>(between) / static_cast<double>(said[1]);
+    const double wanted_rounds = static_cast<double>(rounds_) * static_cast<double>(between) /
+                                 static_cast<double>(request[1]);
     rounds_ =
         static_cast<std::int64_t>(std::clamp(wanted_rounds, 1.0, 2 * static_cast<double>(rounds_)));
   }

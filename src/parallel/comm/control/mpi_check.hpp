@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every MPI call goes through TRIREME_MPI: a code other than MPI_SUCCESS becomes a CommError with
-// the statement, the place, and MPI's own message. The communicators that the calls work on have
-// MPI_ERRORS_RETURN, else MPI would end the process before the reason could be printed.
+// the statement, the source line and MPI's own message. The communicators have MPI_ERRORS_RETURN;
+// otherwise MPI would end the process before the reason is printed.
 #pragma once
 
 #include <mpi.h>

@@ -24,7 +24,7 @@
 namespace trireme::comm {
 namespace {
 
-/// Broadcasts go in pieces of this many bytes.
+/// Broadcasts are sent in parts of this many bytes.
 constexpr std::size_t piece_bytes = std::size_t{1} << 24U;
 
 std::string trimmed(const char* text, int length) {
@@ -74,7 +74,7 @@ const char* environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// Whether the launcher tells that all ranks are on this host: 1 node, or no launcher at all.
+/// Whether all ranks are on this host: the launcher reports one node, or there is no launcher.
 bool runs_on_one_host() {
   if (const char* all = environment("OMPI_COMM_WORLD_SIZE")) {
     const char* local = environment("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -86,8 +86,8 @@ bool runs_on_one_host() {
   return environment("PMIX_RANK") == nullptr && environment("PMI_RANK") == nullptr;
 }
 
-/// Open MPI would listen on ports of all interfaces for ranks of other hosts, and start a daemon
-/// that does so too for a process without a launcher. What the user has set stays.
+/// Prevents Open MPI from listening on all network interfaces for ranks of other hosts, and from
+/// starting a daemon that does so for a process without a launcher. Keeps what the user has set.
 void open_no_ports() {
   if (!runs_on_one_host())
     return;
@@ -106,8 +106,8 @@ MpiScope::MpiScope(int& argc, char**& argv) {
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE)
     throw CommError("MPI", "MPI_Init_thread(MPI_THREAD_MULTIPLE)",
-                    "this MPI library does not let several threads communicate", __FILE__,
-                    __LINE__);
+                    "this MPI library does not support several threads; use one that does",
+                    __FILE__, __LINE__);
 }
 
 MpiScope::~MpiScope() {
@@ -186,7 +186,7 @@ void MpiWorld::barrier() {
 
 void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* what) {
   const auto entered = progress_->enter(what);
-  auto* at = room<std::int64_t>(values.size());
+  auto* at = buffer<std::int64_t>(values.size());
   std::ranges::copy(values, at);
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(
@@ -210,7 +210,7 @@ std::vector<double> MpiWorld::gather_all(std::span<const double> values) {
 
 std::vector<double> MpiWorld::gather_numbers(std::span<const double> values) {
   const std::size_t total = values.size() * static_cast<std::size_t>(size_);
-  auto* at = room<double>(total);
+  auto* at = buffer<double>(total);
   std::ranges::copy(values, at + values.size() * static_cast<std::size_t>(rank_));
   const int count = count_of(values.size());
   MPI_Request request = MPI_REQUEST_NULL;
@@ -245,7 +245,7 @@ std::vector<std::string> MpiWorld::texts_at(const char* at) const {
 
 std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
   const auto entered = progress_->enter("a gather of texts");
-  char* at = room<char>(lay_out(text));
+  char* at = buffer<char>(lay_out(text));
   std::ranges::copy(text, at + starts_[static_cast<std::size_t>(rank_)]);
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_CHAR, at, lengths_.data(), starts_.data(),
@@ -258,7 +258,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& text) {
   const auto entered = progress_->enter("a gather of texts on the first rank");
   const std::size_t total = lay_out(text);
   const bool first = rank_ == 0;
-  char* at = room<char>(first ? total : text.size());
+  char* at = buffer<char>(first ? total : text.size());
   std::ranges::copy(text, at);  // the first rank's text is the first
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Igatherv(first ? MPI_IN_PLACE : at, count_of(text.size()), MPI_CHAR, at,
@@ -269,7 +269,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& text) {
 
 std::string MpiWorld::broadcast(std::string bytes, int root) {
   const auto entered = progress_->enter("a broadcast");
-  auto* length = room<std::uint64_t>(1);
+  auto* length = buffer<std::uint64_t>(1);
   *length = bytes.size();
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Ibcast(length, 1, MPI_UINT64_T, root, comm(), &request));
@@ -277,7 +277,7 @@ std::string MpiWorld::broadcast(std::string bytes, int root) {
   bytes.resize(*length);
   for (std::size_t done = 0; done < bytes.size(); done += piece_bytes) {
     const std::size_t count = std::min(piece_bytes, bytes.size() - done);
-    char* at = room<char>(count);
+    char* at = buffer<char>(count);
     bytes.copy(at, count, done);
     TRIREME_MPI(MPI_Ibcast(at, count_of(count), MPI_BYTE, root, comm(), &request));
     finish(request);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI world. The transports of this room derive their communicators from its communicator, and
-// use its watchdog.
+// The World of an MPI run. Transports derive their communicators from its communicator and use its
+// watchdog.
 //
 // All exchanges are non-blocking MPI collectives that are polled, with sleeps in between
 // (progress.hpp). MPI's blocking calls would keep a core busy that a communication thread or
@@ -26,9 +26,9 @@ class MpiWorld final : public World {
  public:
   MpiWorld();
   /// A part of `whole`: the ranks with the same `number`, in the same order. Collective over
-  /// `whole`, which outlives the part. Every rank must make the same number of parts, since each
-  /// takes a lane of the watchdog of `whole`. So errors name ranks of `whole`, and a missing rank
-  /// is also named by ranks that wait for it indirectly.
+  /// `whole`, which must outlive the part. Every rank must create the same number of parts, since
+  /// each uses a lane of the watchdog of `whole`. So errors name ranks of `whole`, and ranks that
+  /// wait indirectly for a missing rank name it as well.
   MpiWorld(MpiWorld& whole, int number);
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -47,14 +47,14 @@ class MpiWorld final : public World {
   std::string broadcast(std::string bytes, int root) override;
   [[noreturn]] void abort(ExitCode code) noexcept override;
 
-  void limit_waiting(double deadline_s) override { watchdog_->limit_waiting(deadline_s); }
+  void set_deadline(double deadline_s) override { watchdog_->set_deadline(deadline_s); }
   [[nodiscard]] double deadline_s() const override { return watchdog_->deadline_s(); }
 
   /// The control plane's communicator; transports duplicate it.
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
-  /// The transports register their collectives there as well.
+  /// Transports register their collectives with it as well.
   [[nodiscard]] Watchdog& watchdog() { return *watchdog_; }
-  /// The waiting of the control plane's collectives.
+  /// Waits for the control plane's collectives.
   [[nodiscard]] Progress& progress() { return *progress_; }
 
  private:
@@ -66,14 +66,14 @@ class MpiWorld final : public World {
   /// Fills lengths_ and starts_ for concatenated texts; returns their total length.
   std::size_t lay_out(const std::string& mine);
   [[nodiscard]] std::vector<std::string> texts_at(const char* at) const;
-  /// Waits until `request` is complete, inside the collective that was entered.
+  /// Waits inside the current collective until `request` is complete.
   void finish(MPI_Request& request);
   /// Memory for `elements` elements. MPI reads and writes no other memory, because after a timeout
   /// a collective is still active, and may receive a late rank's message.
   template <class T>
-  T* room(std::size_t elements) {
-    room_.resize(std::max(room_.size(), (elements * sizeof(T) + 7) / 8));
-    return reinterpret_cast<T*>(room_.data());
+  T* buffer(std::size_t elements) {
+    buffer_.resize(std::max(buffer_.size(), (elements * sizeof(T) + 7) / 8));
+    return reinterpret_cast<T*>(buffer_.data());
   }
 
   OwnedComm comm_;
@@ -82,7 +82,7 @@ class MpiWorld final : public World {
   int local_rank_ = 0;
   int local_size_ = 1;
   std::string host_;
-  std::vector<std::uint64_t> room_;
+  std::vector<std::uint64_t> buffer_;
   std::vector<int> lengths_, starts_;
   std::unique_ptr<Watchdog> own_watchdog_;  // null in a part
   Watchdog* watchdog_ = nullptr;

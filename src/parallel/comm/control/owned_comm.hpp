@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One MPI communicator and its owner.
+// An MPI communicator that frees itself.
 #pragma once
 
 #include <mpi.h>

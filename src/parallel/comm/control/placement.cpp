@@ -104,7 +104,7 @@ void add_warnings(const HostSummary& host, std::vector<PlacementLine>& lines) {
          "pass --bind-to none to mpirun, or set run.threads");
   }
   if (host.ranks.size() > host.cpus.size())
-    warn(fmt::format("{} share {} on {}: they take turns, so measured times mean little",
+    warn(fmt::format("{} share {} on {}, so measured times mean little",
                      counted(host.ranks.size(), "rank"), counted(host.cpus.size(), "CPU"),
                      host.host),
          fmt::format("start at most {} there", counted(host.cpus.size(), "rank")) +

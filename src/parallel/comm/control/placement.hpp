@@ -2,8 +2,8 @@
 // The hosts on which the ranks run and the CPUs that they may use: gathered once and printed at
 // start. `transport: auto` chooses by it.
 //
-// A CPU here is a hardware thread, on which the kernel schedules. A rank is bound when it may use
-// fewer CPUs than its host has. Open MPI binds each rank to one core when there are one or two
+// In this file a CPU is a hardware thread. A rank is bound when it may use fewer CPUs than its host
+// has. Open MPI binds each rank to one core when there are one or two
 // ranks, and all threads of a rank then share that core; hence the warnings.
 #pragma once
 
@@ -34,8 +34,8 @@ struct Placement {
   [[nodiscard]] std::vector<int> ranks_on(const std::string& host) const;
 };
 
-/// The place of this process, with `threads` threads. Throws DeviceError when the kernel does not
-/// report it.
+/// The placement of this process, with `threads` threads. Throws DeviceError when the kernel does
+/// not report it.
 RankPlace place_here(const std::string& host, int threads);
 
 /// Collective.
@@ -44,7 +44,7 @@ Placement gather_placement(World& world, int threads);
 struct PlacementLine {
   std::string text;
   bool warning = false;
-  std::string remedy{};  ///< of a warning: "lower run.threads"
+  std::string remedy{};  ///< for a warning: "lower run.threads"
 };
 
 /// One line about the run, one per host, then the warnings: a rank with fewer CPUs than threads,

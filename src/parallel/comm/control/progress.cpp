@@ -9,36 +9,37 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int spin_turns = 50;
+constexpr int spin_polls = 50;
 /// Source: sleeps of 200 us overlap communication with compute better than 50 us or spinning (2
 /// ranks x 2 threads on 2 cores, 2 Gbit/s link: 92 ms against 105 and 103, for 80 ms of compute).
-constexpr int shortest_nap_us = 20;
+constexpr int shortest_sleep_us = 20;
 /// Source: 300 instead of 200 us: steps of 0.98 at 1 Gbit/s (4 pairs), 1.00 at 1.57 (5 pairs).
-constexpr int longest_nap_us = 300;
-/// An estimate from which on spinning is skipped, and one below which the waiter spins again.
-/// Linux adds 50 us to each sleep, so one of 50 us ends as late as spinning.
-constexpr int naps_from_us = 100, spins_below_us = 50;
-/// A long wait raises an estimate to at most its double and this: from 0 to `naps_from_us` in four.
+constexpr int longest_sleep_us = 300;
+/// Spinning is skipped from the first estimate on, and resumes below the second. Linux adds 50 us
+/// to each sleep, so a sleep of 50 us ends as late as spinning.
+constexpr int sleeps_from_us = 100, spins_below_us = 50;
+/// A long wait raises an estimate to at most its double plus this: from 0 to `sleeps_from_us` in
+/// four waits.
 constexpr int growth_us = 12;
-/// If two turns are further apart than this, the process was stopped in between.
+/// If two polls are further apart than this, the process was stopped in between.
 constexpr std::chrono::seconds longest_gap{1};
 
 }  // namespace
 
-void UsualWait::ended(int naps, int us) {
-  if (naps == 0)
+void UsualWait::ended(int sleeps, int us) {
+  if (sleeps == 0)
     estimate_us_ /= 2;
-  else if (naps == 1)
+  else if (sleeps == 1)
     estimate_us_ = estimate_us_ * 3 / 4;  // perhaps it slept too long
   else
-    estimate_us_ = std::min({us, 2 * estimate_us_ + growth_us, longest_nap_us});
-  naps_at_once_ = estimate_us_ >= (naps_at_once_ ? spins_below_us : naps_from_us);
+    estimate_us_ = std::min({us, 2 * estimate_us_ + growth_us, longest_sleep_us});
+  sleeps_at_once_ = estimate_us_ >= (sleeps_at_once_ ? spins_below_us : sleeps_from_us);
 }
 
-int Patience::turn(int longest_us, int at_once_us) {
-  ++turns_;
-  const int spins = at_once_us > 0 ? 1 : spin_turns;
-  if (turns_ < spins)
+int Backoff::next_us(int longest_us, int at_once_us) {
+  ++polls_;
+  const int spins = at_once_us > 0 ? 1 : spin_polls;
+  if (polls_ < spins)
     return 0;
   const auto now = Clock::now();
   if (!idle_) {
@@ -48,11 +49,11 @@ int Patience::turn(int longest_us, int at_once_us) {
     since_ += now - last_ - longest_gap;
   }
   last_ = now;
-  const int doublings = std::min((turns_ - spins) / 4, 10);
-  return std::min(std::max(shortest_nap_us, at_once_us) << doublings, longest_us);
+  const int doublings = std::min((polls_ - spins) / 4, 10);
+  return std::min(std::max(shortest_sleep_us, at_once_us) << doublings, longest_us);
 }
 
-int Patience::waited_us() const {
+int Backoff::waited_us() const {
   if (!idle_)
     return 0;
   const auto waited = std::chrono::ceil<std::chrono::microseconds>(Clock::now() - since_);
@@ -62,7 +63,7 @@ int Patience::waited_us() const {
 Progress::Entered Progress::enter(const Collective& collective) {
   watchdog_.check();
   TRIREME_EXPECT(!busy_.exchange(true, std::memory_order_acquire),
-                 "{} started while {} is still under way", collective.text(),
+                 "{} started while {} is still running", collective.text(),
                  lane_.collective.text());
   watchdog_.enter(lane_, collective);
   renew();
@@ -77,27 +78,27 @@ void Progress::leave() {
 
 void Progress::learn() {
   if (!first_)
-    usual_wait_.ended(naps_, naps_ > 0 ? patience_.waited_us() : 0);
+    usual_wait_.ended(sleeps_, sleeps_ > 0 ? backoff_.waited_us() : 0);
 }
 
 void Progress::pause() {
   polled_ = true;
-  const int nap_us = patience_.turn(longest_nap_us, first_ ? 0 : usual_wait_.nap_us());
-  if (nap_us == 0)
+  const int sleep_us = backoff_.next_us(longest_sleep_us, first_ ? 0 : usual_wait_.sleep_us());
+  if (sleep_us == 0)
     return;
-  ++naps_;
-  std::this_thread::sleep_for(std::chrono::microseconds(nap_us));
-  after_nap();
+  ++sleeps_;
+  std::this_thread::sleep_for(std::chrono::microseconds(sleep_us));
+  after_sleep();
 }
 
-void Progress::after_nap() {
+void Progress::after_sleep() {
   watchdog_.check();
-  if (patience_.idle_s() <= watchdog_.deadline_s())
+  if (backoff_.idle_s() <= watchdog_.deadline_s())
     return;
-  waited_s_ += patience_.idle_s();
+  waited_s_ += backoff_.idle_s();
   if (watchdog_.check_ranks(lane_, waited_s_, all_were_there_) == Watchdog::Finding::no_progress)
-    watchdog_.fail(lane_, waited_s_, "every rank is there, but no data arrives");
-  patience_.renew();
+    watchdog_.fail(lane_, waited_s_, "all ranks have entered it, but no data arrives");
+  backoff_.reset();
 }
 
 }  // namespace trireme::comm

@@ -3,28 +3,27 @@
 // deadline. All collectives of a run wait in this way, those of the World and those of buckets.
 //
 // Open MPI makes progress only inside calls to it, so waiting means polling. The cores are shared
-// with compute threads, so polling must not keep one busy: after a few microseconds the waiter
-// sleeps, each time longer than before, up to a limit. After the next completed message it spins
-// again. It never calls sched_yield(): Linux 6.18 charges a whole time slice for every yield, and a
-// waiter that has yielded a hundred times is not scheduled for a quarter of a second on a core with
-// a compute thread. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py: with yields a
-// third of the communication stayed exposed, without them a sixteenth.
+// with compute threads, so polling must not keep one busy: after a few microseconds the waiting
+// thread sleeps, each time longer than before, up to a limit. After the next completed message it
+// spins again. It never calls sched_yield(): Linux 6.18 charges a whole time slice for every yield,
+// and a thread that has yielded a hundred times is not scheduled for a quarter of a second on a
+// core with a compute thread. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py: with
+// yields a third of the communication was exposed, without them a sixteenth.
 //
-// Where messages take longer than spinning lasts (a link of 1 Gbit/s delivers one of 60 KB per 500
-// us), spinning only takes time from the threads that compute. So the waiter keeps an estimate of
-// its usual wait between two messages of a collective, and sleeps that long at once while the
-// estimate is long. It does neither before the first message: that wait is for the slowest rank.
-// Source: two hosts, 1 Gbit/s, input of tests/network/measure.py: the thread that waits takes half
-// of the processor time, and a step 0.93 of its time.
+// On a slow link (1 Gbit/s delivers a message of 60 KB per 500 us) spinning only takes processor
+// time from the compute threads. So the object estimates the usual wait between two messages of a
+// collective; while the estimate is long, it sleeps that long without spinning first. The wait for
+// the first message is excluded: that one is for the slowest rank. Source: two hosts, 1 Gbit/s,
+// input of tests/network/measure.py: half of the processor time, and 0.93 of the time of a step.
 //
-// When no message has completed for the deadline, the waiter asks the watchdog
+// When no message has completed for the deadline, the waiting thread asks the watchdog
 // (comm/control/watchdog.hpp), which throws a CommError naming the missing ranks, or lets the wait
 // continue.
 //
 // 1. One collective at a time per object, from any thread; two at the same time are a
 //    ContractError.
 // 2. While messages complete, no clock is read and nothing is sent.
-// 3. Time in which this process itself was stopped (SIGSTOP, a suspended job) does not count.
+// 3. Time in which this process was stopped (SIGSTOP, a suspended job) does not count.
 #pragma once
 
 #include <atomic>
@@ -37,42 +36,42 @@
 
 namespace trireme::comm {
 
-/// An estimate of how long a wait lasts, in microseconds after spinning. Several long waits in a row
-/// raise it, one does not: a peer that is late once says nothing about the link.
+/// An estimate of how long a wait lasts, in microseconds after spinning. Only several long waits in
+/// a row raise it: one late peer says nothing about the link.
 class UsualWait {
  public:
-  /// How long to sleep at once; 0: spin first.
-  [[nodiscard]] int nap_us() const { return naps_at_once_ ? estimate_us_ : 0; }
-  /// A wait ended after `naps` sleeps and `us` microseconds.
-  void ended(int naps, int us);
+  /// How long to sleep without spinning first; 0: spin first.
+  [[nodiscard]] int sleep_us() const { return sleeps_at_once_ ? estimate_us_ : 0; }
+  /// A wait ended after `sleeps` sleeps and `us` microseconds.
+  void ended(int sleeps, int us);
 
  private:
   int estimate_us_ = 0;
-  bool naps_at_once_ = false;
+  bool sleeps_at_once_ = false;
 };
 
-/// The back-off: spin first, then sleep.
-class Patience {
+/// Spins first, then sleeps for a growing time.
+class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// A message was completed.
-  void renew() {
-    turns_ = 0;
+  void reset() {
+    polls_ = 0;
     idle_ = false;
   }
   /// No message was completed. Returns 0 while spinning, else the microseconds to sleep, at most
   /// `longest_us`. `at_once_us`: if not 0, the first sleep, without spinning.
-  int turn(int longest_us, int at_once_us = 0);
+  int next_us(int longest_us, int at_once_us = 0);
   /// Microseconds without a completed message, without the time of spinning.
   [[nodiscard]] int waited_us() const;
-  /// Seconds without a completed message, without the time of spinning, at the last turn.
+  /// The same in seconds, at the last call of next_us().
   [[nodiscard]] double idle_s() const {
     return idle_ ? std::chrono::duration<double>(last_ - since_).count() : 0;
   }
 
  private:
-  int turns_ = 0;
+  int polls_ = 0;
   bool idle_ = false;
   Clock::time_point since_, last_;
 };
@@ -85,7 +84,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// The time in a collective. Ends with the object that enter() returns.
+  /// While it exists, the rank is inside the collective.
   class Entered {
    public:
     explicit Entered(Progress& progress) : progress_(progress) {}
@@ -112,29 +111,29 @@ class Progress {
   /// No message was completed: spins or sleeps. After the deadline throws CommError naming the
   /// collective and the missing ranks.
   void pause();
-  /// The same in two halves, for a caller that sleeps itself: if turn() is not 0, sleep this many
-  /// microseconds and call after_nap().
-  int turn(int longest_us) { return patience_.turn(longest_us); }
-  void after_nap();
+  /// pause() in two halves, for a caller that sleeps in its own way: if backoff_us() is not 0,
+  /// sleep this many microseconds and call after_sleep().
+  int backoff_us(int longest_us) { return backoff_.next_us(longest_us); }
+  void after_sleep();
 
  private:
   [[nodiscard]] Entered enter(const Collective& collective);
   void leave();
   void learn();
   void renew() {
-    patience_.renew();
+    backoff_.reset();
     polled_ = false;
-    naps_ = 0;
+    sleeps_ = 0;
     waited_s_ = 0;
     all_were_there_ = false;
   }
 
   Watchdog& watchdog_;
   Watchdog::Lane& lane_;
-  Patience patience_;
+  Backoff backoff_;
   UsualWait usual_wait_;
-  bool polled_ = false;  // by pause(), in the wait under way
-  int naps_ = 0;         // of pause() in it
+  bool polled_ = false;  // by pause(), in the current wait
+  int sleeps_ = 0;       // of pause() in the current wait
   bool first_ = true;    // no message of the collective has completed yet
   double waited_s_ = 0;  // from the last completed message to the last check
   bool all_were_there_ = false;

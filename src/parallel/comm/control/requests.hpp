@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small helpers around MPI requests.
+// Helpers for MPI requests.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@
 
 namespace trireme::comm {
 
-/// Cancels the requests that are still open when a collective fails, and keeps all memory allocated
-/// from then on: MPI may write messages that it has begun to receive, and peers may send more. Does
+/// Cancels the requests that are still active when a collective fails. From then on no memory is
+/// freed: MPI may write messages that it has begun to receive, and peers may send more. Does
 /// nothing after success.
-class Abandon {
+class CancelOnExit {
  public:
-  explicit Abandon(std::span<MPI_Request> requests) : requests_(requests) {}
-  ~Abandon() {
+  explicit CancelOnExit(std::span<MPI_Request> requests) : requests_(requests) {}
+  ~CancelOnExit() {
     for (MPI_Request& request : requests_)
       if (request != MPI_REQUEST_NULL) {
         device::keep_all_memory();
@@ -26,8 +26,8 @@ class Abandon {
         MPI_Request_free(&request);
       }
   }
-  Abandon(const Abandon&) = delete;
-  Abandon& operator=(const Abandon&) = delete;
+  CancelOnExit(const CancelOnExit&) = delete;
+  CancelOnExit& operator=(const CancelOnExit&) = delete;
 
  private:
   std::span<MPI_Request> requests_;

@@ -32,27 +32,27 @@ double deadline_s() {
   return seconds > 0 ? seconds : StartTimer::default_deadline_s;
 }
 
-/// One rank of each host is enough to tell its addresses.
-bool speaks_for_its_host() {
+/// One rank of each host reports its addresses.
+bool reports_for_its_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
     if (const char* text = std::getenv(name))  // NOLINT(concurrency-mt-unsafe)
       return std::string_view(text) == "0";
   return true;
 }
 
-/// Under which a host's first rank tells the others its name and addresses. The launcher carries
-/// them, which reaches all hosts.
+/// The service name under which a host's first rank publishes its name and addresses. They are sent
+/// through the launcher, which reaches all hosts.
 std::string service_of(int rank) {
   return fmt::format("trireme-start-{}", rank);
 }
 
-void tell_others(int rank, const std::string& host) {
+void publish_addresses(int rank, const std::string& host) {
   const std::string text =
       fmt::format("{} {}", host, interfaces_text()).substr(0, MPI_MAX_PORT_NAME - 1);
   MPI_Publish_name(service_of(rank).c_str(), MPI_INFO_NULL, text.c_str());
 }
 
-/// Prints each address that another host has as well. Ends with the process at the latest.
+/// Prints each address that another host has as well. May run until the process ends.
 void name_equal_addresses(int rank, const std::string& host) {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -60,15 +60,15 @@ void name_equal_addresses(int rank, const std::string& host) {
   for (int other = rank + 1; other < ranks; ++other) {
     std::array<char, MPI_MAX_PORT_NAME> text{};
     if (MPI_Lookup_name(service_of(other).c_str(), MPI_INFO_NULL, text.data()) != MPI_SUCCESS)
-      continue;  // a further rank of a host
+      continue;  // not the first rank of its host
     const std::string there = text.data();
     const auto space = there.find(' ');
     std::istringstream addresses(there.substr(std::min(space, there.size() - 1) + 1));
     for (std::string one; std::getline(addresses >> std::ws, one, ',');)
       if (here.find(one.substr(std::min(one.find(' '), one.size())) + ",") != std::string::npos)
         error_line(
-            "[rank {} {}] error: {} and {} have the same address: {}. Exclude it: mpirun "
-            "--mca btl_tcp_if_exclude lo,{}",
+            "[rank {} {}] error: {} and {} have the same address: {}. Exclude it: mpirun --mca "
+            "btl_tcp_if_exclude lo,{}",
             rank, host, host, there.substr(0, space), one, one.substr(0, one.find(' ')));
   }
 }
@@ -78,25 +78,25 @@ void end_job(double waited_s) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  if (speaks_for_its_host()) {
+  if (reports_for_its_host()) {
     try {
-      // On a thread of its own: a launcher that does not answer must not delay the end.
+      // On a separate thread: a launcher that does not answer must not delay the end.
       std::thread([rank, name = std::string(host.data())] {
-        tell_others(rank, name);
+        publish_addresses(rank, name);
         std::this_thread::sleep_for(std::chrono::seconds(1));  // the others' timers end as well
         name_equal_addresses(rank, name);
       }).detach();
     } catch (const std::system_error&) {  // the line below has the addresses
     }
     error_line(
-        "[rank {} {}] error: MPI's first exchange with the other hosts has not ended within "
-        "{:.0f} s. Either a firewall drops their messages, or MPI uses an interface that does not "
-        "connect the hosts. Addresses of {}: {}. Name the interface that connects the hosts: "
-        "mpirun --mca btl_tcp_if_include INTERFACE. A larger TRIREME_START_DEADLINE (in seconds) "
-        "waits longer",
+        "[rank {} {}] error: MPI's first exchange with the other hosts has not ended within {:.0f} "
+        "s. Either a firewall drops their messages, or MPI uses an interface that does not connect "
+        "the hosts. Addresses of {}: {}. Name the interface that connects the hosts: mpirun --mca "
+        "btl_tcp_if_include INTERFACE. To wait longer, set TRIREME_START_DEADLINE to a number of "
+        "seconds",
         rank, host.data(), waited_s, host.data(), interfaces_text());
   }
-  // The others shall get their lines out before the job ends.
+  // Let the other ranks print their lines before the job ends.
   constexpr std::chrono::seconds for_the_others{3};
   std::this_thread::sleep_for(for_the_others);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::environment));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends the job when the hosts cannot reach each other during MPI's first exchange.
 //
-// MPI waits without a deadline there, for example when a firewall drops its packets, or when it has
+// MPI waits in it without a deadline, for example when a firewall drops its packets, or when it has
 // chosen the bridge of a container engine, whose address is the same on every host. The watchdog
-// does not exist yet, and needs messages itself. So the hosts tell each other their addresses by
-// way of the launcher (MPI_Publish_name), and those that two of them have are named.
+// does not exist yet, and needs messages itself. So the hosts exchange their addresses through the
+// launcher (MPI_Publish_name), and the timer reports addresses that two hosts share.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,17 @@
 
 namespace trireme::comm {
 
-/// "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)": the addresses of this host, but not loopback.
+/// The addresses of this host except loopback: "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)".
 std::string interfaces_text();
 
 class StartTimer {
  public:
-  /// Seconds, when TRIREME_START_DEADLINE does not give another number.
+  /// In seconds; the variable TRIREME_START_DEADLINE overrides it.
   static constexpr double default_deadline_s = 60;
 
   /// Requires an initialized MPI.
   StartTimer();
-  /// The exchange has ended.
+  /// Call when the exchange has ended.
   ~StartTimer();
   StartTimer(const StartTimer&) = delete;
   StartTimer& operator=(const StartTimer&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory for the temporary files of a command, such as a token cache: created by rank 0, known
-// to all ranks, removed by the destructor. It lies in the system's place for such files, or in
-// `parent`, where the files have to be on a certain file system.
+// A directory for the temporary files of a command, such as a token cache. Rank 0 creates it, all
+// ranks know its path, and the destructor removes it. It is in the system's temporary directory, or
+// in `parent` if the files must be on a certain file system.
 #pragma once
 
 #include <cerrno>

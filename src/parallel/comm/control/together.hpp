@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions that may fail on some ranks end in the same way on all ranks, so that no rank waits
-// forever in the next collective.
+// Runs actions that may fail on some ranks, and makes all ranks throw together, so that no rank
+// waits forever in the next collective.
 //
 //     together(world, [&] { /* every rank */ });
 //     on_first_rank(world, [&] { /* rank 0 only */ });
 //
 // When the action throws on any rank, every rank throws: a UserError becomes the same UserError on
 // all ranks (rank 0 prints it); an EnvironmentError is rethrown on the first rank that threw it,
-// and becomes FailedElsewhere on the others, which print nothing. A ContractError is not passed on:
-// it is a bug of the program, and the rank that threw it ends the job.
+// and becomes FailedElsewhere on the others, which print nothing. A ContractError is a bug of the
+// program: it is not passed on, and the rank that threw it ends the job.
 //
-// Without a failure this costs one maximum over the ranks; texts are sent only after a failure.
+// Without a failure this costs one all-reduce; texts are sent only after a failure.
 //
 // The action may take any time (World::AtWork); the other ranks wait for it as long as its rank is
 // alive.
@@ -35,7 +35,7 @@ class FailedElsewhere : public EnvironmentError {
 };
 
 namespace detail {
-/// The result of one rank's part, for the others: empty, or an error as bytes.
+/// An error as bytes, to send to the other ranks.
 std::string packed(const std::exception& error);
 /// Collective. Throws when any rank's `mine` is not empty; `own` is what this rank caught.
 void settle(World& world, const std::string& mine, const std::exception_ptr& own);

@@ -33,7 +33,7 @@ constexpr std::chrono::duration<double> shortest_answer_time{5};
 constexpr std::chrono::milliseconds between_answers{1};
 /// If two polls for answers are further apart than this, the process was stopped in between.
 constexpr std::chrono::duration<double> longest_look{0.1};
-/// Ranks that an error names one by one.
+/// Maximum number of ranks that an error names.
 constexpr std::size_t most_named = 8;
 
 bool message_waits(MPI_Comm comm, int tag, int& source) {
@@ -67,7 +67,7 @@ Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)
   asking_.assign(num_ranks, MPI_REQUEST_NULL);
   answering_.assign(num_ranks, MPI_REQUEST_NULL);
   if (size_ == 1)
-    return;  // there is no other rank to ask
+    return;  // no other rank asks
   responder_ = start_thread("watchdog", [this] { serve(); });
 }
 
@@ -80,7 +80,7 @@ Watchdog::~Watchdog() {
     stopping_changed_.notify_one();
     responder_.join();
   }
-  const Abandon questions(asking_), answers(answering_);
+  const CancelOnExit questions(asking_), answers(answering_);
 }
 
 Watchdog::Lane& Watchdog::add() {
@@ -135,7 +135,7 @@ void Watchdog::answer_questions() {
                          MPI_STATUS_IGNORE));
     const auto peer = static_cast<std::size_t>(asker);
     if (!completed(answering_[peer]))
-      continue;  // it has not received the last answer, so it does not wait for one now
+      continue;  // it has not received the last answer, so it is not waiting for one
     answers_[peer] = answer_to(question);
     TRIREME_MPI(MPI_Isend(&answers_[peer], sizeof(Answer), MPI_BYTE, asker, answer_tag, comm_.get(),
                           &answering_[peer]));
@@ -214,7 +214,7 @@ Watchdog::Finding Watchdog::check_ranks(const Lane& lane, double idle_s, bool& a
     const bool works = any(Answer::at_work);
     if (works || !any(Answer::late)) {
       const bool again = std::exchange(all_were_there, !works);
-      return again && !works ? Finding::no_progress : Finding::go_on;
+      return again && !works ? Finding::no_progress : Finding::keep_waiting;
     }
   }
   std::string who = describe(answers, Answer::silent);
@@ -232,7 +232,7 @@ std::string Watchdog::describe(const std::vector<Answer>& answers, Answer::State
     const char* place = answers[r].place.data();
     text += fmt::format("{}rank {} on {} {}", text.empty() ? "" : ", ", r, hosts_.at(r),
                         state == Answer::silent ? std::string("does not answer")
-                        : *place == '\0' ? std::string("never arrived and is in no collective")
+                        : *place == '\0' ? std::string("has not entered it and is in no collective")
                                          : fmt::format("is still {}", place));
   }
   if (count > most_named)
@@ -245,7 +245,7 @@ void Watchdog::fail(const Lane& lane, double idle_s, const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (why_.empty()) {
       failed_in_ = lane.collective.text();
-      why_ = fmt::format("nothing moved for {:.1f} s; {}", idle_s, why);
+      why_ = fmt::format("no progress for {:.1f} s; {}", idle_s, why);
     }
   }
   failed_.store(true, std::memory_order_release);

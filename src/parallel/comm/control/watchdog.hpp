@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The watchdog: it records in which collective this rank is, and queries all ranks when a
-// collective makes no progress.
+// The watchdog records which collective this rank is in, and queries all ranks when a collective
+// makes no progress.
 //
 // A rank may wait in several collectives at once: its main thread in one of the World, its
 // communication thread in one of a bucket. Each of these threads has a lane (created by
 // comm/control/progress.hpp), and the lanes of all ranks correspond. Entering a collective is
 // recorded here without a message. When a lane has made no progress for the deadline, its waiting
 // thread asks every other rank how many collectives it has entered in that lane. A separate thread,
-// the responder, answers, so a rank answers whatever its other threads do; only a rank that is
-// gone, stopped or disconnected stays silent. There are four findings:
+// the responder, answers whatever the rank's other threads do; only a rank that has ended, is
+// stopped or is disconnected stays silent. There are four findings:
 //
 //   some rank is silent         CommError that names it and the late ranks, with their collectives
 //   some rank is at work        continue: rank 0 reads a text or writes a file, for example
-//   a rank is late              CommError that names it and where it is: in another collective, or
-//                               in none
-//   all have entered it         continue once: the last rank may have entered just now. If there is
-//                               no progress until the deadline passes again, CommError
+//   some rank is late           CommError that names it and the collective that it is in, if any
+//   all ranks have entered it   continue once, since the last rank may have just entered; CommError
+//                               if there is no progress until the deadline passes again
 //
 // A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: on a virtual
-// machine a healthy rank may get no processor for seconds. Time in which the caller itself
-// was stopped does not count.
+// machine a healthy rank may get no processor for seconds. Time in which the caller was
+// stopped does not count.
 //
 // 1. Nothing is sent while collectives make progress.
 // 2. Being at work (World::AtWork) extends the deadline for all ranks, as long as all ranks answer.
@@ -44,7 +43,7 @@
 
 namespace trireme::comm {
 
-/// A collective, as messages name it: with the number of its bucket, if any.
+/// A collective, as error messages name it: with the number of its bucket, if any.
 struct Collective {
   const char* operation = "";  ///< a literal
   BucketIndex bucket{};
@@ -62,7 +61,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Of this process, in `parent`.
+  /// Rank of this process in `parent`.
   [[nodiscard]] int rank() const { return rank_; }
 
   /// Progress of this rank in one lane.
@@ -85,7 +84,7 @@ class Watchdog {
   void begin_work() { works_.fetch_add(1, std::memory_order_relaxed); }
   void end_work() { works_.fetch_sub(1, std::memory_order_relaxed); }
 
-  enum class Finding : std::uint8_t { go_on, no_progress };
+  enum class Finding : std::uint8_t { keep_waiting, no_progress };
   /// Call when `lane` has made no progress for `idle_s`. Throws CommError, or returns whether to
   /// continue waiting. The caller keeps `all_were_there` between calls, and sets it to false after
   /// progress.
@@ -99,9 +98,7 @@ class Watchdog {
   }
 
   [[nodiscard]] double deadline_s() const { return deadline_s_.load(std::memory_order_relaxed); }
-  void limit_waiting(double deadline_s) {
-    deadline_s_.store(deadline_s, std::memory_order_relaxed);
-  }
+  void set_deadline(double deadline_s) { deadline_s_.store(deadline_s, std::memory_order_relaxed); }
 
  private:
   struct Question {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control plane: the ranks, their hosts, and the small blocking exchanges of a run (deck bytes,
-// losses, stop flags). Gradients and parameters go through Communicator, on streams.
+// losses, stop flags). Gradients and parameters are sent by Communicator, on streams.
 //
 // 1. Every member must be called by all ranks in the same order, from the host's main thread.
 // 2. `make_self_world()` is a complete world of one rank that needs no MPI.
@@ -9,10 +9,10 @@
 // 4. abort() ends every rank of the job at once. A rank that fails alone calls it, so that the
 //    others do not wait forever.
 // 5. No rank waits forever. Without progress for the deadline, a member throws a CommError that
-//    names the ranks that are gone or late (comm/control/watchdog.hpp). A rank that works for long
-//    outside of MPI, on files for example, holds an AtWork during this time, and the others wait
-//    for it while it is alive; together() and on_first_rank() do so. Not covered, since MPI waits
-//    without a deadline: its start and end, and the splitting of communicators (after a barrier).
+//    names the silent or late ranks (comm/control/watchdog.hpp). A rank that works for long outside
+//    of MPI, on files for example, holds an AtWork object during this time, and the others wait for
+//    it while it is alive; together() and on_first_rank() do so. MPI waits without a deadline in
+//    its start and end, and when it splits communicators (after a barrier).
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ class World {
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  /// Position among the ranks of this host, and their number.
+  /// Index among the ranks of this host, and their number.
   [[nodiscard]] virtual int local_rank() const = 0;
   [[nodiscard]] virtual int local_size() const = 0;
   [[nodiscard]] virtual const std::string& host() const = 0;
-  /// What messages call this rank: in a part of a world its rank in the whole one.
+  /// The rank that messages print: in a part of a world, the rank in the whole one.
   [[nodiscard]] virtual int rank_of_run() const { return rank(); }
 
   virtual void barrier() = 0;
-  /// In place, element by element. Integers, so the order of additions does not matter.
+  /// In place, element by element. Sums of integers do not depend on the order of additions.
   virtual void sum(std::span<std::int64_t> values) = 0;
   virtual void max(std::span<std::int64_t> values) = 0;
   /// Every rank's `values` (equal lengths), in rank order.
@@ -59,12 +59,12 @@ class World {
   virtual std::string broadcast(std::string bytes, int root) = 0;
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 
-  /// The deadline of this world and of the communicators made in it, in seconds. Before the first
-  /// call it is default_deadline_s.
-  virtual void limit_waiting(double /*deadline_s*/) {}
+  /// Sets the deadline, in seconds, of this world and of the communicators created in it. The
+  /// default is default_deadline_s.
+  virtual void set_deadline(double /*deadline_s*/) {}
   [[nodiscard]] virtual double deadline_s() const { return default_deadline_s; }
 
-  /// While one exists, this rank counts as busy outside of all collectives. Nests.
+  /// While one exists, this rank is busy outside of all collectives, and the others wait. Nests.
   class AtWork {
    public:
     explicit AtWork(World& world) : world_(world) { world_.begin_work(); }
@@ -86,8 +86,8 @@ std::unique_ptr<World> make_self_world();
 /// The elementwise maximum of `values` (equal lengths) over all ranks, on every rank. Collective.
 std::vector<double> largest_of_ranks(World& world, std::span<const double> values);
 
-/// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor; one per process,
-/// the first thing in main. Throws CommError when MPI cannot give the thread level.
+/// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor. Create one per
+/// process, first in main. Throws CommError when MPI does not support the thread level.
 class MpiScope {
  public:
   MpiScope(int& argc, char**& argv);

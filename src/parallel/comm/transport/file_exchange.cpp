@@ -29,20 +29,20 @@ socklen_t name_socket(sockaddr_un& address, const Nonce& nonce) {
 }
 
 /// A message: the sender's nonce, and one file.
-struct Message {
+struct FileMessage {
   Nonce nonce{};
   iovec bytes{.iov_base = &nonce, .iov_len = sizeof nonce};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr header{};
 
-  Message() {
+  FileMessage() {
     header.msg_iov = &bytes;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
     header.msg_controllen = control.size();
   }
-  Message(const Message&) = delete;
-  Message& operator=(const Message&) = delete;
+  FileMessage(const FileMessage&) = delete;
+  FileMessage& operator=(const FileMessage&) = delete;
 };
 
 /// One rank's end of the exchange.
@@ -64,7 +64,7 @@ class Mailbox {
   /// Returns whether the message was sent: false while the peer's queue is full. Other failures go
   /// to the report.
   bool send(const OwnedFile& file, std::size_t peer, const Nonce& to) {
-    Message message;
+    FileMessage message;
     message.nonce = mine_.nonce;
     sockaddr_un address;
     message.header.msg_namelen = name_socket(address, to);
@@ -86,11 +86,11 @@ class Mailbox {
     return true;
   }
 
-  /// Receives all messages that have arrived. Returns whether there were any.
+  /// Receives all messages in the queue. Returns whether there were any.
   bool take(const std::vector<NodeReport>& senders) {
     bool any = false;
     for (;;) {
-      Message message;
+      FileMessage message;
       const ssize_t got = recvmsg(socket_.get(), &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
       if (got < 0)
         return any;
@@ -108,7 +108,7 @@ class Mailbox {
           peer == rank_ || taken(peer))
         continue;
       if (!file.is_open())
-        mine_.fail(EMFILE, fmt::format("take the file of rank {} of the node", peer));
+        mine_.fail(EMFILE, fmt::format("receive the file of rank {} of the node", peer));
       files_[peer] = std::move(file);
       --missing_;
       any = true;
@@ -137,7 +137,7 @@ OwnedFile::~OwnedFile() {
 
 NodeReport::NodeReport() {
   if (getrandom(nonce.data(), sizeof nonce, 0) != static_cast<ssize_t>(sizeof nonce))
-    fail(errno, "take a random number");
+    fail(errno, "get random bytes");
 }
 
 void NodeReport::fail(int number, std::string_view what) {
@@ -191,7 +191,7 @@ std::vector<OwnedFile> exchange_files(
   // All messages are in the queue by now, so receiving them does not wait.
   take();
   if (!mailbox.complete())
-    mine.fail(EIO, "take a file that was sent");
+    mine.fail(EIO, "receive a file that was sent");
   return std::move(mailbox.files());
 }
 

@@ -73,7 +73,7 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
     wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
          "ncclCommInitRankConfig");
   }
-  moved_ = patient_since_ = Clock::now();
+  moved_ = last_check_ = Clock::now();
   monitor_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "nccl-monitor");
     watch();
@@ -109,11 +109,11 @@ NcclComm::~NcclComm() {
   }
 }
 
-std::string NcclComm::words(ncclResult_t status) const {
-  return fmt::format("{}; last: {}", ncclGetErrorString(status), last_words());
+std::string NcclComm::error_text(ncclResult_t status) const {
+  return fmt::format("{}; last: {}", ncclGetErrorString(status), last_message());
 }
 
-std::string NcclComm::last_words() const {
+std::string NcclComm::last_message() const {
   const char* last = ncclGetLastError(comm_);
   return last != nullptr && *last != '\0' ? last : "nothing";
 }
@@ -133,7 +133,7 @@ void NcclComm::wait(ncclResult_t status, const std::string& statement) {
       status = asked;
   }
   if (status != ncclSuccess)
-    throw CommError("NCCL", statement, words(status), __FILE__, __LINE__);
+    throw CommError("NCCL", statement, error_text(status), __FILE__, __LINE__);
 }
 
 void NcclComm::run(const std::string& statement,
@@ -152,7 +152,7 @@ void NcclComm::collective(const char* operation,
     lock.unlock();
     entry.end->wait();
     lock.lock();
-    static_cast<void>(trouble());  // drops entries that have ended
+    static_cast<void>(find_error());  // drops entries that have ended
   }
   if (lane_ != nullptr)
     watchdog_->enter(*lane_, Collective{operation, bucket, true});
@@ -162,7 +162,7 @@ void NcclComm::collective(const char* operation,
                    : Collective{operation, bucket, true}.text());
   stream.record(*entry.end);
   if (head_ == tail_)
-    moved_ = patient_since_ = Clock::now();
+    moved_ = last_check_ = Clock::now();
   entry.operation = operation;
   entry.bucket = bucket;
   ++head_;
@@ -173,12 +173,12 @@ std::string NcclComm::oldest() const {
   return Collective{entry.operation, entry.bucket, true}.text();
 }
 
-std::string NcclComm::trouble() {
+std::string NcclComm::find_error() {
   ncclResult_t status = ncclSuccess;
   if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
     status = asked;
   for (; tail_ != head_ && ring_[tail_ % ring_size].end->reached(); ++tail_) {
-    moved_ = patient_since_ = Clock::now();
+    moved_ = last_check_ = Clock::now();
     all_were_there_ = false;
   }
   if (tail_ == head_ && lane_ != nullptr)
@@ -187,16 +187,16 @@ std::string NcclComm::trouble() {
     return {};
   return fmt::format("NCCL: {} failed: {}",
                      tail_ == head_ ? "nothing was enqueued, but the communicator" : oldest(),
-                     words(status));
+                     error_text(status));
 }
 
-bool NcclComm::stands_still() const {
-  return tail_ != head_ && seconds_since(patient_since_) >= deadline_s_;
+bool NcclComm::is_stalled() const {
+  return tail_ != head_ && seconds_since(last_check_) >= deadline_s_;
 }
 
 std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
   const double idle_s = seconds_since(moved_);
-  const std::string last = last_words(), what = oldest();
+  const std::string last = last_message(), what = oldest();
   const Entry& entry = ring_[tail_ % ring_size];
   const auto still = [&](const std::string& why) {
     return fmt::format("NCCL: {} has not ended for {:.0f} s; {}; last: {}", what, idle_s, why,
@@ -209,7 +209,7 @@ std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
   asked.collective = {entry.operation, entry.bucket, true};
   bool all_were_there = all_were_there_;
   lock.unlock();
-  auto found = Watchdog::Finding::go_on;
+  auto found = Watchdog::Finding::keep_waiting;
   try {
     found = watchdog_->check_ranks(asked, idle_s, all_were_there);
   } catch (const CommError& error) {
@@ -217,9 +217,9 @@ std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
   }
   lock.lock();
   all_were_there_ = all_were_there;
-  patient_since_ = Clock::now();
+  last_check_ = Clock::now();
   return found == Watchdog::Finding::no_progress
-             ? still("every rank has given it to its GPU, but no data arrives")
+             ? still("all ranks have enqueued it, but no data arrives")
              : std::string();
 }
 
@@ -236,8 +236,8 @@ void NcclComm::watch() {
     if (wake_.wait_for(lock, look_every, [&] { return stopping_; }))
       return;
     try {
-      found = trouble();
-      if (found.empty() && stands_still())
+      found = find_error();
+      if (found.empty() && is_stalled())
         found = check_ranks(lock);
     } catch (const std::exception& problem) {  // the GPU itself has failed
       found = problem.what();
@@ -248,8 +248,8 @@ void NcclComm::watch() {
   end_job(found, lock);
 }
 
-void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock) {
-  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), trouble);
+void NcclComm::end_job(const std::string& error, std::unique_lock<std::timed_mutex>& lock) {
+  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), error);
   if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
     ncclCommAbort(comm_);
   world_.abort(ExitCode::environment);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One NCCL communicator, its errors and the thread that monitors it.
 //
-// A collective of NCCL runs on the GPU. When a peer is gone, its kernel never ends, and a thread
+// A collective of NCCL runs on the GPU. When a peer has ended, the kernel never ends, and a thread
 // that waits for the stream waits forever. So a monitor thread polls, every 0.1 s, NCCL's
 // asynchronous error and the events after the collectives. When the oldest collective has not ended
 // for the deadline, the monitor queries the ranks (comm/control/watchdog.hpp), as a waiting host
-// thread does: it names a rank that is silent or late, continues if one is at work, and, if all
-// have given the collective to their GPUs, continues for one more deadline. Then, and on an error,
-// it prints the collective and NCCL's own message, aborts the communicator and ends the job, which
-// no other thread is able to do.
+// thread does. It names a rank that is silent or late, continues if one is at work, and continues
+// for one more deadline if all ranks have enqueued the collective. After that, and on an error, it
+// prints the collective and NCCL's own message, aborts the communicator and ends the job.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL has
 //    completed them. All calls hold the lock of this object, so that the monitor never aborts while
@@ -68,19 +67,19 @@ class NcclComm {
 
   /// Requires the lock. Polls while NCCL is in progress.
   void wait(ncclResult_t status, const std::string& statement);
-  [[nodiscard]] std::string words(ncclResult_t status) const;
-  [[nodiscard]] std::string last_words() const;
+  [[nodiscard]] std::string error_text(ncclResult_t status) const;
+  [[nodiscard]] std::string last_message() const;
   void watch();
   /// The collective, as messages name it. Requires the lock, and an entry.
   [[nodiscard]] std::string oldest() const;
-  /// The error that NCCL reports now, or "". Drops entries that have ended. Requires the lock.
-  std::string trouble();
+  /// The error that NCCL reports, or "". Drops entries that have ended. Requires the lock.
+  std::string find_error();
   /// Whether no collective has ended for the deadline. Requires the lock.
-  [[nodiscard]] bool stands_still() const;
+  [[nodiscard]] bool is_stalled() const;
   /// Call when no collective has ended for the deadline. The error, or "" to continue. Releases the
   /// lock while it queries other ranks.
   std::string check_ranks(std::unique_lock<std::timed_mutex>& lock);
-  void end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock);
+  void end_job(const std::string& error, std::unique_lock<std::timed_mutex>& lock);
 
   World& world_;
   device::Device& device_;
@@ -91,8 +90,8 @@ class NcclComm {
   std::array<Entry, ring_size> ring_;  // guarded by mutex_, like all below
   std::size_t head_ = 0, tail_ = 0;    // numbers of collectives recorded and ended
   Clock::time_point moved_ = Clock::now();
-  Clock::time_point patient_since_ = moved_;  // moved_, or the last check if it was later
-  bool all_were_there_ = false;               // at the last check
+  Clock::time_point last_check_ = moved_;  // or moved_, if that is later
+  bool all_were_there_ = false;            // at the last check
   bool stopping_ = false;
   std::timed_mutex mutex_;
   std::condition_variable_any wake_;

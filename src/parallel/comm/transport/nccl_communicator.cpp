@@ -18,8 +18,8 @@
 #include "device/cuda/handle.hpp"
 
 #include "comm/transport/nccl_comm.hpp"
-#include "comm/transport/nccl_round_trip.hpp"
 #include "comm/transport/nccl_sum.hpp"
+#include "comm/transport/nccl_transfer.hpp"
 #include "comm/transport/transports.hpp"
 
 namespace trireme::comm {
@@ -151,15 +151,15 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& groups) override {
-    return std::make_unique<NcclRoundTrip>(comm_, groups);
+  std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
+    return std::make_unique<NcclTransfer>(comm_, groups);
   }
 
  private:
   static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
 
-  /// Every rank sends its term of each shard to the owner, which adds the terms. This sends the
-  /// bytes of a reduce-scatter, in pieces that fit into terms_.
+  /// Every rank sends its term of each shard to the owner, which adds the terms. This sends as many
+  /// bytes as a reduce-scatter, in parts that fit into terms_.
   void add_terms(const char* operation,
                  const Shards& shards,
                  BucketIndex bucket,
@@ -208,8 +208,8 @@ class NcclCommunicator final : public Communicator {
   const int size_;
   NcclComm comm_;
   NcclMemory memory_;
-  const bool adds_terms_;  // of bf16, else NCCL does
-  device::Buffer terms_;   // [ranks][stride] bf16; none where no sums are
+  const bool adds_terms_;  // adds bf16 terms itself, instead of NCCL
+  device::Buffer terms_;   // [ranks][stride] bf16; empty if there are no such sums
 };
 
 }  // namespace

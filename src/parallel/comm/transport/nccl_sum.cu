@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned threads = 256;
 constexpr std::int64_t most_blocks = 4096;
 
-/// Memory-bound, and small beside the transfers: one element per thread and turn.
+/// Memory-bound and short compared with the transfers: one element per thread and iteration.
 __global__ void sum_bf16(__nv_bfloat16* own,
                          const __nv_bfloat16* others,
                          std::int64_t stride,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of one shard's terms in bf16 on the GPU; NCCL's own sum would round at every rank.
+// Sums the bf16 terms of one shard on the GPU in fp32; NCCL's own sum would round at every rank.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace trireme::comm {
 
 /// own[i] = the sum over all ranks in rank order, in fp32, rounded once. Shapes: own = [count],
-/// this rank's terms; others = [ranks, stride], those of rank r from r * stride on; this rank's row
+/// this rank's terms; others = [ranks, stride], row r has the terms of rank r, and this rank's row
 /// is not read. Enqueued on `stream`.
 void sum_bf16_terms(Bf16* own,
                     const Bf16* others,

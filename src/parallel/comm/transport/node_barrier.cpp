@@ -13,10 +13,10 @@
 namespace trireme::comm {
 namespace {
 
-/// Reads of the counter per turn of the Patience; about 100 ns.
-constexpr int looks_per_turn = 32;
-/// A sleeper is woken after the store; it wakes by itself only to check the deadline.
-constexpr int longest_sleep_us = 20'000;
+/// Reads of the counter per poll of the Backoff; about 100 ns.
+constexpr int reads_per_poll = 32;
+/// A sleeper is woken after the store; this timeout only serves to check the deadline.
+constexpr int longest_wait_us = 20'000;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -34,49 +34,49 @@ void wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-bool behind(std::uint32_t reached, std::uint32_t point) {
-  return static_cast<std::int32_t>(reached - point) < 0;
+bool behind(std::uint32_t arrivals, std::uint32_t point) {
+  return static_cast<std::int32_t>(arrivals - point) < 0;
 }
 
 }  // namespace
 
 NodeBarrier::NodeBarrier(MPI_Comm node, Progress& progress)
-    : segment_(node, progress, sizeof(Seat), "the node's barrier"), progress_(progress) {
+    : segment_(node, progress, sizeof(Counter), "the node's barrier"), progress_(progress) {
   TRIREME_MPI(MPI_Comm_rank(node, &rank_));
   TRIREME_MPI(MPI_Comm_size(node, &size_));
 }
 
-void NodeBarrier::reach() {
-  Seat& mine = seat(rank_);
-  mine.reached.store(++point_, std::memory_order_seq_cst);
+void NodeBarrier::arrive() {
+  Counter& mine = counter(rank_);
+  mine.arrivals.store(++point_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) != 0)
-    wake_all(mine.reached);
+    wake_all(mine.arrivals);
 }
 
 void NodeBarrier::wait_for(int local_rank) {
-  Seat& theirs = seat(local_rank);
+  Counter& theirs = counter(local_rank);
   for (;;) {
-    for (int look = 0; look < looks_per_turn; ++look) {
-      if (!behind(theirs.reached.load(std::memory_order_acquire), point_)) {
+    for (int read = 0; read < reads_per_poll; ++read) {
+      if (!behind(theirs.arrivals.load(std::memory_order_acquire), point_)) {
         progress_.moved();
         return;
       }
       relax();
     }
-    const int nap_us = progress_.turn(longest_sleep_us);
-    if (nap_us == 0)
+    const int sleep_us = progress_.backoff_us(longest_wait_us);
+    if (sleep_us == 0)
       continue;
     theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = theirs.reached.load(std::memory_order_seq_cst);
+    const std::uint32_t seen = theirs.arrivals.load(std::memory_order_seq_cst);
     if (behind(seen, point_))
-      sleep_while(theirs.reached, seen, nap_us);
+      sleep_while(theirs.arrivals, seen, sleep_us);
     theirs.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-    progress_.after_nap();
+    progress_.after_sleep();
   }
 }
 
-void NodeBarrier::meet() {
-  reach();
+void NodeBarrier::arrive_and_wait() {
+  arrive();
   for (int step = 1; step < size_; ++step) wait_for((rank_ + step) % size_);
 }
 

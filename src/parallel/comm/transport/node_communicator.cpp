@@ -6,14 +6,14 @@
 // writes the k-th shard, in its own bucket, and only rank k reads the k-th shard of any rank's
 // bucket; so between two barriers no rank writes memory that another reads.
 //
-//   reduce_scatter  meet; sum; (ring along the column, or exchange;) meet
-//   all_gather      (ring along the column, or spread;) reach; wait for each peer and copy the
-//                   shards that it has; meet
+//   reduce_scatter  barrier; sum; (ring along the column, or exchange;) barrier
+//   all_gather      (ring along the column, or uneven gather;) arrive; wait for each peer and copy
+//                   the shards that it has; barrier
 //
-// Between hosts, fp32 sums with Reduction::sum use rings where every host has the same number of
+// Between hosts, fp32 sums with Reduction::sum use rings if every host has the same number of
 // ranks; all other sums use comm/collective/exchange.hpp. Every host sends each shard, or its part
-// of each shard's sum, once. (A guaranteed order may need more messages:
-// comm/collective/routes.hpp.)
+// of each shard's sum, once. A guaranteed order may need more messages
+// (comm/collective/routes.hpp).
 //
 // The last barrier keeps a rank from overwriting its bucket while a peer still reads it.
 #include <algorithm>
@@ -26,9 +26,9 @@
 #include "comm/collective/accumulate.hpp"
 #include "comm/collective/exchange.hpp"
 #include "comm/collective/ring.hpp"
-#include "comm/collective/spread.hpp"
+#include "comm/collective/uneven_gather.hpp"
 #include "comm/control/integer_sums.hpp"
-#include "comm/transport/covered.hpp"
+#include "comm/transport/byte_range_set.hpp"
 #include "comm/transport/node_barrier.hpp"
 #include "comm/transport/transports.hpp"
 
@@ -48,14 +48,14 @@ class Windows final : public device::MemorySource {
     return {*this, segment.piece(local_rank_), bytes};
   }
 
-  /// The segment that contains `full`. Throws ContractError when there is none.
-  [[nodiscard]] const SharedSegment& holding(View full) const {
+  /// The segment that contains `full`. Throws ContractError if there is none.
+  [[nodiscard]] const SharedSegment& segment_of(View full) const {
     for (const SharedSegment& segment : segments_) {
       const std::byte* start = segment.piece(local_rank_);
       if (full.data >= start && full.data + full.bytes() <= start + segment.bytes())
         return segment;
     }
-    TRIREME_EXPECT(false, "a bucket outside the memory that allocate() gave");
+    TRIREME_EXPECT(false, "a bucket outside the memory from allocate()");
     std::abort();
   }
 
@@ -88,14 +88,14 @@ class NodeShards final : public Shards {
   mutable bool read_to_sum = false, read_to_gather = false;
 };
 
-/// By rank of the host: the owners of the shards that it has after the exchange between hosts.
-std::vector<std::vector<int>> shards_held(const NodeGrid& grid) {
-  std::vector<std::vector<int>> held(static_cast<std::size_t>(grid.num_local()));
+/// By local rank: the owners of the shards that it has after the exchange between hosts.
+std::vector<std::vector<int>> owners_by_local_rank(const NodeGrid& grid) {
+  std::vector<std::vector<int>> owners(static_cast<std::size_t>(grid.num_local()));
   for (int owner = 0; owner < grid.hosts.ranks(); ++owner) {
     const int local = grid.hosts.local_of(grid.hosts.agent(grid.row, owner));
-    held[static_cast<std::size_t>(local)].push_back(owner);
+    owners[static_cast<std::size_t>(local)].push_back(owner);
   }
-  return held;
+  return owners;
 }
 
 /// The ranks of this rank's column.
@@ -124,7 +124,7 @@ class NodeCommunicator final : public Communicator {
         progress_(world.watchdog()),
         barrier_(grid_.node.get(), progress_),
         windows_(grid_.node.get(), world.progress(), grid_.local_rank),
-        held_(shards_held(grid_)),
+        owners_at_(owners_by_local_rank(grid_)),
         sources_(static_cast<std::size_t>(grid_.num_local())),
         read_to_gather_(sources_.size()),
         ring_(grid_.has_columns() ? grid_.column.get() : MPI_COMM_SELF,
@@ -139,7 +139,7 @@ class NodeCommunicator final : public Communicator {
                   device,
                   message_bytes(options, false),
                   options.exchange_bytes),
-        spread_(comm_.get(), progress_, grid_.hosts, message_bytes(options, false)),
+        uneven_gather_(comm_.get(), progress_, grid_.hosts, message_bytes(options, false)),
         integers_(comm_.get(), progress_) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -155,20 +155,20 @@ class NodeCommunicator final : public Communicator {
   std::unique_ptr<Shards> shards(View full) override {
     expect_bucket(full, size_);
     return std::make_unique<NodeShards>(full, rank_, size_, grid_,
-                                        full.empty() ? nullptr : &windows_.holding(full));
+                                        full.empty() ? nullptr : &windows_.segment_of(full));
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     run("reduce_scatter", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.reduce(s);
-      self.barrier_.meet();
+      self.barrier_.arrive_and_wait();
     });
   }
 
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     run("all_gather", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.gather(s);
-      self.barrier_.meet();
+      self.barrier_.arrive_and_wait();
     });
   }
 
@@ -176,7 +176,7 @@ class NodeCommunicator final : public Communicator {
     run("all_reduce", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.reduce(s);
       self.gather(s);
-      self.barrier_.meet();
+      self.barrier_.arrive_and_wait();
     });
   }
 
@@ -203,7 +203,7 @@ class NodeCommunicator final : public Communicator {
       integers_.all_reduce(s.full);
       return;
     }
-    barrier_.meet();
+    barrier_.arrive_and_wait();
     if (!std::exchange(s.read_to_sum, true))
       count_read(s, grid_.local_rank, read_to_sum_, num_others());
     const bool in_rings =
@@ -212,7 +212,7 @@ class NodeCommunicator final : public Communicator {
       exchange_.reduce_scatter(s.full, s.distances);
       return;
     }
-    for (const int owner : held_[static_cast<std::size_t>(grid_.local_rank)]) {
+    for (const int owner : owners_at_[static_cast<std::size_t>(grid_.local_rank)]) {
       const View block = s.of(owner);
       std::ranges::transform(s.distances, sources_.begin(),
                              [&](std::ptrdiff_t distance) { return block.data + distance; });
@@ -227,8 +227,8 @@ class NodeCommunicator final : public Communicator {
     if (grid_.has_columns())
       ring_.all_gather(s.full, s.own.elements);
     else
-      spread_.all_gather(s.full);
-    barrier_.reach();
+      uneven_gather_.all_gather(s.full);
+    barrier_.arrive();
     if (!std::exchange(s.read_to_gather, true))
       for (int local = 0; local < grid_.num_local(); ++local)
         if (local != grid_.local_rank)
@@ -236,7 +236,7 @@ class NodeCommunicator final : public Communicator {
     for (int step = 1; step < grid_.num_local(); ++step) {
       const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
       barrier_.wait_for(static_cast<int>(local));
-      for (const int owner : held_[local]) {
+      for (const int owner : owners_at_[local]) {
         const View shard = s.of(owner);
         copy_past_caches(shard.data, shard.data + s.distances[local], shard.bytes());
       }
@@ -246,12 +246,12 @@ class NodeCommunicator final : public Communicator {
   [[nodiscard]] std::size_t num_others() const {
     return static_cast<std::size_t>(grid_.num_local() - 1);
   }
-  /// Counts that the shards which rank `local` has for the host were read in the memory of `others`
-  /// other ranks.
-  void count_read(const NodeShards& s, int local, Covered& covered, std::size_t others) {
+  /// Counts the bytes of the shards that rank `local` has for the host, read from the memory of
+  /// `others` other ranks.
+  void count_read(const NodeShards& s, int local, ByteRangeSet& covered, std::size_t others) {
     if (others == 0)
       return;
-    for (const int owner : held_[static_cast<std::size_t>(local)])
+    for (const int owner : owners_at_[static_cast<std::size_t>(local)])
       peer_bytes_ += others * covered.add(s.of(owner).data, s.own.bytes());
   }
 
@@ -265,17 +265,16 @@ class NodeCommunicator final : public Communicator {
   Progress progress_;
   NodeBarrier barrier_;
   Windows windows_;
-  std::vector<std::vector<int>> held_;     // [local]: owners of its shards
-  std::vector<const std::byte*> sources_;  // [local]
+  std::vector<std::vector<int>> owners_at_;  // [local]: owners of its shards
+  std::vector<const std::byte*> sources_;    // [local]
   std::atomic<std::size_t> peer_bytes_{0};
-  // In this rank's own addresses, whose offsets in a bucket equal those of the other ranks. Memory
-  // that is read to sum and memory that is read to gather do not overlap. [local]: the rank whose
-  // memory is read.
-  Covered read_to_sum_;
-  std::vector<Covered> read_to_gather_;
+  // Ranges that were read, as addresses in this rank's memory, whose offsets in a bucket equal
+  // those of the other ranks. [local]: the rank whose memory is read.
+  ByteRangeSet read_to_sum_;
+  std::vector<ByteRangeSet> read_to_gather_;
   Ring ring_;
   Exchange exchange_;
-  Spread spread_;
+  UnevenGather uneven_gather_;
   IntegerSums integers_;
 };
 

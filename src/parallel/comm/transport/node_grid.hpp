@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks and their hosts as communicators: a row per host, whose ranks share memory, and, where
-// every host has the same number of ranks, a column per position inside a host, whose ranks
-// communicate over the network in a ring. Ranks may be distributed to hosts in any order.
+// The communicators of a grid of ranks: a row per host, whose ranks share memory, and, if every
+// host has the same number of ranks, a column per local rank, whose ranks communicate over the
+// network in a ring. Ranks may be distributed to hosts in any order.
 #pragma once
 
 #include "comm/collective/hosts.hpp"
@@ -11,7 +11,7 @@ namespace trireme::comm {
 
 struct NodeGrid {
   OwnedComm node;    ///< the ranks of this host, ascending
-  OwnedComm column;  ///< by number of host; null where hosts have different numbers of ranks
+  OwnedComm column;  ///< by host number; null if hosts have different numbers of ranks
   Hosts hosts;
   int row = 0;  ///< this rank's host
   int local_rank = 0;

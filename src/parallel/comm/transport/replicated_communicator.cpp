@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shards inside a replica, sums across replicas (hybrid sharding). The ranks of a replica are
-// consecutive; across replicas the ranks in the same place own the same shard.
+// consecutive; ranks with the same index in their replicas own the same shard.
 //
 //   reduce_scatter  inside the replica; then an all-reduce of the shard with the same rank of the
 //                   other replicas
 //   all_gather      inside the replica only
-//   all_reduce      inside the replica, then across replicas; in practice only the step's sums
+//   all_reduce      inside the replica, then across replicas; used only for the step's sums
 //
 // So between replicas a rank sends its shard, never the whole bucket. This order of additions is
-// neither the order of ranks nor of pairs. With Reduction::ordered or tree, a reduction is
-// therefore one all-reduce of the whole bucket over all ranks, by messages, with the same bits as
-// without replicas. Sums of bf16 are rounded once inside a replica, and once across replicas.
+// not that of Reduction::ordered or tree. With these, a reduction is one all-reduce of the whole
+// bucket over all ranks, by messages, with the same bits as without replicas. Sums of bf16 are
+// rounded once inside a replica, and once across replicas.
 //
 // 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
 // messages, or by NCCL on GPUs, both of which read any memory.
@@ -29,7 +29,7 @@ class ReplicatedShards final : public Shards {
   std::unique_ptr<Shards> inside;        ///< of the bucket
   std::unique_ptr<Shards> shard_across;  ///< of this rank's shard
   std::unique_ptr<Shards> across;        ///< of the bucket
-  std::unique_ptr<Shards> everywhere;    ///< of the bucket, where an order is promised
+  std::unique_ptr<Shards> everywhere;    ///< of the bucket, with a guaranteed order
 };
 
 class ReplicatedCommunicator final : public Communicator {
@@ -80,8 +80,8 @@ class ReplicatedCommunicator final : public Communicator {
     across_->all_reduce(*table.shard_across, bucket, stream);
   }
 
-  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& groups) override {
-    return inside_->round_trip(groups);
+  std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
+    return inside_->transfer(groups);
   }
 
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
@@ -112,7 +112,7 @@ class ReplicatedCommunicator final : public Communicator {
     return *table;
   }
 
-  MpiWorld replica_;  // the ranks of this copy
+  MpiWorld replica_;  // the ranks of this replica
   MpiWorld peers_;    // the ranks that own the same shard
   std::unique_ptr<Communicator> inside_, across_, everywhere_;
 };

@@ -10,7 +10,7 @@ class SelfShards final : public Shards {
 };
 
 /// With one rank the bucket is the shard, and it already is the sum. The calls still check their
-/// arguments, so that a mistake is found on one rank, and not only on two.
+/// arguments, so that tests on one rank find mistakes.
 class SelfCommunicator final : public Communicator {
  public:
   explicit SelfCommunicator(device::Device& device) : device_(device) {}

@@ -4,17 +4,17 @@
 // A memory file (memfd) has no name and is in no file system: nothing remains when a rank is
 // killed, and a container's small /dev/shm does not limit it. The peers receive it as an open file
 // (comm/transport/file_exchange.hpp). Its pages are allocated at construction, so that lack of
-// memory is an error here and not a SIGBUS in the middle of a step; each rank allocates its own,
-// near its core. A peer's pages enter this process's page table when they are first read. From a
-// peer's bucket a rank reads two shards, its own and the peer's, so the table covers about two
-// segments for any number of peers.
+// memory is an error at that point and not a SIGBUS in the middle of a step; each rank allocates
+// its own pages, near its core. A peer's pages enter this process's page table when they are first
+// read. From a peer's bucket a rank reads two shards, its own and the peer's, so the table covers
+// about two segments for any number of peers.
 //
 // 1. Construction is collective over the node, and fails on all ranks if it fails on one.
 // 2. New memory is zero and page-aligned. Unmapping is local, and does nothing after
 //    device::keep_all_memory().
-// 3. Each rank checks that a mapped piece is that of the peer: every piece ends, after the
-//    requested bytes, with a random number of its owner, which the rank compares with the number
-//    that the peer sent over MPI.
+// 3. Each rank checks that it mapped the piece of the right peer: after the requested bytes a piece
+//    has a random number of its owner, which the rank compares with the number that the peer sent
+//    over MPI.
 #pragma once
 
 #include <cstddef>

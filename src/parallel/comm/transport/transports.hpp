@@ -18,8 +18,8 @@ std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
                                                     device::Device& device,
                                                     const Options& options);
 
-/// Shared memory among the ranks of `node`, messages between nodes. `transport` is its name.
-/// Collective.
+/// Shared memory between the ranks of `node`, messages between nodes. `transport`: shared_memory or
+/// hierarchical. Collective.
 std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      Reduction reduction,
                                                      MpiWorld& world,
@@ -36,7 +36,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
 std::string loaded_nccl_version();
 
 /// `transport` inside each of options.replicas replicas of consecutive ranks, messages or NCCL
-/// across replicas. Collective. Requires: replicas > 1, and it divides the number of ranks.
+/// across replicas. Collective. Requires: replicas > 1, and replicas divides the number of ranks.
 std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
                                                            Reduction reduction,
                                                            MpiWorld& world,
@@ -44,13 +44,12 @@ std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
                                                            const Options& options);
 
 /// Size of a single message. Between hosts it stays below Open MPI's eager limit for TCP (64 KiB):
-/// longer messages wait for an answer that is queued after the data of the other direction. Source:
+/// longer messages wait for a reply that is queued after the data of the other direction. Source:
 /// `trireme bench reduce`, ring of 64 MiB on 2 ranks. 2 Gbit/s link (134 ms at wire speed): 141 ms
 /// with 60 KiB, 250 ms with 512 KiB messages. One host: 5.1 ms with 512, 5.5 with 60 KiB.
 std::size_t message_bytes(const Options& options, bool one_host);
 
-/// The check that every transport makes of a bucket: dtype f32, bf16 or i64, elements divisible by
-/// `size`.
+/// Checks a bucket for every transport: dtype f32, bf16 or i64, elements divisible by `size`.
 void expect_bucket(View full, int size);
 
 }  // namespace trireme::comm

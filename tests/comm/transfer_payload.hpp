@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of round trips send: pieces of different sizes between every pair of ranks.
+// The messages of the tests of transfers: different sizes between every pair of ranks.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trireme::comm {
 
-/// Pieces from rank `from` to rank `to`, in elements: two, one or none, with different sizes.
+/// Sizes, in elements, of the messages from rank `from` to rank `to`: two, one or none.
 inline std::vector<std::int64_t> sizes(int from, int to) {
   if ((from + 2 * to) % 5 == 3)
     return {};
@@ -16,8 +16,8 @@ inline std::vector<std::int64_t> sizes(int from, int to) {
   return {10'000 * (from + 1) + to, from + 3 * to + 1};
 }
 
-inline float value(int from, int to, std::size_t piece, std::int64_t element, int round) {
-  return static_cast<float>((from * 64 + to) * 8 + static_cast<int>(piece) * 4 + round) +
+inline float value(int from, int to, std::size_t message, std::int64_t element, int round) {
+  return static_cast<float>((from * 64 + to) * 8 + static_cast<int>(message) * 4 + round) +
          static_cast<float>(element % 1000) / 1024.0F;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/collective/spread.hpp"
+#include "comm/collective/uneven_gather.hpp"
 
 #include <algorithm>
 
@@ -10,11 +10,14 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int spread_tag = 13;
+constexpr int uneven_gather_tag = 13;
 
 }  // namespace
 
-Spread::Spread(MPI_Comm comm, Progress& progress, const Hosts& hosts, std::size_t chunk_bytes)
+UnevenGather::UnevenGather(MPI_Comm comm,
+                           Progress& progress,
+                           const Hosts& hosts,
+                           std::size_t chunk_bytes)
     : comm_(comm), progress_(progress), chunk_bytes_(chunk_bytes) {
   TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
   TRIREME_MPI(MPI_Comm_size(comm_, &size_));
@@ -28,11 +31,11 @@ Spread::Spread(MPI_Comm comm, Progress& progress, const Hosts& hosts, std::size_
   receiving_.assign(window, MPI_REQUEST_NULL);
 }
 
-void Spread::all_gather(View full) {
+void UnevenGather::all_gather(View full) {
   const std::int64_t shard = full.elements / size_;
   if (shard == 0)
     return;
-  const Abandon sends(sending_), receives(receiving_);
+  const CancelOnExit sends(sending_), receives(receiving_);
   const auto elements = static_cast<std::int64_t>(chunk_bytes_ / size_bytes(full.dtype));
   const std::int64_t chunks = divided_up(shard, elements);
   const auto piece = [&](int owner, std::int64_t chunk) {
@@ -54,13 +57,14 @@ void Spread::all_gather(View full) {
     for (; expected < std::min(incoming, received + most); ++expected) {
       const int owner = pick(owners_, expected);
       const View to = piece(owner, expected / per_chunk(owners_));
-      TRIREME_MPI(MPI_Irecv(to.data, static_cast<int>(to.bytes()), MPI_BYTE, owner, spread_tag,
-                            comm_, &receiving_[slot(expected)]));
+      TRIREME_MPI(MPI_Irecv(to.data, static_cast<int>(to.bytes()), MPI_BYTE, owner,
+                            uneven_gather_tag, comm_, &receiving_[slot(expected)]));
     }
     for (; started < std::min(outgoing, sent + most); ++started) {
       const View from = piece(rank_, started / per_chunk(agents_));
       TRIREME_MPI(MPI_Isend(from.data, static_cast<int>(from.bytes()), MPI_BYTE,
-                            pick(agents_, started), spread_tag, comm_, &sending_[slot(started)]));
+                            pick(agents_, started), uneven_gather_tag, comm_,
+                            &sending_[slot(started)]));
     }
     const std::int64_t before = received + sent;
     while (received < expected && completed(receiving_[slot(received)])) ++received;

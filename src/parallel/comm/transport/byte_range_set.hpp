@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the bytes that pieces of memory cover, each byte once, where pieces may overlap: buckets
-// that share memory are read from the same pages.
+// A set of byte ranges that counts each byte once, although ranges may overlap: buckets that share
+// memory are read from the same pages.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace trireme::comm {
 
-class Covered {
+class ByteRangeSet {
  public:
-  /// Adds the piece [begin, begin + bytes). Returns its bytes that no earlier piece covered.
+  /// Adds [begin, begin + bytes). Returns the number of its bytes that were not in the set.
   std::size_t add(const std::byte* begin, std::size_t bytes) {
     const std::byte* end = begin + bytes;
     auto next = ends_.upper_bound(begin);
@@ -30,7 +30,7 @@ class Covered {
   }
 
  private:
-  std::map<const std::byte*, const std::byte*> ends_;  // of disjoint pieces, by their begin
+  std::map<const std::byte*, const std::byte*> ends_;  // of disjoint ranges, by their start
 };
 
 }  // namespace trireme::comm

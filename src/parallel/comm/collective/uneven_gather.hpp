@@ -20,10 +20,10 @@
 
 namespace trireme::comm {
 
-class Spread {
+class UnevenGather {
  public:
   /// Borrows `comm`, which has the ranks of `hosts`, and `progress`.
-  Spread(MPI_Comm comm, Progress& progress, const Hosts& hosts, std::size_t chunk_bytes);
+  UnevenGather(MPI_Comm comm, Progress& progress, const Hosts& hosts, std::size_t chunk_bytes);
 
   /// Shapes: full = [ranks * shard], any dtype. Fills the blocks for which this rank is the agent.
   void all_gather(View full);

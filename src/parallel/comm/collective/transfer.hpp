@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends messages between any ranks, and later sends results back: an all-to-all of unequal parts,
+// for work that one rank does for the others. The messages are given once, in groups that are sent
+// separately.
+//
+// 1. On CPUs it uses MPI messages on its own communicator, with every transport of the buckets. On
+//    GPUs a direction of a group is one NCCL group of sends and receives on the communicator of the
+//    buckets, ordered with their collectives (Communicator, rule 3): kernels of two communicators
+//    that wait for their peers may block each other. Data is copied, never added, so the bits do
+//    not depend on the transport.
+// 2. Messages are received in place, without scratch. With MPI they are sent in chunks of the size
+//    that buckets use, with a window of chunks per peer and direction. If each message were sent
+//    whole, two ranks that start at different times would send one after the other, at half the
+//    link's rate (Open MPI over TCP; docs/figures.md). A peer's window does not wait for
+//    another peer, so ranks cannot deadlock. send() and send_back() allocate nothing. They run one
+//    at a time, on one stream or on streams ordered by events.
+// 3. Between two ranks, the messages that one sends and the other receives in a group must have the
+//    same number, sizes and order. A rank sends nothing to itself.
+// 4. The world's deadline applies, as in every collective: MPI requests are polled
+//    (comm/control/progress.hpp), NCCL is monitored (comm/transport/nccl_comm.hpp).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "base/view.hpp"
+#include "device/device.hpp"
+
+#include "comm/control/world.hpp"
+
+namespace trireme::comm {
+
+class Communicator;
+
+/// Memory of this rank to send to, or receive from, the rank `peer` of the communicator.
+struct Message {
+  int peer = 0;
+  View at;
+};
+
+/// Messages that are sent together.
+struct MessageGroup {
+  std::vector<Message> outgoing, incoming;
+};
+
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  /// Sends the outgoing messages of a group and receives the incoming ones, in stream order.
+  /// Collective.
+  virtual void send(std::size_t group, device::Stream& stream) = 0;
+  /// Sends the memory of the incoming messages of a group back to its senders, and receives into
+  /// the memory of the outgoing ones. Collective.
+  virtual void send_back(std::size_t group, device::Stream& stream) = 0;
+};
+
+/// Collective, with the same number of groups on every rank. The world, the communicator and the
+/// memory of the messages must outlive the result. Throws UserError for several ranks without MPI.
+std::unique_ptr<Transfer> make_transfer(World& world,
+                                        Communicator& communicator,
+                                        const std::vector<MessageGroup>& groups);
+
+}  // namespace trireme::comm
