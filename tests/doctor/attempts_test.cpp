@@ -34,7 +34,7 @@ TEST(Attempts, OfAllPartsWithoutAFailure) {
   EXPECT_EQ(exit_code_of(problems), ExitCode::done);
 }
 
-TEST(Attempts, GoOnAfterAFailureOfEveryRank) {
+TEST(Attempts, ContinueAfterAFailureOfEveryRank) {
   const auto world = comm::make_mpi_world();
   Problems problems;
   Attempts attempts(*world, problems);
@@ -73,8 +73,8 @@ TEST(Attempts, TellEveryRankOfAFailureOfOne) {
   EXPECT_EQ(ranks, world->size());
 }
 
-/// The deadline ends the wait of the others, and all come together again.
-TEST(Attempts, EndWhereOthersWaitForTheRankThatFailed) {
+/// The deadline ends the wait of the others, and all continue together.
+TEST(Attempts, EndWhenOthersWaitForTheRankThatFailed) {
   const auto world = comm::make_mpi_world();
   const int last = world->size() - 1;
   Problems problems;

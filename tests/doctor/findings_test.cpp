@@ -25,7 +25,7 @@ HostFacts sound_host(const char* name) {
           .shm_free_bytes = 32 * gibibyte};
 }
 
-/// Two hosts with two ranks each, about which there is nothing to say.
+/// Two hosts with two ranks each, without a finding.
 Report sound() {
   Report report;
   report.mpi = "an MPI";
@@ -50,7 +50,7 @@ Report sound() {
   return report;
 }
 
-/// The texts of findings that a change of a sound report brings about.
+/// The texts of findings after a change of a sound report.
 template <class Change>
 std::vector<std::string> found_after(Change change) {
   Report report = sound();
@@ -68,17 +68,17 @@ TEST(Findings, AreNoneOfASoundMachine) {
 
 TEST(Findings, NameTheSlowRank) {
   EXPECT_EQ(found_after([](Report& r) { r.memory_bytes_per_s[3] = 0.8e10; }),
-            Texts{"rank 3 on b reaches 80 % of the ranks' median in memory bandwidth"});
+            Texts{"rank 3 on b reaches 80 % of the median rank in memory bandwidth"});
   EXPECT_EQ(found_after([](Report& r) { r.fp32_flops[1] = 0.5e11; }),
-            Texts{"rank 1 on a reaches 50 % of the ranks' median in matrix products in fp32"});
+            Texts{"rank 1 on a reaches 50 % of the median rank in matrix products in fp32"});
   EXPECT_EQ(found_after([](Report& r) { r.bf16_flops[0] = 1.71e11; }), Texts{});
   EXPECT_EQ(found_after([](Report& r) { r.bf16_flops[0] = 1e11; }),
-            Texts{"rank 0 on a reaches 50 % of the ranks' median in matrix products in bf16"});
+            Texts{"rank 0 on a reaches 50 % of the median rank in matrix products in bf16"});
 }
 
 TEST(Findings, NameWrongSums) {
   EXPECT_EQ(found_after([](Report& r) { r.collectives[0].wrong = 5; }),
-            Texts{"all_reduce over mpi gave 5 wrong elements of 16777216"});
+            Texts{"all_reduce over mpi returned 5 wrong elements of 16777216"});
 }
 
 TEST(Findings, NameProcessesThatMpiDoesNotConnect) {
@@ -89,15 +89,15 @@ TEST(Findings, NameProcessesThatMpiDoesNotConnect) {
   EXPECT_EQ(found_after([](Report& r) {
               r.launch = {"srun", "PMI-2", "job 1, step 0", 8, ""};
             }),
-            Texts{"srun started 8 processes, and MPI connects 4 of them"});
+            Texts{"srun started 8 processes, but MPI connects 4 of them"});
 }
 
-TEST(Findings, NameGpusWithoutADirectWay) {
+TEST(Findings, NameGpusWithoutADirectPath) {
   EXPECT_EQ(found_after([](Report& r) {
               r.gpu_pairs = {{0, 1, "a", "no peer access", "SHM"},
                              {2, 3, "b", "peer access with atomics, performance rank 0", "P2P"}};
             }),
-            Texts{"NCCL has no direct way between GPUs of 1 pair of ranks on a"});
+            Texts{"NCCL has no direct path between GPUs of 1 pair of ranks on a"});
 }
 
 TEST(Findings, NameTheSlowPair) {
@@ -109,14 +109,14 @@ TEST(Findings, NameTheSlowPair) {
   };
   EXPECT_EQ(with(1.9e-5, 0.6e9), Texts{});
   EXPECT_EQ(with(5.5e-5, 1e9),
-            Texts{"a message between c and b takes 55.0 us, 5.0 times the pairs' median"});
+            Texts{"a message between c and b takes 55.0 us, 5.0 times the median of all pairs"});
   EXPECT_EQ(with(1e-5, 1e8),
-            Texts{"the bandwidth between c and b is 0.1 GB/s, 10 % of the pairs' median"});
+            Texts{"the bandwidth between c and b is 0.1 GB/s, 10 % of the median of all pairs"});
   EXPECT_EQ(found_after([](Report& r) {
               r.pairs = {{0, 2, 1e-5, 1e9}, {0, 3, 1e-3, 1e5}};
             }),
             Texts{})
-      << "of two it is not known which is the usual one";
+      << "of two pairs none is the usual one";
 }
 
 TEST(Findings, NameHostsThatDiffer) {
@@ -136,9 +136,9 @@ TEST(Findings, NameLimitsOfAHost) {
       }),
       Texts{"a control group limits this job to 2 GiB of 64 GiB of memory on b, 1 GiB of it free"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].governor = "powersave"; }),
-            Texts{"the clock's governor is powersave on a"});
+            Texts{"the CPU frequency governor is powersave on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].open_files = 256; }),
-            Texts{"a process may open 256 files only on a"});
+            Texts{"a process may open only 256 files on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].locked_bytes = 8 << 20; }),
             Texts{"locked memory is limited to 8 MiB on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].shm_free_bytes = 64 << 20; }),
@@ -157,7 +157,7 @@ TEST(Findings, NameAFileSystemThatIsSlowOrFull) {
   EXPECT_EQ(found_after([](Report& r) { r.file_systems[1].free_bytes = 1 << 20; }),
             Texts{"/scratch on b has 1 MiB free"});
   EXPECT_EQ(found_after([](Report& r) { r.file_systems[1].write_bytes_per_s = 3e7; }),
-            Texts{"/scratch on b takes 30 MB/s"});
+            Texts{"/scratch on b writes 30 MB/s"});
   EXPECT_EQ(found_after([](Report& r) { r.file_systems[0].sync_seconds = 0.2; }),
             Texts{"a synchronized write of 4 KiB takes 200 ms in /scratch on a"});
 }
@@ -197,10 +197,10 @@ TEST(Findings, AreInTextAndJson) {
   Report report = sound();
   EXPECT_NE(report_text(report).find("no problems found\n"), std::string::npos);
   report.hosts[0].governor = "powersave";
-  EXPECT_NE(
-      report_text(report).find("warning: the clock's governor is powersave on a: an administrator"),
-      std::string::npos);
-  EXPECT_NE(report_json(report).find("\"text\": \"the clock's governor is powersave on a\""),
+  EXPECT_NE(report_text(report).find(
+                "warning: the CPU frequency governor is powersave on a: an administrator"),
+            std::string::npos);
+  EXPECT_NE(report_json(report).find("\"text\": \"the CPU frequency governor is powersave on a\""),
             std::string::npos);
 }
 
@@ -218,14 +218,15 @@ TEST(Report, HasMessagesBetweenRanks) {
       std::string::npos);
   report = sound();
   report.pairs = {{0, 2, 2e-5, 1e9}, {0, 3, 3e-5, 2e9}, {1, 2, 4e-5, 3e9}};
-  EXPECT_NE(report_text(report).find("30.0 us, median of 3 pairs (least 20.0, most 40.0: a and b)"),
-            std::string::npos);
-  EXPECT_NE(report_text(report).find("2 GB/s, median of 3 pairs (most 3, least 1: a and b)"),
+  EXPECT_NE(
+      report_text(report).find("30.0 us, median of 3 pairs (minimum 20.0, maximum 40.0: a and b)"),
+      std::string::npos);
+  EXPECT_NE(report_text(report).find("2 GB/s, median of 3 pairs (maximum 3, minimum 1: a and b)"),
             std::string::npos);
   EXPECT_NE(report_json(report).find("\"latency_s\": 4e-05"), std::string::npos);
 }
 
-TEST(Report, HasWhatFailedBesideWhatWasMeasured) {
+TEST(Report, HasFailedAndMeasuredParts) {
   Report report = sound();
   report.collectives.clear();
   report.problems = {{"collectives", 2, "shared memory: no space", ExitCode::environment}};

@@ -53,16 +53,16 @@ TEST(GpuPairs, FollowTheSettingsOfNccl) {
   EXPECT_EQ(pairs_of(ranks)[0].expected, "P2P");
 }
 
-TEST(GpuPairs, AreThoseInsideOfHosts) {
+TEST(GpuPairs, AreInsideHosts) {
   const std::vector<RankGpu> ranks = {rank_on("a", "GPU-0", {}), rank_on("b", "GPU-0", {}),
                                       rank_on("a", "GPU-0", {}), rank_on("b", "GPU-1", {})};
   const auto pairs = pairs_of(ranks);
   ASSERT_EQ(pairs.size(), 2U);
-  EXPECT_EQ(pairs[0].expected, "none: NCCL refuses two ranks on one GPU");
+  EXPECT_EQ(pairs[0].expected, "none: NCCL does not support two ranks on one GPU");
   EXPECT_EQ((std::pair{pairs[1].first, pairs[1].second}), (std::pair{1, 3}));
 }
 
-TEST(GpuPairs, TravelAsText) {
+TEST(GpuPairs, ArePackedAsText) {
   RankGpu gpu = rank_on("a\"b", "GPU-0", {{"GPU-0", "GPU-1", true, false, 2}});
   gpu.shared_off = true;
   EXPECT_EQ(unpack<RankGpu>(pack(gpu)), gpu);

@@ -32,7 +32,7 @@ TEST(HostFacts, ReadsLimits) {
   EXPECT_EQ(reserved_huge_bytes("MemTotal:  24 kB\n"), 0);
 }
 
-TEST(HostFacts, TravelAsText) {
+TEST(HostFacts, ArePackedAsText) {
   HostFacts facts = facts_of_this_host("here");
   EXPECT_EQ(unpack<HostFacts>(pack(facts)), facts);
   facts = {"a\"b", "Linux", "x\ny",  {"avx2"}, "powersave", 3,         1.5, 7, 6,

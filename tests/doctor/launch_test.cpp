@@ -18,7 +18,7 @@ Launch launch_with(const Variables& variables) {
   });
 }
 
-/// What Slurm 22.05 sets for every task of a step.
+/// Variables that Slurm 22.05 sets for every task of a step.
 Variables in_step(Variables more) {
   more.insert({{"SLURM_JOB_ID", "3"},
                {"SLURM_STEP_ID", "0"},
@@ -32,7 +32,7 @@ TEST(Launch, OfOpenMpi) {
   const Variables open_mpi = {
       {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_NAMESPACE", "602800129"}, {"PMIX_VERSION", "4.2.2"}};
   EXPECT_EQ(launch_with(open_mpi), (Launch{"mpirun of Open MPI", "PMIx 4.2.2", "", 4, ""}));
-  // Its daemons are a step of Slurm's, one task per node.
+  // Its daemons are a Slurm step with one task per node.
   EXPECT_EQ(launch_with(in_step(open_mpi)),
             (Launch{"mpirun of Open MPI", "PMIx 4.2.2", "job 3, step 0", 4, ""}));
 }
@@ -58,7 +58,7 @@ TEST(Launch, OfSrunWithEveryInterface) {
 
 TEST(Launch, OfNone) {
   EXPECT_EQ(launch_with({}), Launch{});
-  // A batch script and an interactive shell are no steps of srun.
+  // A batch script and an interactive shell are not steps of srun.
   EXPECT_EQ(launch_with({{"SLURM_JOB_ID", "7"}}), (Launch{"", "", "job 7", 0, ""}));
   EXPECT_EQ(launch_with({{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "4294967290"}}),
             (Launch{"", "", "job 7", 0, ""}));
@@ -78,8 +78,8 @@ TEST(Launch, InWords) {
   EXPECT_EQ(launch_text({"srun", "PMIx 4.2.2", "job 3, step 0", 2, "OpenPMIx 4.2.2"}),
             "started by srun (job 3, step 0): 2 processes, PMIx 4.2.2; MPI uses OpenPMIx 4.2.2");
   EXPECT_EQ(launch_text({"srun", "", "job 3, step 0", 1, ""}),
-            "started by srun (job 3, step 0): 1 process, no process manager's interface");
-  EXPECT_EQ(launch_text({}), "started by no launcher that is known");
+            "started by srun (job 3, step 0): 1 process, without a process manager interface");
+  EXPECT_EQ(launch_text({}), "started without a known launcher");
 }
 
 }  // namespace

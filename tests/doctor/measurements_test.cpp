@@ -24,14 +24,14 @@ TEST(Measurements, OfAFileSystemLeaveNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
-TEST(Measurements, NeedADirectoryThatIsThere) {
+TEST(Measurements, NeedAnExistingDirectory) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() + "/none";
   try {
     measure_file_system("here", path);
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_EQ(error.what(), "error: make a file in " + path + ": No such file or directory");
+    EXPECT_EQ(error.what(), "error: create a file in " + path + ": No such file or directory");
   }
 }
 

@@ -233,7 +233,7 @@ class Programs(OthersTest):
 class Launchers(OthersTest):
     def test_processes_that_mpi_does_not_connect_do_not_train_alone(self):
         run = self.alone(*self.words("run", []), PMI_SIZE="2", PMI_RANK="0")
-        self.assert_refused(run, ENVIRONMENT, "a launcher with PMI started 2 processes, and MPI connects 1 of them", "mpirun")
+        self.assert_refused(run, ENVIRONMENT, "a launcher with PMI started 2 processes, but MPI connects 1 of them", "mpirun")
         self.assertFalse(os.path.exists(self.path("run")))
 
 

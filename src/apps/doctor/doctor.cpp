@@ -20,7 +20,7 @@ namespace {
 
 constexpr double most_seconds_of_pairs = 4;
 
-/// Of the first rank of each host.
+/// Facts of each host, collected by its first rank.
 std::vector<HostFacts> gather_facts(comm::World& world) {
   std::vector<HostFacts> hosts;
   for (const std::string& text :

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme doctor`: what the machines of a job are, what they reach, and what would hinder a
-// run, within a minute. Alone or under mpirun, without a deck: what a user attaches to a question.
+// `trireme doctor`: examines the machines of a job within a minute: their hardware, its speed, and
+// problems for a run. It needs no deck, and runs alone or under mpirun. Users attach its output to
+// questions.
 //
 // All ranks measure at the same time, since they compute at the same time. Matrix products are
-// those of gpt2-124m's layers. The only thing written is a file without a name in the directory
-// that is asked about, which is tried first. A measurement that fails later is one of the report's
-// problems, and the others go on (attempts.hpp).
+// those of gpt2-124m's layers. It writes only a file without a name in `directory`, and first
+// checks that it can. A measurement that fails is a problem of the report, and the others continue
+// (attempts.hpp).
 #pragma once
 
 #include <string>
@@ -20,10 +21,10 @@ namespace trireme::doctor {
 
 struct Request {
   Or<std::int64_t> threads{.value = {}, .keyword = "auto"};  ///< as run.threads
-  std::string directory = ".";                               ///< that checkpoints will go to
+  std::string directory = ".";                               ///< for checkpoints
 };
 
-/// Collective. Throws UserError when `directory` cannot be written, before anything is measured.
+/// Collective. Throws UserError if `directory` cannot be written, before the first measurement.
 Report examine(comm::World& world, const Request& request);
 
 }  // namespace trireme::doctor

@@ -21,11 +21,11 @@ void find_about_gpus(const Report& report, std::vector<Finding>& found) {
     if (pair.expected == "SHM" || pair.expected == "NET")
       ++through_host[pair.host];
   for (const auto& [host, pairs] : through_host)
-    found.push_back(
-        {fmt::format("NCCL has no direct way between GPUs of {} pair{} of ranks on {}", pairs,
-                     pairs == 1 ? "" : "s", host),
-         "let every rank see all GPUs of its host (Slurm: --gpu-bind=none), and look at nvidia-smi "
-         "topo -p2p r and at NCCL_P2P_DISABLE; over memory of the host, reductions are slower"});
+    found.push_back({fmt::format("NCCL has no direct path between GPUs of {} pair{} of ranks on {}",
+                                 pairs, pairs == 1 ? "" : "s", host),
+                     "let every rank see all GPUs of its host (Slurm: --gpu-bind=none), and check "
+                     "nvidia-smi topo -p2p r and NCCL_P2P_DISABLE; reductions through host memory "
+                     "are slower"});
 }
 
 void find_slow_ranks(const Report& report,
@@ -38,13 +38,13 @@ void find_slow_ranks(const Report& report,
   for (std::size_t rank = 0; rank < rates.size(); ++rank)
     if (rates[rank] < slow_share * middle)
       found.push_back(
-          {fmt::format("rank {} on {} reaches {:.0f} % of the ranks' median in {}", rank,
+          {fmt::format("rank {} on {} reaches {:.0f} % of the median rank in {}", rank,
                        report.placement.ranks[rank].host, 100 * rates[rank] / middle, what),
            "check for other programs, a lower clock or fewer memory modules on this host; every "
            "step waits for its slowest rank"});
 }
 
-/// Of three pairs and more, of which most are alike.
+/// Requires three or more pairs, most of which are alike.
 void find_slow_pairs(const Report& report, std::vector<Finding>& found) {
   if (report.pairs.size() < 3)
     return;
@@ -57,19 +57,19 @@ void find_slow_pairs(const Report& report, std::vector<Finding>& found) {
   const auto late = std::ranges::max_element(report.pairs, {}, &bench::RankPair::latency_s);
   const auto slow = std::ranges::min_element(report.pairs, {}, &bench::RankPair::bytes_per_s);
   const std::string remedy =
-      "look for another network, a slower switch, a bad cable or other traffic at these hosts, or "
-      "leave one out; every collective waits for its slowest link";
+      "check these hosts for another network, a slower switch, a bad cable or other traffic, or "
+      "exclude one of them; every collective waits for its slowest link";
   if (late->latency_s > slow_pair * latency)
     found.push_back(
-        {fmt::format("a message between {} takes {:.1f} us, {:.1f} times the pairs' median",
+        {fmt::format("a message between {} takes {:.1f} us, {:.1f} times the median of all pairs",
                      pair_name(report, *late), late->latency_s * 1e6, late->latency_s / latency),
          remedy});
   if (slow->bytes_per_s < rate / slow_pair)
-    found.push_back({fmt::format("the bandwidth between {} is {:.3g} GB/s, {:.0f} % of the pairs' "
-                                 "median",
-                                 pair_name(report, *slow), slow->bytes_per_s / 1e9,
-                                 100 * slow->bytes_per_s / rate),
-                     remedy});
+    found.push_back(
+        {fmt::format("the bandwidth between {} is {:.3g} GB/s, {:.0f} % of the median of all pairs",
+                     pair_name(report, *slow), slow->bytes_per_s / 1e9,
+                     100 * slow->bytes_per_s / rate),
+         remedy});
 }
 
 void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
@@ -80,21 +80,21 @@ void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
     features.insert(host.features);
   }
   if (processors.size() > 1)
-    found.push_back({fmt::format("the hosts have {} kinds of processors", processors.size()),
-                     "ask the scheduler for one kind (Slurm: --constraint): the slowest sets the "
-                     "pace"});
+    found.push_back(
+        {fmt::format("the hosts have {} kinds of processors", processors.size()),
+         "request hosts of one kind from the scheduler (Slurm: --constraint); every step waits for "
+         "the slowest"});
   else if (features.size() > 1)
     found.push_back({"hosts with equal processors have different instruction sets",
-                     "compare /proc/cpuinfo: a kernel or a virtual machine hides some of them"});
+                     "compare /proc/cpuinfo; a kernel or a virtual machine hides some of them"});
 }
 
 void find_about_huge_pages(const HostFacts& host, std::vector<Finding>& found) {
   if (host.reserved_huge_bytes > host.memory_bytes / 10)
     found.push_back(
-        {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total) "
-                     "on {}",
+        {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total) on {}",
                      size_text(host.reserved_huge_bytes), size_text(host.memory_bytes), host.host),
-         "trireme takes none of these, only transparent ones: an administrator can lower "
+         "trireme uses only transparent huge pages, not reserved ones; an administrator can lower "
          "vm.nr_hugepages"});
 }
 
@@ -103,30 +103,31 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
   if (host.cpu_limit > 0 && host.cpu_limit < host.cpus)
     found.push_back({fmt::format("a control group limits this job to {:.3g} of {} CPUs{}",
                                  host.cpu_limit, host.cpus, on),
-                     "ask for more CPUs, or set run.threads so that all ranks together use no "
-                     "more than these"});
+                     "request more CPUs, or set run.threads so that all ranks together use at most "
+                     "this number"});
   if (host.memory_limit_bytes != unlimited && host.memory_limit_bytes < host.memory_bytes)
     found.push_back(
         {fmt::format("a control group limits this job to {} of {} of memory{}, {} of it free",
                      size_text(host.memory_limit_bytes), size_text(host.memory_bytes), on,
                      size_text(usable_bytes(host))),
-         "compare with trireme plan DECK, and ask the scheduler for what it prints"});
+         "compare with the memory that trireme plan DECK prints, and request it from the "
+         "scheduler"});
   if (host.governor == "powersave")
-    found.push_back({"the clock's governor is powersave" + on,
+    found.push_back({"the CPU frequency governor is powersave" + on,
                      "an administrator can set it to performance (cpupower frequency-set)"});
   if (host.open_files != unlimited && host.open_files < 1024)
-    found.push_back({fmt::format("a process may open {} files only{}", host.open_files, on),
+    found.push_back({fmt::format("a process may open only {} files{}", host.open_files, on),
                      "raise the limit (ulimit -n 65536)"});
   if (host.locked_bytes != unlimited && host.locked_bytes < 64 * mebibyte)
     found.push_back(
         {fmt::format("locked memory is limited to {}{}", size_text(host.locked_bytes), on),
-         "InfiniBand and GPUs need more: ulimit -l unlimited; without them it does not "
-         "matter"});
+         "with InfiniBand or GPUs, set ulimit -l unlimited; otherwise ignore this"});
   if (ranks > 1 && host.shm_free_bytes < std::int64_t{ranks} * 64 * mebibyte)
-    found.push_back({fmt::format("/dev/shm has {} free for {} ranks{}",
-                                 size_text(host.shm_free_bytes), ranks, on),
-                     "MPI needs room there: remove old files, or start the container with a larger "
-                     "--shm-size"});
+    found.push_back(
+        {fmt::format("/dev/shm has {} free for {} ranks{}", size_text(host.shm_free_bytes), ranks,
+                     on),
+         "MPI needs space there; remove old files, or start the container with a larger "
+         "--shm-size"});
 }
 
 void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
@@ -135,21 +136,21 @@ void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
   const std::string where = fmt::format("{} on {}", files.directory, files.host);
   if (files.type == "tmpfs")
     found.push_back({where + " is memory (tmpfs)",
-                     "checkpoints there end with the host's uptime; "
-                     "name another directory"});
+                     "checkpoints there are lost when the host restarts; use another directory"});
   if (files.free_bytes < little)
-    found.push_back({fmt::format("{} has {} free", where, size_text(files.free_bytes)),
-                     "free some, or name another directory: trireme plan DECK prints what a "
-                     "checkpoint takes"});
+    found.push_back(
+        {fmt::format("{} has {} free", where, size_text(files.free_bytes)),
+         "remove files or use another directory; trireme plan DECK prints the size of a "
+         "checkpoint"});
   else if (files.write_bytes_per_s < slow_write)
-    found.push_back({fmt::format("{} takes {:.0f} MB/s", where, files.write_bytes_per_s / 1e6),
-                     "save checkpoints less often (checkpoint.every_steps), or on another file "
+    found.push_back({fmt::format("{} writes {:.0f} MB/s", where, files.write_bytes_per_s / 1e6),
+                     "save checkpoints less often (checkpoint.every_steps), or use another file "
                      "system"});
   if (files.sync_seconds > slow_sync)
     found.push_back({fmt::format("a synchronized write of 4 KiB takes {} in {}",
                                  duration_text(files.sync_seconds), where),
-                     "run.h5 is written beside the steps and does not delay them; small "
-                     "checkpoints take at least this long for each file"});
+                     "steps do not wait for run.h5, but a checkpoint takes at least this long for "
+                     "each file"});
 }
 
 }  // namespace
@@ -157,20 +158,21 @@ void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
 std::optional<Finding> disconnected(const Launch& launch, int ranks) {
   if (launch.processes <= ranks)
     return std::nullopt;
-  return Finding{fmt::format("{} started {} processes, and MPI connects {} of them",
-                             launch.launcher, launch.processes, ranks),
-                 "each part would work alone. Start it with the mpirun of the MPI library that "
-                 "trireme was built with (trireme doctor names it), or give srun an interface that "
-                 "this library has (srun --mpi=list)"};
+  return Finding{
+      fmt::format("{} started {} processes, but MPI connects {} of them", launch.launcher,
+                  launch.processes, ranks),
+      "each part would run alone. Use the mpirun of the MPI library that trireme was built with "
+      "(trireme doctor prints it), or an interface of srun that this library supports (srun "
+      "--mpi=list)"};
 }
 
 std::vector<Finding> findings_of(const Report& report) {
   std::vector<Finding> found;
   for (const bench::CollectivesBenchRow& row : report.collectives)
     if (row.wrong > 0)
-      found.push_back({fmt::format("{} over {} gave {} wrong elements of {}", row.operation,
+      found.push_back({fmt::format("{} over {} returned {} wrong elements of {}", row.operation,
                                    row.transport, row.wrong, row.count),
-                       "do not train here: attach this output to a report"});
+                       "do not train on these machines; attach this output to a bug report"});
   for (const comm::PlacementLine& line : comm::describe(report.placement))
     if (line.warning)
       found.push_back({line.text, line.remedy});

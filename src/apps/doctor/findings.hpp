@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an examination found, and what to do about it: a pure function of the report, so that every
-// finding has a test without the machine that it is about.
+// Warnings of an examination with their remedies: a pure function of the report, so that every
+// finding can be tested on any machine.
 //
-// A rank counts as slow below `slow_share` of the median of all ranks: a step takes as long as its
-// slowest rank, so that all others wait for it. A pair of ranks counts as slow with `slow_pair` times
-// the median's latency or its part of the median's bandwidth: what one disturbance does is less.
+// A rank is slow below `slow_share` of the median of all ranks, since a step takes as long as its
+// slowest rank. A pair of ranks is slow above `slow_pair` times the median latency or below the
+// median bandwidth divided by `slow_pair`, more than a single disturbance causes.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ struct Finding {
   std::string remedy;
 };
 
-/// What is wrong when MPI connects `ranks` of the processes that a launcher started: fewer mean that
-/// each does the work alone.
+/// A finding if MPI connects fewer `ranks` than the launcher started processes: each would then run
+/// alone.
 std::optional<Finding> disconnected(const Launch& launch, int ranks);
 
 std::vector<Finding> findings_of(const Report& report);

@@ -26,11 +26,11 @@ const device::GpuLink* link_to(const RankGpu& from, const RankGpu& to) {
 /// The weaker direction decides.
 GpuPair pair_of(int first, int second, const RankGpu& one, const RankGpu& other) {
   GpuPair pair{.first = first, .second = second, .host = one.host, .link = {}, .expected = {}};
-  const device::GpuLink* there = link_to(one, other);
+  const device::GpuLink* forth = link_to(one, other);
   const device::GpuLink* back = link_to(other, one);
-  const bool seen = there != nullptr && back != nullptr;
-  const bool access = seen && there->peer_access && back->peer_access;
-  const bool atomics = access && there->native_atomics && back->native_atomics;
+  const bool seen = forth != nullptr && back != nullptr;
+  const bool access = seen && forth->peer_access && back->peer_access;
+  const bool atomics = access && forth->native_atomics && back->native_atomics;
   if (one.gpu == other.gpu)
     pair.link = "the same GPU";
   else if (!seen)
@@ -40,9 +40,9 @@ GpuPair pair_of(int first, int second, const RankGpu& one, const RankGpu& other)
   else
     pair.link =
         fmt::format("peer access {} atomics, performance rank {}", atomics ? "with" : "without",
-                    std::max(there->performance_rank, back->performance_rank));
+                    std::max(forth->performance_rank, back->performance_rank));
   if (one.gpu == other.gpu)
-    pair.expected = "none: NCCL refuses two ranks on one GPU";
+    pair.expected = "none: NCCL does not support two ranks on one GPU";
   else if (access && !one.peer_off && !other.peer_off)
     pair.expected = atomics ? "P2P" : "P2P or SHM";
   else

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links between the GPUs of a host, as CUDA reports them, and the transport that NCCL is
-// expected to take for each pair of ranks. Nothing is measured or run: NCCL decides when a
-// communicator is made, and logs it with NCCL_DEBUG=INFO.
+// expected to use for each pair of ranks. Nothing is measured: NCCL chooses when a communicator is
+// created, and logs its choice with NCCL_DEBUG=INFO.
 //
 // Expected, by NCCL's user guide (sections "Troubleshooting" and "Environment variables"):
-//   P2P         a GPU can map the other's memory and has atomics on it, as over NVLink
+//   P2P         a GPU can map the other's memory and use atomics on it, as over NVLink
 //   P2P or SHM  it can map it without atomics, as over PCIe: NCCL_P2P_LEVEL and the distance decide
-//   SHM         it cannot, or does not see the other GPU: through memory of the host
-//   NET         NCCL_SHM_DISABLE=1 leaves nothing else inside of a host; between hosts always
+//   SHM         it cannot map it, or does not see the other GPU: through host memory
+//   NET         inside a host with NCCL_SHM_DISABLE=1; between hosts always
 #pragma once
 
 #include <string>
@@ -27,11 +27,11 @@ inline auto fields(GpuLink& link) {
 
 namespace trireme::doctor {
 
-/// What a rank knows of its GPU.
+/// The GPU of a rank and its links.
 struct RankGpu {
   std::string host;
   std::string gpu;                     ///< UUID
-  std::vector<device::GpuLink> links;  ///< from its GPU to others that it sees
+  std::vector<device::GpuLink> links;  ///< from this GPU to the other visible ones
   bool peer_off = false;               ///< NCCL_P2P_DISABLE=1
   bool shared_off = false;             ///< NCCL_SHM_DISABLE=1
 
@@ -39,7 +39,7 @@ struct RankGpu {
   auto fields() { return std::tie(host, gpu, links, peer_off, shared_off); }
 };
 
-/// Of this process, which computes on `device`, a GPU.
+/// For this process. Requires: `device` is a GPU.
 RankGpu gpu_of_this_rank(const std::string& host, const device::Device& device);
 
 /// Two ranks of one host, first < second.
@@ -52,10 +52,10 @@ struct GpuPair {
   bool operator==(const GpuPair&) const = default;
 };
 
-/// All pairs inside of hosts; `ranks` by rank.
+/// All pairs of ranks on the same host; `ranks` by rank.
 std::vector<GpuPair> pairs_of(const std::vector<RankGpu>& ranks);
 
-/// The variables NCCL_* of this process, "NAME=value", sorted.
+/// The environment variables NCCL_* of this process, "NAME=value", sorted.
 std::vector<std::string> nccl_settings();
 
 }  // namespace trireme::doctor

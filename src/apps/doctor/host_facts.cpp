@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What follows the first "KEY :" at the beginning of a line.
+/// The text after the first "KEY :" at the beginning of a line.
 std::string value_of(std::string_view text, std::string_view key) {
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());

@@ -14,7 +14,7 @@
 namespace trireme::doctor {
 namespace {
 
-/// 0 where the text is none.
+/// 0 if the text is not a number.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -28,8 +28,8 @@ std::string with_space(std::string_view name, const std::string& version) {
 }  // namespace
 
 Launch launch_of(const std::function<std::string(const char*)>& variable) {
-  // Slurm's highest numbers of steps are a batch script's and an interactive shell's own, which
-  // srun did not start (slurm.h).
+  // Slurm uses the highest step numbers for batch scripts and interactive shells, which srun did
+  // not start (slurm.h).
   constexpr std::int64_t first_special_step = 0xfffffff0;
   const std::string job = variable("SLURM_JOB_ID"), step = variable("SLURM_STEP_ID");
   const bool in_step = !job.empty() && !step.empty() && number_in(step) < first_special_step;
@@ -37,7 +37,7 @@ Launch launch_of(const std::function<std::string(const char*)>& variable) {
   const bool of_slurm = space.starts_with("slurm.");
 
   Launch launch;
-  // mpirun starts its daemons by srun, and Hydra its proxies, so a Slurm step alone says little.
+  // mpirun starts its daemons by srun, and Hydra its proxies, so a Slurm step does not imply srun.
   if (!of_slurm && !variable("OMPI_COMM_WORLD_SIZE").empty()) {
     launch.launcher = "mpirun of Open MPI";
     launch.processes = static_cast<int>(number_in(variable("OMPI_COMM_WORLD_SIZE")));
@@ -96,14 +96,15 @@ Launch launch_here() {
 }
 
 std::string launch_text(const Launch& launch) {
-  std::string text = launch.launcher.empty() ? "started by no launcher that is known"
+  std::string text = launch.launcher.empty() ? "started without a known launcher"
                                              : "started by " + launch.launcher;
   if (!launch.slurm.empty())
     text += fmt::format(" ({})", launch.slurm);
   if (launch.processes > 0)
     text += fmt::format(": {} process{}", launch.processes, launch.processes == 1 ? "" : "es");
   if (!launch.launcher.empty())
-    text += launch.interface.empty() ? ", no process manager's interface" : ", " + launch.interface;
+    text += launch.interface.empty() ? ", without a process manager interface"
+                                     : ", " + launch.interface;
   if (!launch.pmix.empty())
     text += "; MPI uses " + launch.pmix;
   return text;

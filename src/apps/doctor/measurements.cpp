@@ -36,14 +36,14 @@ double seconds_since(Clock::time_point start) {
   throw UserError(fmt::format("{}: {}", text, std::strerror(error)));
 }
 
-/// A file without a name, gone when it is closed.
+/// A file without a name, which disappears when it is closed.
 class Unnamed {
  public:
   explicit Unnamed(const std::string& directory) : directory_(directory) {
     std::string name = directory + "/.trireme-doctor-XXXXXX";
     descriptor_ = mkostemp(name.data(), O_CLOEXEC);
     if (descriptor_ < 0)
-      fail("make a file", directory, errno);
+      fail("create a file", directory, errno);
     unlink(name.c_str());
   }
   ~Unnamed() { close(descriptor_); }

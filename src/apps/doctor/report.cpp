@@ -45,7 +45,7 @@ std::string rates_text(const std::vector<double>& rates, double unit, const char
   if (rates.empty())
     return "not measured";
   if (std::ranges::min(rates) <= 0)
-    return "not measured: no memory for it";
+    return "not measured: not enough memory";
   if (rates.size() == 1)
     return fmt::format("{:.3g} {}", rates.front() / unit, name);
   return fmt::format("{:.3g} {} per rank (slowest {:.3g}, fastest {:.3g})", median(rates) / unit,
@@ -68,7 +68,7 @@ std::string nccl_text(const Report& report) {
   return text;
 }
 
-/// Latency and bandwidth of one pair, or of all: median, least, most and the slowest pair.
+/// Latency and bandwidth of one pair, or of all: median, minimum, maximum and the slowest pair.
 std::string pairs_text(const Report& report) {
   if (report.pairs.empty())
     return {};
@@ -92,11 +92,11 @@ std::string pairs_text(const Report& report) {
     rates.push_back(pair.bytes_per_s);
   }
   return line("latency",
-              fmt::format("{:.1f} us, median of {} pairs (least {:.1f}, most {:.1f}: {})",
+              fmt::format("{:.1f} us, median of {} pairs (minimum {:.1f}, maximum {:.1f}: {})",
                           median(latencies) * 1e6, latencies.size(), nearest->latency_s * 1e6,
                           farthest->latency_s * 1e6, name(*farthest))) +
          line("bandwidth",
-              fmt::format("{:.3g} GB/s, median of {} pairs (most {:.3g}, least {:.3g}: {})",
+              fmt::format("{:.3g} GB/s, median of {} pairs (maximum {:.3g}, minimum {:.3g}: {})",
                           median(rates) / 1e9, rates.size(), fastest->bytes_per_s / 1e9,
                           slowest->bytes_per_s / 1e9, name(*slowest)));
 }
@@ -105,7 +105,7 @@ std::string collective_text(const bench::CollectivesBenchRow& row) {
   const std::string name = fmt::format("{} of {}", row.operation, size_text(row.bytes));
   const std::string value = row.bytes < (1 << 20)
                                 ? fmt::format("{:.1f} us", row.seconds * 1e6)
-                                : fmt::format("{:.3g} GB/s of the bus", row.busbw / 1e9);
+                                : fmt::format("{:.3g} GB/s bus bandwidth", row.busbw / 1e9);
   return fmt::format("  {:<32}{} over {}\n", name, value, row.transport);
 }
 
@@ -134,8 +134,9 @@ std::string report_text(const Report& report) {
   text += report.no_gpu.empty() ? "" : "GPU: none (" + report.no_gpu + ")\n";
   for (const std::string& line : report.gpus) text += line + "\n";
   text += nccl_text(report);
-  text += fmt::format("computes on {}; precision: auto is {}\n\nmeasured, all ranks at once:\n",
-                      report.device, report.fast_bf16 ? "bf16" : "fp32");
+  text += fmt::format(
+      "computes on {}; precision: auto is {}\n\nmeasured on all ranks at the same time:\n",
+      report.device, report.fast_bf16 ? "bf16" : "fp32");
   const auto row = [&](const char* name, const std::string& value) {
     text += fmt::format("  {:<32}{}\n", name, value);
   };

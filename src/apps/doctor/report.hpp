@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that `trireme doctor` found on the machines of a job, as text and as JSON.
+// The report of `trireme doctor` about the machines of a job, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@
 namespace trireme::doctor {
 
 struct Report {
-  std::string mpi;                ///< its name and version, by MPI
-  Launch launch;                  ///< of the first rank
-  std::vector<HostFacts> hosts;   ///< in the order of their first rank
-  comm::Placement placement;      ///< of all ranks
-  std::string device;             ///< that the ranks compute on: description of the first rank's
-  std::string no_gpu;             ///< why the first rank sees none; empty where it does
-  std::vector<std::string> gpus;  ///< a line per rank; none on CPUs
-  std::string nccl;               ///< its version; "" without CUDA in the build
+  std::string mpi;                             ///< name and version, as MPI reports them
+  Launch launch;                               ///< of the first rank
+  std::vector<HostFacts> hosts;                ///< in the order of their first rank
+  comm::Placement placement;                   ///< of all ranks
+  std::string device;                          ///< description of the first rank's device
+  std::string no_gpu;                          ///< why the first rank sees no GPU; empty if it does
+  std::vector<std::string> gpus;               ///< a line per rank; empty on CPUs
+  std::string nccl;                            ///< its version; "" without CUDA in the build
   std::vector<std::string> nccl_settings;      ///< NCCL_* in the first rank's environment
-  std::vector<GpuPair> gpu_pairs;              ///< inside of hosts; none on CPUs
+  std::vector<GpuPair> gpu_pairs;              ///< inside hosts; empty on CPUs
   bool fast_bf16 = false;                      ///< of every rank: whether `precision: auto` is bf16
   std::vector<double> memory_bytes_per_s;      ///< by rank
   std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
-  std::vector<bench::CollectivesBenchRow> collectives;  ///< none where a rank is alone
+  std::vector<bench::CollectivesBenchRow> collectives;  ///< empty with one rank
   std::vector<bench::RankPair> pairs;    ///< of hosts, or the first two ranks of one host
   std::vector<FileSystem> file_systems;  ///< of one rank of each host
   std::vector<Problem> problems;         ///< parts that failed
