@@ -57,7 +57,7 @@ TEST(CheckCommand, EndsWithWhatItCannotKnow) {
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {layers: 1, heads: 1, channels: 8, context: 4}\n");
   const std::string text = check_command(path, {"run.walltime=60"}, {.ranks = 2});
-  EXPECT_THAT(text, HasSubstr("memory: in fp32 a rank takes "));
+  EXPECT_THAT(text, HasSubstr("memory: in fp32 a rank needs "));
   EXPECT_THAT(text, HasSubstr("time:  the run stops after 1 min 00 s (run.walltime)\n"));
   EXPECT_THAT(text, HasSubstr("space: "));
   const auto last = text.rfind('\n', text.size() - 2) + 1;
@@ -104,12 +104,12 @@ TEST(CheckCommand, NamesThePartsOfAModel) {
     return check_command(path, overrides, {.ranks = 1});
   };
   EXPECT_THAT(text({}),
-              HasSubstr("rms_norm without gain and of the embedding, squared_relu of 3072 "
-                        "channels, rotary positions, 6 heads of keys and values of 128 "
+              HasSubstr("rms_norm without gain and of the embedding, squared_relu with 3072 "
+                        "channels, rotary positions, 6 key and value heads of 128 "
                         "channels, qk_norm without_gain\n"));
   EXPECT_THAT(text({"model.preset=qwen3-0.6b"}),
-              HasSubstr("rms_norm, swiglu of 3072 channels, rotary positions, 8 heads of keys and "
-                        "values of 128 channels, qk_norm with_gain\n"));
+              HasSubstr("rms_norm, swiglu with 3072 channels, rotary positions, 8 key and value "
+                        "heads of 128 channels, qk_norm with_gain\n"));
   EXPECT_THAT(text({"model.preset=gpt2-124m"}), testing::Not(HasSubstr("qk_norm")));
 }
 
@@ -138,16 +138,16 @@ TEST(CheckCommand, NamesWhatIsNotAsTheFamilyHasIt) {
   const auto text = [&](const std::vector<std::string>& overrides) {
     return check_command(path, overrides, {.ranks = 1});
   };
-  EXPECT_THAT(text({}), testing::Not(HasSubstr("otherwise than")));
+  EXPECT_THAT(text({}), testing::Not(HasSubstr("different from")));
   EXPECT_THAT(text({"model.layers=2", "model.context=64"}),
-              testing::Not(HasSubstr("otherwise than")))
+              testing::Not(HasSubstr("different from")))
       << "sizes are said in the line before";
   EXPECT_THAT(text({"model.attention_window=8", "model.window_pattern=SSSL"}),
-              HasSubstr("otherwise than nanochat-d12: attention_window 8, window_pattern "
+              HasSubstr("different from nanochat-d12: attention_window 8, window_pattern "
                         "SSSLSSSLSSSL\n"));
-  EXPECT_THAT(text({"model.logit_softcap=0"}), HasSubstr("than nanochat-d12: logit_softcap 0\n"));
+  EXPECT_THAT(text({"model.logit_softcap=0"}), HasSubstr("from nanochat-d12: logit_softcap 0\n"));
   EXPECT_THAT(text({"model.family=gpt2", "model.logit_softcap=30", "model.bias=false"}),
-              HasSubstr("otherwise than gpt2: bias false, logit_softcap 30\n"));
+              HasSubstr("different from gpt2: bias false, logit_softcap 30\n"));
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST_F(CheckpointTableTest, ARecordThatCannotBeReadCostsTheLossesAlone) {
 TEST(CheckpointTable, OfNothing) {
   const test::ScratchDirectory scratch;
   EXPECT_THAT(checkpoint_text(checkpoint_table(scratch.path(), true)),
-              HasSubstr("no checkpoints are in "));
+              HasSubstr("There are no checkpoints in "));
   EXPECT_THAT(checkpoint_json(checkpoint_table(scratch.path(), true)),
               HasSubstr("\"checkpoints\": [\n  ]"));
   EXPECT_THROW(checkpoint_table(scratch / "none", false), UserError);

@@ -42,7 +42,7 @@ expect 2 '' 'none.yaml: error: cannot read the deck: No such file or directory' 
 expect 2 '' 'directory: error: this is a directory' check directory
 expect 2 '' 'empty.yaml: error: the deck is empty' check empty.yaml
 expect 2 '' 'bad.yaml:1:28: error: run.steps: -1 is outside' check bad.yaml
-expect 2 '' "bad.yaml:1:32: error: run.stpes: unknown key; did you mean 'steps'?" check bad.yaml
+expect 2 '' "bad.yaml:1:32: error: run.stpes: unknown key: did you mean 'steps'?" check bad.yaml
 expect 2 '' 'bad.yaml:3:20: error: batch.sequences: 9 is not a multiple of 4' check bad.yaml --ranks 2
 expect 2 '' 'bad.yaml: error: data.train: no data' check bad.yaml
 expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu, cuda" check bad.yaml run.device=gpu
@@ -66,10 +66,10 @@ expect 2 '' 'from a lower to a higher rate, not from 0.1 to 0.01' find-rate "$so
 expect 2 '' 'bad.yaml: error: this file exists already' tune "$source/input/quickstart.yaml" --output bad.yaml
 expect 2 '' 'usage: trireme tune' tune bad.yaml --memory 0
 expect 2 '' 'not a number' sample directory --temperature nan
-expect 2 '' 'no token has a probability of 0' sample directory --top-p 0
+expect 2 '' 'must be above 0' sample directory --top-p 0
 expect 2 '' 'directory: error: no weights in this directory' generate directory
 expect 2 '' 'usage: trireme sample' generate directory --tokens none
-expect 2 '' 'nothing to evaluate on' evaluate directory
+expect 2 '' 'there is nothing to evaluate' evaluate directory
 expect 2 '' 'usage: trireme evaluate' evaluate directory --multiple-choice q --format csv
 expect 2 '' "did you mean 'generate'?" genrate directory
 expect 2 '' 'shared_memory' bench reduce --transport foo

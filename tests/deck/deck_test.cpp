@@ -107,7 +107,7 @@ TEST(Deck, ReadsWindowsLinesAndAByteOrderMark) {
 
 TEST(Deck, RefusesZeroBytes) {
   EXPECT_THAT(findings_of(std::string("run: {}\0", 8), {}, 1),
-              ElementsAre("deck.yaml: error: this is no text: it holds zero bytes"));
+              ElementsAre("deck.yaml: error: this is not a text file: it contains zero bytes"));
 }
 
 TEST(Deck, RemembersWhereKeysWereGiven) {
@@ -148,8 +148,8 @@ TEST(Override, MayHoldEqualsSignsAndBlanks) {
 TEST(Override, OfSeveralLinesIsRefusedUnderItsOwnNumber) {
   EXPECT_THAT(
       findings_of(good, {"run.seed=1", "run.name={a\n: b"}, 2),
-      ElementsAre("command line:2:1: error: run.name: a line break in an override; a value of "
-                  "several lines belongs in the deck (in 'run.name={a?: b')"));
+      ElementsAre("command line:2:1: error: run.name: an override must not contain a line break. "
+                  "Write a value of several lines in the deck. (in 'run.name={a?: b')"));
 }
 
 TEST(Override, CompletesADeckThatLacksIt) {
@@ -201,12 +201,12 @@ TEST(Check, NamesBatchesThatWork) {
         ++refused;
         ASSERT_EQ(found.size(), 2U);
         const std::string above = std::to_string(sequences / unit * unit + unit);
-        EXPECT_THAT(found[0], HasSubstr("nearest that works: "));
+        EXPECT_THAT(found[0], HasSubstr(". Use "));
         EXPECT_THAT(found[0], HasSubstr(" " + above));
-        const std::size_t named = found[1].find("that works: ");
+        const std::size_t named = found[1].find("Use ");
         ASSERT_EQ(named == std::string::npos, sequences % ranks != 0) << found[1];
         if (named != std::string::npos) {
-          const std::int64_t other = std::stoll(found[1].substr(named + 12));
+          const std::int64_t other = std::stoll(found[1].substr(named + 4));
           EXPECT_LE(other, micro);
           EXPECT_THAT(findings(sequences, other, ranks), testing::IsEmpty());
         }
@@ -238,10 +238,11 @@ TEST_F(DeckFile, IsMissedOrRefusedWithItsName) {
   EXPECT_EQ(message_of(path("no.yaml")),
             path("no.yaml") + ": error: cannot read the deck: No such file or directory");
   EXPECT_EQ(message_of(directory_),
-            directory_ + ": error: this is a directory; a deck is a YAML file");
+            directory_ + ": error: this is a directory. Give a deck, which is a YAML file.");
   std::ofstream(path("big.yaml")) << std::string((1U << 20U) + 1, '#');
-  EXPECT_EQ(message_of(path("big.yaml")),
-            path("big.yaml") + ": error: this is longer than 1 MiB; a deck is a short YAML file");
+  EXPECT_EQ(
+      message_of(path("big.yaml")),
+      path("big.yaml") + ": error: the file is longer than 1 MiB; a deck is a short YAML file");
   EXPECT_THAT(message_of(path("a.yaml/b.yaml")), HasSubstr("cannot read the deck"));
 }
 

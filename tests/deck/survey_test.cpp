@@ -290,11 +290,11 @@ TEST(Help, HintsAtWhatItDoesNotKnow) {
     return std::string();
   };
   EXPECT_EQ(message("optimiser"),
-            "error: the deck has no key or section 'optimiser'; did you mean 'optimizer'?");
+            "error: a deck has no key or section 'optimiser': did you mean 'optimizer'?");
   EXPECT_EQ(message("beta1"),
-            "error: the deck has no key or section 'beta1'; did you mean 'optimizer.beta1'?");
+            "error: a deck has no key or section 'beta1': did you mean 'optimizer.beta1'?");
   EXPECT_EQ(message("zebra"),
-            "error: the deck has no key or section 'zebra'; `trireme help deck` lists all keys");
+            "error: a deck has no key or section 'zebra': `trireme help deck` lists all keys");
 }
 
 }  // namespace

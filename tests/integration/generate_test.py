@@ -103,7 +103,7 @@ class Sample(Trained):
         words = ["sample", self.run_directory, "--temperature", "0", "--tokens", "30"]
         self.assertNotEqual(self.well(*words, "--step", "12"), self.well(*words))
         self.assertEqual(self.well(*words, "--step", "24"), self.well(*words))
-        self.assert_refused(start(*words, "--step", "13"), 2, "no checkpoint of step 13; there are those of 12, 18, 24")
+        self.assert_refused(start(*words, "--step", "13"), 2, "no checkpoint of step 13. Available steps: 12, 18, 24")
 
     def test_weights_of_another_format_give_the_same_texts_and_scores(self):
         text = self.write("text.txt", "the quick brown fox jumps over the lazy dog\n" * 9)
@@ -128,7 +128,7 @@ class Sample(Trained):
         there = self.write("there.json", "mine")
         self.assert_refused(start("sample", self.path("none"), ranks=2), 2, "none: error: no such file or directory")
         self.assert_refused(start("sample", self.run_directory, "--prompts", self.path("none"), ranks=2), 2, "--prompts", "none")
-        self.assert_refused(start("sample", self.run_directory, "--prompts", self.write("blank", "\n\n")), 2, "no prompt in this file")
+        self.assert_refused(start("sample", self.run_directory, "--prompts", self.write("blank", "\n\n")), 2, "the file contains no prompt")
         self.assert_refused(start("sample", self.run_directory, "--json", there), 2, "not overwritten")
         with open(there, encoding="utf-8") as file:
             self.assertEqual(file.read(), "mine")
@@ -199,7 +199,7 @@ class Evaluate(Trained):
         self.assertEqual(len(run.errors), 3, run)
         for part in ("--text", "q.jsonl:1:1: error: the line: is no JSON object", "q.jsonl:2:1: error: the line: the label 2 names none"):
             self.assertIn(part, run.err)
-        self.assert_refused(start("evaluate", self.run_directory), 2, "nothing to evaluate on")
+        self.assert_refused(start("evaluate", self.run_directory), 2, "there is nothing to evaluate")
         self.assert_refused(start("evaluate", self.run_directory, "--text", self.write("one", "x")), 2, "too few to predict one")
         self.assert_refused(start("evaluate", self.run_directory, "--tokens", self.write("t.bin", "x")), 2, "t.bin")
 

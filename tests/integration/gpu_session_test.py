@@ -22,7 +22,7 @@ case $1 in
 esac
 [ -z "${NO_GPU:-}" ] || { echo "error: CUDA: run.device: cuda on node failed: no NVIDIA driver is installed"; exit 3; }
 [[ " $* " == *" ${NEEDS:-$1} "* ]] || { echo "error: cuDNN refuses"; exit 4; }
-[[ " $* " != *gpu.attention=* ]] || { echo "command line:1:2: error: gpu.attention: unknown key; known here: graphs"; exit 2; }
+[[ " $* " != *gpu.attention=* ]] || { echo "command line:1:2: error: gpu.attention: unknown key: known keys are: graphs"; exit 2; }
 if [[ -n ${HANGS:-} && " $* " == *" run.name=$HANGS "* ]]; then
   trap '' TERM
   setsid sleep 1000 &

@@ -112,7 +112,7 @@ class Prediction(TrainingTest):
             self.assertEqual(done.returncode, 2, done.stderr)
             return done.stderr
 
-        self.assertIn("machine.yaml:2:1: error: cpu: unknown key; did you mean 'cpus'?", refused("version: 1\ncpu: 2\n"))
+        self.assertIn("machine.yaml:2:1: error: cpu: unknown key: did you mean 'cpus'?", refused("version: 1\ncpu: 2\n"))
         self.assertIn("machine.yaml:1:10: error: a machine file of version 7", refused("version: 7\n"))
         self.assertIn("version 7", self.fit(2, code=2).err)  # before anything is measured
         self.assertEqual(self.plan("--machine", self.path("nowhere.yaml")).returncode, 2)

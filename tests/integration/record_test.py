@@ -218,4 +218,4 @@ class Checkpoints(TrainingTest):
     def test_no_run_directory(self):
         done = self.listing(name="none")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("no run directory is here", done.stderr)
+        self.assertIn("there is no run directory", done.stderr)

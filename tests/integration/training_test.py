@@ -383,7 +383,7 @@ class FindRate(TrainingTest):
         self.assertEqual(len(sweep["rate"]), 20)
         for step, rate in enumerate(sweep["rate"]):
             self.assertAlmostEqual(rate, 1e-5 * 100 ** (step / 19), delta=1e-12 * rate)
-        self.assertIn("suggested: optimizer.learning_rate=", found.out)
+        self.assertIn("Suggested: optimizer.learning_rate=", found.out)
         self.assertLess(len(found.out.splitlines()), 50)
         self.assertFalse(os.path.exists(self.path("run")))
         self.assertEqual(sorted(os.listdir(self.folder)), ["sweep.json", "text"])
@@ -403,7 +403,7 @@ class FindRate(TrainingTest):
 
     def test_it_ends_where_the_loss_diverges(self):
         found, sweep = self.sweep("--from", "1e-3", "--to", "1", "--steps", "200")
-        self.assertIn("the sweep ended early: ", found.out)
+        self.assertIn("The sweep ended early: ", found.out)
         self.assertLess(len(sweep["rate"]), 200)
         self.assertGreater(max(sweep["loss"]), 1.5 * min(sweep["smoothed"]))
         self.assertIsNotNone(sweep["diverges"])

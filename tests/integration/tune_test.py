@@ -133,7 +133,7 @@ class Tune(TrainingTest):
         self.tune("--output", self.deck, code=2)
         self.assertIn("this file exists already", self.tune("--json", self.deck, code=2).err)
         self.assertIn("usage: trireme tune", self.tune("--seconds", "0", code=2).err)
-        self.assertIn("that it may take", self.tune("--memory", "0.0001", code=2).err)
+        self.assertIn("but may use only", self.tune("--memory", "0.0001", code=2).err)
         with open(self.deck, "w", encoding="utf-8") as file:
             file.write("{run: {directory: x, steps: 3},\n batch: {sequences: 4, micro_sequences: 1}, optimizer: {learning_rate: 1.0e-3},\n"
                        " model: {layers: 1, heads: 1, channels: 8, context: 8}, data: {train: {synthetic: 100000}}}\n")

@@ -9,9 +9,9 @@
 namespace trireme::test {
 namespace {
 
+using ops::Direction;
 using ops::RotaryScaling;
 using ops::RotaryShape;
-using ops::Turn;
 
 /// Rows of `stride`, whose first heads turn by position · frequency.
 Values turned(Values x,
@@ -53,12 +53,14 @@ TEST_P(RotaryTest, TurnsAsTheReferenceDoesAndBack) {
     for (std::int64_t r = 0; r < rows; ++r) positions.push_back(r % s.time);
     const auto values = rounded_to(dtype(), normals(1, rows * s.stride));
     const auto angles = table(s.time, s.head_channels, 100);
-    for (const Turn turn : {Turn::forward, Turn::back}) {
+    for (const Direction direction : {Direction::forward, Direction::inverse}) {
       auto packed = tensor(dtype(), values);
-      run(ops::Rotate{.packed = packed.view(), .table = angles.view(), .shape = s, .turn = turn},
+      run(
+          ops::Rotate{
+              .packed = packed.view(), .table = angles.view(), .shape = s, .direction = direction},
           stream());
       expect_near(packed.values(),
-                  turned(values, positions, s, 100, turn == Turn::forward ? 1 : -1),
+                  turned(values, positions, s, 100, direction == Direction::forward ? 1 : -1),
                   tolerance().elementwise, "turned");
     }
   }
@@ -83,9 +85,10 @@ TEST_P(RotaryTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
   const auto values = rounded_to(dtype(), normals(1, 40 * 25));
   const auto angles = table(40, 10, 1e4);
   auto whole = tensor(dtype(), values);
-  run(
-      ops::Rotate{
-          .packed = whole.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+  run(ops::Rotate{.packed = whole.view(),
+                  .table = angles.view(),
+                  .shape = s,
+                  .direction = Direction::forward},
       stream());
   const Values all = whole.values();
   const std::vector<std::size_t> picked{39, 0, 7};
@@ -101,7 +104,7 @@ TEST_P(RotaryTest, RowsAtGivenPositionsHaveTheBitsOfWholeSequences) {
                   .table = angles.view(),
                   .positions = tensor(DType::i32, places).view(),
                   .shape = one,
-                  .turn = Turn::forward},
+                  .direction = Direction::forward},
       stream());
   const Values got = single.values();
   for (std::size_t i = 0; i < picked.size(); ++i)
@@ -118,9 +121,13 @@ TEST_P(RotaryTest, ProductsOfWhatIsTurnedDependOnTheDistanceAlone) {
   }
   auto q = tensor(DType::f32, queries), k = tensor(DType::f32, keys);
   const auto angles = table(60, 16, 1e4);
-  run(ops::Rotate{.packed = q.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+  run(
+      ops::Rotate{
+          .packed = q.view(), .table = angles.view(), .shape = s, .direction = Direction::forward},
       stream());
-  run(ops::Rotate{.packed = k.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+  run(
+      ops::Rotate{
+          .packed = k.view(), .table = angles.view(), .shape = s, .direction = Direction::forward},
       stream());
   const Values qv = q.values(), kv = k.values();
   const auto dot = [&](std::size_t i, std::size_t j) {
@@ -138,9 +145,10 @@ TEST_P(RotaryTest, DoesNotDependOnThreads) {
   const auto angles = table(300, 32, 1e4);
   expect_same_on_threads([&] {
     auto packed = tensor(dtype(), values);
-    run(
-        ops::Rotate{
-            .packed = packed.view(), .table = angles.view(), .shape = s, .turn = Turn::forward},
+    run(ops::Rotate{.packed = packed.view(),
+                    .table = angles.view(),
+                    .shape = s,
+                    .direction = Direction::forward},
         stream());
     return packed.bytes();
   });
@@ -154,7 +162,7 @@ TEST_P(RotaryTest, RejectsWrongViews) {
                     .table = angles.view(),
                     .positions = positions,
                     .shape = s,
-                    .turn = Turn::forward},
+                    .direction = Direction::forward},
         stream());
   };
   EXPECT_NO_THROW(rotate({4, 2, 4, 8}, {}));

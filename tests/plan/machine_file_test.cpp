@@ -66,13 +66,13 @@ TEST(MachineFile, IsReadAndWrittenToTheSameNumbers) {
 TEST(MachineFile, AnotherVersionIsRefusedWithThatAlone) {
   EXPECT_EQ(findings_of("version: 2\nother: 3\n"),
             "m.yaml:1:10: error: a machine file of version 2; this program reads version 1");
-  EXPECT_EQ(findings_of("cpus: 2\n"), "m.yaml: error: version: required key is missing");
+  EXPECT_EQ(findings_of("cpus: 2\n"), "m.yaml: error: version: the required key is missing");
 }
 
 TEST(MachineFile, EveryMistakeHasItsPlace) {
   const std::string said = findings_of(
       with(with(with(good_machine, "hosts: 2", "hosts: 0"), "1.7e-05", "fast"), "cpus", "cpu"));
-  EXPECT_NE(said.find("m.yaml:3:1: error: cpu: unknown key; did you mean 'cpus'?"),
+  EXPECT_NE(said.find("m.yaml:3:1: error: cpu: unknown key: did you mean 'cpus'?"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("m.yaml:6:12: error: links[0].hosts: 0 is outside"), std::string::npos)

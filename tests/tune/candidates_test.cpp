@@ -80,10 +80,10 @@ Setting own_setting() {
 }
 
 Choices choices() {
-  return {
-      .ways = {{Transport::automatic, Transport::shared_memory}, {Transport::mpi, Transport::mpi}},
-      .computes = {{4, Recompute::none}, {8, Recompute::none}, {16, Recompute::block}},
-      .bucket_elements = {1000, 500}};
+  return {.transports = {{Transport::automatic, Transport::shared_memory},
+                         {Transport::mpi, Transport::mpi}},
+          .computes = {{4, Recompute::none}, {8, Recompute::none}, {16, Recompute::block}},
+          .bucket_elements = {1000, 500}};
 }
 
 TEST(Candidates, AreAllCombinationsAndTheDeckIsTheFirst) {

@@ -125,9 +125,9 @@ TEST(TunedDeck, IsTheUsersTextWithTheChosenValues) {
   const auto text = tuned_deck(tuning(true), deck_text, {"a build", {"run.threads=1"}});
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, StartsWith("# trireme tune: 2 ranks on 1 host, a processor\n#   a build\n"));
-  EXPECT_THAT(*text, HasSubstr("\n#   chosen: batch.micro_sequences=8\n"));
+  EXPECT_THAT(*text, HasSubstr("\n#   Chosen: batch.micro_sequences=8\n"));
   EXPECT_THAT(*text, HasSubstr("0.900 (0.900 to 0.900)"));
-  EXPECT_THAT(*text, HasSubstr("it rounds otherwise"));
+  EXPECT_THAT(*text, HasSubstr("The setting changes rounding"));
   EXPECT_THAT(*text, HasSubstr("overrides of the deck: run.threads=1\n"));
   EXPECT_THAT(*text, HasSubstr("\n\n# mine\nrun: {directory: x, steps: 3}\nbatch:\n  sequences: 48 "
                                "  # all\n  micro_sequences: 8  # few\n"));
@@ -139,13 +139,13 @@ TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
   const auto text = tuned_deck(same, deck_text, {});
   ASSERT_TRUE(text);
   EXPECT_TRUE(text->ends_with(std::string("\n\n") + deck_text)) << *text;
-  EXPECT_THAT(*text, HasSubstr("in eight above 1): the deck's values stay"));
-  EXPECT_THAT(*text, Not(HasSubstr("it rounds otherwise")));
+  EXPECT_THAT(*text, HasSubstr("in eight above 1). Keep the deck's values"));
+  EXPECT_THAT(*text, Not(HasSubstr("The setting changes rounding")));
   same.repeated.reset();
-  EXPECT_THAT(tuning_table(same), HasSubstr("the deck's values stay"));
+  EXPECT_THAT(tuning_table(same), HasSubstr("Keep the deck's values"));
   same.runs.resize(1);
   EXPECT_THAT(tuning_table(same),
-              HasSubstr("no other setting has a predicted step that is 0.1 % shorter"));
+              HasSubstr("No other setting has a predicted step that is at least 0.1 % shorter"));
 }
 
 /// What the command line says of a key that is tuned is in the deck that is written.

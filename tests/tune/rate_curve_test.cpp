@@ -68,8 +68,8 @@ TEST(RateCurve, FindsTheSteepestFallAndWhereItDiverges) {
   EXPECT_NEAR(std::log10(*found.diverges), -1 - std::log(2) / 8, 0.12);  // two steps
   EXPECT_EQ(*found.suggested, *found.steepest);
   const std::string table = rate_table(found);
-  EXPECT_THAT(table, HasSubstr("falls fastest at 9.55e-05"));
-  EXPECT_THAT(table, HasSubstr("suggested: optimizer.learning_rate=9.5e-05"));
+  EXPECT_THAT(table, HasSubstr("decreases fastest at a rate of 9.55e-05"));
+  EXPECT_THAT(table, HasSubstr("Suggested: optimizer.learning_rate=9.5e-05"));
   EXPECT_LE(std::ranges::count(table, '\n'), 25);
 }
 
@@ -94,7 +94,7 @@ TEST(RateCurve, IsNotMisledByOneStep) {
 TEST(RateCurve, ReportsWhenThereIsNothingToSuggest) {
   const auto flat = rate_curve(rates(), losses([](double) { return 5; }), request());
   EXPECT_FALSE(flat.steepest || flat.diverges || flat.suggested);
-  EXPECT_THAT(rate_table(flat), HasSubstr("does not fall in this range"));
+  EXPECT_THAT(rate_table(flat), HasSubstr("does not decrease in this range"));
   EXPECT_THAT(rate_table(flat), Not(HasSubstr("suggested")));
   const auto rising = rate_curve(rates(), losses([](double x) { return 12 + x; }), request());
   EXPECT_FALSE(rising.steepest || rising.suggested);

@@ -186,10 +186,10 @@ TEST(ModelFacts, OfNoModelAreRefused) {
     return facts;
   };
   const std::vector<std::array<std::string, 3>> cases{
-      {"norm", "batch_norm", "has batch_norm for the model's norm"},
-      {"bias", "yes", "has yes for the model's bias"},
-      {"rotary_factor", "much", "has much for the model's rotary_factor"},
-      {"heads", "many", "has many for the model's heads"},
+      {"norm", "batch_norm", "the invalid value batch_norm for the model's norm"},
+      {"bias", "yes", "the invalid value yes for the model's bias"},
+      {"rotary_factor", "much", "the invalid value much for the model's rotary_factor"},
+      {"heads", "many", "the invalid value many for the model's heads"},
       {"channels", "9223372036854775807", "no possible model"},
       {"heads", "0", "no possible model"},
       {"heads", "3", "no possible model"},

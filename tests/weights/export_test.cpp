@@ -90,7 +90,7 @@ TEST(Export, OnlyQwen3ListsLayersWithAWindow) {
   request.output = directory / "llmc";
   request.format = ExportFormat::llmc;
   EXPECT_THAT(mistakes_of([&] { static_cast<void>(export_model(request)); }),
-              HasSubstr("model.attention_window is 3, which neither"));
+              HasSubstr("model.attention_window is 3, which config.json of"));
 }
 
 TEST(Export, ACheckpointKeepsTheCapOfLogitsAndTheWindow) {
@@ -266,7 +266,7 @@ TEST(Export, FindsTheCheckpointOfAStep) {
   ExportRequest request = request_of(run, directory / "out");
   request.step = 5;
   EXPECT_THAT(mistakes_of([&] { export_model(request); }),
-              HasSubstr("no checkpoint of step 5; there are those of 0"));
+              HasSubstr("no checkpoint of step 5. Available steps: 0"));
   request.step = 0;
   EXPECT_EQ(export_model(request).source, run + "/checkpoints/step-00000000");
 }
@@ -296,9 +296,10 @@ TEST(Import, AsksForATokenizer) {
   ImportRequest request{
       .source = folder.write(), .output = directory / "run", .tokenizer = {}, .build = {}};
   const auto told = [&] { return mistakes_of([&] { import_model(request, *world); }); };
-  EXPECT_THAT(told(), HasSubstr("no tokenizer lies beside the weights"));
+  EXPECT_THAT(told(), HasSubstr("there is no tokenizer next to the weights"));
   request.tokenizer = text::byte_tokenizer();
-  EXPECT_THAT(told(), HasSubstr("a vocabulary of 40 does not hold the tokenizer's 256 tokens"));
+  EXPECT_THAT(told(),
+              HasSubstr("the model's vocabulary of 40 is smaller than the tokenizer's 256 tokens"));
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 0);
 }
 

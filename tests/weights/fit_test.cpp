@@ -13,15 +13,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Wanted wanted(const model::GptShape& shape, InitialRows rows = InitialRows::exact) {
+ExpectedModel expected(const model::GptShape& shape, InitialRows rows = InitialRows::exact) {
   return {shape, rows, nullptr, [](const std::string& key) {
             return Place{"deck.yaml", 7, static_cast<int>(key.size())};
           }};
 }
 
-std::string told(const StoredModel& stored, const Wanted& one) {
+std::string told(const StoredModel& stored, const ExpectedModel& one) {
   std::string text;
-  for (const Diagnostic& finding : misfits(stored, one)) text += to_string(finding) + "\n";
+  for (const Diagnostic& finding : find_differences(stored, one)) text += to_string(finding) + "\n";
   return text;
 }
 
@@ -29,9 +29,9 @@ TEST(Misfits, AreNoneForTheSameModel) {
   const Folder folder;
   const StoredModel stored = open_model(folder.write());
   model::GptShape shape = tiny_shape();
-  EXPECT_EQ(told(stored, wanted(shape)), "");
+  EXPECT_EQ(told(stored, expected(shape)), "");
   shape.dropout = 0.5;  // free
-  EXPECT_EQ(told(stored, wanted(shape)), "");
+  EXPECT_EQ(told(stored, expected(shape)), "");
 }
 
 TEST(Misfits, AreReportedAllAtOnceWithBothPlaces) {
@@ -44,7 +44,7 @@ TEST(Misfits, AreReportedAllAtOnceWithBothPlaces) {
                               .vocabulary = 8,
                               .bias = false,
                               .tied_head = false};
-  const std::string text = told(stored, wanted(other));
+  const std::string text = told(stored, expected(other));
   const std::string file = folder.directory / "config.json";
   EXPECT_THAT(text, HasSubstr("deck.yaml:7:12: error: model.layers: 3 here, but 2 in " + file));
   EXPECT_THAT(text, HasSubstr("model.heads: 4 here, but 2 in"));
@@ -62,25 +62,25 @@ TEST(Misfits, NameTheParts) {
   const StoredModel stored = open_model(folder.write());
   model::GptShape shape = tiny_llama();
   shape.context = 64;  // rotary positions have no rows
-  EXPECT_EQ(told(stored, wanted(shape)), "");
+  EXPECT_EQ(told(stored, expected(shape)), "");
   shape.rotary_theta = 10000;
   shape.rotary_scaling.low_freq_factor = 2;
   shape.norm_epsilon = 1e-5;
   shape.grouped_heads = 0;
   shape.hidden = 9;
   shape.head_width = 6;
-  std::string text = told(stored, wanted(shape));
+  std::string text = told(stored, expected(shape));
   EXPECT_THAT(text, HasSubstr("model.rotary_theta: 10000 here, but 500000 in"));
   EXPECT_THAT(text, HasSubstr("model.rotary_scaling.low_freq_factor: 2 here, but 1 in"));
   EXPECT_THAT(text, HasSubstr("model.norm_epsilon: 1e-05 here, but 1e-06 in"));
   EXPECT_THAT(text, HasSubstr("model.key_value_heads: 2 here, but 1 in"));
   EXPECT_THAT(text, HasSubstr("model.head_channels: 6 here, but 4 in"));
   EXPECT_THAT(text, HasSubstr("model.mlp_channels: 9 here, but 7 in"));
-  text = told(stored, wanted(tiny_nanochat()));
+  text = told(stored, expected(tiny_nanochat()));
   EXPECT_THAT(text, HasSubstr("model.norm_gain: false here, but true in"));
   EXPECT_THAT(text, HasSubstr("model.embedding_norm: true here, but false in"));
   EXPECT_THAT(text, HasSubstr("model.qk_norm: without_gain here, but none in"));
-  text = told(stored, wanted(tiny_shape()));
+  text = told(stored, expected(tiny_shape()));
   EXPECT_THAT(text, HasSubstr("model.norm: layer_norm here, but rms_norm in"));
   EXPECT_THAT(text, HasSubstr("model.activation: gelu here, but swiglu in"));
   EXPECT_THAT(text, HasSubstr("model.positions: learned here, but rotary in"));
@@ -105,7 +105,7 @@ TEST(Misfits, RowsAreWhatTheOptionAllows) {
                                           {both, InitialRows::pad, false},
                                           {both, InitialRows::cut, false},
                                           {both, InitialRows::fit, true}})
-    EXPECT_EQ(told(stored, wanted(shape, rows)).empty(), good)
+    EXPECT_EQ(told(stored, expected(shape, rows)).empty(), good)
         << shape.vocabulary << " " << shape.context << " " << static_cast<int>(rows);
 }
 
@@ -119,14 +119,14 @@ TEST(Misfits, CompareTheBytesOfEveryToken) {
   StoredModel stored = open_model(folder.write());
   stored.tokenizer = text::make_tokenizer(vocabulary, "test")->serialized();
   stored.tokenizer_place = "there/tokenizer.json";
-  Wanted one = wanted(folder.shape);
+  ExpectedModel one = expected(folder.shape);
   one.tokenizer = text::byte_tokenizer();
   EXPECT_EQ(told(stored, one), "") << "the tokens that both have are the same";
   std::swap(vocabulary.tokens['x'], vocabulary.tokens['y']);
   one.tokenizer = text::make_tokenizer(vocabulary, "test");
   const std::string text = told(stored, one);
   EXPECT_THAT(text, HasSubstr("deck.yaml:7:14: error: data.tokenizer: not the tokenizer"));
-  EXPECT_THAT(text, HasSubstr("there/tokenizer.json: 2 of 257 tokens are others"));
+  EXPECT_THAT(text, HasSubstr("there/tokenizer.json: 2 of 257 tokens differ"));
   EXPECT_THAT(text, HasSubstr(R"(token 120 is "y" here and "x" there)"));
 }
 

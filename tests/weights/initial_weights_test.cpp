@@ -262,7 +262,7 @@ TEST(InitialWeights, AHostileNameIsReportedOnEveryRank) {
   });
   const std::string told =
       mistakes_of([&] { open_together(shared.source, true, *world, [](const StoredModel&) {}); });
-  EXPECT_THAT(told, HasSubstr("a?b?c?: surplus"));
+  EXPECT_THAT(told, HasSubstr("a?b?c?: unexpected tensor"));
 }
 
 TEST(InitialWeights, AMistakeIsReportedOnEveryRank) {

@@ -93,7 +93,7 @@ TEST(Llmc, ReadsEveryParameterInItsOrder) {
 
 TEST(Llmc, RefusesHeadersThatLie) {
   EXPECT_THAT(llmc_refusal("short"), HasSubstr("5 bytes"));
-  EXPECT_THAT(llmc_refusal(with_word(0, 20240520)), HasSubstr("magic number 20240520"));
+  EXPECT_THAT(llmc_refusal(with_word(0, 20240520)), HasSubstr("the magic number is 20240520"));
   EXPECT_THAT(llmc_refusal(with_word(1, 4)), HasSubstr("version 4; known are 3"));
   EXPECT_THAT(llmc_refusal(with_word(2, 0)), HasSubstr("at byte 8: 0 tokens of context"));
   EXPECT_THAT(llmc_refusal(with_word(3, -1)), HasSubstr("at byte 12: -1 tokens in the vocabulary"));
@@ -101,7 +101,7 @@ TEST(Llmc, RefusesHeadersThatLie) {
   EXPECT_THAT(llmc_refusal(with_word(5, 4)), HasSubstr("4 heads do not divide 6 channels"));
   EXPECT_THAT(llmc_refusal(with_word(7, 8)),
               HasSubstr("8 rows of the embedding for a vocabulary of"));
-  EXPECT_THAT(llmc_refusal(with_word(7, 17)), HasSubstr("17 rows of the embedding has"));
+  EXPECT_THAT(llmc_refusal(with_word(7, 17)), HasSubstr("17 rows of the embedding needs"));
   EXPECT_THAT(llmc_refusal(model_file() + "x"), HasSubstr("bytes; a fp32 model of 2 layers"));
   std::string cut = model_file();
   cut.pop_back();
@@ -123,7 +123,7 @@ TEST(Llmc, AsksWhichOfSeveralModels) {
   test::write_bytes(directory / "b.bin", model_file());
   test::write_bytes(directory / "tokens.bin", "something else");
   EXPECT_THAT(mistakes_of([&] { static_cast<void>(open_model(directory.path())); }),
-              HasSubstr("2 model files of llm.c, a.bin and b.bin"));
+              HasSubstr("2 model files of llm.c, such as a.bin and b.bin"));
 }
 
 TEST(Llmc, RoundsRowsUp) {

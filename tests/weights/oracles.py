@@ -85,7 +85,7 @@ def halves_swapped(weight, heads):
 def decoder_gradients(model):
     """Names and gradients, in the order and the parts of our parameter table."""
     base, config = model.model, model.config
-    turns_other_way = config.model_type == "nanochat"
+    inverse_rotation = config.model_type == "nanochat"
 
     def parts(name, *modules):
         yield name, torch.cat([module.weight.grad for module in modules])
@@ -95,7 +95,7 @@ def decoder_gradients(model):
     yield from parts("embed_tokens", base.embed_tokens)
     for i, layer in enumerate(base.layers):
         a, m = layer.self_attn, layer.mlp
-        if not turns_other_way:
+        if not inverse_rotation:
             yield from parts(f"{i} input_layernorm", layer.input_layernorm)
             yield from parts(f"{i} q, k, v", a.q_proj, a.k_proj, a.v_proj)
         else:
@@ -105,14 +105,14 @@ def decoder_gradients(model):
             yield from parts(f"{i} q_norm", a.q_norm)
             yield from parts(f"{i} k_norm", a.k_norm)
         yield from parts(f"{i} o", a.o_proj)
-        if turns_other_way:
+        if inverse_rotation:
             yield from parts(f"{i} fc1", m.fc1)
             yield from parts(f"{i} fc2", m.fc2)
             continue
         yield from parts(f"{i} post_attention_layernorm", layer.post_attention_layernorm)
         yield from parts(f"{i} gate, up", m.gate_proj, m.up_proj)
         yield from parts(f"{i} down", m.down_proj)
-    if not turns_other_way:
+    if not inverse_rotation:
         yield from parts("norm", base.norm)
     if not config.tie_word_embeddings:
         yield from parts("lm_head", model.lm_head)

@@ -79,7 +79,7 @@ TEST_P(BadHeaders, AreRefusedWithTheReason) {
 constexpr BadHeader bad_headers[] = {
     {"NoJson", "hello", 0, "this is not JSON"},
     {"Cut", R"({"a":{"dtype":)", 0, "the JSON ends too early"},
-    {"Array", "[]", 0, "the header is no JSON object"},
+    {"Array", "[]", 0, "the header is not a JSON object"},
     {"SameKeyTwice",
      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
      2, "this key comes twice"},
@@ -93,42 +93,42 @@ constexpr BadHeader bad_headers[] = {
      3, "they overlap"},
     {"Hole",
      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})",
-     5, "a hole between them"},
+     5, "there is a gap between them"},
     {"HoleAtTheFront", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3,
-     "a hole between them"},
+     "there is a gap between them"},
     {"BytesAtTheEnd", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 3,
      "1 bytes follow"},
     {"BeyondTheFile", R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", 3,
-     "of which the file has 3"},
+     "but the file has 3"},
     {"Backwards", R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[2,1]}})", 2, "begin <= end"},
     {"Negative", R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1,
-     "no integer from 0"},
+     "not an integer from 0"},
     {"FractionOfAnExtent", R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", 1,
-     "no integer from 0"},
+     "not an integer from 0"},
     {"ShapeOverflows",
      R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,1]}})", 1,
-     "more elements than can be counted"},
+     "the number of elements of its shape overflows"},
     {"ShapeOverflowsToTheRightSize",
      R"({"a":{"dtype":"U8","shape":[9223372036854775809,2],"data_offsets":[0,2]}})", 2,
-     "no integer from 0"},
+     "not an integer from 0"},
     {"BytesOverflow", R"({"a":{"dtype":"F64","shape":[2305843009213693953],"data_offsets":[0,8]}})",
-     8, "more bytes than can be counted"},
+     8, "overflows"},
     {"OffsetOverflows",
      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,99999999999999999999]}})", 1,
      "are not two integers"},
     {"WrongSize", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
-     "needs 8 bytes, and its offsets are 4 bytes apart"},
+     "needs 8 bytes, but its offsets are 4 bytes apart"},
     {"HalfAByte", R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", 1, "needs 1 bytes"},
     {"UnknownDtype", R"({"a":{"dtype":"F128","shape":[1],"data_offsets":[0,16]}})", 16,
      "unknown dtype 'F128'"},
-    {"NoDtype", R"({"a":{"shape":[1],"data_offsets":[0,1]}})", 1, "its dtype is no text"},
-    {"NoShape", R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", 1, "its shape is no list"},
+    {"NoDtype", R"({"a":{"shape":[1],"data_offsets":[0,1]}})", 1, "its dtype is not a string"},
+    {"NoShape", R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", 1, "its shape is not a list"},
     {"ThreeOffsets", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", 1,
      "are not two integers"},
     {"MoreFields", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"scale":2}})", 1,
-     "a tensor has no 'scale'"},
-    {"TensorIsText", R"({"a":"U8"})", 0, "this is no object"},
-    {"MetadataIsNoText", R"({"__metadata__":{"format":1}})", 0, "this is no text"},
+     "unknown key 'scale' of a tensor"},
+    {"TensorIsText", R"({"a":"U8"})", 0, "expected an object"},
+    {"MetadataIsNoText", R"({"__metadata__":{"format":1}})", 0, "expected a string"},
     {"Deep", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 0, "nested more than"}};
 
 INSTANTIATE_TEST_SUITE_P(All, BadHeaders, ::testing::ValuesIn(bad_headers), [](const auto& one) {
@@ -149,7 +149,7 @@ TEST(Safetensors, RefusesWrongLengths) {
   const auto with_length = [](std::uint64_t length) {
     return std::string(reinterpret_cast<const char*>(&length), 8) + "{}";
   };
-  EXPECT_THAT(header_refusal(with_length(3)), HasSubstr("the file was cut"));
+  EXPECT_THAT(header_refusal(with_length(3)), HasSubstr("the file was truncated"));
   EXPECT_THAT(header_refusal(with_length(100'000'001)), HasSubstr("at most 100000000"));
   EXPECT_THAT(header_refusal(with_length(~std::uint64_t{0})), HasSubstr("at most 100000000"));
   EXPECT_EQ(header_refusal(with_length(2)), "");
@@ -158,7 +158,7 @@ TEST(Safetensors, RefusesWrongLengths) {
 TEST(Safetensors, CountsTheMistakesThatAreTooManyToList) {
   std::vector<Diagnostic> findings(most_findings + 7, Diagnostic{{"f"}, "", "x"});
   const std::string told = mistakes_of([&] { throw_findings(findings); });
-  EXPECT_THAT(told, HasSubstr("and 7 more mistakes"));
+  EXPECT_THAT(told, HasSubstr("and 7 more errors"));
 }
 
 }  // namespace

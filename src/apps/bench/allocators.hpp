@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory can be had from besides the pool and Device::allocate: the contestants of `bench
-// pool` that each backend brings.
+// Other allocators of a backend, which `bench pool` compares with the pool and Device::allocate.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +10,14 @@
 
 namespace trireme::bench {
 
-/// `take` returns memory that was not written yet, or throws; `give` takes it back.
+/// `take` returns memory that was not written yet, or throws; `give` frees it.
 struct Allocator {
   const char* name;
   std::function<std::byte*(std::size_t)> take;
   std::function<void(std::byte*)> give;
 };
 
-/// cudaMalloc; and cudaMallocAsync, which is CUDA's own pool, in the order of `stream`. The stream
-/// must outlive them.
+/// cudaMalloc, and cudaMallocAsync (CUDA's own pool) on `stream`, which must outlive them.
 std::vector<Allocator> cuda_allocators(device::Stream& stream);
 
 }  // namespace trireme::bench

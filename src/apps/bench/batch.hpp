@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of what is shorter than a reading of the clock: it runs so often between two readings
-// that their own cost vanishes.
+// Times operations that are shorter than reading the clock, by running many of them between two
+// readings.
 #pragma once
 
 #include <chrono>
 
 namespace trireme::bench {
 
-/// Seconds per run, of `batch` runs one after the other.
+/// Seconds per run, from `batch` consecutive runs.
 template <class Run>
 double seconds_per_run(int batch, Run&& run) {
   using Clock = std::chrono::steady_clock;
@@ -16,7 +16,7 @@ double seconds_per_run(int batch, Run&& run) {
   return std::chrono::duration<double>(Clock::now() - start).count() / batch;
 }
 
-/// Runs that take 0.1 ms together, at most 65536. Warms up as well.
+/// The number of runs that take 0.1 ms together, at most 65536. Also warms up.
 template <class Run>
 int choose_batch(Run&& run) {
   constexpr double long_enough = 100e-6;

@@ -25,14 +25,13 @@ namespace {
 using nn::LinearShape;
 using nn::ListedProduct;
 
-/// One row in the making.
+/// A row that is being measured.
 struct Contestant {
   ProductRow row;
   std::function<void()> run;
 };
 
-/// Operands that all contestants share: x and dy of the largest layer, weights, and a result, which
-/// are not read.
+/// Operands shared by all kernels: x and dy of the largest layer, weights, and a result.
 class Operands {
  public:
   Operands(device::Device& device, device::Stream& stream, const std::vector<ListedProduct>& all)
@@ -48,7 +47,7 @@ class Operands {
       bias_ = std::max(bias_, p.out);
     }
   }
-  /// Made at the first use, and kept.
+  /// Created at the first use.
   View x(DType dtype, std::int64_t elements) { return get(x_buffer_, dtype, x_, elements); }
   View y(DType dtype, std::int64_t elements) { return get(y_buffer_, dtype, y_, elements); }
   View weight(DType dtype, std::int64_t elements) {
@@ -69,7 +68,7 @@ class Operands {
   }
 
  private:
-  /// Room for fp32, so that any dtype fits.
+  /// Sized for fp32, so that any dtype fits.
   View get(device::Buffer& buffer, DType dtype, std::int64_t all, std::int64_t elements) {
     if (buffer.bytes() == 0) {
       buffer = device_.allocate(static_cast<std::size_t>(all) * size_bytes(DType::f32), "bench");
@@ -85,7 +84,7 @@ class Operands {
       dweight_buffer_, bias_buffer_, dbias_buffer_;
 };
 
-/// The three products of one layer, each by its contestants.
+/// The three products of one layer, each with its kernels.
 class LayerBench {
  public:
   LayerBench(const ListedProduct& p,
@@ -167,7 +166,7 @@ class LayerBench {
   }
 
  private:
-  /// What a step computes within a product besides it; empty where that is nothing.
+  /// The fused operations of a step's product; empty if there are none.
   struct InOneProduct {
     std::function<void()> forward, input, weight;
   };
@@ -192,7 +191,7 @@ class LayerBench {
                     z = operands.before_gelu(dtype_, p.rows * p.in)] {
         linear->backward_input_gelu(dz, z, dy, weight, s);
       };
-    if (p.bias && !products_.bias_by_neighbour && linear->sums_bias())
+    if (p.bias && !products_.bias_is_fused && linear->sums_bias())
       made.weight = [=, &s, dweight = operands.dweight(p.in * p.out),
                      dbias = operands.dbias(p.out)] {
         linear->backward_weight_and_bias(dweight, dbias, dy, x, s);
@@ -222,7 +221,7 @@ class LayerBench {
   const ops::ProductOptions options_;
 };
 
-/// The threads of OpenMP while this lives.
+/// Sets the number of OpenMP threads for its lifetime.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {
@@ -270,8 +269,8 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
 
 namespace {
 
-/// So many rows that the largest product takes 10 ms on a GPU, at least 16, or all that it has: an
-/// emulated GPU, or one that others use, would take hours for all of them.
+/// The number of rows with which the largest product takes 10 ms on a GPU, at least 16 or all. With
+/// all rows, an emulated or shared GPU could take hours.
 std::int64_t rows_in_time(const std::vector<ListedProduct>& products,
                           DType dtype,
                           device::Device& device,
@@ -301,7 +300,7 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      device::Device& device,
                                      comm::World& world,
                                      const ops::ProductOptions& options) {
-  // So many rows suffice for a CPU's best rate; a GPU needs all that it will have, within reason.
+  // This many rows are enough for a CPU's best rate; a GPU needs all rows of a step, within limits.
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
   auto products = model::linear_products(shape, dtype, micro_sequences, device.kind());
@@ -320,7 +319,7 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
          measure_products(products, dtype, device, *alone, omp_get_max_threads(), Field::likely,
                           briefly, options))
       best = std::max(best, row.flops_per_s());
-  } catch (const EnvironmentError&) {  // the run holds all the memory: its end must not fail here
+  } catch (const EnvironmentError&) {  // the run uses all memory, and must not fail because of this
     best = 0;
   } catch (const std::bad_alloc&) {
     best = 0;

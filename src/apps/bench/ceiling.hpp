@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What matrix products reach on this machine, for the shapes of a model: the rows of `trireme bench
-// matmul` (bench/matmul.hpp), and the short form of it that a training run makes, to give its share
-// of that ceiling.
+// Measures the speed of matrix products with the shapes of a model: for `trireme bench matmul`
+// (bench/matmul.hpp), and in a short form for training runs, which report their share of this
+// ceiling.
 //
 //   step      as a training step computes it; on a GPU with what is part of the product there: the
 //             bias, GELU or its gradient, the gradient of the bias (ops/options.hpp)
@@ -11,8 +11,8 @@
 //
 // The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads.
 //
-// All ranks measure at the same time, as they compute at the same time: caches, memory and the
-// clock of the cores are shared (race.hpp). Measuring touches no state of a run.
+// All ranks measure at the same time, because they share caches, memory and clock frequency in a
+// run as well (race.hpp). Measuring does not change the state of a run.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +35,11 @@
 
 namespace trireme::bench {
 
-/// Which kernels run: all, or those only that may be the fastest: without library, and plain where
-/// there is plain.
+/// Which kernels run: all, or only those that may be the fastest (no library, and plain if there is
+/// one).
 enum class Field : std::uint8_t { all, likely };
 
-/// One product in one pass, computed in one way.
+/// The measurement of one product in one pass with one kernel.
 struct ProductRow {
   std::string layer;
   std::string pass;  ///< forward, input (gradient), weight (gradient)
@@ -47,17 +47,17 @@ struct ProductRow {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 0;  ///< per micro-step
   int threads = 1;
-  double seconds = 0;      ///< of one product
-  std::string library;     ///< what computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
+  double seconds = 0;      ///< per product
+  std::string library;     ///< the implementation: "trireme", "oneDNN 2.6.3", "cuBLASLt"
   std::string kernel;      ///< oneDNN's name for it; empty in rows of the step
-  std::size_t listed = 0;  ///< its layer's place in the list that is measured
+  std::size_t listed = 0;  ///< index of its layer in the measured list
 
   [[nodiscard]] double flops_per_s() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
   }
 };
 
-/// A row for each pass of each product and each way to compute it, on `threads` threads. Collective.
+/// Measures each pass of each product with each kernel, on `threads` threads. Collective.
 std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& products,
                                          DType dtype,
                                          device::Device& device,
@@ -67,16 +67,16 @@ std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& p
                                          const RaceLimits& limits,
                                          const ops::ProductOptions& options);
 
-/// The best rate that each rank reaches at these layers, without the head and on a CPU with at most
-/// 512 rows: within about a second. Each rank takes its own time, so there is a barrier at the
-/// beginning and at the end only. 0 for a rank that has no memory for it. By rank. Collective.
+/// The best rate of each rank for the layers without the head, on a CPU with at most 512 rows.
+/// Takes about a second, with barriers only at the beginning and the end. 0 for a rank without
+/// enough memory. Collective.
 std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences,
                                      device::Device& device,
                                      comm::World& world,
                                      const ops::ProductOptions& options = {});
-/// Their mean; 0 where one of them is. Collective; the same on all ranks.
+/// The mean of the rates; 0 if one of them is 0. Collective; the same on all ranks.
 double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,

@@ -53,14 +53,14 @@ layout::Plan plan_of(const MadeUp& state, int ranks) {
   return {table, {.ranks = ranks}};
 }
 
-/// As many bytes as a record gets between two checkpoints; a checkpoint syncs them first.
+/// Appends the bytes that a record gets between two checkpoints, which a checkpoint syncs first.
 void append_rows(const std::string& record) {
   const std::string rows(std::size_t{64} << 10U, 'r');
   std::ofstream(record, std::ios::app) << rows;
 }
 
-/// What all threads of all ranks compute beside checkpoints, in rounds as long as a run's steps: at
-/// the end of each, ranks wait for each other.
+/// Computation on all threads of all ranks during checkpoints, in rounds as long as a run's steps,
+/// with a barrier after each.
 class Compute {
  public:
   /// Collective.
@@ -72,7 +72,7 @@ class Compute {
     passes_ = std::max(1, static_cast<int>(std::min(step_s, most_s) / pass_s));
   }
 
-  /// At least a round, until the threads of all ranks have written.
+  /// Computes at least one round, until all ranks have finished writing.
   void beside(const record::CheckpointWriter& writer) {
     double busy = 0;
     do {
@@ -82,8 +82,8 @@ class Compute {
   }
 
  private:
-  static constexpr std::int64_t numbers = 1 << 21;  ///< 8 MiB of each thread
-  /// Of a round: some steps take seconds, and every checkpoint two rounds.
+  static constexpr std::int64_t numbers = 1 << 21;  ///< 8 MiB per thread
+  /// Limit for a round: steps may take seconds, and every checkpoint takes two rounds.
   static constexpr double most_s = 0.25;
 
   void pass() {
@@ -100,7 +100,7 @@ class Compute {
   int passes_ = 1;
 };
 
-/// Seconds of a checkpoint beside compute, the median.
+/// Median seconds of a checkpoint during computation.
 double seconds_of(const MadeUp& state,
                   record::CheckpointFacts facts,
                   Compute& compute,

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it takes to write a checkpoint on these ranks, by the writer of runs (record/checkpoint): its
-// hashes, its HDF5 files, its manifest and every fsync included. Made-up state of three sizes gives
-// a time for any checkpoint, for each tensor (a parameter in one state) and for each byte.
+// Measures the time to write a checkpoint with the writer of runs (record/checkpoint), including
+// hashes, HDF5 files, manifest and fsync. Artificial states of three sizes give a latency, a time
+// per tensor (a parameter in one state), and a rate per byte.
 //
-// 1. All ranks write at the same time, equal parts, as those of a run do, and beside threads that
-//    compute, as beside a run's steps: where these leave no core free, a small checkpoint takes
-//    twice as long as one that the run waits for. What takes longer than a step takes less than
-//    that: ranks which nothing disturbs are done with it and leave their cores. So ranks wait for
-//    each other as often as in a run.
-// 2. From 8 to 192 MiB are written: what a file system takes longer for when its buffers are full
-//    is not in the rate, and smaller checkpoints take less than is said.
+// 1. All ranks write equal parts at the same time, while other threads compute as in the steps of a
+//    run: if these leave no core free, a small checkpoint takes twice as long. Ranks synchronize as
+//    often as in a run, because undisturbed ranks finish a step early and leave their cores idle.
+// 2. 8 to 192 MiB are written. The rate does not include the slowdown of a file system with full
+//    buffers, and the prediction is too high for smaller checkpoints.
 #pragma once
 
 #include <string>
@@ -22,18 +20,18 @@ namespace trireme::bench {
 
 struct CheckpointCost {
   double latency_s = 0;
-  double tensor_s = 0;     ///< for each tensor
+  double tensor_s = 0;     ///< per tensor
   double bytes_per_s = 0;  ///< of all ranks together
 };
 
-/// Of the run whose checkpoints they are.
+/// The run whose checkpoints are simulated.
 struct CheckpointsOf {
-  /// But for the step: some hundred values, which take milliseconds.
+  /// Without the step: some hundred values, which take milliseconds.
   record::CheckpointFacts facts;
-  double step_s = 0;  ///< what a rank computes in a step
+  double step_s = 0;  ///< compute time of a rank per step
 };
 
-/// Medians over repetitions, on the threads that OpenMP has. Writes into a directory inside of
+/// Medians over repetitions, with OpenMP's number of threads. Writes into a new directory inside
 /// `directory`, and removes it. Collective; the same on every rank. Throws StorageError.
 CheckpointCost measure_checkpoints(comm::World& world,
                                    const std::string& directory,

@@ -6,8 +6,8 @@
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
 // 2(n-1)/n for all-reduce. The factor is the least share of the bytes that a rank must send, so
 // busbw can be compared between rank counts. `wrong` counts the elements, over all ranks, that were
-// wrong in a check with known numbers before the timing (collectives_check.hpp). If there are any, the
-// command's exit code is 3.
+// wrong in a check with known numbers before the timing (collectives_check.hpp). If there are any,
+// the command's exit code is 3.
 //
 // 1. A repetition starts after a barrier and takes as long as its slowest rank; a row holds the
 //    median over the repetitions.
@@ -36,8 +36,8 @@ struct CollectivesBenchRequest {
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   comm::Reduction reduction = comm::Reduction::sum;
   int repetitions = usual_repetitions;
-  /// Of each size and dtype: no warm-up begins after so long, and no further repetition once there
-  /// were two.
+  /// Time limit per size and dtype: after it, no warm-up begins, and no repetition after the
+  /// second.
   double seconds = 1e9;
   /// A repetition runs consecutive collectives until they hold this many bytes, at most 1024 of
   /// them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in

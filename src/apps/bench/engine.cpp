@@ -27,7 +27,7 @@ namespace {
 
 constexpr int warmups = 3;
 
-/// The plain loop: everything flat, nothing but the arithmetic.
+/// The plain loop: flat arrays and only the arithmetic.
 class Plain {
  public:
   Plain(const session::Job& job,
@@ -186,26 +186,26 @@ double timed(Action&& action) {
   return device::steady_seconds() - begin;
 }
 
-/// Whether the loop makes the additions that the engine makes.
+/// Throws unless the loop makes the same additions as the engine.
 void expect_same_additions(const session::Job& job, const comm::World& world) {
   if (job.optimizer.kind != optim::Kind::adamw)
-    throw UserError(
-        fmt::format("bench engine compares with a loop of AdamW: optimizer.kind is {}, give adamw",
-                    word(job.optimizer.kind)));
+    throw UserError(fmt::format(
+        "bench engine compares with a loop of AdamW, but optimizer.kind is {}. Use adamw.",
+        word(job.optimizer.kind)));
   if (world.size() == 1)
     return;
   if (world.local_size() < world.size())
-    throw UserError("bench engine compares ranks of one host");
+    throw UserError("bench engine needs all ranks on one host");
   if (job.parallel.gradient_dtype != reduce::GradientDType::fp32 ||
       job.parallel.reduction == comm::Reduction::tree)
     throw UserError(
-        "bench engine on several ranks compares sums of whole gradients in fp32: leave "
-        "parallel.gradient_dtype at fp32 and parallel.reduction at sum or ordered");
+        "bench engine on several ranks compares sums of whole gradients in fp32. Use "
+        "parallel.gradient_dtype=fp32 and parallel.reduction=sum or ordered.");
   if (job.parallel.transport == comm::Transport::mpi &&
       job.parallel.reduction == comm::Reduction::sum)
     throw UserError(
-        "bench engine compares bits, and a ring's order of additions depends on where buckets "
-        "end: over mpi use parallel.reduction=ordered");
+        "bench engine compares bits, but with transport mpi the order of additions depends on the "
+        "buckets. Use parallel.reduction=ordered.");
 }
 
 }  // namespace

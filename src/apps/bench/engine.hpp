@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench engine DECK`: what the gradient engine costs where it has nothing to do, at one
-// rank, and what it buys under mpirun.
+// `trireme bench engine DECK`: measures the overhead of the gradient engine on one rank, and its
+// gain on several ranks.
 //
-// engine  the deck's step, as a run takes it: buckets, events, the search for gradients that are
-//         not finite, shard tables, spans (where the deck records them), the exchange at the end.
-// plain   the least that gives the same numbers: one flat gradient, one loop of AdamW over the
+// engine the deck's step as in a run: buckets, events, the search for gradients that are
+//         not finite, shard tables, spans (if the deck records them), the exchange at the end.
+// plain the minimum for the same results: one flat gradient, one loop of AdamW over the
 //         parameters; with several ranks one all-reduce of the whole gradient after backward, and
 //         every rank updates everything. The same model code, kernels, batches, clipping and
 //         schedule, but never graphs: gpu.graphs=false compares like with like on a GPU.
 //
-// 1. Both train side by side in one process, step by step, each first in turn; a ratio compares two
-//    steps that followed one another.
-// 2. Both must have the same loss to the bit after every step, else they did other work:
-//    ContractError. So several ranks need fp32 sums in an order that is not that of buckets.
-// 3. With several ranks all begin a step together, and the engine's step ends when its parameters
-//    are gathered: what overlap_parameters would overlap with the next forward is counted.
+// 1. Both train in one process and alternate step by step; a ratio compares two consecutive steps.
+// 2. Both must have bitwise the same loss after every step, else the comparison is invalid:
+//    ContractError. So several ranks need fp32 sums whose order does not depend on buckets.
+// 3. Ranks begin a step together, and the engine's step ends when its parameters are gathered:
+//    transfers that overlap_parameters would overlap with the next forward are counted.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +38,9 @@ struct EngineBench {
   double ratio_low = 0, ratio_high = 0;  ///< its quartiles
 };
 
-/// Collective; times are this rank's. Throws UserError when the deck's data or machine do not suit:
-/// several ranks must be on one host and add in an order of their own (shared memory, or
-/// parallel.reduction: ordered) in fp32.
+/// Collective; times are this rank's. Throws UserError for an unsuitable deck or machine: several
+/// ranks must be on one host and add in fp32 in a fixed order (shared memory, or
+/// parallel.reduction: ordered).
 EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, int steps);
 
 std::string engine_table(const EngineBench& result);

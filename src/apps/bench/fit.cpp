@@ -51,7 +51,7 @@ double now() {
   return device::steady_seconds();
 }
 
-/// The median of the slowest rank's times of `action`.
+/// The median of the slowest ranks' times of `action`.
 double seconds_of(const std::function<void()>& action,
                   device::Stream& stream,
                   comm::World& world,
@@ -60,7 +60,7 @@ double seconds_of(const std::function<void()>& action,
   return race({action}, stream, world, limits).front();
 }
 
-/// One link per transport, with fits, between what `wire` says but for the transport.
+/// One fitted link per transport, with the other members of `wire`.
 std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows, const plan::Wire& wire) {
   std::vector<Link> links;
   for (const CollectivesBenchRow& row : rows) {
@@ -92,7 +92,7 @@ std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows, const p
   }
   for (Link& link : links)
     for (plan::Collective& collective : link.collectives) {
-      // Disturbances only add: a bucket takes no longer than a larger one.
+      // Disturbances only increase times: a bucket takes no longer than a larger one.
       for (std::size_t i = collective.points.size() - 1; i > 0; --i)
         collective.points[i - 1].seconds =
             std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
@@ -104,7 +104,7 @@ std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows, const p
   return links;
 }
 
-/// Buckets that travel beside a step.
+/// Collectives that run during a step.
 class Traffic {
  public:
   Traffic(comm::Communicator& communicator, device::Device& device, std::int64_t elements)
@@ -122,7 +122,7 @@ class Traffic {
       communicator_.reduce_scatter(*shards_, BucketIndex{0}, *stream_);
     stream_->record(*end_);
   }
-  /// Waits for what was enqueued; how long it took.
+  /// Waits for enqueued collectives and returns the time.
   double seconds() {
     stream_->synchronize();
     return end_->seconds() - begin_->seconds();
@@ -151,14 +151,15 @@ SlowestAndMean slowest_and_mean(comm::World& world, const std::vector<double>& m
   return result;
 }
 
-/// How to measure what steps and collectives take from each other.
+/// How to measure the mutual slowdown of steps and collectives.
 struct Sharing {
-  double step_s = 0;  ///< of a lone step, about
+  double step_s = 0;  ///< approximate time of an isolated step
   int rounds = 1;
 };
 
-/// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost`,
-/// `link.stretch` and `link.waiting_beside`. Collectives fill about half of the step.
+/// Measures the mutual slowdown of a step and collectives on the slowest ranks:
+/// `link.compute_lost`, `link.stretch` and `link.waiting_beside`. Collectives fill about half of
+/// the step.
 void measure_sharing(Link& link,
                      LoneStep& lone,
                      comm::Communicator& communicator,
@@ -206,7 +207,7 @@ void measure_sharing(Link& link,
   link.waiting_beside = std::clamp(median(uneven), 0.0, 1.0);
 }
 
-/// Each round takes about as long as three lone steps.
+/// Each round takes about as long as three isolated steps.
 Sharing sharing_within(const FitRequest& request, const plan::Compute& compute) {
   constexpr double least = 3;
   const double step_s = compute.seconds(lone_micro_steps);
@@ -240,7 +241,7 @@ comm::Hosts hosts_of(comm::World& world, int threads) {
   return comm::Hosts(host_of);
 }
 
-/// What is measured beside links.
+/// Context of the measurement of links.
 struct Measured {
   LoneStep& lone;
   comm::World& world;  ///< all ranks
@@ -248,13 +249,13 @@ struct Measured {
   Sharing sharing;
 };
 
-/// What `part` of the world communicates over, all parts at the same time; of the slowest part.
+/// Measures the links of `part` of the world, all parts at the same time; gives the slowest part's.
 std::vector<Link> measure_links(const Measured& measured,
                                 comm::World& part,
                                 const plan::Wire& wire,
                                 CollectivesBenchRequest bench,
                                 std::int64_t largest) {
-  if (wire.hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
+  if (wire.hosts > 1)  // on one host, later repetitions would find their bucket in the caches
     bench.row_bytes = row_bytes;
   std::ranges::sort(bench.bytes);
   const auto repeated = std::ranges::unique(bench.bytes);
@@ -293,7 +294,8 @@ Machine measure_machine(const session::Job& job,
   std::optional<batches::Split> data;
   {
     const comm::TemporaryDirectory cache(world);
-    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+    data.emplace(
+        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
   }
   return measure_machine(job, *data, world, request);
 }
@@ -341,7 +343,7 @@ Machine measure_machine(const session::Job& job,
   comm::MpiWorld copy(*mpi, world.rank() / in_a_copy);
   comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_copy);
   machine.links = measure_links(measured, copy, wires.inside, bench, largest);
-  // Whole buckets where sums have a promised order, else shards.
+  // Whole buckets if sums have a guaranteed order, else shards.
   const std::int64_t parts = world.size() / wires.across->ranks;
   bench.transports = {comm::Transport::mpi};
   for (std::int64_t& bytes : bench.bytes) bytes = std::max(bytes / parts, least_bytes);

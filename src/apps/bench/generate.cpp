@@ -18,7 +18,7 @@
 namespace trireme::bench {
 namespace {
 
-/// All that is raced, at the last position of a full context.
+/// The measured operations, at the last position of a full context.
 class Contest {
  public:
   Contest(const model::GptShape& shape,
@@ -52,7 +52,7 @@ class Contest {
       return;
     decoder_.emplace(device, shape, dtype, texts, nullptr, options);
     decoder_->bind(parameters);
-    // The time does not depend on what is kept, so the texts need not be read first.
+    // The time does not depend on the cached values, so the texts need not be read first.
     add("a token, keys and values kept", 1, [this] { step(1); });
     if (texts > 1)
       add(fmt::format("a token of each of {} texts, kept", texts), texts,
@@ -122,10 +122,11 @@ std::string generate_table(const GenerateBench& bench) {
   text += fmt::format("context {}, {}, {} thread{}, {} rank{} at a time", bench.context,
                       name(bench.dtype), bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
                       bench.ranks == 1 ? "" : "s");
-  return text + (bench.ratio > 0
-                     ? fmt::format("; a token is {:.1f} times as fast with kept keys and values\n",
-                                   bench.ratio)
-                     : "; this device keeps no keys and values\n");
+  return text +
+         (bench.ratio > 0
+              ? fmt::format("; a token is {:.1f} times as fast with a cache of keys and values\n",
+                            bench.ratio)
+              : "; this device has no cache of keys and values\n");
 }
 
 std::string generate_json(const GenerateBench& bench) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench generate`: what a token of generated text costs at the end of a full context, with
-// kept keys and values (model/decoder.hpp) and without; and what reading a prompt costs.
+// `trireme bench generate`: times a generated token at the end of a full context, with and without
+// a cache of keys and values (model/decoder.hpp), and the reading of a prompt.
 //
-// The parameters are a deck's initial ones. All ranks measure at the same time (bench/race.hpp),
-// each by itself.
+// The parameters are a deck's initial ones. All ranks measure independently at the same time
+// (bench/race.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace trireme::bench {
 
 struct GenerateBenchRow {
   std::string what;
-  std::int64_t tokens = 0;  ///< that it computes
+  std::int64_t tokens = 0;  ///< computed per run
   double seconds = 0;
 
   [[nodiscard]] double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
@@ -33,11 +33,11 @@ struct GenerateBench {
   int ranks = 1, threads = 1;
   std::int64_t context = 0;
   std::vector<GenerateBenchRow> rows;
-  /// How many times as fast a token is with kept keys and values; 0 where the device has none.
+  /// Speedup of a token by the cache; 0 if the device has no cache.
   double ratio = 0;
 };
 
-/// Collective. `texts`: how many grow together in one of the rows.
+/// Collective. `texts`: number of texts generated together in one of the rows.
 GenerateBench bench_generate(const model::GptShape& shape,
                              DType dtype,
                              device::Device& device,

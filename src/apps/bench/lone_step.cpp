@@ -21,7 +21,7 @@ namespace {
 
 constexpr int lone_warmups = 3;
 constexpr int least_steps = 3;
-/// Where a piece is too short for the clock.
+/// Minimum for parts that are too short for the clock.
 constexpr double least_s = 1e-9;
 
 session::Job alone(const session::Job& job, DType dtype) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A deck's step on every rank by itself: no rank waits for another inside of it. What compute costs
-// without communication is measured so, while the other ranks of the host compute as well.
+// Measures the compute time of a deck's step without communication: every rank runs the step
+// independently, while the other ranks of its host compute as well.
 //
 // The step has two micro-steps, of which only the second reports gradients, and a bucket for each
 // parameter, the time when its gradient is complete.
@@ -25,7 +25,7 @@
 
 namespace trireme::bench {
 
-/// Of a lone step, each with its own micro-batch.
+/// Number of micro-steps of an isolated step.
 inline constexpr int lone_micro_steps = 2;
 
 /// Seconds of one step.
@@ -33,7 +33,7 @@ struct StepPieces {
   double step = 0;
   double micro_step = 0, last_micro_step = 0;
   double norm = 0, update = 0, matrices = 0;
-  double waiting = 0;         ///< how much less the ranks' mean step takes than the slowest
+  double waiting = 0;         ///< slowest rank's step minus the mean over ranks
   std::vector<double> ready;  ///< by bucket: share of the last micro-step
 
   [[nodiscard]] double rest() const {
@@ -43,14 +43,14 @@ struct StepPieces {
 
 class LoneStep {
  public:
-  /// On the threads that OpenMP has, on a CPU. `data`, the job's, outlive it.
+  /// On a CPU, with OpenMP's number of threads. `data` are the job's and must outlive the object.
   LoneStep(const session::Job& job, const batches::Split& data, comm::World& world, DType dtype);
 
-  /// One more step of this rank.
+  /// Runs a step on this rank.
   StepPieces step();
-  /// All ranks begin one together: the pieces of the one that was slowest. Collective.
+  /// Runs a step that all ranks begin together; returns the times of the slowest rank. Collective.
   StepPieces slowest();
-  /// What a machine file holds of such steps, by their medians. The same on every rank.
+  /// The entry of a machine file from the medians of `steps`. The same on every rank.
   [[nodiscard]] plan::Compute compute_of(const std::vector<StepPieces>& steps) const;
 
   [[nodiscard]] device::Device& device() { return *session_.device; }
@@ -63,19 +63,18 @@ class LoneStep {
   std::int64_t number_ = 0;
 };
 
-/// A step, or several, that have taken so long have warmed up what later ones use.
+/// Duration of steps in seconds that is enough for warm-up.
 inline constexpr double warm_s = 1;
 
-/// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each
-/// after the warm-up, or of fewer, though of three, when all have taken `most_s`. The warm-up is
-/// three of each, or fewer, though one, when all have taken `warm_s`. Collective; the same on every
-/// rank.
+/// Measures several isolated steps, interleaved so that disturbances affect all of them: `steps` of
+/// each after the warm-up, or at least three once all have taken `most_s`. The warm-up is three of
+/// each, or at least one once all have taken `warm_s`. Collective; the same on every rank.
 std::vector<plan::Compute> measure_in_turns(
     const std::vector<LoneStep*>& lones,
     int steps,
     double most_s = std::numeric_limits<double>::infinity());
 
-/// What one row takes at least, when a micro-step takes so long.
+/// Minimum time to measure one isolated step, given the time of its micro-step.
 double least_lone_seconds(double micro_step_s);
 
 }  // namespace trireme::bench

@@ -63,8 +63,8 @@ std::string matmul_table(const MatmulBench& bench) {
   return text +
          fmt::format(
              "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
-             "floor   {:.1f} ms: a step's products, each at its best\n"
-             "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
+             "floor   {:.1f} ms: the products of a step, each with its fastest kernel\n"
+             "step    {:.1f} ms: the same products with the kernels of a step, {:.1f} % of the "
              "ceiling\n",
              bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
              bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench matmul`: what matrix products reach on this machine, for the shapes of a deck, on
-// one thread and on all; how rows are measured is in bench/ceiling.hpp.
+// `trireme bench matmul`: measures matrix products with the shapes of a deck, on one thread and on
+// all threads (see bench/ceiling.hpp).
 //
-// The *floor* is the time of a step's products back to back on one rank, each by its fastest row:
-// no step can be shorter as long as these products are what it computes.
+// The *floor* is the time of a step's products on one rank without gaps, each with its fastest
+// kernel. No step with these products can be shorter.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct MatmulBench {
   double product_flops = 0;     ///< FLOP of these products in one step of one rank
 };
 
-/// Collective. On a CPU one thread, and all of them where they are more.
+/// Collective. On a CPU measures one thread and, if there are more, all threads.
 MatmulBench bench_matmul(const model::GptShape& shape,
                          DType dtype,
                          device::Device& device,

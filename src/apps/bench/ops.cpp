@@ -34,11 +34,11 @@ namespace {
 
 constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
 
-/// What model.loss_rows is tried with where the deck does not ask for it: 26 MB of GPT-2's logits in
-/// bf16, half of an H200's L2 (docs/figures.md).
+/// The value of model.loss_rows that is tried if the deck does not give one: 26 MB of GPT-2's
+/// logits in bf16, half of an H200's L2 cache (docs/figures.md).
 constexpr std::int64_t candidate_loss_rows = 256;
 
-/// Makes the rows of one bench; owns all that they read and write.
+/// Measures the rows of one bench; owns their operands.
 class Maker {
  public:
   Maker(const model::GptShape& shape,
@@ -70,7 +70,7 @@ class Maker {
   std::vector<std::function<void()>> entrants;
 
  private:
-  /// Small numbers, or tokens; kept until the bench is over.
+  /// Small numbers, or tokens, which exist until the bench ends.
   View tensor(DType dtype, std::int64_t elements) {
     buffers_.push_back(
         device_.allocate(static_cast<std::size_t>(elements) * size_bytes(dtype), "bench"));
@@ -103,7 +103,7 @@ class Maker {
     rows.push_back({std::move(op), per_step, 0, 0, flops, true});
     entrants.push_back(std::move(run));
   }
-  /// Bytes of so many elements of the activations' dtype, and of so many fp32.
+  /// Bytes of elements of the activations' dtype, and of fp32 elements.
   [[nodiscard]] double bytes(double elements, double fp32 = 0) const {
     return elements * static_cast<double>(size_bytes(dtype_)) + 4 * fp32;
   }
@@ -124,8 +124,8 @@ class Maker {
       add_linear(listed);
   }
 
-  /// What the device can compute within a product has a row beside the product without it, whether
-  /// the deck asks for it or not: the step has one of the two, and the other shows what that buys.
+  /// Products with and without an operation that the device can fuse. The step contains one of the
+  /// two; the other shows the gain.
   void add_linear(const nn::ListedProduct& listed) {
     const nn::LinearShape& p = listed.products;
     const ops::ProductOptions& chosen = request_.options.products;
@@ -163,7 +163,7 @@ class Maker {
           listed.layer + ".input_gradient with gelu", with_gradient, listed.flops(),
           [=, z = tensor(p.rows * p.in), &s] { fused->backward_input_gelu(dx, z, dy, weight, s); });
 
-    const bool own_bias = p.bias && !listed.bias_by_neighbour;
+    const bool own_bias = p.bias && !listed.bias_is_fused;
     const bool sums = own_bias && fused->sums_bias();
     const double with_bias = sums && chosen.fused_row_sums ? count : 0;
     const View dbias = own_bias ? tensor(DType::f32, p.out) : View(nullptr, 0, DType::f32);
@@ -190,14 +190,14 @@ class Maker {
     add_attention("windowed_attention", first_short, shape_.layers - whole);
   }
 
-  /// Of rows that are one document each; empty where the model does not ask for them.
+  /// Document starts of rows with one document each; empty without document mask.
   View document_starts() {
     const View starts = tensor(DType::i32, shape_.masks_documents() ? rows_ : 0);
     device_.fill_zero(starts, stream_);
     return starts;
   }
 
-  /// Of `layers` layers that are like `layer`.
+  /// Attention of `layers` layers like `layer`.
   void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
     const nn::AttentionConfig config = model::attention_config(shape_, layer);
     const auto attention = std::make_shared<ops::Attention>(
@@ -213,7 +213,7 @@ class Maker {
       attention->forward({.out = out, .lse = lse, .qkv = qkv, .starts = starts, .dropout = dropout},
                          s);
     });
-    // Scores again, dP, dV, dQ and dK: five products where forward has two.
+    // Scores again, dP, dV, dQ and dK: five products, whereas forward has two.
     add_product(op + ".backward", count, 2.5 * attention->forward_flops(), [=, &s] {
       attention->backward({.dqkv = dqkv,
                            .dout = dout,
@@ -269,12 +269,12 @@ class Maker {
     const View out = tensor(rows_ * columns), in = tensor((gated ? 2 : 1) * out.elements);
     const View d_in = gated ? tensor(in.elements) : out;
     const auto read = static_cast<double>(in.elements), made = static_cast<double>(out.elements);
-    double again = 0;  // passes that backward makes again
+    double again = 0;  // forward passes that backward repeats
     for (std::size_t l = 0; l < static_cast<std::size_t>(shape_.layers); ++l)
       again += shape_.recompute.of(l) == model::Recompute::gelu ? micro_steps_ : 0;
     switch (shape_.activation) {
       case model::Activation::gelu:
-        // Beside what is inside of products; where the deck recomputes it, twice.
+        // Without those fused with products; twice if the deck recomputes them.
         add("gelu.forward", gelu_forwards_ + 2 * again, bytes(read + made),
             ops::GeluForward{.y = out, .x = in});
         add("gelu.backward", gelu_backwards_, bytes(read + 2 * made),
@@ -294,7 +294,7 @@ class Maker {
     }
   }
 
-  /// Forward, and the gradient's way back.
+  /// Forward and backward.
   void add_rotation() {
     const ops::AttentionShape shape =
         model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
@@ -309,7 +309,7 @@ class Maker {
         ops::Rotate{.packed = packed, .table = table, .shape = rotary});
   }
 
-  /// With the rotation, where there is one.
+  /// Including the rotation, if there is one.
   void add_head_norm() {
     const ops::AttentionShape attention =
         model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
@@ -386,9 +386,9 @@ class Maker {
                                .dropout = dropout});
   }
 
-  /// Of a chunk of the head's rows. Where there are parts (model.loss_rows), or could be on a GPU,
-  /// also product and loss of one part after the other, as a step makes them: what the loss finds
-  /// in a cache shows only there.
+  /// The loss of a chunk of the head's rows. With parts (model.loss_rows), or on a GPU, also
+  /// product and loss alternating between parts as in a step, because only then the loss finds
+  /// logits in a cache.
   void add_loss() {
     const std::int64_t V = shape_.vocabulary;
     const nn::ActivationPlan plan =
@@ -463,7 +463,8 @@ class Maker {
     ops::gradient_norm(norm, squares, {}, stream_);
 
     const auto elements = static_cast<double>(n);
-    const double of_moments = 4 * static_cast<double>(m.bytes());  // two are read and written
+    const double of_moments =
+        4 * static_cast<double>(m.bytes());  // two moments are read and written
     add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 3 * elements) + of_moments,
         ops::Adamw{.parameter = parameter,
                    .master = master,
@@ -490,8 +491,8 @@ class Maker {
   std::vector<device::Buffer> buffers_;
 };
 
-/// Bytes read and written per second by copying from memory to memory, on all ranks at once. By
-/// itself, because it leaves nothing in the caches.
+/// Bytes read and written per second by copying memory, on all ranks at the same time. Not
+/// interleaved with other rows, because it evicts the caches.
 double measure_copy(device::Device& device, device::Stream& stream, comm::World& world) {
   const device::Buffer from = device.allocate(copied_bytes, "bench");
   const device::Buffer to = device.allocate(copied_bytes, "bench");
@@ -554,15 +555,15 @@ std::string ops_table(const OpsBench& bench) {
                         row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
   if (std::ranges::any_of(bench.rows, [](const OpsBenchRow& row) { return row.per_step == 0; }))
     text +=
-        "0 per step: what another position of gpu.fused_gelu, gpu.fused_gelu_backward, "
-        "gpu.fused_bias_gradients or model.loss_rows would make instead\n";
-  return text + fmt::format(
-                    "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} "
-                    "at a time); the operations of a step together {:.1f} ms, at {:.1f} % of the "
-                    "first\n",
-                    bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
-                    bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
-                    bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
+        "0 per step: used with other values of gpu.fused_gelu, gpu.fused_gelu_backward, "
+        "gpu.fused_bias_gradients or model.loss_rows\n";
+  return text +
+         fmt::format(
+             "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} at a "
+             "time); all operations of a step: {:.1f} ms, {:.1f} % of the GFLOP/s ceiling\n",
+             bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
+             bench.threads, bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
+             whole * 1e3, 100 * bench.step_share());
 }
 
 std::string ops_json(const OpsBench& bench) {

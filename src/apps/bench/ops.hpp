@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench ops`: every operation of a training step alone, at the sizes that a deck gives it,
-// and what one rank's step spends in it.
+// `trireme bench ops`: times every operation of a training step alone, with the sizes of a deck,
+// and computes its share of a rank's step.
 //
 // A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
 // operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
 // the deck's products (bench/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
 // written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
-// What a switch of the deck chooses between (gpu.fused_gelu, fused_gelu_backward and
-// fused_bias_gradients, model.loss_rows) has a row for each way that the device offers; the step has
-// one of them, and the others count 0 times.
+// Deck keys that choose between implementations (gpu.fused_gelu, fused_gelu_backward and
+// fused_bias_gradients, model.loss_rows) have a row for each one that the device supports; those
+// that the deck does not use are counted 0 times.
 //
 // Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same
 // time (race.hpp).
@@ -42,10 +42,10 @@ struct OpsBenchRequest {
 
 struct OpsBenchRow {
   std::string op;
-  double per_step = 0;  ///< how often in one rank's step
+  double per_step = 0;  ///< calls in one rank's step
   double seconds = 0;   ///< of one call
   double bytes = 0, flops = 0;
-  bool product = false;  ///< measured by FLOP/s
+  bool product = false;  ///< its rate is in FLOP/s
 };
 
 struct OpsBench {
@@ -57,13 +57,14 @@ struct OpsBench {
 
   [[nodiscard]] double rate(const OpsBenchRow& row) const;
   [[nodiscard]] double share(const OpsBenchRow& row) const;
-  /// All rows times how often they happen.
+  /// Sum over all rows of their time in a step.
   [[nodiscard]] double step_seconds() const;
-  /// The step's products and attention, of what the matrix ceiling would make in that time.
+  /// FLOP of the step's products and attention, divided by what the matrix ceiling allows in that
+  /// time.
   [[nodiscard]] double step_share() const;
 };
 
-/// Collective. On the threads that OpenMP has.
+/// Collective. Uses OpenMP's number of threads.
 OpsBench bench_ops(const model::GptShape& shape,
                    DType dtype,
                    device::Device& device,

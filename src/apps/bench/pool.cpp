@@ -19,7 +19,7 @@
 namespace trireme::bench {
 namespace {
 
-/// The compiler must not find out that the memory is not read.
+/// Prevents the compiler from removing writes to memory that is not read.
 void keep(std::byte* data) {
   asm volatile("" : : "r"(data) : "memory");
 }
@@ -82,7 +82,7 @@ void add(std::vector<PoolContestant>& all,
                  }});
 }
 
-/// One pool's warm-up.
+/// The warm-up of one pool.
 PoolGrowthRow grow(device::Device& device,
                    device::Stream& stream,
                    double factor,

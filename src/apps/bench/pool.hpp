@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench pool`: what a lease costs beside allocating the same bytes anew.
+// `trireme bench pool`: compares leasing scratch memory from the pool with allocating it.
 //
-// 1. `touched` rows also write one byte into every page, because fresh memory is paid for at its
-//    first write, not when it is asked for. On a GPU they write everything, and wait for it.
-// 2. Growth is measured with requests that rise by 3 % at a time from 64 KiB to the largest size:
-//    how often a block grows, and what it holds beyond what is asked for.
-// 3. All rows take turns, repetition by repetition, so that a disturbance of the machine hits all
-//    of them; a row holds the median over the repetitions.
+// 1. `touched` rows also write one byte to every page, because the cost of new memory is incurred
+//    at the first write. On a GPU they write everything and wait.
+// 2. Growth is measured with requests that increase by 3 % from 64 KiB to the largest size: how
+//    often a block grows, and its excess size.
+// 3. Repetitions of all rows are interleaved, so that disturbances of the machine affect all of
+//    them; a row is the median over the repetitions.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ struct PoolBenchRow {
                           ///< GPU cudaMalloc and cudaFree, cudaMallocAsync and cudaFreeAsync
   bool touched = false;
   std::size_t bytes = 0;
-  double seconds = 0;  ///< to take and to give back, once
+  double seconds = 0;  ///< for one allocation and release
 };
 
-/// What a factor of growth costs while a pool warms up.
+/// Cost of a growth factor while a pool warms up.
 struct PoolGrowthRow {
   double factor = 0;
   int growths = 0;
-  double mean_excess = 0;  ///< bytes of the block beyond the request, as a part of the request
+  double mean_excess = 0;  ///< excess size of the block relative to the request
   double worst_excess = 0;
   double seconds = 0;  ///< for all requests, each written
 };

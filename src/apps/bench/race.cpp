@@ -23,14 +23,14 @@ double timed(const std::function<void()>& run,
   return comm::largest_of_ranks(world, mine).front();
 }
 
-/// An entrant and its turns; the same numbers on all ranks, as every turn's time is.
+/// A function and its times, which are the same on all ranks.
 struct Entrant {
   const std::function<void()>& run;
-  int runs = 1;  ///< in a turn
+  int runs = 1;  ///< per repetition
   std::vector<double> seconds{};
 };
 
-/// Starting a run and waiting for its end are a hundredth of one that takes so long.
+/// Launch and synchronization are about 1 % of a run of this duration.
 constexpr double long_run_seconds = 10e-3;
 constexpr int short_runs = 10;
 
@@ -47,7 +47,7 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
     Entrant& entrant = all.emplace_back(Entrant{run});
     if (stream.device().kind() == device::Kind::cpu)
       continue;
-    spent += timed(run, 1, stream, world);  // libraries choose their kernels, and load them
+    spent += timed(run, 1, stream, world);  // libraries choose and load their kernels
     const double seconds = timed(run, 1, stream, world);
     spent += seconds;
     entrant.runs = seconds < long_run_seconds ? short_runs : 1;

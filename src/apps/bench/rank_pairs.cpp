@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int message_tag = 1, answer_tag = 2;  // the world itself sends none
+constexpr int message_tag = 1, answer_tag = 2;  // World sends no messages with tags
 constexpr int small_bytes = 8, large_bytes = 4 << 20;
 constexpr std::chrono::milliseconds without_sleep{20};
 
@@ -30,19 +30,19 @@ double seconds_since(Clock::time_point start) {
 struct Limits {
   int bytes = 0;
   int most = 1;        ///< messages
-  double seconds = 0;  ///< no further one after so long
+  double seconds = 0;  ///< time limit
 };
 constexpr Limits small_messages{.bytes = small_bytes, .most = 200, .seconds = 0.05};
 constexpr Limits large_messages{.bytes = large_bytes, .most = 8, .seconds = 0.1};
 
-/// One side of a pair. The first byte of a message says whether another one follows, so that the
-/// sender alone decides.
+/// One side of a pair. The first byte of a message states whether another one follows, so only the
+/// sender decides.
 class Side {
  public:
   Side(comm::MpiWorld& world, int peer, std::byte* buffer)
       : world_(world), peer_(peer), buffer_(buffer) {}
 
-  /// Median time from a message to its answer; the first one is left out where there are more.
+  /// Median time from a message to its answer; the first one is omitted if there are more.
   double send(const Limits& limits) {
     std::vector<double> trips;
     const auto begin = Clock::now();
@@ -87,7 +87,7 @@ class Side {
   std::byte* buffer_;
 };
 
-/// What this rank, the first one of `pair` or the second, measured; the second one nothing.
+/// Runs this rank's side of `pair`. Only the first rank measures.
 std::array<double, 2> measure_pair(comm::MpiWorld& world,
                                    const std::pair<int, int>& pair,
                                    std::byte* buffer) {
@@ -118,7 +118,7 @@ std::vector<std::vector<std::pair<int, int>>> rounds_of(std::vector<int> members
         pairs.emplace_back(first, second);
     }
     rounds.push_back(std::move(pairs));
-    std::rotate(members.begin() + 1, members.end() - 1, members.end());  // the first one stays
+    std::rotate(members.begin() + 1, members.end() - 1, members.end());  // the first one is fixed
   }
   return rounds;
 }
@@ -163,7 +163,7 @@ std::vector<RankPair> measure_rank_pairs(comm::World& world,
       const auto at = mine.size() * static_cast<std::size_t>(first);
       measured.push_back({first, second, all[at], all[at + 1]});
     }
-    if (all[2] > seconds)  // the first rank's, so that all agree
+    if (all[2] > seconds)  // of rank 0, so that all agree
       break;
   }
   return measured;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between two ranks at a time: latency of small ones and bandwidth of large ones, over
-// MPI, from memory of the host. Collectives over all ranks do not tell which link is slow; these do.
+// Measures latency and bandwidth of MPI messages between pairs of ranks, in host memory. Unlike
+// collectives over all ranks, this shows which link is slow.
 //
-// 1. On several hosts the first ranks of every two hosts are a pair; on one host its first two
-//    ranks. Pairs of a round have no rank in common and run at the same time, as in a collective; a
-//    round has every host in it, but for one where their number is odd.
-// 2. No round begins after `seconds`, so of many hosts not all pairs are measured; with each
-//    further round every host has one more.
-// 3. A rank that waits for a message polls without sleeping, for a time; the others wait in a
-//    collective.
-// 4. latency is half of a median round trip of 8 bytes. Bandwidth is 4 MiB over the median time
-//    until their receiver's answer is there. A latency is part of that time (1 % of it at 25 GB/s
-//    and 1 us) and not subtracted: where busy cores delayed small messages by more than large ones,
-//    the difference was negative.
+// 1. On several hosts, the first ranks of any two hosts are a pair; on one host, its first two
+//    ranks. The pairs of a round have no rank in common and run at the same time. A round includes
+//    every host, except one if their number is odd.
+// 2. No round begins after `seconds`, so with many hosts not all pairs are measured.
+// 3. A rank that waits for a message first polls without sleeping; the others wait in a collective.
+// 4. Latency is half of the median round trip of 8 bytes. Bandwidth is 4 MiB divided by the median
+//    time until the receiver's answer arrives. This time includes a latency (1 % at 25 GB/s and 1
+//    us), which is not subtracted, because on busy cores the difference can be negative.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +27,15 @@ struct RankPair {
   double bytes_per_s = 0;
 };
 
-/// Every two of `members`, in rounds: none is twice in a round. The circle method of round-robin
-/// tournaments.
+/// All pairs of `members` in rounds, with each member at most once per round, by the circle method
+/// of round-robin tournaments.
 std::vector<std::vector<std::pair<int, int>>> rounds_of(std::vector<int> members);
 
-/// One rank of each host, or the first two of one host. `host_of`: the host of each rank.
+/// The first rank of each host, or the first two of a single host. `host_of`: the host of each
+/// rank.
 std::vector<int> members_of(const std::vector<std::string>& host_of);
 
-/// Collective; the same on every rank. None where a rank is alone or without MPI.
+/// Collective; the same on every rank. Empty with a single rank or without MPI.
 std::vector<RankPair> measure_rank_pairs(comm::World& world,
                                          const std::vector<std::string>& host_of,
                                          double seconds);

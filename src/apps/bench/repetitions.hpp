@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a bench repeats its rows unless it is asked otherwise. Benches that race single
-// operations (bench/race.hpp) take the default of a race, which is less: their rows are many.
+// Default number of repetitions of a bench. Benches of single operations have their own, smaller
+// default (bench/race.hpp), because they have many rows.
 #pragma once
 
 namespace trireme::bench {

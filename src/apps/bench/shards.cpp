@@ -17,7 +17,7 @@
 namespace trireme::bench {
 namespace {
 
-/// The part of a table of shards that is the same for every transport.
+/// The transport-independent part of a table of shards.
 struct PlainShards final : comm::Shards {
   PlainShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
 };
@@ -71,7 +71,7 @@ std::uintptr_t sum_of(const BucketTables& tables) {
   return sum;
 }
 
-/// So that the compiler keeps the sum of addresses.
+/// Prevents the compiler from removing the sum of addresses.
 template <class Step>
 auto kept(Step& step) {
   return [&step] {

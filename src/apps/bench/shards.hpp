@@ -5,9 +5,8 @@
 //           shards of gradients and parameters, and the pieces of parameters in them.
 // cached    read the same addresses from tables that were computed once.
 //
-// Both add up all addresses, so that no address can be optimized away. The look-ups of a transport
-// (registered memory, peers' windows) are not included, so `searched` is a lower bound. The bench
-// needs neither MPI nor the ranks of the plan.
+// Both sum all addresses to prevent optimization. Look-ups of a transport (registered memory,
+// peers' windows) are not included, so `searched` is a lower bound. Needs no MPI.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace trireme::bench {
 
 namespace {
 
-/// Elements that are drawn; more are copies of these. Odd, so that the rows of a matrix differ.
+/// Number of distinct elements, which are repeated. Odd, so that the rows of a matrix differ.
 constexpr std::int64_t num_drawn = (std::int64_t{1} << 22U) - 1;
 
 }  // namespace

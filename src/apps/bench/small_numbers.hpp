@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operands of a bench hold: numbers within [-0.25, 0.25], always the same, because zeros
-// and denormals would cost another time, and so would sums that overflow.
+// Fills operands of a bench with fixed numbers in [-0.25, 0.25], because zeros, denormals and
+// overflowing sums would change the time.
 #pragma once
 
 #include "base/view.hpp"

@@ -31,7 +31,7 @@
 namespace trireme::bench {
 namespace {
 
-/// The job with one combination put in, and nothing to write or to evaluate.
+/// The job with one combination, without records and evaluation.
 Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
   job.run.device = session::DeviceChoice::cpu;
@@ -58,7 +58,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   return job;
 }
 
-/// Logs the combination when an exception passes.
+/// Logs the combination if an exception is thrown.
 class Witness {
  public:
   Witness(Log& log, const Combination& combination) : log_(log), combination_(combination) {}
@@ -92,7 +92,7 @@ class Verifier {
   Verified run();
 
  private:
-  /// Empty, or what differs.
+  /// The difference, or "".
   std::string run_one(const Combination& combination);
   std::string train(Session& session, const Combination& combination);
   std::string check_last(Session& session, bool first);
@@ -104,7 +104,7 @@ class Verifier {
   comm::World& world_;
   Log& log_;
   const VerifyRequest& request_;
-  /// Of combinations that must have the same bits.
+  /// The reference of combinations that must have the same bits.
   struct Plain {
     std::string text;
     Reference reference;
@@ -112,11 +112,11 @@ class Verifier {
   Plain& plain() { return plain_[adds_sums_ ? 1 : 0]; }
 
   bool several_micro_steps_ = false;
-  bool adds_sums_ = false;  // the present combination, over the ranks, of several micro-steps
+  bool adds_sums_ = false;  // whether the current combination adds sums of several micro-steps
   std::array<Plain, 2> plain_;
   int num_run_ = 0;
 
-  // The line of the table that is being gathered; shard: parameters has other buckets.
+  // The current line of the table; shard: parameters has other buckets.
   std::pair<std::string_view, layout::Padding> group_key_;
   std::string group_;
   int in_group_ = 0;
@@ -139,8 +139,8 @@ Verified Verifier::run() {
   end_group();
   log_.info(
       "{} combinations gave the same bits: loss, gradient norm and all parameters after each of {} "
-      "steps; every element was reduced exactly once, padding stayed zero, nothing read poison "
-      "({})",
+      "steps; every element was reduced exactly once, padding stayed zero, and no uninitialized "
+      "memory was read ({})",
       num_run_, request_.steps, duration_text(device::steady_seconds() - began));
   return {num_run_, {}};
 }
@@ -161,7 +161,7 @@ std::string Verifier::run_one(const Combination& combination) {
                  world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
-  // No rank frees memory that a peer still reads.
+  // A rank must not free memory that a peer still reads.
   world_.barrier();
   return found;
 }
@@ -177,8 +177,8 @@ std::string Verifier::train(Session& session, const Combination& combination) {
     StepOutcome outcome;
     try {
       outcome = session.step(step, [] { return session::Requests{}; });
-    } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
-      return fmt::format("in step {}, {}; or memory was read before it was written", step,
+    } catch (const UserError& not_finite) {  // the same on all ranks; caused by a NaN that was read
+      return fmt::format("in step {}, {}; possibly memory was read before it was written", step,
                          not_finite.findings().front().text);
     }
     if (request_.meddle)
@@ -204,7 +204,8 @@ std::string Verifier::check_last(Session& session, bool first) {
     reference.keep_gathered(session);
     for (const std::string& hash : world_.gather_all(std::to_string(reference.hash())))
       if (hash != std::to_string(reference.hash()))
-        mine = Finding{0, "parameters differ from another rank's, though each computed all"};
+        mine =
+            Finding{0, "parameters differ between ranks, although each rank computed all of them"};
   } else if (auto other = reference.compare_gathered(session); !mine) {
     mine = std::move(other);
   }
@@ -252,7 +253,7 @@ Combination plain_of_micro_steps(Combination plain) {
   return plain;
 }
 
-/// The fewest copies, more than one, with several ranks each; 1: there are none.
+/// The smallest number of replicas above 1 with several ranks each; 1 if there is none.
 int fewest_replicas(int ranks) {
   for (int replicas = 2; replicas < ranks; ++replicas)
     if (ranks % replicas == 0)
@@ -260,7 +261,7 @@ int fewest_replicas(int ranks) {
   return 1;
 }
 
-/// Those of `all` that are tried without resharding after forward as well.
+/// The combinations of `all` that are also run without resharding after forward.
 std::vector<Combination> without_resharding(const std::vector<Combination>& all) {
   std::vector<Combination> more;
   for (const Combination& one : all)
@@ -271,7 +272,7 @@ std::vector<Combination> without_resharding(const std::vector<Combination>& all)
   return more;
 }
 
-/// Those of `all` that are tried with other buckets gathered ahead as well: with all switches on.
+/// The combinations of `all` that are also run with other prefetch values: with all switches on.
 std::vector<Combination> with_other_prefetch(const std::vector<Combination>& all) {
   std::vector<Combination> more;
   for (const Combination& one : all)
@@ -285,7 +286,8 @@ std::vector<Combination> with_other_prefetch(const std::vector<Combination>& all
   return more;
 }
 
-/// Those of `all` that are tried with copies as well: of shards, with all switches off or on.
+/// The combinations of `all` that are also run with replicas: with shards and all switches off or
+/// on.
 std::vector<Combination> with_replicas(const std::vector<Combination>& all, int replicas) {
   std::vector<Combination> more;
   for (const Combination& one : all) {
@@ -359,15 +361,16 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
 
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
   if (job.run.device == session::DeviceChoice::cuda)
-    throw UserError("trireme verify compares bits on the CPU; use run.device: cpu");
+    throw UserError("trireme verify compares bits on the CPU. Use run.device: cpu.");
   if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
     throw UserError(
-        "ranks on several hosts need a token cache that all of them see: give data.cache");
+        "ranks on several hosts need a token cache that all of them can read. Give data.cache.");
   omp_set_num_threads(session::choose_threads(job.run.threads, world));
   std::optional<batches::Split> data;
   {
     const comm::TemporaryDirectory cache(world);
-    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+    data.emplace(
+        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
   }
   // The deck's own choice for all combinations, which differ in what they hold.
   const auto device = session::open_device(session::DeviceChoice::cpu, 1, world);

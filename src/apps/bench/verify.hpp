@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme verify DECK`: the proof that no optimisation changes the numbers. The deck's first steps
-// are trained once under every combination of
+// `trireme verify DECK`: checks that no optimisation changes the results. Trains the deck's first
+// steps with every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
 //   shard: none | optimizer | gradients | parameters
@@ -10,35 +10,34 @@
 // aligned, as many again with reshard_after_forward: false, 3 x 3 with another padding and all
 // switches on, and 3 x 2 x 2 with those on and another prefetch of 1 to 3 than the deck's. Where
 // the ranks can be divided into groups of several, those with shards and all switches off or all on
-// are run with copies as well (parallel.replicate), as many as the smallest factor of the ranks: 69
-// more. They run with a reduction in a fixed order (`sum` becomes `ordered`). The first combination
-// is the plainest one: not sharded, so every rank computes all of it, and with every switch off.
-// What each of the others gives must equal it to the bit.
+// are also run with replicas (parallel.replicate), as many as the smallest factor of the ranks: 69
+// more. All use a reduction in a fixed order (`sum` becomes `ordered`). The first combination is
+// the plain one: not sharded, with every switch off. The results of all others must be bitwise
+// equal to it.
 //
-// Where a step has several micro-steps, shard: gradients and parameters reduce each of them and add
-// up the sums, and everything else adds them up first, which rounds otherwise. Then there is one
-// more plain combination, with reduce_every: micro_step, and those with these shards must equal it
-// to the bit. With one micro-step they must equal the first. A deck whose reduction or order of
-// buckets these do not go with has the other 384.
+// With several micro-steps, shard: gradients and parameters reduce each micro-step and add up the
+// sums; the others add up micro-steps first, which rounds differently. Then there is a second plain
+// combination, with reduce_every: micro_step, to which those with these shards must be equal. If
+// the deck's reduction or order of buckets excludes these shards, there are only the other 384.
 //
 // Per combination and rank:
 //
 // 1. Before training, gradients are powers of two, one per rank (ones above 8 ranks): after
 //    the reduction each owned element must be the exact sum, so each rank was added exactly once.
-// 2. What must not be read is NaN: all scratch when it is leased, all gradients (padding too)
-//    before a step clears them, and the parameters that other ranks own before their first gather.
+// 2. Memory that must not be read is NaN: scratch when it is leased, gradients and their padding
+//    before a step clears them, and parameters of other ranks before their first gather.
 // 3. After each step: loss, gradient norm and the owned state (masters, moments) equal the first
-//    combination's, and padding of owned gradients and parameters is zero. Nothing waits for a
-//    gather that the step itself does not wait for, so overlap is tested. In every other step,
-//    collectives that overlap are delayed until compute waits for them, and the parameters that
-//    they bring are NaN until then: so a missing wait is found, however fast the network is.
+//    combination's, and padding of owned gradients and parameters is zero. The check does not wait
+//    for gathers for which the step does not wait, so overlap is tested. In every other step,
+//    overlapping collectives are delayed until compute waits for them, and the parameters that they
+//    gather are NaN until then, so a missing wait is found even with a fast network.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
 //
-// With gpu.graphs: true the micro-steps of the combinations with a pool are captured in step 2 and
-// replayed from then on.
+// With gpu.graphs: true, micro-steps of combinations with a pool are captured in step 2 and then
+// replayed.
 //
-// Nothing is written but a token cache in a temporary directory (or data.cache), gone at the end.
-// Memory: each rank keeps `steps` + 1 copies of all parameters.
+// Only a token cache is written, in a temporary directory (or data.cache). Memory: each rank stores
+// `steps` + 1 copies of all parameters.
 #pragma once
 
 #include <cstdint>
@@ -72,25 +71,24 @@ struct Combination {
   bool overlap_parameters = false;
   bool cached_shards = false;
   bool pool = false;
-  bool keeps_boundaries = false;  ///< buckets that the deck chose by hand
+  bool keeps_boundaries = false;  ///< use the deck's bucket_boundaries
 
-  /// As overrides of the deck, ready to be typed.
+  /// As overrides of the deck for the command line.
   [[nodiscard]] std::string text() const;
 };
 
-/// All of them; those with equal buckets and padding are neighbours. `several` are the deck's own
-/// buckets where these are several, else a quarter of the parameters each.
-/// `several`: some step has several micro-steps. `ranks`: of the run.
+/// All combinations, grouped by buckets and padding. "several" buckets are the deck's own if it has
+/// several, else four. `several`: some step has several micro-steps.
 std::vector<Combination> all_combinations(const Job& job, bool several, int ranks);
 
 struct VerifyRequest {
   std::int64_t steps = 3;
-  /// For tests: called after each step, before it is checked.
+  /// For tests: called after each step, before the check.
   std::function<void(Session& session, const Combination& combination, std::int64_t step)> meddle;
 };
 
 struct Verified {
-  int combinations = 0;    ///< that were run
+  int combinations = 0;    ///< number that were run
   std::string difference;  ///< empty, or the first one: combination, step, parameter, element
 };
 

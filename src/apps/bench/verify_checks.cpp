@@ -15,7 +15,7 @@
 namespace trireme::bench {
 namespace {
 
-/// Leaves room for 2^22 parameters of 2^40 elements.
+/// Allows 2^22 parameters of 2^40 elements.
 constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t order_of(ParameterIndex parameter, std::int64_t element) {
@@ -41,7 +41,7 @@ double value_of(const std::byte* data, DType dtype) {
   return static_cast<double>(static_cast<float>(value));
 }
 
-/// The first element in which `mine` differs from what the plain combination has in its place.
+/// The first element of `mine` that differs from the plain combination.
 std::optional<Finding> compare(const layout::Plan& plan,
                                ParameterIndex parameter,
                                std::int64_t begin,
@@ -57,7 +57,7 @@ std::optional<Finding> compare(const layout::Plan& plan,
   const std::int64_t at_element = (differ.first - mine.data) / static_cast<std::ptrdiff_t>(size);
   const std::size_t at_byte = static_cast<std::size_t>(at_element) * size;
   return Finding{order_of(parameter, begin + at_element),
-                 fmt::format("{}[{}] is {:.9g}, and {:.9g} in the plain combination",
+                 fmt::format("{}[{}] is {:.9g}, but {:.9g} in the plain combination",
                              plan.parameter(parameter).name, begin + at_element,
                              value_of(mine.data + at_byte, mine.dtype),
                              value_of(theirs + at_byte, mine.dtype))};
@@ -68,8 +68,8 @@ void keep_first(std::optional<Finding>& first, std::optional<Finding> found) {
     first = std::move(found);
 }
 
-/// The parts of `whole`, elements [begin, begin + whole.elements) of the bucket, in which no
-/// parameter lies.
+/// The parts of `whole`, elements [begin, begin + whole.elements) of the bucket, without
+/// parameters.
 void add_padding(std::vector<View>& all, View whole, std::span<const layout::Piece> pieces) {
   std::int64_t end = 0;
   for (const layout::Piece& piece : pieces) {
@@ -95,8 +95,8 @@ void make_nan(View view) {
   std::memset(view.data, 0xff, view.bytes());
 }
 
-/// This rank's made-up gradient: sums of any subset of up to 8 ranks are distinct and exact, in
-/// bf16 too.
+/// This rank's artificial gradient: sums over any subset of up to 8 ranks are distinct and exact,
+/// also in bf16.
 float own_term(int rank, int ranks) {
   return ranks <= 8 ? static_cast<float>(1U << static_cast<unsigned>(rank)) : 1.0F;
 }
@@ -116,8 +116,8 @@ std::optional<Finding> check_sums(const reduce::Engine& engine,
       if (values[i] != expected)
         return Finding{
             order_of(piece.parameter, piece.parameter_begin + i),
-            fmt::format("{}[{}] in bucket {} was not reduced exactly once: the terms of {} ranks "
-                        "give {}, not {}",
+            fmt::format("{}[{}] in bucket {} was not reduced exactly once: the sum over {} ranks "
+                        "is {}, but should be {}",
                         engine.plan().parameter(piece.parameter).name, piece.parameter_begin + i,
                         at(owned.bucket), engine.plan().all_ranks(), values[i], expected)};
   }
@@ -147,7 +147,7 @@ void Reference::keep_step(const Session& session, const StepOutcome& outcome) {
   for (const optim::StatePiece& piece : session.optimizer.state()) {
     TRIREME_EXPECT(piece.parameter_begin == 0 &&
                        piece.elements() == session.plan.placement(piece.parameter).elements,
-                   "the plain combination holds a part of {} only",
+                   "the plain combination has only a part of {}",
                    session.plan.parameter(piece.parameter).name);
     for (std::size_t slot = 0; slot < step.state.size(); ++slot)
       step.state[slot][at(piece.parameter)] = bytes_of(piece.slots[slot]);
@@ -165,12 +165,12 @@ std::optional<Finding> Reference::compare_step(const Session& session,
                                                std::int64_t step) const {
   const Step& kept = steps_[static_cast<std::size_t>(step - 1)];
   if (!same_bits(outcome.loss, kept.loss))
-    return Finding{0, fmt::format("the loss is {:.17g}, and {:.17g} in the plain combination",
+    return Finding{0, fmt::format("the loss is {:.17g}, but {:.17g} in the plain combination",
                                   outcome.loss, kept.loss)};
   if (!same_bits(outcome.grad_norm, kept.grad_norm))
-    return Finding{0, fmt::format("the gradient norm is {:.17g}, and {:.17g} in the plain "
-                                  "combination",
-                                  outcome.grad_norm, kept.grad_norm)};
+    return Finding{0,
+                   fmt::format("the gradient norm is {:.17g}, but {:.17g} in the plain combination",
+                               outcome.grad_norm, kept.grad_norm)};
   std::optional<Finding> first;
   for (const optim::StatePiece& piece : session.optimizer.state())
     for (std::size_t slot = 0; slot < kept.state.size(); ++slot)
@@ -229,7 +229,7 @@ std::optional<Finding> check_zero(const std::vector<View>& padding) {
   for (const View& part : padding)
     if (std::any_of(part.data, part.data + part.bytes(),
                     [](std::byte byte) { return byte != std::byte{0}; }))
-      return Finding{0, "padding is not zero any more"};
+      return Finding{0, "padding is no longer zero"};
   return std::nullopt;
 }
 
@@ -245,7 +245,7 @@ void poison_foreign_parameters(Session& session) {
   for (std::size_t b = 0; b < session.plan.buckets().size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     const View whole = session.engine.bucket_parameters(bucket);
-    if (session.engine.parameters_share_slots()) {  // what the rank owns lies elsewhere
+    if (session.engine.parameters_share_slots()) {  // the rank's own part is stored elsewhere
       make_nan(whole);
       continue;
     }
@@ -262,7 +262,7 @@ std::optional<Finding> check_reduced_once(Session& session) {
   poison_gradients(session);
   engine.begin_step();
   engine.wait_for_parameters();
-  // The leaves of a tree share the rank's term: powers of two, so nothing is rounded.
+  // The leaves of a tree divide the rank's term: powers of two, so nothing is rounded.
   const auto share = own_term(session.world.rank(), ranks) / static_cast<float>(engine.leaves());
   for (std::int64_t leaf = 0; leaf < engine.leaves(); ++leaf) {
     if (leaf > 0)

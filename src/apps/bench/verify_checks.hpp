@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme verify` checks in a session: see verify.hpp.
+// The checks of `trireme verify` in a session (see verify.hpp).
 //
-// A check gives the first thing that is wrong on this rank, or nothing; agree() makes all ranks
-// have the results of the first. CPU only: the host reads and writes the engine's memory between
-// steps.
+// A check returns the first error on this rank, or nothing; agree() gives all ranks the first of
+// all. CPU only: the host reads and writes the engine's memory between steps.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +23,15 @@ using session::Session;
 using session::StepOutcome;
 
 struct Finding {
-  /// Small is first: parameter and element where there are such.
+  /// For sorting: parameter and element, if there are any.
   std::int64_t order = 0;
   std::string text;
 };
 
-/// Collective. The finding of smallest order, with the rank that has it; empty when none has one.
+/// Collective. The finding with the smallest order, with its rank; "" if there is none.
 std::string agree(comm::World& world, const std::optional<Finding>& mine);
 
-/// What a plain combination computed.
+/// The results of a plain combination.
 class Reference {
  public:
   void keep_step(const Session& session, const StepOutcome& outcome);
@@ -43,10 +42,10 @@ class Reference {
   [[nodiscard]] std::optional<Finding> compare_step(const Session& session,
                                                     const StepOutcome& outcome,
                                                     std::int64_t step) const;
-  /// Collective, as is the next check of what was gathered.
+  /// Collective, like check_gathered_padding().
   [[nodiscard]] std::optional<Finding> compare_gathered(Session& session) const;
 
-  /// Equal on two ranks when all kept values are.
+  /// Equal on two ranks if all stored values are.
   [[nodiscard]] std::uint64_t hash() const;
 
  private:
@@ -62,17 +61,16 @@ class Reference {
 /// Padding of the parts of buckets that this rank owns: between parameters and after them.
 std::vector<View> owned_padding(const Session& session);
 std::optional<Finding> check_zero(const std::vector<View>& padding);
-/// That of all buckets of parameters.
+/// Checks the padding of all buckets of parameters.
 std::optional<Finding> check_gathered_padding(Session& session);
 
-/// All gradients become NaN, padding included. Between steps only.
+/// Sets all gradients and their padding to NaN. Only between steps.
 void poison_gradients(Session& session);
-/// The parameters that other ranks own become NaN, and copies of what this rank owns. Before they
-/// are gathered only.
+/// Sets parameters of other ranks, and copies of this rank's own, to NaN. Only before they are
+/// gathered.
 void poison_foreign_parameters(Session& session);
 
-/// One reduction of made-up gradients through the engine. Collective. Leaves the parameters as they
-/// are.
+/// Reduces artificial gradients with the engine. Collective. Does not change the parameters.
 std::optional<Finding> check_reduced_once(Session& session);
 
 }  // namespace trireme::bench

@@ -16,7 +16,7 @@
 namespace trireme::cli {
 namespace {
 
-/// What of a model is not as its preset or family has it, its sizes aside.
+/// The parts of a model, except sizes, that differ from its preset or family.
 std::string differences(const model::ModelConfig& config, const model::GptShape& shape) {
   model::ModelConfig usual;
   usual.preset = config.preset;
@@ -44,7 +44,7 @@ std::string differences(const model::ModelConfig& config, const model::GptShape&
   const std::string as = config.preset != model::Preset::none && !config.family.given()
                              ? word(config.preset)
                              : word(config.family.value_or(model::Family::gpt2));
-  return fmt::format("       otherwise than {}: {}\n", as, text);
+  return fmt::format("       different from {}: {}\n", as, text);
 }
 
 }  // namespace
@@ -79,8 +79,8 @@ std::string summary(const deck::Deck& deck, int ranks) {
       shape.vocabulary);
   if (shape != shape.with_parts_of_gpt2())
     text += fmt::format(
-        "       {}{}{}, {} of {} channels, {} positions, {} heads of keys and values of {} "
-        "channels, qk_norm {}\n",
+        "       {}{}{}, {} with {} channels, {} positions, {} key and value heads of {} channels, "
+        "qk_norm {}\n",
         word(shape.norm), shape.norm_gain ? "" : " without gain",
         shape.embedding_norm ? " and of the embedding" : "", word(shape.activation),
         shape.mlp_channels(), word(shape.positions), shape.key_value_heads(), shape.head_channels(),
@@ -103,7 +103,7 @@ std::string summary(const deck::Deck& deck, int ranks) {
                       count(sizes.until(config.run.steps) * shape.context), config.run.directory);
   if (!config.run.initial_weights.empty())
     text += fmt::format(
-        "start: a checkpoint of {} if there is one, else the weights of {}{}\n",
+        "start: from a checkpoint in {} if there is one, else from the weights in {}{}\n",
         config.run.directory, config.run.initial_weights,
         config.run.initial_rows == weights::InitialRows::exact
             ? ""

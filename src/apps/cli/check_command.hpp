@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs that end with the deck: what they print, without the command line around them. They
-// need neither MPI nor a device. Mistakes leave as UserError.
+// The work of `trireme check`, without the command line. It needs neither MPI nor a device, and
+// throws UserError for mistakes in the deck.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace trireme::cli {
 
-/// `trireme check`: reads and cross-checks; gives the few lines that sum up the run.
+/// Reads and cross-checks a deck; returns a summary of the run in a few lines.
 std::string check_command(const std::string& deck_path,
                           const std::vector<std::string>& overrides,
                           const deck::Circumstances& circumstances);
 
-/// The same few lines, of a deck that was checked.
+/// The same summary for a deck that was already checked.
 std::string summary(const deck::Deck& deck, int ranks);
 
 }  // namespace trireme::cli

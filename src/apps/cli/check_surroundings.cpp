@@ -30,7 +30,7 @@ class Lookout {
  public:
   explicit Lookout(const deck::Deck& deck) : deck_(deck) {}
 
-  /// The findings of `action`, at the places of their keys.
+  /// Adds the findings of `action`, at the places of their keys.
   template <class Action>
   void find(const std::string& key, const Action& action) {
     try {
@@ -58,7 +58,7 @@ class Lookout {
     if (!tokens.empty())
       find(key + ".tokens", [&] { tokens::find_shards(tokens, key + ".tokens"); });
   }
-  /// Returns the free bytes where `path` is, or will be made; -1: not known.
+  /// Returns the free bytes where `path` is or will be created; -1: unknown.
   std::int64_t directory(const std::string& key, const fs::path& path) {
     std::error_code problem;
     fs::path there = fs::absolute(path, problem);
@@ -68,10 +68,10 @@ class Lookout {
       add({deck_.places.of(key), key,
            there == path
                ? why
-               : fmt::format("{} cannot be made: {} {}", path.string(), there.string(), why)});
+               : fmt::format("{} cannot be created: {} {}", path.string(), there.string(), why)});
     };
     if (!fs::exists(there, problem)) {
-      refuse("is a link to a place that is not there");
+      refuse("is a link to a directory that does not exist");
       return -1;
     }
     if (!fs::is_directory(there, problem)) {
@@ -112,7 +112,7 @@ std::string size_text(std::int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
-/// Of all checkpoints that a run keeps, and the one that it writes.
+/// Space for all checkpoints that a run keeps, and the one that it is writing.
 std::string space_note(const deck::JobConfig& config,
                        const plan::DeckPlan& plan,
                        std::int64_t free) {
@@ -121,11 +121,12 @@ std::string space_note(const deck::JobConfig& config,
   const std::int64_t one =
       layout::snapshot_bytes(plan.plan, plan.slots) * plan.plan.all_ranks() / plan.plan.replicas();
   const std::int64_t all = one * (std::max<std::int64_t>(config.checkpoint.keep, 1) + 1);
-  return fmt::format("space: {} for a checkpoint, {} for those that are kept; {} are free{}\n",
-                     size_text(one), size_text(all), size_text(free),
-                     all > free ? ". Warning: this is not enough; lower checkpoint.keep or choose "
-                                  "another checkpoint.directory"
-                                : "");
+  return fmt::format(
+      "space: {} per checkpoint, {} for all checkpoints that are kept; {} are free{}\n",
+      size_text(one), size_text(all), size_text(free),
+      all > free ? ". Warning: this is not enough. Lower checkpoint.keep or choose another "
+                   "checkpoint.directory."
+                 : "");
 }
 
 std::string time_note(const deck::JobConfig& config) {
@@ -153,7 +154,7 @@ std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int 
     const std::int64_t bytes = plan::whole_bytes(plan, i);
     const std::string problem = trireme::session::memory_problem(room, bytes, ranks);
     text +=
-        fmt::format("memory: in {} a rank takes {}; {} leaves {}{}\n", name(plan.dtypes[i]),
+        fmt::format("memory: in {} a rank needs {}; {} leaves {}{}\n", name(plan.dtypes[i]),
                     size_text(bytes), room.host_limit, size_text(room.host_bytes),
                     problem.empty() ? ""
                                     : fmt::format(". Warning: on this host {}. {}", problem,

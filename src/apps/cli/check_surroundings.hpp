@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a deck needs of the machine on which `trireme check` runs: files, directories, space, memory
-// and time. Data are looked for, but not read.
+// Checks what a deck needs on the machine where `trireme check` runs: files, directories, space,
+// memory and time. Data files must exist but are not read.
 #pragma once
 
 #include <string>
@@ -14,17 +14,17 @@
 namespace trireme::cli {
 
 struct Surroundings {
-  std::vector<Diagnostic> findings;  ///< mistakes, each once
-  std::string notes;                 ///< lines: what is there, and what may not be enough
+  std::vector<Diagnostic> findings;  ///< errors, each once
+  std::string notes;                 ///< lines about resources, with warnings
 };
 
-/// `plan`: of the deck.
+/// `plan` is that of the deck.
 Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan);
 
-/// One line: what no check can know before the run.
+/// One line: what cannot be checked before the run.
 std::string not_checked(const deck::Deck& deck);
 
-/// A line about the memory of this host and what `ranks` ranks on it would take.
+/// A line that compares the memory of this host with the need of `ranks` ranks on it.
 std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks);
 
 }  // namespace trireme::cli

@@ -35,13 +35,13 @@ double loss_at(const Losses& losses, std::int64_t step) {
   return found == losses.end() ? not_known : found->second;
 }
 
-/// Fills in the losses. A record that is missing or damaged costs them, and nothing else.
+/// Fills in the losses. If the record is missing or damaged, the table has no losses.
 void add_losses(CheckpointTable& table) {
   const std::string path = fmt::format("{}/{}", table.run_directory, record::run_log_name);
   try {
     const record::LogFacts found = record::look_at_log(path);
     if (found.lines == 0) {
-      table.note = path + ": no record of a run is here";
+      table.note = path + ": there is no record of a run";
       return;
     }
     Losses training, validation;
@@ -59,7 +59,7 @@ void add_losses(CheckpointTable& table) {
   }
 }
 
-/// `well` where nothing was found.
+/// The state for `damage`; `well` if there is none.
 CheckpointState state_of(const std::vector<record::CheckpointDamage>& damage,
                          CheckpointState well) {
   if (damage.empty())
@@ -112,13 +112,13 @@ CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) 
     table.run_directory.pop_back();
   std::error_code problem;
   if (!fs::is_directory(table.run_directory, problem))
-    throw UserError(Place{run_directory}, "no run directory is here");
+    throw UserError(Place{run_directory}, "there is no run directory");
   for (const auto& found : record::list_checkpoints(table.run_directory)) {
     CheckpointLine line = line_of(found);
     if (verify) {
       line.damage = record::damage_of(line.directory);
       if (!fs::exists(line.directory, problem))
-        continue;  // the run that goes on here has removed it
+        continue;  // the active run has removed it
       line.state = state_of(line.damage, CheckpointState::verified);
     }
     table.lines.push_back(std::move(line));
@@ -130,7 +130,7 @@ CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) 
 
 std::string checkpoint_text(const CheckpointTable& table) {
   if (table.lines.empty())
-    return fmt::format("no checkpoints are in {}\n", table.run_directory);
+    return fmt::format("There are no checkpoints in {}.\n", table.run_directory);
   std::string text = fmt::format("{:>10}  {:>10}  {:>5}  {:<25}  {:>8}  {:>10}  {}\n", "step",
                                  "size", "ranks", "written", "loss", "validation", "state");
   for (const CheckpointLine& line : table.lines) {

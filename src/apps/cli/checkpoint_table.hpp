@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme checkpoints RUN_DIR`: what lies in the run's checkpoints, oldest first, beside the
-// losses that run.h5 has for their steps. With `verify` every byte is read against its hash.
+// `trireme checkpoints RUN_DIR`: lists the checkpoints of a run, oldest first, with the losses that
+// run.h5 has for their steps. With `verify` every byte is compared with its hash.
 //
-// 1. Nothing is changed and no lock is taken: a run may write in the directory meanwhile. What it
-//    removes meanwhile is left out.
-// 2. Without `verify` a checkpoint is "whole" when its manifest matches its hash and every rank
-//    file is there with its size; the files' bytes are not read.
-// 3. What the system could not read is "unreadable" and never "damaged": it may be whole, and
+// 1. Nothing is changed and no lock is taken, so a run may be active in the directory. Checkpoints
+//    that it removes meanwhile are omitted.
+// 2. Without `verify` a checkpoint is "whole" if its manifest matches its hash and every rank file
+//    exists with its size; the contents of rank files are not read.
+// 3. A file that the system could not read is "unreadable", not "damaged": it may be whole and
 //    should not be removed.
 #pragma once
 
@@ -25,11 +25,11 @@ enum class CheckpointState : std::uint8_t { whole, verified, damaged, unreadable
 struct CheckpointLine {
   std::int64_t step = 0;
   std::string directory;
-  std::int64_t bytes = 0;  ///< of all ranks' files; as `ranks`, 0 where the manifest is damaged
-  int ranks = 0;           ///< that wrote it
+  std::int64_t bytes = 0;  ///< of all ranks' files; 0 if the manifest is damaged
+  int ranks = 0;           ///< that wrote it; 0 if the manifest is damaged
   std::string date_and_time;
   bool milestone = false;                ///< checkpoint.keep never removes it
-  double loss = 0, validation_loss = 0;  ///< at that step, nat/token; NaN: not known
+  double loss = 0, validation_loss = 0;  ///< at that step, nat/token; NaN: unknown
   CheckpointState state = CheckpointState::whole;
   std::vector<record::CheckpointDamage> damage = {};
 };
@@ -37,21 +37,21 @@ struct CheckpointLine {
 struct CheckpointTable {
   std::string run_directory;
   std::vector<CheckpointLine> lines;
-  std::string note;  ///< why no loss is known; "" otherwise
+  std::string note;  ///< why no loss is known; else ""
 };
 
-/// Throws UserError when there is no such directory, StorageError when it cannot be listed.
+/// Throws UserError if there is no such directory, StorageError if it cannot be listed.
 CheckpointTable checkpoint_table(const std::string& run_directory, bool verify);
 
-/// For people: a line per checkpoint.
+/// A text table with one line per checkpoint.
 std::string checkpoint_text(const CheckpointTable& table);
-/// "FILE: what", a line for each damage.
+/// "FILE: problem", one line per problem.
 std::vector<std::string> damage_lines(const CheckpointTable& table);
-/// An object with run_directory, note and checkpoints; what is not known is null.
+/// An object with run_directory, note and checkpoints; unknown values are null.
 std::string checkpoint_json(const CheckpointTable& table);
 
-/// What `--verify` ends with: done, user_error when a checkpoint is damaged, environment when none
-/// is and a file could not be read.
+/// The exit code of `--verify`: user_error if a checkpoint is damaged, else environment if a file
+/// could not be read, else done.
 ExitCode checkpoint_verdict(const CheckpointTable& table);
 
 }  // namespace trireme::cli

@@ -35,9 +35,9 @@ void print(const std::string& untrusted) {
 namespace {
 
 constexpr std::string_view training =
-    "trireme DECK [section.key=value ...]    train; start it with mpirun or srun\n";
+    "trireme DECK [section.key=value ...]    train; start with mpirun or srun\n";
 
-/// The lines of one verb, each below the other.
+/// The usage lines of one verb, aligned below each other.
 std::string usage_of(const Verb& verb) {
   std::string text = fmt::format("trireme {} ", verb.name);
   const std::string margin(7 + text.size(), ' ');
@@ -55,11 +55,11 @@ std::string whole_usage() {
   for (const Verb& verb : verbs()) text += "       " + usage_of(verb);
   return text +
          "       trireme --version | --help\n"
-         "       trireme VERB --help explains a verb's options.\n";
+         "       trireme VERB --help explains the options of a verb.\n";
 }
 
 std::string explanation_of(const Verb& verb, const CLI::App& command) {
-  // The parts of CLI11's help below its usage, which is our own. Its headings differ between versions.
+  // CLI11's help below our own usage. Its headings differ between versions.
   const CLI::Formatter formatter;
   return fmt::format("usage: {}\n{}\n{}{}", usage_of(verb), verb.help,
                      formatter.make_positionals(&command),
@@ -78,8 +78,8 @@ std::vector<std::string_view> first_words() {
   return words;
 }
 
-/// A first word that is no verb and no option names a deck. Throws UserError when no such file is
-/// there and the word looks like a verb.
+/// A first word that is neither a verb nor an option names a deck. Throws UserError if there is no
+/// such file and the word resembles a verb.
 bool trains(int argc, char** argv) {
   const std::vector<std::string_view> words = first_words();
   if (argc < 2 || argv[1][0] == '-' ||
@@ -96,7 +96,7 @@ CLI::App* alias_of(const Verb& verb, CLI::App* command) {
   return verb.alias == nullptr ? command : command->alias(verb.alias);
 }
 
-/// The command of a verb; of its group as well, where it is the first of it.
+/// Creates the command of a verb, and that of its group if it is the group's first verb.
 CLI::App* command_of(CLI::App& app, std::map<std::string, CLI::App*>& groups, const Verb& verb) {
   const std::string_view name = verb.name;
   const auto space = name.find(' ');

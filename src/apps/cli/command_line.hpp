@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as a whole: a deck to train, or a verb with its options.
+// Parses the command line, a deck to train or a verb with options, and runs it.
 #pragma once
 
 #include "base/error.hpp"
 
 namespace trireme::cli {
 
-/// Reads the whole line, then does what it asks for. A mistake in it ends with the usage on
-/// standard error and ExitCode::user_error; failures inside of verbs are exceptions
+/// Parses all arguments, then runs the verb. A mistake in the arguments prints the usage to
+/// standard error and returns ExitCode::user_error. Errors of verbs are exceptions
 /// (base/error.hpp).
 ExitCode run(int argc, char** argv);
 

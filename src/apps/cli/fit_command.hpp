@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench reduce DECK --fit FILE`: measures this machine for the deck (bench/fit.hpp) and
-// keeps what it finds in a machine file (plan/machine_file.hpp).
+// writes the results to a machine file (plan/machine_file.hpp).
 //
-// A file that exists is added to: what was measured of other numbers of ranks, hosts or models
-// stays. It changes as a whole or not at all.
+// Results are added to an existing file; those for other numbers of ranks, hosts or models are
+// kept. The file is replaced atomically.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace trireme::cli {
 
-/// Under MPI. Storage is measured where FILE lies. Throws UserError, before anything is measured,
-/// when FILE is there and no machine file.
+/// Runs under MPI. Storage is measured in the directory of FILE. Throws UserError before measuring
+/// if FILE exists but is not a machine file.
 ExitCode fit_command(Arguments arguments,
                      const DeckArguments& deck,
                      const std::string& path,

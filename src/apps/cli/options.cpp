@@ -13,18 +13,18 @@
 namespace trireme::cli {
 
 CLI::Option* add_deck(CLI::App& command, DeckArguments& deck) {
-  CLI::Option* option = command.add_option("DECK", deck.path, "YAML file");
-  command.add_option("OVERRIDES", deck.overrides, "section.key=value, as on a run");
+  CLI::Option* option = command.add_option("DECK", deck.path, "Deck, a YAML file.");
+  command.add_option("OVERRIDES", deck.overrides, "Overrides of deck keys, as section.key=value.");
   return option;
 }
 
 void add_model(CLI::App& command, inference::ModelSource& source) {
   command
       .add_option("MODEL", source.path,
-                  "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "
-                  "model file of llm.c")
+                  "A run directory, a checkpoint, a folder of Hugging Face transformers, or a "
+                  "model file of llm.c.")
       ->required();
-  command.add_option("--step", source.step, "The checkpoint of this step, not the newest")
+  command.add_option("--step", source.step, "Step of the checkpoint. Default: the newest.")
       ->check(whole_number);
 }
 
@@ -39,14 +39,14 @@ std::string whole_number(const std::string& word) {
 }
 
 void add_ranks(CLI::App& command, int& ranks) {
-  command.add_option("--ranks", ranks, "Ranks that the run will have")
+  command.add_option("--ranks", ranks, "Number of ranks of the run. Default: 1.")
       ->check(CLI::Range(1, 1 << 20));
 }
 
 void add_json(CLI::App& command, std::string& path) {
-  command.add_option(
-      "--json", path,
-      "Also write the result to this new file as JSON; - prints the JSON instead of the text");
+  command.add_option("--json", path,
+                     "Also write the result as JSON to this file, which must not exist. With -, "
+                     "print JSON instead of text.");
 }
 
 deck::Circumstances circumstances_of(int ranks, int hosts) {

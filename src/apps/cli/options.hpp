@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several verbs share, and their checks.
+// Options shared by several verbs, and their checks.
 #pragma once
 
 #include <optional>
@@ -16,26 +16,26 @@
 
 namespace trireme::cli {
 
-/// The arguments of a command line that name a deck: its file and the overrides of its keys.
+/// A deck on the command line: its file and overrides of its keys.
 struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
 };
 
-/// Returns DECK, which the caller may require.
+/// Returns the option DECK, so that the caller can make it required.
 CLI::Option* add_deck(CLI::App& command, DeckArguments& deck);
-/// MODEL, which is required, and --step.
+/// Adds MODEL, which is required, and --step.
 void add_model(CLI::App& command, inference::ModelSource& source);
-/// A check of --step and --seed: "" for what a deck's key of whole numbers takes, else what is wrong.
+/// Check for --step and --seed: "" for a whole number that a deck key accepts, else the error.
 std::string whole_number(const std::string& word);
 void add_ranks(CLI::App& command, int& ranks);
 void add_json(CLI::App& command, std::string& path);
 
-/// What a deck is checked for where there is no MPI to ask for the number of ranks.
+/// Circumstances for checking a deck without MPI.
 deck::Circumstances circumstances_of(int ranks, int hosts = 1);
 
-/// An option that takes words of `table`, which pairs values and their words, and hands over the
-/// values.
+/// An option that accepts the words of `table`, pairs of values and words, and passes the values to
+/// `take`.
 template <class Table, class Take>
 CLI::Option* add_choice(
     CLI::App& command, const char* option, const char* help, const Table& table, Take take) {
@@ -43,9 +43,9 @@ CLI::Option* add_choice(
   for (const auto& [value, word] : table) known.emplace_back(word);
   const auto translate = [&table, take](const std::vector<std::string>& words) {
     std::vector<std::remove_cvref_t<decltype(table[0].first)>> chosen;
-    for (const std::string& asked : words)
+    for (const std::string& given : words)
       for (const auto& [value, word] : table)
-        if (asked == word)
+        if (given == word)
           chosen.push_back(value);
     take(chosen);
   };

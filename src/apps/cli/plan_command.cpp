@@ -20,20 +20,20 @@
 namespace trireme::cli {
 namespace {
 
-/// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
+/// A note if the batch cannot be split over the ranks; else "".
 std::string batch_note(const trireme::session::BatchConfig& batch, int ranks) {
   const std::int64_t unit = batch.micro_sequences * ranks;
   const batches::BatchSizes sizes = batch.sizes();
   for (const batches::BatchSizes::Part& part : sizes.parts())
     if (part.sequences % unit != 0)
       return fmt::format(
-          "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
-          "micro_sequences x {} ranks\n",
+          "\nnote: a run on {} ranks needs another batch size: {} sequences are not a multiple of "
+          "{} = {} micro_sequences x {} ranks\n",
           ranks, part.sequences, unit, batch.micro_sequences, ranks);
   return {};
 }
 
-/// What the record of a run on so many ranks keeps of its spans.
+/// Which spans the record of a run on this number of ranks contains.
 std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
   if (!config.record.spans)
     return {};
@@ -55,8 +55,9 @@ std::string plan_command(const std::string& deck_path,
                          const PlanOutput& output) {
   const deck::Deck deck = plan::parse_for_plan(deck_path, overrides, circumstances);
   if (circumstances.hosts > circumstances.ranks)
-    throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
-                                circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
+    throw UserError(fmt::format("--hosts {}: {} {} cannot use more hosts than ranks",
+                                circumstances.hosts, circumstances.ranks,
+                                circumstances.ranks == 1 ? "rank" : "ranks"));
   const plan::DeckPlan plan =
       plan::plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
   plan::expect_room(deck, plan);

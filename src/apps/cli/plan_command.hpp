@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme plan`: what a deck gets on a number of ranks, printed or written as JSON. Runs anywhere,
-// without MPI or a device.
+// `trireme plan`: shows buckets, memory and predicted times of a deck on a number of ranks, as text
+// or JSON. Needs neither MPI nor a device.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 namespace trireme::cli {
 
 struct PlanOutput {
-  std::string json_path;                ///< of a new file for plan_json(); empty: none
-  bool schedule = false;                ///< schedule_text() as well
-  std::string machine_path = {};        ///< of a machine file for scaling_text(); empty: none
-  std::vector<int> scaling_ranks = {};  ///< for it; the first is that of the plan
+  std::string json_path;                ///< new file for plan_json(); empty: none
+  bool schedule = false;                ///< also print schedule_text()
+  std::string machine_path = {};        ///< machine file for scaling_text(); empty: none
+  std::vector<int> scaling_ranks = {};  ///< for scaling_text(); the first is the plan's
 };
 
-/// `trireme plan`: reads, checks all but the batch, plans and predicts; notes when the batch
-/// cannot be split over the ranks. Throws UserError, also when that file exists, and StorageError.
+/// Reads and checks the deck, plans and predicts. A batch that cannot be split over the ranks is
+/// only noted. Throws UserError, also if the JSON file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const deck::Circumstances& circumstances,

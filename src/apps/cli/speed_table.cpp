@@ -28,28 +28,29 @@ constexpr std::int64_t chunk_rows = 64;
 constexpr record::Column<SpeedRow, std::int64_t, double, std::string> columns[] = {
     {"run", "", "run.name of the deck.", &SpeedRow::run},
     {"model", "", "model.preset of the deck.", &SpeedRow::model},
-    {"parameters", "elements", "Trained.", &SpeedRow::parameters},
-    {"precision", "", "Of activations and weights.", &SpeedRow::precision},
-    {"ranks", "ranks", "How many took part.", &SpeedRow::ranks},
-    {"context", "tokens", "Of one sequence.", &SpeedRow::context},
-    {"sequences", "sequences", "Of all ranks in one step.", &SpeedRow::sequences},
-    {"micro_sequences", "sequences", "Of one rank at a time.", &SpeedRow::micro_sequences},
-    {"steps", "steps", "After the warm-up; the rates are of these.", &SpeedRow::steps},
-    {"tokens_per_s", "tokens/s", "All ranks together: the median step.", &SpeedRow::tokens_per_s},
-    {"lower_quartile", "tokens/s", "A quarter of the steps was slower.", &SpeedRow::lower_quartile},
-    {"upper_quartile", "tokens/s", "A quarter of the steps was faster.", &SpeedRow::upper_quartile},
-    {"goal", "tokens/s", "NaN: none was set.", &SpeedRow::goal},
-    {"share_of_goal", "1", "Of tokens_per_s.", &SpeedRow::share_of_goal},
-    {"flops_per_s", "FLOP/s", "One rank, by the model's FLOP formula: the median step.",
+    {"parameters", "elements", "Number of trained parameters.", &SpeedRow::parameters},
+    {"precision", "", "Data type of activations and weights.", &SpeedRow::precision},
+    {"ranks", "ranks", "Number of ranks.", &SpeedRow::ranks},
+    {"context", "tokens", "Length of a sequence.", &SpeedRow::context},
+    {"sequences", "sequences", "Sequences of a step on all ranks.", &SpeedRow::sequences},
+    {"micro_sequences", "sequences", "Sequences of a micro-batch.", &SpeedRow::micro_sequences},
+    {"steps", "steps", "Steps after the warm-up, used for the rates.", &SpeedRow::steps},
+    {"tokens_per_s", "tokens/s", "Median over the steps, of all ranks.", &SpeedRow::tokens_per_s},
+    {"lower_quartile", "tokens/s", "Lower quartile over the steps.", &SpeedRow::lower_quartile},
+    {"upper_quartile", "tokens/s", "Upper quartile over the steps.", &SpeedRow::upper_quartile},
+    {"goal", "tokens/s", "The goal of --goal. NaN: none was set.", &SpeedRow::goal},
+    {"share_of_goal", "1", "tokens_per_s divided by goal.", &SpeedRow::share_of_goal},
+    {"flops_per_s", "FLOP/s", "Median over the steps, of one rank, by the model's FLOP formula.",
      &SpeedRow::flops_per_s},
-    {"ceiling_flops_per_s", "FLOP/s", "One rank: matrix products by themselves, in the same run.",
+    {"ceiling_flops_per_s", "FLOP/s", "Rate of matrix products alone on one rank, in the same run.",
      &SpeedRow::ceiling_flops_per_s},
-    {"share_of_ceiling", "1", "Of flops_per_s.", &SpeedRow::share_of_ceiling},
-    {"memory", "byte", "Highest of one rank: in use on its GPU, or resident in its process.",
+    {"share_of_ceiling", "1", "flops_per_s divided by ceiling_flops_per_s.",
+     &SpeedRow::share_of_ceiling},
+    {"memory", "byte", "Maximum over ranks: memory in use on the GPU, or resident set size.",
      &SpeedRow::memory_bytes},
-    {"device", "", "Of rank 0.", &SpeedRow::device},
-    {"git_sha1", "", "Of the program.", &SpeedRow::commit},
-    {"date_and_time", "", "When the run began, UTC.", &SpeedRow::date_and_time},
+    {"device", "", "Device of rank 0.", &SpeedRow::device},
+    {"git_sha1", "", "Git commit of the program.", &SpeedRow::commit},
+    {"date_and_time", "", "Start of the run, UTC.", &SpeedRow::date_and_time},
 };
 
 /// The record of one run, open for reading.
@@ -57,11 +58,12 @@ class Record {
  public:
   explicit Record(const std::string& directory) : path_(directory + "/run.h5") {
     if (!std::filesystem::exists(path_))
-      refuse("there is no record of a run's steps here");
+      refuse("there is no record of a run's steps");
     file_ = h5::open_file(path_, h5::Access::read);
     if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
-      refuse(fmt::format("the run was started {} times: a table of speeds takes runs of one start",
-                         sessions));
+      refuse(fmt::format(
+          "the run was started {} times, but only runs with a single start can be compared",
+          sessions));
   }
 
   [[noreturn]] void refuse(const std::string& why) const { throw UserError(Place{path_}, why); }
@@ -83,7 +85,7 @@ class Record {
     return h5::has_attribute(timings.get(), name) ? h5::read_attribute<double>(timings.get(), name)
                                                   : unknown;
   }
-  /// On the device that computed, where it has memory of its own.
+  /// Peak memory of the device, if it has its own memory, else of the process.
   [[nodiscard]] std::int64_t memory() const {
     const h5::Group memory = group("memory");
     for (const char* name : {"peak_device", "peak_resident"})
@@ -108,7 +110,7 @@ std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   const auto first = std::ranges::upper_bound(steps, warmup_steps) - steps.begin();
   rates.erase(rates.begin(), rates.begin() + std::min(first, std::ssize(rates)));
   if (rates.empty())
-    record.refuse(fmt::format("no step is recorded after a warm-up of {}", warmup_steps));
+    record.refuse(fmt::format("no steps are recorded after the warm-up of {}", warmup_steps));
   return rates;
 }
 
@@ -147,7 +149,7 @@ std::string percent(double share) {
   return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share);
 }
 
-/// Of FLOP/s, in T.
+/// FLOP/s as TFLOP/s.
 std::string tera(double rate) {
   return std::isnan(rate) ? "-" : fmt::format("{:.4g}", rate / 1e12);
 }
@@ -161,7 +163,7 @@ std::vector<SpeedRow> speed_rows(const SpeedRequest& request) {
     rows.push_back(row_of(directory, request));
   for (const auto& goal : request.goals)
     if (std::ranges::find(rows, goal.first, &SpeedRow::run) == rows.end())
-      throw UserError(fmt::format("--goal {}: no such run is among those named", goal.first));
+      throw UserError(fmt::format("--goal {}: none of the given runs has this name", goal.first));
   return rows;
 }
 

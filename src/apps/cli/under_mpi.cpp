@@ -38,7 +38,7 @@ record::NameValues build_facts() {
 
 namespace {
 
-/// What every rank read from its own command line, and what it is made of.
+/// Facts that must agree on all ranks: deck, overrides and build.
 std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& deck_path) {
   using Owner = comm::Fact::Owner;
   std::vector<comm::Fact> facts{{"deck", deck_path, Owner::user}};
@@ -48,7 +48,7 @@ std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& dec
   return facts;
 }
 
-/// The deck's tokenizer, read by the first rank; null where it cannot be read, as parse() reports.
+/// The deck's tokenizer, read by rank 0; null if it cannot be read, which parse() will report.
 std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
                                                       const std::string& bytes,
                                                       const DeckArguments& arguments) {
@@ -90,7 +90,7 @@ ExitCode with_shared_deck(comm::World& world,
   shared.bytes = world.broadcast(std::move(shared.bytes), 0);
   shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, arguments);
   shared.circumstances.reads_weights = world.rank() == 0;
-  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
+  comm::together(world, [&] {  // command lines, and mistakes in them, may differ
     shared.deck =
         deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
   });
@@ -99,7 +99,7 @@ ExitCode with_shared_deck(comm::World& world,
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {
     return action(shared, log);
-  } catch (const std::exception& problem) {  // log.txt is where people look for why a run ended
+  } catch (const std::exception& problem) {  // users look into log.txt for the reason
     for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
     throw;
   }
@@ -107,7 +107,8 @@ ExitCode with_shared_deck(comm::World& world,
 
 namespace {
 
-/// Each part of what a launcher started would do the work alone, in the same directory.
+/// Throws if MPI does not connect the processes: each would do the whole work in the same
+/// directory.
 void expect_one_job(comm::World& world, const char* verb) {
   if (std::string_view(verb) != "doctor")
     if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))
@@ -136,14 +137,14 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
   } catch (const std::exception& problem) {
     const Verdict verdict = verdict_of(problem);
     if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
-        nullptr)  // that rank prints its own message
+        nullptr)  // that rank prints its own error message
       for (const std::string& line : verdict.lines)
         error_line("[rank {} {}] {}", world->rank(), world->host(), line);
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
     if (outside != nullptr && outside->known_to_all())
-      world->barrier();  // the line is out before any rank ends the job
-    // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
-    // closing, and crash in there.
+      world->barrier();  // print the line before any rank aborts
+    // Not with MPI_Finalize: HDF5 would try again to close files that a full disk kept open, and
+    // crash.
     world->abort(verdict.code);
     return verdict.code;
   }
@@ -151,7 +152,7 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
 
 namespace {
 
-/// While it exists, what ends the run at once ends all ranks of `world`.
+/// While it exists, an immediate end of the run ends all ranks of `world`.
 class EndsByWorld {
  public:
   EndsByWorld(session::SignalScope& signals, comm::World& world) : signals_(signals) {
@@ -172,7 +173,7 @@ ExitCode under_mpi_until_stopped(
     const std::string& work,
     const std::function<ExitCode(comm::World&, const Stops&)>& action) {
   const double started_at = device::steady_seconds();
-  session::SignalScope signals(work);  // before MPI starts threads
+  session::SignalScope signals(work);  // install before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
     const EndsByWorld ends(signals, world);
     return action(world, {signals, started_at});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every verb needs that runs on all ranks of an MPI job: MPI's beginning and end, one verdict
-// for all ranks, and a deck that is the same on all of them.
+// Runs a verb on all ranks of an MPI job: starts and ends MPI, gives all ranks the same exit code,
+// and gives them the same deck.
 #pragma once
 
 #include <functional>
@@ -22,33 +22,33 @@
 
 namespace trireme::cli {
 
-/// Name and version of what this build is made of, for records and checkpoints.
+/// Names and versions of this build and its libraries, for records and checkpoints.
 record::NameValues build_facts();
 
-/// `action` between MPI's beginning and end. Prints mistakes on rank 0 and failures on the rank
-/// where they occur; a failure that the other ranks cannot notice ends the whole job. Throws before
-/// `action` where MPI does not connect the processes that the launcher started (except for doctor,
-/// which reports it), or where they were started with other verbs or builds.
+/// Runs `action` between MPI_Init and MPI_Finalize. Prints user errors on rank 0 and failures on
+/// the rank where they occur; a failure on a single rank aborts the job. Before `action`, throws if
+/// MPI does not connect the processes that the launcher started (except for doctor, which reports
+/// it), or if their verbs or builds differ.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
 
-/// What ends work from outside, and when the process started, by the steady clock.
+/// External requests to stop, and when the process started, by the steady clock.
 struct Stops {
   session::SignalScope& signals;
   double started_at;
 };
-/// The same, of work that signals and time limits end. `work`: as SignalScope's.
+/// The same for work that ends on signals and time limits. `work` is that of SignalScope.
 ExitCode under_mpi_until_stopped(Arguments arguments,
                                  const std::string& work,
                                  const std::function<ExitCode(comm::World&, const Stops&)>& action);
 
-/// `action` with the checked deck: rank 0 reads the deck's bytes, every rank parses the same bytes
-/// with the overrides of its own command line. Throws UserError or CommError where ranks were
-/// started with other decks, overrides or builds.
+/// Runs `action` with the checked deck: rank 0 reads the deck's bytes, and every rank parses them
+/// with the overrides of its own command line. Throws UserError or CommError if the ranks' decks,
+/// overrides or builds differ.
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action);
 
-/// A checked deck on all ranks, for verbs that look at other values of its keys.
+/// A checked deck on all ranks, for verbs that try other values of its keys.
 struct SharedDeck {
   std::string bytes;
   deck::Circumstances circumstances;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb of the command line: its name, usage, options and action, declared in one place.
+// Declares a verb of the command line: its name, usage, options and action.
 //
-// `declare` adds the verb's options to its CLI11 command and returns the action, which owns what
-// the options were read into. No action runs before the whole command line was read without a
-// mistake. A new verb is one such function and one row of the table in verbs.cpp.
+// `declare` adds the verb's options to its CLI11 command and returns the action, which owns the
+// values of the options (through a shared pointer, because CLI11 writes to them after `declare` has
+// returned). An action only runs after the whole command line was parsed without error. A new verb
+// needs one such function and one row of the table in verbs.cpp.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ class App;
 
 namespace trireme::cli {
 
-/// What main() was called with, which MPI takes, and the verb that it means.
+/// The arguments of main(), for MPI_Init, and the name of the verb.
 struct Arguments {
   int& argc;
   char**& argv;
@@ -29,16 +30,16 @@ using Action = std::function<ExitCode(Arguments)>;
 
 struct Verb {
   const char* name;   ///< "plan"; two words for a verb of a group: "bench pool"
-  const char* usage;  ///< what follows the name; a line break starts a line of its own
+  const char* usage;  ///< text after the name; may have several lines
   const char* help;   ///< one line
   Action (*declare)(CLI::App& command);
   const char* alias = nullptr;  ///< another name for it
 };
 
-/// All verbs in the order of the usage text. Training has none: a deck alone is trained.
+/// All verbs in the order of the usage text. Training has no verb: `trireme DECK` trains.
 std::span<const Verb> verbs();
 
-/// To standard output. Throws StorageError when it cannot be written.
+/// Prints to standard output. Throws StorageError if it cannot be written.
 void print(const std::string& text);
 
 }  // namespace trireme::cli

@@ -90,9 +90,9 @@ class Checker : Findings {
  private:
   void texts_are_there() {
     if (readable({"run.directory"}) && config_.run.directory.empty())
-      say("run.directory", "empty; name a directory");
+      say("run.directory", "must not be empty. Name a directory.");
     if (readable({"run.name"}) && config_.run.name.empty())
-      say("run.name", "empty; name the run");
+      say("run.name", "must not be empty. Name the run.");
   }
 
   void sizes_are_complete() {
@@ -100,7 +100,7 @@ class Checker : Findings {
       return;
     const auto needs = [&](const char* path, std::int64_t size) {
       if (size == 0 && readable({path}))
-        say(path, "neither given nor filled in by model.preset");
+        say(path, "must be given, because model.preset does not define it");
     };
     needs("model.layers", shape_.layers);
     needs("model.heads", shape_.heads);
@@ -125,14 +125,15 @@ class Checker : Findings {
     if (!source.mixture.empty())
       given.push_back("data.train.mixture");
     if (given.empty())
-      say("data.train", "no data; give one of text, tokens, synthetic and mixture");
+      say("data.train", "no data. Give one of text, tokens, synthetic and mixture.");
     if (given.size() > 1)
       for (const char* path : given)
         say(path,
-            "one of several sources of data; give only one of text, tokens, synthetic and mixture");
+            "there are several sources of data. Give only one of text, tokens, synthetic and "
+            "mixture.");
   }
 
-  /// Keys that belong to text need text beside them, and keys that belong to tokens need tokens.
+  /// Keys for text need text, and keys for tokens need tokens.
   void files_agree() {
     files_agree_in("data.train", config_.data.train);
     files_agree_in("data.validation", config_.data.validation);
@@ -142,58 +143,62 @@ class Checker : Findings {
       files_agree_in(part, files);
       if (!files.given() && places_.readable(part) && places_.readable(part + ".text") &&
           places_.readable(part + ".tokens"))
-        say(part, "no data; give one of text and tokens");
+        say(part, "no data. Give either text or tokens.");
       if (!files.text.empty() && !files.tokens.empty())
-        say(part, "text and tokens; give only one of them, or a part for each");
+        say(part, "both text and tokens are given. Give only one of them, or a part for each.");
     }
     if (!config_.data.validation.text.empty() && !config_.data.validation.tokens.empty())
-      say("data.validation", "text and tokens; give only one of them");
+      say("data.validation", "both text and tokens are given. Give only one of them.");
     if (config_.data.train.mixture.size() == 1)
-      say("data.train.mixture", "one part is no mixture; write it as data.train");
+      say("data.train.mixture",
+          "a mixture needs at least two parts. Write a single one as data.train.");
   }
 
   void files_agree_in(const std::string& section, const trireme::batches::FilesConfig& files) {
     const auto beside = [&](const char* key, bool needs, const char* other) {
       const std::string path = section + "." + key, source = section + "." + other;
       if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
-        say(path, fmt::format("it is about {}, which is not given", source));
+        say(path, fmt::format("has no effect without {}, which is not given", source));
     };
     beside("field", !files.field.empty() && files.text.empty(), "text");
     beside("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
            "tokens");
   }
 
-  /// Rows of documents need marks where documents begin.
+  /// Rows of documents need a token that begins a document.
   void documents_begin() {
     if (!readable({"data.rows", "data.train", "data.tokenizer"}) || tokenizer_ == nullptr ||
         config_.data.rows != trireme::batches::Rows::documents)
       return;
     if (config_.data.train.synthetic != 0)
-      disagree({{"data.rows", "documents: synthetic data have none"},
-                {"data.train.synthetic", "it has no documents, as data.rows asks for"}});
+      disagree({{"data.rows", "documents is not possible: synthetic data have no documents"},
+                {"data.train.synthetic",
+                 "synthetic data have no documents, which data.rows: documents needs"}});
     const bool text = !config_.data.train.text.empty() ||
                       std::ranges::any_of(config_.data.train.mixture,
                                           [](const auto& part) { return !part.text.empty(); });
     if (text && !tokenizer_->end_of_text())
       disagree({{"data.rows",
-                 "documents: data.tokenizer has no end-of-text token, which begins a document"},
+                 "documents is not possible: data.tokenizer has no end-of-text token, which begins "
+                 "a document"},
                 {"data.tokenizer",
-                 fmt::format("{} has no end-of-text token, as data.rows: documents needs",
+                 fmt::format("{} has no end-of-text token, which data.rows: documents needs",
                              config_.data.tokenizer)}});
   }
 
-  /// A mask of documents needs the token that begins them.
+  /// A document mask needs a token that begins a document.
   void mask_finds_documents() {
     constexpr const char* key = "model.document_mask";
     if (!readable({key}) || !config_.model.document_mask)
       return;
     if (readable({"data.train"}) && config_.data.train.synthetic != 0)
       disagree({{key, "synthetic data have no documents"},
-                {"data.train.synthetic", "it has no documents, as model.document_mask asks for"}});
+                {"data.train.synthetic",
+                 "synthetic data have no documents, which model.document_mask needs"}});
     else if (readable({"data.tokenizer"}) && tokenizer_ != nullptr && !tokenizer_->end_of_text())
       disagree({{key, "data.tokenizer has no end-of-text token, which begins a document"},
                 {"data.tokenizer",
-                 fmt::format("{} has no end-of-text token, as model.document_mask needs",
+                 fmt::format("{} has no end-of-text token, which model.document_mask needs",
                              config_.data.tokenizer)}});
   }
 
@@ -205,17 +210,16 @@ class Checker : Findings {
       return;
     const std::int64_t needed = tokenizer_->vocabulary();
     if (config_.data.in_bytes()) {
-      disagree({{"model.vocabulary",
-                 fmt::format("{} is too small: text in bytes has 256 different tokens",
-                             shape_.vocabulary)},
-                {"data.tokenizer", fmt::format("bytes needs model.vocabulary >= 256, which is {}",
-                                               shape_.vocabulary)}});
+      disagree(
+          {{"model.vocabulary", fmt::format("{} is too small: data.tokenizer: bytes has 256 tokens",
+                                            shape_.vocabulary)},
+           {"data.tokenizer",
+            fmt::format("bytes needs model.vocabulary >= 256, but it is {}", shape_.vocabulary)}});
       return;
     }
-    disagree({{"model.vocabulary",
-               fmt::format("{} is too small: the tokenizer {} has {} different tokens",
-                           shape_.vocabulary, config_.data.tokenizer, needed)},
-              {"data.tokenizer", fmt::format("{} has {} tokens, and model.vocabulary is {}",
+    disagree({{"model.vocabulary", fmt::format("{} is too small: the tokenizer {} has {} tokens",
+                                               shape_.vocabulary, config_.data.tokenizer, needed)},
+              {"data.tokenizer", fmt::format("{} has {} tokens, but model.vocabulary is {}",
                                              config_.data.tokenizer, needed, shape_.vocabulary)}});
   }
 
@@ -227,10 +231,10 @@ class Checker : Findings {
     const std::int64_t steps = schedule.steps.value_or(config_.run.steps);
     if (schedule.warmup_steps > steps) {
       disagree({{"optimizer.schedule.warmup_steps",
-                 fmt::format("{} warm-up steps in a {} of {} steps", schedule.warmup_steps,
-                             own ? "schedule" : "run", steps)},
+                 fmt::format("{} warm-up steps do not fit into a {} of {} steps",
+                             schedule.warmup_steps, own ? "schedule" : "run", steps)},
                 {own ? "optimizer.schedule.steps" : "run.steps",
-                 fmt::format("{} steps end before the warm-up of {} steps", steps,
+                 fmt::format("{} steps are fewer than the {} warm-up steps", steps,
                              schedule.warmup_steps)}});
       return;
     }
@@ -240,7 +244,7 @@ class Checker : Findings {
     const double decay = schedule.decay_fraction * static_cast<double>(steps);
     if (schedule.decay_fraction == 0)
       disagree({{"optimizer.schedule.decay_fraction",
-                 "0 leaves the wsd schedule without its decay; use kind: constant"}});
+                 "must not be 0 with the wsd schedule. Use kind: constant for no decay."}});
     else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
       disagree({{"optimizer.schedule.decay_fraction",
                  fmt::format("the last {} of {} steps overlap the {} warm-up steps",
@@ -267,39 +271,42 @@ class Checker : Findings {
         (own || mixed))
       disagree({{"data.validation_fraction",
                  own ? "without effect: data.validation names the validation data"
-                     : "without effect with a mixture: give data.validation"}});
+                     : "without effect with a mixture. Give data.validation."}});
     if (config_.evaluate.every_steps == 0 || own)
       return;
     if (mixed)
-      disagree({{"evaluate.every_steps",
-                 "nothing to evaluate: a mixture needs data.validation of its own"},
-                {"data.train.mixture",
-                 fmt::format("leaves nothing for evaluate.every_steps = {}; give data.validation",
-                             config_.evaluate.every_steps)}});
+      disagree(
+          {{"evaluate.every_steps",
+            "there are no validation data: with a mixture, give data.validation"},
+           {"data.train.mixture",
+            fmt::format(
+                "provides no validation data for evaluate.every_steps = {}. Give data.validation.",
+                config_.evaluate.every_steps)}});
     else if (config_.data.validation_fraction == 0)
-      disagree({{"evaluate.every_steps", "nothing to evaluate: data.validation_fraction is 0"},
-                {"data.validation_fraction",
-                 fmt::format("0 leaves nothing for evaluate.every_steps = {}",
-                             config_.evaluate.every_steps)}});
+      disagree(
+          {{"evaluate.every_steps", "there are no validation data: data.validation_fraction is 0"},
+           {"data.validation_fraction",
+            fmt::format("0 provides no validation data for evaluate.every_steps = {}",
+                        config_.evaluate.every_steps)}});
   }
 
   void machine_is_there() {
     if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda &&
         !circumstances_.cuda)
-      say("run.device", "cuda: this build has no CUDA");
+      say("run.device", "cuda is not available: this build has no CUDA");
     if (readable({"parallel.transport"}) &&
         config_.parallel.transport == trireme::comm::Transport::nccl) {
       if (!circumstances_.cuda)
-        say("parallel.transport", "nccl: this build has no CUDA");
+        say("parallel.transport", "nccl is not available: this build has no CUDA");
       else if (readable({"run.device"}) &&
                config_.run.device == trireme::session::DeviceChoice::cpu)
-        disagree({{"parallel.transport", "nccl needs GPUs, and run.device is cpu"},
+        disagree({{"parallel.transport", "nccl needs GPUs, but run.device is cpu"},
                   {"run.device", "cpu, but parallel.transport is nccl"}});
     }
     if (readable({"parallel.transport"}) &&
         config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
       say("parallel.transport",
-          fmt::format("self is for one rank, and there are {}", circumstances_.ranks));
+          fmt::format("self is only for one rank, but there are {}", circumstances_.ranks));
   }
 
   void boundaries_are_parameters() {
@@ -307,10 +314,9 @@ class Checker : Findings {
     if (boundaries.empty() || !readable({"parallel.bucket_boundaries"}))
       return;
     if (readable({"parallel.bucket_elements"}) && config_.parallel.bucket_elements.given())
-      disagree({{"parallel.bucket_boundaries",
-                 "close buckets by hand, and parallel.bucket_elements would close them by size"},
-                {"parallel.bucket_elements",
-                 "closes buckets by size, and parallel.bucket_boundaries close them by hand"}});
+      disagree(
+          {{"parallel.bucket_boundaries", "cannot be combined with parallel.bucket_elements"},
+           {"parallel.bucket_elements", "cannot be combined with parallel.bucket_boundaries"}});
     if (std::min(
             {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
       return;  // reported elsewhere
@@ -323,10 +329,10 @@ class Checker : Findings {
         say("parallel.bucket_boundaries",
             fmt::format("the model has no parameter '{}'{}", boundaries[i],
                         near ? fmt::format("; did you mean '{}'?", *near)
-                             : "; `trireme plan` shows their names"));
+                             : ". `trireme plan` lists their names."));
       if (std::count(boundaries.begin(), boundaries.begin() + static_cast<std::ptrdiff_t>(i),
                      boundaries[i]) != 0)
-        say("parallel.bucket_boundaries", fmt::format("'{}' twice", boundaries[i]));
+        say("parallel.bucket_boundaries", fmt::format("'{}' is given twice", boundaries[i]));
     }
   }
 
@@ -347,11 +353,11 @@ class Checker : Findings {
         return trireme::optim::matches(rules[i].match, parameter.name);
       });
       say(path.c_str(),
-          taken
-              ? fmt::format("rules before it have all parameters that '{}' matches", rules[i].match)
-              : fmt::format("no parameter of the model matches '{}'; `trireme plan` "
-                            "shows their names",
-                            rules[i].match));
+          taken ? fmt::format("earlier rules already match all parameters that '{}' matches",
+                              rules[i].match)
+                : fmt::format(
+                      "no parameter of the model matches '{}'. `trireme plan` lists their names.",
+                      rules[i].match));
     }
   }
 
@@ -359,10 +365,11 @@ class Checker : Findings {
     if (!readable({"run.walltime", "checkpoint.every_steps", "checkpoint.every_minutes"}) ||
         !config_.run.walltime.given() || config_.checkpoint.regular())
       return;
-    disagree(
-        {{"run.walltime",
-          "the run would stop with a checkpoint, but checkpoint.every_steps is 0 (none)"},
-         {"checkpoint.every_steps", "0 (none) leaves run.walltime no checkpoint to stop with"}});
+    disagree({{"run.walltime",
+               "the run must write a checkpoint before it stops, but checkpoint.every_steps is 0 "
+               "(none)"},
+              {"checkpoint.every_steps",
+               "0 (none) is not possible with run.walltime, which stops with a checkpoint"}});
   }
 
   void graphs_keep_their_memory() {
@@ -370,9 +377,11 @@ class Checker : Findings {
         config_.memory.pool)
       return;
     disagree({{"gpu.graphs",
-               "true: what is captured keeps its addresses, and memory.pool = false allocates "
-               "scratch anew each time"},
-              {"memory.pool", "false: gpu.graphs = true needs scratch that stays where it is"}});
+               "true needs fixed addresses of scratch memory, but memory.pool = false allocates it "
+               "each time"},
+              {"memory.pool",
+               "false is not possible with gpu.graphs = true, which needs fixed addresses of "
+               "scratch memory"}});
   }
 
   void checkpoints_are_one_runs() {
@@ -381,30 +390,31 @@ class Checker : Findings {
         config_.checkpoint.directory.empty())
       return;
     disagree({{"checkpoint.directory",
-               "one directory, but run.when_finished = new begins a new run beside a finished one"},
+               "must not be given with run.when_finished = new, which starts a new run next to a "
+               "finished one"},
               {"run.when_finished",
-               "new: the next run would find the finished one's checkpoints in "
-               "checkpoint.directory"}});
+               "new is not possible with checkpoint.directory: the next run would find the "
+               "finished run's checkpoints"}});
   }
 
   void sample_can_begin() {
     if (!readable({"sample.every_steps"}) || config_.sample.every_steps == 0)
       return;
     if (readable({"sample.prompt"}) && config_.sample.prompt.empty())
-      disagree({{"sample.every_steps", "a sample needs sample.prompt to continue"},
-                {"sample.prompt", "empty; a sample needs something to continue"}});
+      disagree({{"sample.every_steps", "needs sample.prompt, the text to continue"},
+                {"sample.prompt", "must not be empty with sample.every_steps > 0"}});
     if (readable({"data.train", "data.tokenizer", "model.vocabulary"}) &&
         has_token_files(config_.data) && config_.data.in_bytes() && shape_.vocabulary > 256)
-      disagree({{"sample.every_steps",
-                 "prompt and sample are text, and the data are tokens of a tokenizer that "
-                 "data.tokenizer does not name"},
-                {"data.train.tokens",
-                 fmt::format("tokens of an alphabet of {} cannot be printed, as sample.every_steps "
-                             "asks for, without data.tokenizer",
-                             shape_.vocabulary)}});
+      disagree(
+          {{"sample.every_steps",
+            "samples are text, but data.tokenizer does not name the tokenizer of the data's "
+            "tokens"},
+           {"data.train.tokens", fmt::format("without data.tokenizer, tokens of a vocabulary of {} "
+                                             "cannot be printed as sample.every_steps requires",
+                                             shape_.vocabulary)}});
   }
 
-  /// The optimizer computes in fp32, and a number that is 0 or 1 there means another thing.
+  /// The optimizer computes in fp32. A number that rounds to 0 or 1 there has another meaning.
   void numbers_fit_the_arithmetic() {
     constexpr double smallest = std::numeric_limits<float>::min();
     const std::pair<const char*, double> numbers[] = {
@@ -417,13 +427,12 @@ class Checker : Findings {
     for (const auto& [path, value] : numbers)
       if (readable({path}) && value != 0 && std::abs(value) < smallest)
         say(path,
-            fmt::format("{} is too small for fp32, in which it is used; the smallest is {:.3g}",
-                        value, smallest));
+            fmt::format("{} is too small for fp32; the smallest value is {:.3g}", value, smallest));
     constexpr double least_cap = 1e-3;
     const double cap = config_.model.logit_softcap.value_or(0);
     if (readable({"model.logit_softcap"}) && cap > 0 && cap < least_cap)
       say("model.logit_softcap",
-          fmt::format("{} is below {}, where logits would hardly differ; 0 is for none", cap,
+          fmt::format("{} is below {}, where logits would hardly differ. Use 0 for no cap.", cap,
                       least_cap));
     for (const auto& [path, value] :
          {std::pair{"optimizer.beta1", config_.optimizer.beta1},
@@ -432,9 +441,9 @@ class Checker : Findings {
           std::pair{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start}})
       if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
         say(path,
-            fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "
-                        "the largest is 0.9999999",
-                        value));
+            fmt::format(
+                "{} is 1 in fp32, so its moment would never change; the largest value is 0.9999999",
+                value));
   }
 
   void changes_can_be_allowed() {
@@ -451,7 +460,7 @@ class Checker : Findings {
       if (std::ranges::none_of(entries, inside)) {
         const auto near = nearest(word, names);
         say("run.allow_changes",
-            fmt::format("'{}' is no key or section of a deck{}", word,
+            fmt::format("'{}' is not a key or section of a deck{}", word,
                         near ? fmt::format("; did you mean '{}'?", *near) : ""));
       } else if (std::ranges::none_of(entries, [&](const Entry& entry) {
                    return inside(entry) && entry.change != Change::never;
@@ -463,7 +472,7 @@ class Checker : Findings {
 
   const JobConfig& config_;
   const Circumstances& circumstances_;
-  const trireme::text::Tokenizer* tokenizer_;  // null: it could not be read
+  const trireme::text::Tokenizer* tokenizer_;  // null if it could not be read
   trireme::model::GptShape shape_;
 };
 

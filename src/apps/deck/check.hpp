@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place for rules between keys of different sections. Each rule names the keys it uses: it
-// is skipped while one of them is unreadable, and its findings are reported at each of them that
-// was given, so that both sides of a disagreement have their line.
+// Cross-checks: rules between keys of a deck. Each rule names the keys it uses. It is skipped if
+// one of them could not be read, and its findings are reported at each of the keys that was given,
+// so that both sides of a conflict have a line.
 #pragma once
 
 #include <vector>
@@ -12,20 +12,20 @@
 
 namespace trireme::deck {
 
-/// Appends what the keys of a deck, each good in itself, get wrong together.
+/// Appends findings about keys that are valid individually but not together.
 void check(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings);
 
-/// The part of it about `checkpoint` and `record`.
+/// The part of check() for `checkpoint` and `record`.
 void check_record(const Deck& deck, std::vector<Diagnostic>& findings);
 
-/// Appends what is wrong with run.initial_weights, or does not fit the model that the deck
-/// describes. Reads the headers of their files; nothing where a checkpoint lies in the run's
-/// directory, which the run would go on from.
+/// The part of check() for run.initial_weights: reads the headers of the files and compares them
+/// with the deck's model. Reads nothing if the run directory contains a checkpoint from which the
+/// run would continue.
 void check_weights(const Deck& deck,
                    const Circumstances& circumstances,
                    std::vector<Diagnostic>& findings);
 
-/// "FILE:3:14: text", for a finding that is about another file than the deck.
+/// "FILE:3:14: text", for a finding about a file other than the deck.
 std::string elsewhere(const Diagnostic& finding);
 
 }  // namespace trireme::deck

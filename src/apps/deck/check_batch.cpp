@@ -33,7 +33,7 @@ class BatchChecker : Findings {
       if (places_.readable(path) &&
           places_.readable(fmt::format("batch.schedule[{}].step", i - 1)) &&
           schedule[i].step <= schedule[i - 1].step)
-        say(path, fmt::format("step {} after step {}, but the steps of a schedule must ascend",
+        say(path, fmt::format("step {} follows step {}, but the steps of a schedule must increase",
                               schedule[i].step, schedule[i - 1].step));
     }
   }
@@ -45,9 +45,10 @@ class BatchChecker : Findings {
     const double tokens = static_cast<double>(config_.run.steps) * static_cast<double>(largest) *
                           static_cast<double>(shape_.context);
     if (tokens >= 0x1p62)
-      say("run.steps", fmt::format("{} steps of {} sequences of {} tokens are {:.3g} tokens, more "
-                                   "than can be counted",
-                                   config_.run.steps, largest, shape_.context, tokens));
+      say("run.steps",
+          fmt::format(
+              "{} steps of {} sequences of {} tokens are {:.3g} tokens, which is too many to count",
+              config_.run.steps, largest, shape_.context, tokens));
   }
 
  private:
@@ -59,8 +60,8 @@ class BatchChecker : Findings {
     if (sequences % unit == 0)
       return;
     if (sequences < ranks) {
-      say(size.path, fmt::format("{} sequences cannot be split over {} ranks; start at "
-                                 "most {} ranks, or give {} sequences",
+      say(size.path, fmt::format("{} sequences cannot be split over {} ranks. Start at most {} "
+                                 "ranks, or use {} sequences",
                                  sequences, ranks, sequences, unit));
       return;
     }
@@ -71,11 +72,10 @@ class BatchChecker : Findings {
     if (sequences % ranks == 0) {
       std::int64_t divisor = std::min(micro, sequences / ranks);
       while (sequences / ranks % divisor != 0) --divisor;
-      micro_works = fmt::format("; nearest below that works: {}", divisor);
+      micro_works = fmt::format(". Use {}.", divisor);
     }
     disagree({{size.path,
-               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}; nearest that "
-                           "works: {}",
+               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}. Use {}.",
                            sequences, unit, micro, ranks, ranks == 1 ? "rank" : "ranks", works)},
               {"batch.micro_sequences",
                fmt::format("{} x {} {} does not divide the {} sequences of a step{}", micro, ranks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of check() for the deck's section `batch`: batches that cannot be split over the
-// ranks, and a schedule that is none.
+// Cross-checks of the section `batch`: batches that cannot be split over the ranks, and invalid
+// schedules.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BatchSize {
   std::int64_t sequences = 0;
 };
 
-/// All that could be read: batch.sequences and those of batch.schedule.
+/// The sizes that could be read, from batch.sequences and batch.schedule.
 std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
                                       const Places& places);
 

@@ -11,7 +11,7 @@ namespace {
 using trireme::model::GptShape;
 using trireme::model::Positions;
 
-/// Of our own attention kernels on a GPU (ops/cuda/attention.hpp); cuDNN's take fewer.
+/// Limit of our own attention kernels on a GPU (ops/cuda/attention.hpp); cuDNN's is lower.
 constexpr std::int64_t most_gpu_head_channels = 256;
 
 std::string multiples_near(std::int64_t size, std::int64_t unit) {
@@ -23,9 +23,8 @@ void heads_divide_channels(const GptShape& shape, Findings& findings) {
   if (shape.head_width != 0 || shape.channels % shape.heads == 0)
     return;
   findings.disagree(
-      {{"model.channels",
-        fmt::format("{} is not a multiple of heads = {}; nearest that works: {}", shape.channels,
-                    shape.heads, multiples_near(shape.channels, shape.heads))},
+      {{"model.channels", fmt::format("{} is not a multiple of heads = {}. Use {}.", shape.channels,
+                                      shape.heads, multiples_near(shape.channels, shape.heads))},
        {"model.heads",
         fmt::format("{} does not divide channels = {}", shape.heads, shape.channels)}});
 }
@@ -36,9 +35,8 @@ void groups_divide_heads(const GptShape& shape, Findings& findings) {
     return;
   std::int64_t below = groups;
   while (shape.heads % below != 0) --below;
-  findings.disagree({{"model.key_value_heads",
-                      fmt::format("{} does not divide heads = {}; nearest below that works: {}",
-                                  groups, shape.heads, below)},
+  findings.disagree({{"model.key_value_heads", fmt::format("{} does not divide heads = {}. Use {}.",
+                                                           groups, shape.heads, below)},
                      {"model.heads", fmt::format("{} is not a multiple of key_value_heads = {}",
                                                  shape.heads, groups)}});
 }
@@ -48,31 +46,37 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
   if (shape.positions == Positions::rotary && width % 2 != 0 && shape.head_width != 0)
     findings.disagree(
         {{"model.positions",
-          fmt::format("rotary turns pairs of channels, and a head has {}", width)},
+          fmt::format("rotary needs an even number of channels per head, but a head has {}",
+                      width)},
          {"model.head_channels",
-          fmt::format("{}, an odd number, which rotary positions cannot turn", width)}});
+          fmt::format("rotary positions need an even number of channels per head, not {}",
+                      width)}});
   else if (shape.positions == Positions::rotary && width % 2 != 0)
     findings.disagree(
         {{"model.positions",
-          fmt::format("rotary turns pairs of channels, and a head has {} = {} / {}", width,
-                      shape.channels, shape.heads)},
-         {"model.heads", fmt::format("{} heads of {} channels, an odd number, cannot be rotated",
+          fmt::format(
+              "rotary needs an even number of channels per head, but a head has {} = {} / {}",
+              width, shape.channels, shape.heads)},
+         {"model.heads", fmt::format("{} heads have an odd number of channels, {}, but rotary "
+                                     "positions need an even number",
                                      shape.heads, width)},
          {"model.channels",
-          fmt::format("{} / {} heads are {} channels, an odd number, which rotary "
-                      "positions cannot turn",
-                      shape.channels, shape.heads, width)}});
+          fmt::format(
+              "{} / {} heads are {} channels per head, but rotary positions need an even number",
+              shape.channels, shape.heads, width)}});
   if (findings.readable({"run.device"}) &&
       config.run.device == trireme::session::DeviceChoice::cuda && width > most_gpu_head_channels)
-    findings.disagree({{shape.head_width != 0 ? "model.head_channels" : "model.heads",
-                        fmt::format("heads of {} channels; attention on a GPU takes {} at most",
-                                    width, most_gpu_head_channels)},
-                       {"run.device", fmt::format("cuda: attention takes heads of {} channels at "
-                                                  "most, and the model's have {}",
-                                                  most_gpu_head_channels, width)}});
+    findings.disagree(
+        {{shape.head_width != 0 ? "model.head_channels" : "model.heads",
+          fmt::format("heads have {} channels, but attention on a GPU supports at most {}", width,
+                      most_gpu_head_channels)},
+         {"run.device",
+          fmt::format(
+              "cuda: attention supports heads of at most {} channels, but the model's have {}",
+              most_gpu_head_channels, width)}});
 }
 
-/// A word of S and L that some layer takes a window from.
+/// Checks model.window_pattern: letters S and L, of which some layer gets a window.
 void window_pattern_means_something(const JobConfig& config,
                                     const GptShape& shape,
                                     Findings& findings) {
@@ -81,38 +85,40 @@ void window_pattern_means_something(const JobConfig& config,
     return;
   const std::string& pattern = *config.model.window_pattern.value;
   if (pattern.empty() || pattern.find_first_not_of("SL") != std::string::npos) {
-    findings.say(key, fmt::format("'{}' has other letters than S (the window) and L (it sees "
-                                  "all that came before)",
-                                  pattern));
+    findings.say(key,
+                 fmt::format("'{}' must consist of the letters S (with the window) and L (without)",
+                             pattern));
     return;
   }
   if (findings.readable({"model.attention_window"}) && !config.model.attention_window.given())
     findings.say(key, "without effect: model.attention_window is none");
   else if (pattern.find('S') == std::string::npos)
-    findings.say(key, fmt::format("{}: no layer has model.attention_window", pattern));
+    findings.say(key, fmt::format("with {} no layer uses model.attention_window", pattern));
   if (findings.readable({"model.layers", "model.preset"}) && shape.layers > 0 &&
       std::ssize(pattern) > shape.layers)
     findings.disagree(
-        {{key, fmt::format("{}: {} letters for {} layers", pattern, pattern.size(), shape.layers)},
-         {"model.layers", fmt::format("{}, fewer than the {} letters of "
-                                      "model.window_pattern",
-                                      shape.layers, pattern.size())}});
+        {{key, fmt::format("{} has {} letters, but there are {} layers", pattern, pattern.size(),
+                           shape.layers)},
+         {"model.layers",
+          fmt::format("{} layers are fewer than the {} letters of model.window_pattern",
+                      shape.layers, pattern.size())}});
 }
 
-/// A list has a word for each block.
+/// A list must have one word per block.
 void recompute_of_every_block(const JobConfig& config, const GptShape& shape, Findings& findings) {
   const auto* list = config.model.recompute.list();
   if (list == nullptr || shape.layers == 0 || std::ssize(*list) == shape.layers)
     return;
   findings.disagree(
-      {{"model.recompute", fmt::format("a list of {} for {} layers: a word for each, or one word "
-                                       "for all of them",
-                                       list->size(), shape.layers)},
-       {"model.layers",
-        fmt::format("{}, and model.recompute is a list of {}", shape.layers, list->size())}});
+      {{"model.recompute",
+        fmt::format(
+            "the list has {} words for {} layers. Give one word per layer, or one word for all.",
+            list->size(), shape.layers)},
+       {"model.layers", fmt::format("{} layers, but model.recompute is a list of {}", shape.layers,
+                                    list->size())}});
 }
 
-/// Findings about rotary positions, only where there are some.
+/// Findings about keys of rotary positions.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
                                 const Places& places,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the parts of a model fit together, and whether there are kernels for them.
+// Cross-checks of the section `model`: whether its parts are compatible and there are kernels for
+// them.
 #pragma once
 
 #include "deck/deck.hpp"
@@ -7,7 +8,7 @@
 
 namespace trireme::deck {
 
-/// `shape` is that of `config.model`; sizes that are missing are the caller's to report.
+/// `shape` is that of `config.model`. The caller reports missing sizes.
 void check_model(const JobConfig& config,
                  const trireme::model::GptShape& shape,
                  const Places& places,

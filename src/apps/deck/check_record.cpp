@@ -10,8 +10,8 @@
 namespace trireme::deck {
 namespace {
 
-/// Both sides of a disagreement between checkpoint.every_steps and checkpoint.keep_every, each
-/// where the deck gave it.
+/// Reports a conflict between checkpoint.every_steps and checkpoint.keep_every, at each key that
+/// was given.
 void say_both(const Deck& deck,
               std::vector<Diagnostic>& findings,
               const std::string& about_kept,
@@ -33,17 +33,16 @@ void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
     return;
   if (every == 0) {
     say_both(deck, findings,
-             "no checkpoint is sure to be of such a step: checkpoint.every_steps is 0 (none)",
-             "0 (none) leaves no step whose checkpoint checkpoint.keep_every can keep");
+             "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)",
+             "0 (none) writes no checkpoints that checkpoint.keep_every could keep");
     return;
   }
   const std::int64_t below = kept / every * every;
   const std::string works =
       below > 0 ? fmt::format("{} or {}", below, below + every) : fmt::format("{}", every);
   say_both(deck, findings,
-           fmt::format("{} is not a multiple of checkpoint.every_steps = {}; nearest that works: "
-                       "{}",
-                       kept, every, works),
+           fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.", kept, every,
+                       works),
            fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept));
 }
 

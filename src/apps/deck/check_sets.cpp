@@ -30,11 +30,13 @@ void check_evaluation_sets(const session::EvaluateConfig& config,
     const std::string item = fmt::format("evaluate.sets[{}]", i), name = item + ".name";
     if (places.given(name) && places.readable(item) && places.readable(name)) {
       if (!names_a_group(sets[i].name))
-        findings.say(name, "a name has letters, digits and . _ -, a letter or digit first");
+        findings.say(
+            name,
+            "a name must consist of letters, digits and . _ -, and begin with a letter or digit");
       const auto before = sets.begin() + static_cast<std::ptrdiff_t>(i);
       if (std::any_of(sets.begin(), before,
                       [&](const auto& other) { return other.name == sets[i].name; }))
-        findings.say(name, "another set has this name");
+        findings.say(name, "another set has the same name");
     }
     const int given = (sets[i].text.empty() ? 0 : 1) + (sets[i].tokens.empty() ? 0 : 1) +
                       (sets[i].multiple_choice.empty() ? 0 : 1);

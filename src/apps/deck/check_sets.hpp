@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross-checks of evaluate.sets.
+// Cross-checks of evaluate.sets.
 #pragma once
 
 #include "session/config.hpp"
@@ -9,8 +9,8 @@
 
 namespace trireme::deck {
 
-/// Adds a finding for each set without a name of its own that can name a group of run.h5, and for
-/// each that is not of exactly one thing.
+/// Adds a finding for each set whose name is not unique or cannot name a group of run.h5, and for
+/// each set without exactly one source.
 void check_evaluation_sets(const session::EvaluateConfig& config,
                            const Places& places,
                            Findings& findings);

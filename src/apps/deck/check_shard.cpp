@@ -18,11 +18,9 @@ void check_copies(const trireme::reduce::ParallelConfig& parallel,
   if (none || parallel.replicate.number == 1 || !findings.readable({"parallel.replicate"}))
     return;
   if (findings.readable({"parallel.shard"}) && !parallel.sharded())
-    findings.disagree({{"parallel.replicate",
-                        "makes copies of what is held in shards, and parallel.shard is none"},
+    findings.disagree({{"parallel.replicate", "needs parallel.shard, which is none"},
                        {"parallel.shard",
-                        "none: every rank holds everything, of which parallel.replicate cannot "
-                        "make copies; leave that out"}});
+                        "none: every rank already has a full copy. Remove parallel.replicate."}});
   if (!parallel.sharded())
     return;
   if (std::string problem =
@@ -37,13 +35,12 @@ void check_resharding(const trireme::reduce::ParallelConfig& parallel, Findings&
       parallel.shard == trireme::layout::Shard::parameters)
     return;
   const std::string shard = word(parallel.shard);
-  findings.disagree(
-      {{"parallel.reshard_after_forward",
-        "false keeps parameters whole that parallel.shard = parameters has in shards, and with " +
-            shard + " they are whole at any time; leave it out"},
-       {"parallel.shard",
-        shard + " has no parameters in shards, and parallel.reshard_after_forward = false is about "
-                "those; parameters works"}});
+  findings.disagree({{"parallel.reshard_after_forward",
+                      "false only has an effect with parallel.shard = parameters. With " + shard +
+                          ", all ranks always have all parameters. Remove it."},
+                     {"parallel.shard",
+                      shard + " does not shard parameters, which parallel.reshard_after_forward = "
+                              "false needs. Use parameters."}});
 }
 
 }  // namespace
@@ -58,30 +55,28 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
   if (findings.readable({"parallel.reduction"}) &&
       parallel.reduction == trireme::comm::Reduction::tree)
     findings.disagree(
-        {{"parallel.shard",
-          shard + " reduces every micro-step by itself, and parallel.reduction = tree adds up the "
-                  "micro-steps of a leaf before; optimizer works"},
-         {"parallel.reduction", "tree adds up the micro-steps of a leaf, which parallel.shard = " +
-                                    shard + " does not keep; ordered and sum work"}});
+        {{"parallel.shard", shard + " reduces every micro-step, but parallel.reduction = tree "
+                                    "first accumulates the micro-steps of a leaf. Use optimizer."},
+         {"parallel.reduction",
+          "tree accumulates the micro-steps of a leaf, which parallel.shard = " + shard +
+              " does not support. Use ordered or sum."}});
   if (findings.readable({"parallel.reduce_every"}) &&
       parallel.reduce_every == trireme::reduce::ReduceEvery::step)
     findings.disagree(
-        {{"parallel.shard",
-          shard + " keeps nothing of a micro-step but sums over the ranks, and "
-                  "parallel.reduce_every = step adds micro-steps up before; optimizer works"},
+        {{"parallel.shard", shard + " reduces every micro-step, but parallel.reduce_every = step "
+                                    "first accumulates all of them. Use optimizer."},
          {"parallel.reduce_every",
-          "step needs whole gradients from micro-step to micro-step, which parallel.shard = " +
-              shard + " does not keep; auto works"}});
+          "step accumulates whole gradients over micro-steps, which parallel.shard = " + shard +
+              " does not support. Use auto."}});
   if (findings.readable({"parallel.bucket_order"}) &&
       parallel.bucket_order == trireme::layout::BucketOrder::registration)
     findings.disagree(
         {{"parallel.shard",
-          shard + " uses the memory of a bucket again when it is reduced, and "
-                  "parallel.bucket_order = registration reduces none before the last is complete; "
-                  "optimizer works"},
+          shard + " reuses the memory of a bucket once it is reduced, but parallel.bucket_order = "
+                  "registration reduces none before the last is complete. Use optimizer."},
          {"parallel.bucket_order",
-          "registration lets all buckets wait for the first, and parallel.shard = " + shard +
-              " has memory for a few; reverse works"}});
+          "registration makes all buckets wait for the first, but parallel.shard = " + shard +
+              " has memory only for a few. Use reverse."}});
 }
 
 }  // namespace trireme::deck

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross-checks of parallel.shard: gradients and parameters, and of parallel.replicate. Their
-// buckets are reduced in every micro-step as soon as backward is through with them, and with
-// parameters no rank has a whole model. Copies divide the ranks equally, and leave something in
-// shards.
+// Cross-checks of parallel.shard: gradients and parameters, and of parallel.replicate. With these,
+// each bucket is reduced in every micro-step as soon as its gradients are complete, and with
+// parameters no rank has a whole model. Replicas must divide the ranks equally.
 #pragma once
 
 #include "deck/findings.hpp"

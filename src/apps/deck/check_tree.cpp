@@ -24,11 +24,10 @@ class TreeChecker : Findings {
     if (tree != counted) {
       disagree({{"parallel.reduction",
                  fmt::format("{} {}", word(config_.parallel.reduction),
-                             tree ? "adds up parallel.logical_shards, which is not given"
-                                  : "has no use for parallel.logical_shards; tree does")},
+                             tree ? "needs parallel.logical_shards, which is not given"
+                                  : "does not use parallel.logical_shards. Use tree.")},
                 {"parallel.logical_shards",
-                 fmt::format("given, but only parallel.reduction = tree adds up logical shards, "
-                             "and it is {}",
+                 fmt::format("has an effect only with parallel.reduction = tree, but it is {}",
                              word(config_.parallel.reduction))}});
       return;
     }
@@ -38,22 +37,22 @@ class TreeChecker : Findings {
     if (readable({"parallel.reduce_every"}) &&
         config_.parallel.reduce_every == trireme::reduce::ReduceEvery::micro_step)
       disagree({{"parallel.reduce_every",
-                 "micro_step adds sums over the ranks, and parallel.reduction = tree adds those of "
-                 "leaves before; step works"},
-                {"parallel.reduction", "tree adds up a step's leaves, not each micro-step alone"}});
+                 "micro_step reduces every micro-step over the ranks, but parallel.reduction = "
+                 "tree first adds up leaves. Use step."},
+                {"parallel.reduction", "tree reduces the leaves of a step, not every micro-step"}});
     if (readable({"parallel.gradient_dtype"}) &&
         config_.parallel.gradient_dtype != trireme::reduce::GradientDType::fp32)
-      disagree({{"parallel.gradient_dtype",
-                 fmt::format("{} would round partial sums where ranks begin and end, and "
-                             "parallel.reduction = tree promises the same bits on any of them; "
-                             "fp32 works",
-                             word(config_.parallel.gradient_dtype))},
-                {"parallel.reduction", fmt::format("the partial sums of a tree travel in fp32, "
-                                                   "not in parallel.gradient_dtype = {}",
-                                                   word(config_.parallel.gradient_dtype))}});
+      disagree(
+          {{"parallel.gradient_dtype",
+            fmt::format("{} would round partial sums differently for different numbers of ranks, "
+                        "but parallel.reduction = tree guarantees the same bits. Use fp32.",
+                        word(config_.parallel.gradient_dtype))},
+           {"parallel.reduction",
+            fmt::format("tree sends partial sums in fp32, not in parallel.gradient_dtype = {}",
+                        word(config_.parallel.gradient_dtype))}});
   }
 
-  /// The noise scale compares a step with its leaves, which only a tree has.
+  /// The noise scale compares a step with its leaves, which only exist with tree.
   void noise_has_leaves() {
     if (!readable({"evaluate.noise_scale", "evaluate.noise_scale.every_steps", "parallel.reduction",
                    "parallel.logical_shards"}) ||
@@ -62,22 +61,21 @@ class TreeChecker : Findings {
     const auto& shards = config_.parallel.logical_shards;
     if (config_.parallel.reduction != trireme::comm::Reduction::tree)
       disagree({{"evaluate.noise_scale.every_steps",
-                 fmt::format("needs parallel.reduction = tree, whose leaves are the same on any "
-                             "number of ranks; {} adds up what each rank has, which is not",
+                 fmt::format("needs parallel.reduction = tree, whose leaves do not depend on the "
+                             "number of ranks; it is {}",
                              word(config_.parallel.reduction))},
                 {"parallel.reduction",
-                 fmt::format("{} has no leaves that evaluate.noise_scale could compare with the "
-                             "whole step; tree has",
+                 fmt::format("{} has no leaves, which evaluate.noise_scale needs. Use tree.",
                              word(config_.parallel.reduction))}});
     else if (shards.given() && *shards.value < 2)
-      disagree({{"evaluate.noise_scale.every_steps",
-                 "compares a step with its parts, and parallel.logical_shards = 1 leaves one part"},
-                {"parallel.logical_shards",
-                 "1 leaf is the whole step, with which evaluate.noise_scale would compare it; give "
-                 "2 or more"}});
+      disagree(
+          {{"evaluate.noise_scale.every_steps",
+            "compares a step with its parts, but with parallel.logical_shards = 1 there is only "
+            "one part"},
+           {"parallel.logical_shards", "evaluate.noise_scale needs at least 2 logical shards"}});
   }
 
-  /// Every rank has a whole subtree, and every leaf the same number of whole micro-steps.
+  /// Every rank needs a whole subtree, and every leaf the same number of micro-steps.
   void leaves_are_equal(std::int64_t shards) {
     const auto is_power = [](std::int64_t n) {
       return std::has_single_bit(static_cast<std::uint64_t>(n));
@@ -85,20 +83,18 @@ class TreeChecker : Findings {
     const std::int64_t ranks = circumstances_.ranks;
     if (!is_power(ranks))
       say("parallel.reduction",
-          fmt::format("tree is for 1, 2, 4, 8, … ranks, and there are {}; ordered is for any",
-                      ranks));
+          fmt::format("tree needs a power of two of ranks, but there are {}. Use ordered.", ranks));
     if (!is_power(shards)) {
       const auto below =
           static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shards)));
       say("parallel.logical_shards",
-          fmt::format("{} is not a power of two; nearest that are: {} and {}", shards, below,
-                      2 * below));
+          fmt::format("{} is not a power of two. Use {} or {}.", shards, below, 2 * below));
       return;
     }
     if (is_power(ranks) && shards < ranks)
       say("parallel.logical_shards",
-          fmt::format("{} logical shards cannot be dealt to {} ranks; give {} or more", shards,
-                      ranks, ranks));
+          fmt::format("{} logical shards are too few for {} ranks. Use {} or more.", shards, ranks,
+                      ranks));
     if (!readable({"batch.micro_sequences"}))
       return;
     for (const auto& [path, sequences] : readable_sizes(config_.batch, places_))
@@ -116,11 +112,11 @@ class TreeChecker : Findings {
         {{"parallel.logical_shards",
           fmt::format("{} x {} micro_sequences does not divide the {} sequences of a step", shards,
                       micro, sequences)},
-         {path, fmt::format("{} is not a multiple of {} = {} micro_sequences x {} logical shards; "
-                            "nearest that works: {}",
-                            sequences, unit, micro, shards,
-                            below > 0 ? fmt::format("{} or {}", below, below + unit)
-                                      : fmt::format("{}", unit))}});
+         {path, fmt::format(
+                    "{} is not a multiple of {} = {} micro_sequences x {} logical shards. Use {}.",
+                    sequences, unit, micro, shards,
+                    below > 0 ? fmt::format("{} or {}", below, below + unit)
+                              : fmt::format("{}", unit))}});
   }
 
   const JobConfig& config_;

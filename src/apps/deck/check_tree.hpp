@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross-checks of parallel.reduction: tree and of what works with its leaves only.
+// Cross-checks of parallel.reduction: tree and of keys that need its leaves.
 #pragma once
 
 #include "deck/check.hpp"

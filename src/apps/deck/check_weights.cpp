@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* weights_key = "run.initial_weights";
 constexpr const char* rows_key = "run.initial_rows";
 
-/// Whether a run would find a checkpoint and go on from it.
+/// Whether a run would find a checkpoint and continue from it.
 bool resumes(const JobConfig& config) {
   if (trireme::record::newest_checkpoint(config.run.directory))
     return true;
@@ -36,7 +36,7 @@ void compare(const Deck& deck, std::vector<Diagnostic>& findings) {
   const auto tokenizer = deck.tokenizer_of_data();
   const auto stored =
       trireme::weights::open_model(config.run.initial_weights, tokenizer != nullptr);
-  auto found = trireme::weights::misfits(
+  auto found = trireme::weights::find_differences(
       stored, {deck.shape(), config.run.initial_rows, tokenizer, place_of});
   std::ranges::move(found, std::back_inserter(findings));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole deck as one struct: the rooms' own config structs, one per section. Everything that
-// needs all keys walks describe(JobConfig): the reader, the echo, the help and the attributes.
+// The whole deck as one struct, with one config struct per section. Reader, echo, help and
+// attributes visit all keys through describe(JobConfig).
 //
-// To add a key: one member with its default and one line of describe() in its room's config.hpp.
-// The tests of tests/deck then check that it is read, echoed and explained.
+// To add a key, add a member with its default and one line of describe() in its room's config.hpp.
+// The tests in tests/deck then check that it is read, echoed and explained.
 #pragma once
 
 #include <map>
@@ -40,19 +40,18 @@ void describe(V& v, JobConfig& c) {
 /// Equal in every key.
 bool operator==(const JobConfig& a, const JobConfig& b);
 
-/// The model, with the tokenizer's end-of-text token where documents are masked. Its sizes: as
-/// given, else from the preset; the vocabulary, if neither has it, from the tokenizer: of text and
-/// synthetic data any, of token files one that is not `bytes`, which is the default of a
-/// deck. Sizes that nothing fills stay 0 (check() reports them). `tokenizer`: null where it
-/// could not be read.
+/// The resolved model, with the tokenizer's end-of-text token if documents are masked. Sizes that
+/// are not given come from the preset. The vocabulary may also come from the tokenizer, but not
+/// from `bytes`, the default, if the data are token files. Other missing sizes are 0 (check()
+/// reports them). `tokenizer` is null if it could not be read.
 trireme::model::GptShape shape_of(const JobConfig& config,
                                   const trireme::text::Tokenizer* tokenizer);
 
-/// The keys of section `model` that a preset, the family or the tokenizer fill in, as the deck
-/// would have them: what a run that resumes compares, in whatever form its deck has it.
+/// The resolved values of the keys of section `model`, as a deck would state them. A resumed run
+/// compares these, so its deck may use a preset or explicit values.
 std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape);
 
-/// Section `model` of a deck for such a model, on one line.
+/// Section `model` of a deck for this model, on one line.
 std::string model_section(const trireme::model::GptShape& shape);
 
 /// Whether some of the training data are token files.

@@ -37,12 +37,12 @@ std::string elsewhere(const Diagnostic& finding) {
 
 namespace {
 
-/// Far above any deck; a token shard or an executable given by mistake is not slurped in.
+/// Far above the size of any deck, so that a large file given by mistake is not read.
 constexpr std::size_t largest_deck = std::size_t{1} << 20U;
 
 constexpr int deck_patience_ms = 10'000;
 
-/// Findings on the command line name the override that they are about.
+/// Adds the text of the override to findings on the command line.
 void cite_override(Diagnostic& finding, const std::vector<std::string>& overrides) {
   if (finding.place.file != command_line)
     return;
@@ -52,7 +52,7 @@ void cite_override(Diagnostic& finding, const std::vector<std::string>& override
     finding.text += " (in " + quoted + ")";
 }
 
-/// Reads the tokenizer; what is wrong with it is a finding.
+/// Reads the tokenizer; errors become findings.
 void find_tokenizer(Deck& deck, std::vector<Diagnostic>& findings) {
   constexpr const char* key = "data.tokenizer";
   try {
@@ -103,8 +103,8 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   const auto refuse = [&](const std::string& text) { throw UserError(Place{path, 0, 0}, text); };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    refuse(fmt::format("this is a directory; a {} is a YAML file", kind));
-  // A pipe is allowed, as from `<(…)`, but not one without a writer.
+    refuse(fmt::format("this is a directory. Give a {}, which is a YAML file.", kind));
+  // A pipe such as `<(…)` is allowed, but not one without a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) {
     const int error = errno;
@@ -136,7 +136,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
     refuse(fmt::format("cannot read the {}: {}", kind, problem));
   if (bytes.size() > largest_deck)
     throw UserError(Place{path, 0, 0},
-                    fmt::format("this is longer than {}; a {} is a short YAML file",
+                    fmt::format("the file is longer than {}; a {} is a short YAML file",
                                 bytes_text(static_cast<double>(largest_deck)), kind));
   return bytes;
 }
@@ -152,16 +152,16 @@ Deck read(const std::string& bytes,
     return deck;
   };
   if (bytes.find('\0') != std::string::npos)
-    return give_up({path, 0, 0}, "this is no text: it holds zero bytes");
+    return give_up({path, 0, 0}, "this is not a text file: it contains zero bytes");
   Node root = parse_yaml(bytes, {path}, findings);
   if (root.kind == Node::Kind::null)
-    return give_up({path, 0, 0}, "the deck is empty; `trireme help deck` lists its keys");
+    return give_up({path, 0, 0}, "the deck is empty. `trireme help deck` lists all keys.");
   if (root.kind == Node::Kind::broken) {
     deck.places.spoil("");
     return deck;
   }
   if (root.kind != Node::Kind::map)
-    return give_up(root.place, fmt::format("{} where 'section:' belongs", in_words(root)));
+    return give_up(root.place, fmt::format("expected 'section:', found {}", in_words(root)));
   for (std::size_t i = 0; i < overrides.size(); ++i)
     apply_override(root, overrides[i], static_cast<int>(i) + 1, findings);
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// From deck bytes and command-line overrides to a JobConfig, or to everything that is wrong with
-// them.
+// Parses a deck and command-line overrides into a JobConfig, or reports everything that is wrong
+// with them.
 //
-// 1. Bytes in, structs out: rank 0 reads the file, every rank parses the same bytes, and so all
-//    ranks hold equal configs (or the same UserError) without exchanging structs.
-// 2. Nothing stops at the first finding: reading collects, cross-checks of the keys that could be
-//    read follow, and one UserError holds all findings in the order of their places.
-// 3. An override `section.key=value` takes the place of the deck's value; a map merges key by key.
-//    Its findings are at "command line:N:COLUMN", N counting the overrides from 1.
-// 4. Two more things are read: the tokenizer, from which the model's vocabulary follows (one rank
-//    reads it ahead, and broadcasts it: read_tokenizer); and the headers of run.initial_weights,
-//    unless the run directory holds a checkpoint to go on from.
-// 5. The place of every given key stays known, for cross-checks and for the origin in the echo.
+// 1. Rank 0 reads the file and every rank parses the same bytes, so all ranks get equal configs, or
+//    the same UserError, without exchanging structs.
+// 2. All findings are collected, including those of cross-checks of the keys that could be read,
+//    and thrown as one UserError in the order of their places.
+// 3. An override `section.key=value` replaces the deck's value; a map is merged key by key. Its
+//    findings are at "command line:N:COLUMN", N counting the overrides from 1.
+// 4. Two other inputs are read: the tokenizer, for the model's vocabulary (in a run, one rank reads
+//    it with read_tokenizer() and broadcasts it); and the headers of run.initial_weights, unless
+//    the run directory contains a checkpoint from which to continue.
+// 5. The place of every given key is stored, for cross-checks and the echo.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@
 
 namespace trireme::deck {
 
-/// The `file` of places in overrides.
+/// Place::file of overrides.
 inline constexpr const char* command_line = "command line";
 
 /// The last name of a key's path: "kind" of "optimizer.schedule.kind".
@@ -42,14 +42,15 @@ class Places {
   explicit Places(std::string file) : file_(std::move(file)) {}
 
   void give(const std::string& path, Place place) { given_[path] = std::move(place); }
-  /// The key or section could not be read: the struct holds the default, which proves nothing.
-  /// "" is the whole deck.
+  /// Marks a key or section that could not be read, whose struct contains the default. "" is the
+  /// whole deck.
   void spoil(const std::string& path) { spoilt_.insert(path); }
 
   [[nodiscard]] bool given(const std::string& path) const { return given_.contains(path); }
   /// Not given at all, or given and read.
   [[nodiscard]] bool readable(const std::string& path) const;
-  /// Of the key, else of the innermost section around it that was given, else of the whole file.
+  /// The place of the key, else of the innermost enclosing section that was given, else of the
+  /// file.
   [[nodiscard]] Place of(const std::string& path) const;
   [[nodiscard]] const std::string& file() const { return file_; }
 
@@ -62,49 +63,49 @@ class Places {
 struct Deck {
   JobConfig config;
   Places places;
-  /// What data.tokenizer names; null until parse() has read it, for some circumstances.
+  /// The tokenizer of data.tokenizer; null until parse() has read it for circumstances.
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
 
   [[nodiscard]] trireme::model::GptShape shape() const { return shape_of(config, tokenizer.get()); }
-  /// The tokenizer that made the tokens; null where the deck does not name it: token files and
-  /// synthetic data of more than bytes, beside `data.tokenizer: bytes`.
+  /// The tokenizer that produced the tokens; null if the deck does not name it, that is for token
+  /// files, and for synthetic data with more than 256 tokens, with `data.tokenizer: bytes`.
   [[nodiscard]] std::shared_ptr<const trireme::text::Tokenizer> tokenizer_of_data() const;
 };
 
-/// What a deck is checked against besides itself.
+/// External facts against which a deck is checked.
 struct Circumstances {
   int ranks = 1;
   bool cuda = false;   ///< this build has CUDA
-  bool trains = true;  ///< a plan can be made for ranks that the batch cannot be split over
-  int hosts = 1;       ///< over which a plan spreads the ranks
-  /// What data.tokenizer names, where the caller has read it already; else parse() does.
+  bool trains = true;  ///< false: accept ranks over which the batch cannot be split
+  int hosts = 1;       ///< hosts over which a plan distributes the ranks
+  /// The tokenizer of data.tokenizer, if the caller has already read it; else parse() reads it.
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
-  /// Compare run.initial_weights with the model; one rank of a run does, for all of them.
+  /// Compare run.initial_weights with the model. One rank of a run does this for all.
   bool reads_weights = true;
 };
 
-/// The bytes of the file at `path`. Throws UserError, which calls it a `kind`, when it is missing,
-/// unreadable or too long for one.
+/// The bytes of the file at `path`. Throws UserError if it is missing, unreadable or too long.
+/// `kind` names the file in messages.
 std::string read_deck_file(const std::string& path, const char* kind = "deck");
 
-/// Reads every key; `path` only names the deck in messages. Appends all findings in the order in
-/// which they were found and never throws.
+/// Reads every key; `path` only names the deck in messages. Appends findings in the order of
+/// discovery and never throws.
 Deck read(const std::string& bytes,
           const std::string& path,
           const std::vector<std::string>& overrides,
           std::vector<Diagnostic>& findings);
 
-/// What data.tokenizer names. Throws UserError for a file that is none; StorageError.
+/// Reads the tokenizer of data.tokenizer. Throws UserError if it is not a tokenizer; StorageError.
 std::shared_ptr<const trireme::text::Tokenizer> read_tokenizer(const JobConfig& config);
 
-/// read(); and the tokenizer and check() where circumstances are given. Throws UserError with all
-/// findings, sorted.
+/// read(), and with circumstances also reads the tokenizer and calls check(). Throws UserError with
+/// all findings, sorted.
 Deck parse(const std::string& bytes,
            const std::string& path,
            const std::vector<std::string>& overrides,
            const std::optional<Circumstances>& circumstances = std::nullopt);
 
-/// By place: the deck from top to bottom, then the command line.
+/// Sorts by place: the deck from top to bottom, then the command line.
 void sort(std::vector<Diagnostic>& findings);
 
 }  // namespace trireme::deck

@@ -24,13 +24,13 @@ std::optional<Node> tree_of(const std::string& text) {
   return root;
 }
 
-/// Equal but for places.
+/// Equal except for places.
 bool same(const Node& a, const Node& b) {
   return a.kind == b.kind && a.word == b.word && a.quoted == b.quoted && a.key == b.key &&
          std::ranges::equal(a.children, b.children, same);
 }
 
-/// Puts the value into the tree, at the end of its section where it is new.
+/// Sets the value in the tree, at the end of its section if it is new.
 void put(Node& root, const std::string& section, const std::string& key, const Node& value) {
   Node* map = child_of(root, section);
   if (map == nullptr) {
@@ -63,12 +63,12 @@ class Text {
  public:
   explicit Text(std::string bytes) : bytes_(std::move(bytes)) {}
 
-  /// Beyond the text where it has no such place.
+  /// The offset of a place; beyond the text if it has no such place.
   [[nodiscard]] std::size_t at(const Place& place) const {
     const std::size_t begin = line(place.line);
     return begin == std::string::npos ? begin : begin + static_cast<std::size_t>(place.column) - 1;
   }
-  /// Where line `number`, from 1, begins.
+  /// The offset of the beginning of line `number`, from 1.
   [[nodiscard]] std::size_t line(int number) const {
     std::size_t begin = 0;
     for (; number > 1; --number) {
@@ -82,7 +82,7 @@ class Text {
   [[nodiscard]] char letter(std::size_t offset) const {
     return offset < bytes_.size() ? bytes_[offset] : '\0';
   }
-  /// After the word or the list in brackets at `begin`; nothing where its end cannot be found.
+  /// The end of the word or list in brackets at `begin`; nothing if it cannot be found.
   [[nodiscard]] std::optional<std::size_t> end_of(std::size_t begin, const Node& value) const {
     if (value.kind == Node::Kind::list)
       return letter(begin) == '[' ? after_closing(begin, ']') : std::nullopt;
@@ -101,7 +101,7 @@ class Text {
   }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
 
-  /// Of words: brackets in quotes or comments make means() refuse the result.
+  /// The end of a list of words. With brackets in quotes or comments means() refuses the result.
   [[nodiscard]] std::optional<std::size_t> after_closing(std::size_t begin, char bracket) const {
     const std::size_t end = bytes_.find(bracket, begin);
     return end == std::string::npos ? std::nullopt : std::optional(end + 1);
@@ -111,7 +111,7 @@ class Text {
   std::string bytes_;
 };
 
-/// Texts that may have `line` as a further entry of a map in block style, the best first.
+/// Candidate texts with `line` added to a map in block style, the best first.
 void entries_of_a_block(const Text& text,
                         const Node& map,
                         const std::string& entry,
@@ -130,7 +130,7 @@ void entries_of_a_block(const Text& text,
   tried.push_back(text.with(first, first, line));
 }
 
-/// The same in braces.
+/// The same for a map in braces.
 void entries_in_braces(const Text& text,
                        const Node& map,
                        const std::string& entry,
@@ -156,7 +156,7 @@ void entries_of(const Text& text,
     entries_of_a_block(text, map, entry, tried);
 }
 
-/// Another value of a key that has one.
+/// Candidate texts with another value of a key that has one.
 void replacements(const Text& text,
                   const Node& old,
                   const std::string& value,
@@ -170,7 +170,7 @@ void replacements(const Text& text,
   const bool lines = old.kind == Node::Kind::list && text.letter(begin) == '-';
   if (old.children.empty() || !(lines || old.kind == Node::Kind::map))
     return;
-  // One line for each element or key: removed, and replaced by a value after the key.
+  // A value in block style: remove its lines and write the new value after the key.
   const std::size_t from = text.line(old.place.line);
   const std::size_t to =
       std::min(text.line(old.children.back().place.line + 1), text.bytes().size());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a deck with other values of some keys: what was there stays, comments, order and
-// layout included.
+// Changes values in the text of a deck and preserves everything else, including comments, order and
+// layout.
 //
-// 1. A key that is given has its value replaced in its place; a list becomes one in brackets. One
-//    that is not is added to its section, and a section that is not there at the end.
-// 2. What comes out is read again: every other key must have the value that it had, else there is
-//    no result. So a deck whose layout is not understood is never damaged.
+// 1. The value of a given key is replaced; a list is written in brackets. Other keys are added to
+//    their section, and missing sections at the end.
+// 2. The result is parsed again. If any other key has changed, there is no result, so a deck whose
+//    layout is not understood is never damaged.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ struct KeyValue {
   bool operator==(const KeyValue&) const = default;
 };
 
-/// Nothing where that cannot be done to this text. Requires: the text is a deck that read() has no
-/// findings on; paths of two names.
+/// The changed text, or nothing if this text cannot be changed safely. Requires: read() has no
+/// findings on the text; paths of two names.
 std::optional<std::string> with_values(const std::string& bytes,
                                        const std::vector<KeyValue>& values);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the cross-checks of a deck say what is wrong: one line per key that has a part in it, at the
-// key's place in the deck or on the command line.
+// Reports findings of the cross-checks of a deck: one line per key involved, at the key's place in
+// the deck or on the command line.
 #pragma once
 
 #include <initializer_list>
@@ -13,7 +13,7 @@
 
 namespace trireme::deck {
 
-/// What one key has to do with a disagreement.
+/// The message for one of the keys in a conflict.
 struct Side {
   std::string path;
   std::string text;
@@ -21,13 +21,13 @@ struct Side {
 
 class Findings {
  public:
-  /// Both outlive it; `all` gets the findings.
+  /// Both must outlive the object; findings are appended to `all`.
   Findings(const Places& places, std::vector<Diagnostic>& all) : places_(places), findings_(all) {}
 
-  /// Whether all of these keys could be read, so that their values mean something.
+  /// Whether all of these keys could be read.
   [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const;
   void say(const std::string& path, std::string text);
-  /// One line at each side that was given; at the first one's section when none was.
+  /// Adds a line for each key that was given, or for the first key's section if none was.
   void disagree(std::vector<Side> sides);
 
  protected:

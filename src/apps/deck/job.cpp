@@ -25,7 +25,7 @@ session::Job job_of(const Deck& deck) {
   job.tokenizer = deck.tokenizer_of_data();
   const std::map<std::string, std::string> resolved = resolved_model(shape);
   for (const Entry& entry : survey(deck.config)) {
-    const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
+    const auto known = resolved.find(entry.path);  // values from a preset or the tokenizer
     job.deck.emplace_back(entry.path,
                           known == resolved.end() ? as_text(entry.value) : known->second);
     job.rules.push_back(entry.change);

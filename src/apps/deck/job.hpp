@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checked deck to what a run is started with.
+// Builds the session::Job of a run from a checked deck.
 #pragma once
 
 #include "session/job.hpp"
@@ -8,7 +8,7 @@
 
 namespace trireme::deck {
 
-/// All but Job::build, which says what the program is made of.
+/// Everything except Job::build, the versions of the program.
 session::Job job_of(const Deck& deck);
 
 }  // namespace trireme::deck

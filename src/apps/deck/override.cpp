@@ -33,8 +33,8 @@ bool from_command_line(const Node& node) {
   return node.key_place.file == command_line;
 }
 
-/// Puts `value`, which carries its key, into `map`. A deck's value gives way; one from an earlier
-/// override is a duplicate, which the reader reports.
+/// Puts `value` with its key into `map`. It replaces a value of the deck; a value of an earlier
+/// override becomes a duplicate, which the reader reports.
 void lay_over(Node& map, Node value) {
   Node* old = child_of(map, value.key);
   if (old == nullptr) {
@@ -61,13 +61,13 @@ void apply_override(Node& root,
   const std::string path = text.substr(0, equals);
   if (equals == std::string::npos || !is_path(path)) {
     findings.push_back(
-        {place(0), "", fmt::format("'{}' is no override; write section.key=value", text)});
+        {place(0), "", fmt::format("'{}' is not an override. Write section.key=value.", text)});
     return;
   }
   if (text.find_first_of("\n\r") != std::string::npos) {
     findings.push_back(
         {place(0), path,
-         "a line break in an override; a value of several lines belongs in the deck"});
+         "an override must not contain a line break. Write a value of several lines in the deck."});
     return;
   }
   const std::size_t found_before = findings.size();
@@ -80,14 +80,14 @@ void apply_override(Node& root,
       (value.kind == Node::Kind::word && !value.quoted && value.word != raw)) {
     findings.push_back(
         {place(equals + 1), path,
-         fmt::format("'{}' is not one YAML word{}; quote the value", raw,
+         fmt::format("'{}' is not a single YAML word{}. Quote the value.", raw,
                      raw.find('#') == std::string::npos ? "" : " (# begins a comment)")});
     return;
   }
   if (value.kind == Node::Kind::null)
     value.place = place(equals + 1);
 
-  // From the innermost key outwards, each map around it.
+  // Wraps the value in maps, from the innermost key outwards.
   std::size_t end = path.size();
   for (std::size_t dot = path.rfind('.');; dot = path.rfind('.', end - 1)) {
     const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;

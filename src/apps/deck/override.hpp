@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `section.key=value` words of the command line, laid over the deck's tree before it is read.
+// Applies `section.key=value` overrides of the command line to the deck's tree before it is read.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace trireme::deck {
 
-/// Puts `text`, the `number`-th override from 1, into `root`. Requires: root is a map. An override
-/// that cannot be one is a finding at "command line:number:column" and changes nothing.
+/// Applies `text`, the `number`-th override from 1, to `root`. Requires: root is a map. An invalid
+/// override is a finding at "command line:number:column" and changes nothing.
 void apply_override(Node& root,
                     const std::string& text,
                     int number,

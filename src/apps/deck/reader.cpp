@@ -12,7 +12,7 @@
 namespace trireme::deck {
 namespace {
 
-/// As people mean it: learningRate, Learning-Rate and learning_rate are one.
+/// Normalizes spelling: learningRate, Learning-Rate and learning_rate are the same.
 std::string folded(const std::string& name) {
   std::string result;
   for (const char c : name)
@@ -33,7 +33,7 @@ Reader::Reader(const Node* node,
     return;
   if (node->kind != Node::Kind::map) {
     findings_.push_back(
-        {node->place, path_, fmt::format("{} where 'key: value' belongs", in_words(*node))});
+        {node->place, path_, fmt::format("expected 'key: value', found {}", in_words(*node))});
     return;
   }
   map_ = node;
@@ -41,9 +41,10 @@ Reader::Reader(const Node* node,
   for (const Node& child : map_->children) {
     const auto [first, fresh] = seen.try_emplace(child.key, &child.key_place);
     if (!fresh)
-      findings_.push_back({child.key_place, dotted(child.key),
-                           fmt::format("key given twice, first at {}:{}:{}", first->second->file,
-                                       first->second->line, first->second->column)});
+      findings_.push_back(
+          {child.key_place, dotted(child.key),
+           fmt::format("the key is given twice, first at {}:{}:{}", first->second->file,
+                       first->second->line, first->second->column)});
   }
 }
 
@@ -69,7 +70,7 @@ void Reader::remember(const char* name, const Node& node, const Problem& problem
 Problem Reader::not_a_list(const Node& node) {
   if (node.kind == Node::Kind::list || node.kind == Node::Kind::broken)
     return std::nullopt;
-  return fmt::format("{} where a list belongs: [{{key: value, …}}, …]", in_words(node));
+  return fmt::format("expected a list such as [{{key: value, …}}, …], found {}", in_words(node));
 }
 
 void Reader::remember_section(const char* name, const Node& node) {
@@ -96,7 +97,7 @@ void Reader::spoil_overruled(const std::string& path, const Node& earlier, const
 void Reader::report_missing(const char* name) {
   const std::string path = dotted(name);
   if (places_.readable(path))
-    findings_.push_back({places_.of(path), path, "required key is missing"});
+    findings_.push_back({places_.of(path), path, "the required key is missing"});
   places_.spoil(path);
 }
 
@@ -105,7 +106,7 @@ void Reader::finish() {
     return;
   for (const Node& child : map_->children)
     if (std::ranges::find(known_, child.key) == known_.end())
-      findings_.push_back({child.key_place, dotted(child.key), "unknown key; " + hint(child.key)});
+      findings_.push_back({child.key_place, dotted(child.key), "unknown key: " + hint(child.key)});
 }
 
 std::string Reader::dotted(const std::string& name) const {
@@ -118,7 +119,7 @@ std::string Reader::hint(const std::string& unknown) const {
     if (folded(known) == wanted)
       return fmt::format("did you mean '{}'?", known);
   if (std::ranges::find(all_keys_, unknown) != all_keys_.end())
-    return fmt::format("in a deck, '{}' belongs below its section", leaf(unknown));
+    return fmt::format("write '{}' inside its section", leaf(unknown));
   std::string elsewhere;
   for (const std::string& path : all_keys_)
     if (folded(leaf(path)) == wanted)
@@ -130,7 +131,7 @@ std::string Reader::hint(const std::string& unknown) const {
     return fmt::format("did you mean '{}'?", *near);
   std::string list;
   for (const std::string& known : known_) list += (list.empty() ? "" : ", ") + known;
-  return fmt::format("{}: {}", path_.empty() ? "the sections are" : "known here", list);
+  return fmt::format("{}: {}", path_.empty() ? "the sections are" : "known keys are", list);
 }
 
 }  // namespace trireme::deck

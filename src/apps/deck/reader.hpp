@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The describe() visitor that fills a config struct from a YAML tree. One Reader per section; it
-// collects findings, throws nothing, and leaves the default where it refuses a value.
+// The describe() visitor that fills a config struct from a YAML tree, one Reader per section. It
+// collects findings, never throws, and keeps the default of a key whose value it refuses.
 //
-// 1. Absent sections are walked as well, so that a required key in one is reported as missing.
-// 2. Of a key that is given twice the last value counts; the repetition is a finding.
-// 3. Every given key has its place in `places`, for cross-checks (check.cpp) and the echo. One
-//    whose value was refused is spoilt there: cross-checks leave it out.
-// 4. The order of calls is that of describe(); finish() reports every key that no call named.
+// 1. Absent sections are visited as well, to report missing required keys.
+// 2. If a key is given twice, the last value is used; the repetition is a finding.
+// 3. The place of every given key is stored in `places`, for cross-checks (check.cpp) and the echo.
+//    A key whose value was refused is marked there, so that cross-checks skip it.
+// 4. Calls come in the order of describe(); finish() reports every key that no call named.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ namespace trireme::deck {
 
 class Reader {
  public:
-  /// `node` is the section's map, or null when the deck has no such section. `all_keys` are the
+  /// `node` is the section's map, or null if the deck does not have the section. `all_keys` are the
   /// paths of the whole deck, for hints.
   Reader(const Node* node,
          std::string path,
@@ -32,8 +32,8 @@ class Reader {
          const std::vector<std::string>& all_keys,
          std::vector<Diagnostic>& findings);
 
-  /// Decodes (value.hpp) and checks the range (value_range.hpp); `value` changes only when both
-  /// succeed. A broken node has its finding already, from the reading of the YAML.
+  /// Decodes (value.hpp) and checks the range (value_range.hpp); `value` changes only if both
+  /// succeed. For a broken node the YAML parser has already added a finding.
   template <class T>
   void operator()(const char* name, T& value, const Key<T>& key) {
     const Node* node = find(name);
@@ -54,7 +54,7 @@ class Reader {
     remember(name, *node, problem);
   }
 
-  /// A map with a describe() of its own; without one its keys keep their defaults.
+  /// A map with its own describe(); if it is absent, its keys keep their defaults.
   template <class S>
   void section(const char* name, S& config) {
     const Node* node = find(name);
@@ -65,8 +65,8 @@ class Reader {
     inner.finish();
   }
 
-  /// A list of maps, each with its own describe(). A list that is given replaces the default, also
-  /// where it is empty. The paths of its elements are name[0], name[1], …
+  /// A list of maps, each with its own describe(). A given list replaces the default, even if it is
+  /// empty. The paths of its elements are name[0], name[1], …
   template <class S>
   void list(const char* name, std::vector<S>& items, const ListKey& /*key*/) {
     const Node* node = find(name);
@@ -90,16 +90,16 @@ class Reader {
     }
   }
 
-  /// Once, after describe(): what was never asked for is unknown.
+  /// Call once, after describe(): reports unknown keys.
   void finish();
 
  private:
-  /// The child called `name` that counts: the last one, duplicates having been reported.
+  /// The last child called `name`; duplicates are reported.
   const Node* find(const char* name);
   void remember(const char* name, const Node& node, const Problem& problem);
   void remember_section(const char* name, const Node& node);
   static Problem not_a_list(const Node& node);
-  /// What only a map before the one that counts gives was not forgotten: it is not missed.
+  /// Keys that only an earlier duplicate of a section gives are not reported as missing.
   void spoil_overruled(const std::string& path, const Node& earlier, const Node& counting);
   void report_missing(const char* name);
   [[nodiscard]] std::string dotted(const std::string& name) const;

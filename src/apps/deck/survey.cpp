@@ -74,7 +74,7 @@ std::vector<std::string> sections_of(const std::string& path) {
   return sections;
 }
 
-/// A file name fit for a comment.
+/// A file name on one line, for a comment.
 std::string in_one_line(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -88,7 +88,7 @@ std::string origin(const Places& places, const std::string& path) {
   return fmt::format("{}:{}:{}", in_one_line(place.file), place.line, place.column);
 }
 
-/// `text` in lines of at most `width`, each after `indent` blanks.
+/// `text` wrapped to `width` columns, each line indented by `indent`.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
   std::string result;
   std::size_t column = 0;
@@ -107,7 +107,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return result + '\n';
 }
 
-/// What the key takes, and below it what it means.
+/// The values that the key takes, and below them its help.
 std::string explained(const Entry& entry) {
   std::string takes = entry.type;
   if (!entry.unit.empty())
@@ -116,7 +116,8 @@ std::string explained(const Entry& entry) {
     takes += ", in " + entry.range;
   takes += entry.required ? "; required" : "; default " + entry.text;
   if (entry.change != Change::free)
-    takes += entry.change == Change::asked ? "; changes by run.allow_changes" : "; never changes";
+    takes += entry.change == Change::asked ? "; can change on resume with run.allow_changes"
+                                           : "; cannot change on resume";
   constexpr std::size_t indent = 35;
   return fmt::format("{:<{}}{}{}", entry.path + " ", indent,
                      wrapped(takes, indent, 118).substr(indent), wrapped(entry.help, 4, 100));
@@ -138,7 +139,7 @@ std::string explained(const Entry& entry) {
     hint = fmt::format("did you mean '{}'?", *near);
   else if (!elsewhere.empty())
     hint = fmt::format("did you mean {}?", elsewhere);
-  throw UserError(fmt::format("the deck has no key or section '{}'; {}", name, hint));
+  throw UserError(fmt::format("a deck has no key or section '{}': {}", name, hint));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of a JobConfig as plain data, in the order of describe(): what the echo, the help and
-// the attributes of the run file are made of.
+// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help
+// and the attributes of the run file.
 #pragma once
 
 #include <string>
@@ -30,14 +30,14 @@ struct Entry {
 
 std::vector<Entry> survey(const JobConfig& config);
 
-/// Path and value of every key: the attributes that go with a run's record.
+/// Path and value of every key, the attributes of a run's record.
 std::vector<std::pair<std::string, Value>> attributes(const JobConfig& config);
 
 /// deck.resolved.yaml: every key with its value and, as a comment, where it was given. parse() of
 /// it gives an equal config.
 std::string echo(const Deck& deck);
 
-/// The reference of all keys, of a section, or of one key. Throws UserError for an unknown one.
+/// The reference of all keys, of a section, or of one key. Throws UserError if it is unknown.
 std::string help(const std::string& section_or_key = "");
 
 }  // namespace trireme::deck

@@ -23,18 +23,18 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// The finding of every type but text for a node that is no plain word.
+/// The problem with a node that is not a plain word, for every type except text.
 Problem no_plain_word(const Node& node, const char* wanted) {
   if (node.kind == Node::Kind::null)
-    return fmt::format("no value given; {} belongs here", wanted);
+    return fmt::format("the value is missing; expected {}", wanted);
   if (node.kind != Node::Kind::word)
-    return fmt::format("{} where {} belongs", in_words(node), wanted);
+    return fmt::format("found {}, expected {}", in_words(node), wanted);
   if (node.quoted)
-    return fmt::format("\"{}\" is text because of its quotes, where {} belongs", node.word, wanted);
+    return fmt::format("\"{}\" is a text because it is quoted; expected {}", node.word, wanted);
   return std::nullopt;
 }
 
-/// "0x10", "0b1", "0o17" and "010": numbers in some YAML dialects, other numbers in others.
+/// Refuses "0x10", "0b1", "0o17" and "010", which YAML dialects interpret differently.
 Problem ambiguous_number(std::string_view word) {
   std::string_view digits = word;
   if (!digits.empty() && (digits[0] == '-' || digits[0] == '+'))
@@ -43,9 +43,9 @@ Problem ambiguous_number(std::string_view word) {
     return std::nullopt;
   if (std::isalpha(static_cast<unsigned char>(digits[1])) != 0 && digits[1] != 'e' &&
       digits[1] != 'E')
-    return fmt::format("'{}': write numbers in decimal", word);
+    return fmt::format("'{}': write the number in decimal", word);
   if (std::isdigit(static_cast<unsigned char>(digits[1])) != 0)
-    return fmt::format("'{}' begins with 0, which some read as octal; write it without", word);
+    return fmt::format("'{}' begins with 0, which could mean octal. Write it without the 0.", word);
   return std::nullopt;
 }
 
@@ -68,7 +68,7 @@ Problem convert(const std::string& word, T& value, const char* wanted) {
   return std::nullopt;
 }
 
-/// Words that YAML readers give back as they were written, and as text.
+/// Whether YAML readers return the word unchanged and as text.
 bool safe_unquoted(const std::string& text) {
   if (text.empty() || text.front() == '-' || text.front() == '.' ||
       std::isdigit(static_cast<unsigned char>(text.front())) != 0)
@@ -95,8 +95,8 @@ Problem decode(const Node& node, bool& value) {
   const auto among = [&](std::initializer_list<const char*> words) {
     return std::ranges::any_of(words, [&](const char* word) { return small == word; });
   };
-  const char* hint = among({"true", "yes", "on", "y", "1"})    ? "; write true"
-                     : among({"false", "no", "off", "n", "0"}) ? "; write false"
+  const char* hint = among({"true", "yes", "on", "y", "1"})    ? ". Write true."
+                     : among({"false", "no", "off", "n", "0"}) ? ". Write false."
                                                                : "";
   return fmt::format("'{}' is not true or false{}", node.word, hint);
 }
@@ -109,7 +109,7 @@ Problem decode(const Node& node, std::int64_t& value) {
     return std::nullopt;
   double number = 0;
   if (!convert(node.word, number, "") && std::abs(number) < 1e15 && number == std::floor(number))
-    return fmt::format("'{}' is not a whole number in digits; write {}", node.word,
+    return fmt::format("'{}' is not a whole number in digits. Write {}.", node.word,
                        static_cast<std::int64_t>(number));
   return problem;
 }
@@ -177,7 +177,7 @@ Problem decode(const Node& node, Bytes& value) {
     return fmt::format("'{}' is not {}", word, wanted);
   const double bytes = number * static_cast<double>(known->bytes);
   if (!(bytes >= 1) || bytes > 0x1p53 || bytes != std::floor(bytes))
-    return fmt::format("'{}' is no whole number of bytes from 1 to 2^53", word);
+    return fmt::format("'{}' is not a whole number of bytes from 1 to 2^53", word);
   value.count = static_cast<std::int64_t>(bytes);
   return std::nullopt;
 }
@@ -186,7 +186,7 @@ Problem decode_limit(const Node& node, const char* key, Bytes& value) {
   if (node.children.size() != 1 || node.children.front().key != key) {
     std::string given;
     for (const Node& child : node.children) given += (given.empty() ? "" : ", ") + child.key;
-    return fmt::format("a map of {} where one of {} alone belongs: {{{}: 60 GiB}}",
+    return fmt::format("found a map with {}; expected a map with only {}, such as {{{}: 60 GiB}}",
                        given.empty() ? "nothing" : given, key, key);
   }
   const Node& limit = node.children.front();
@@ -199,22 +199,22 @@ Problem decode_limit(const Node& node, const char* key, Bytes& value) {
 
 Problem decode(const Node& node, std::string& value) {
   if (node.kind == Node::Kind::null)
-    return "no value given; text belongs here";
+    return "the value is missing; expected text";
   if (node.kind != Node::Kind::word)
-    return fmt::format("{} where text belongs; put it in quotes if it is meant so", in_words(node));
+    return fmt::format("found {}, expected text. Quote it if it is meant as text.", in_words(node));
   if (node.word.find('\0') != std::string::npos)
-    return "it holds a zero byte, which no path or name can";
+    return "it contains a zero byte, which is not allowed in a path or name";
   value = node.word;
   return std::nullopt;
 }
 
 Problem decode(const Node& node, std::vector<std::string>& value) {
   if (node.kind == Node::Kind::null)
-    return "no value given; a list belongs here";
+    return "the value is missing; expected a list";
   if (node.kind == Node::Kind::word)
-    return fmt::format("{} where a list belongs; write [{}]", in_words(node), node.word);
+    return fmt::format("found {}, expected a list. Write [{}].", in_words(node), node.word);
   if (node.kind != Node::Kind::list)
-    return fmt::format("{} where a list belongs", in_words(node));
+    return fmt::format("found {}, expected a list", in_words(node));
   std::vector<std::string> words;
   for (const Node& element : node.children) {
     if (element.kind == Node::Kind::broken)
@@ -223,8 +223,9 @@ Problem decode(const Node& node, std::vector<std::string>& value) {
       return fmt::format("element {} of the list is {}, not text", words.size() + 1,
                          element.kind == Node::Kind::word ? "empty" : in_words(element));
     if (element.word.find('\0') != std::string::npos)
-      return fmt::format("element {} of the list holds a zero byte, which no path or name can",
-                         words.size() + 1);
+      return fmt::format(
+          "element {} of the list contains a zero byte, which is not allowed in a path or name",
+          words.size() + 1);
     words.push_back(element.word);
   }
   value = std::move(words);
@@ -235,11 +236,11 @@ std::string not_one_of(const Node& node, const std::vector<std::string>& words) 
   std::string list;
   for (const std::string& choice : words) list += (list.empty() ? "" : ", ") + choice;
   if (node.kind == Node::Kind::null)
-    return fmt::format("no value given; one of {} belongs here", list);
+    return fmt::format("the value is missing; expected one of {}", list);
   if (node.kind != Node::Kind::word)
-    return fmt::format("{} where one of {} belongs", in_words(node), list);
+    return fmt::format("found {}, expected one of {}", in_words(node), list);
   if (words.size() == 1)
-    return fmt::format("{} is not {}, the only choice", in_words(node), list);
+    return fmt::format("{} is not a valid value; the only one is {}", in_words(node), list);
   const auto hint = nearest(lower(node.word), words);
   return fmt::format("{} is not one of {}{}", in_words(node), list,
                      hint ? "; did you mean '" + *hint + "'?" : "");

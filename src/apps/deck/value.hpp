@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One deck value between YAML words, C++ types and messages. decode() is strict: a word means one
-// thing or is refused with the reason, so that 010 is an error and not 8 steps.
+// Converts a deck value between YAML and C++. decode() is strict: an ambiguous word is refused with
+// the reason, so 010 is an error and not 8 steps.
 //
-// decode() returns nothing when `value` was filled, else what is wrong; yaml_text() writes what
-// decode() reads back to the same bits.
+// decode() returns nothing if it set `value`, else the problem. yaml_text() is the exact inverse.
 //
-// 1. decode() changes `value` only when it succeeds. The problem is the end of a message: place and
-//    path are put before it by the caller.
-// 2. A quoted word is a text and nothing else: "3" is no number, and "auto" no keyword.
-// 3. A new type of key is a pair of these functions, a case of plain(), and one of type_text() in
-//    value_range.hpp, where ranges are, which belong to the key and not to the type.
+// 1. decode() changes `value` only if it succeeds. The problem is the end of a message; the caller
+//    adds place and path.
+// 2. A quoted word is always a text: "3" is not a number, and "auto" is not a keyword.
+// 3. A new type of key needs both functions, a case of plain(), and one of type_text() in
+//    value_range.hpp.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@
 
 namespace trireme::deck {
 
-/// A value without its C++ struct; enums and keywords are their words, durations are seconds.
+/// A value as plain data: enums and keywords are words, durations are seconds.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
 
 using Problem = std::optional<std::string>;
@@ -49,7 +48,7 @@ std::string yaml_text(Bytes value);
 std::string yaml_text(const std::string& value);
 std::string yaml_text(const std::vector<std::string>& value);
 
-// A key's type may be one of the types of base/key.hpp that add words to another type.
+// Traits for the types of base/key.hpp that add words to another type.
 template <class T>
 struct IsOr : std::false_type {};
 template <class T>
@@ -63,7 +62,7 @@ struct IsWordsOrBytes : std::false_type {};
 template <class E>
 struct IsWordsOrBytes<WordsOrBytes<E>> : std::true_type {};
 
-/// All words of an enum, in the order of its table, which is that of messages and help.
+/// All words of an enum, in the order of its table, which messages and help use.
 template <NamedEnum E>
 std::vector<std::string> words_of() {
   std::vector<std::string> words;
@@ -88,7 +87,7 @@ std::string choices_of() {
 /// "'cosin' is not one of constant, linear; did you mean …".
 std::string not_one_of(const Node& node, const std::vector<std::string>& words);
 
-/// Words are compared to the letter; a quoted one counts as well.
+/// Words must match exactly; they may be quoted.
 template <NamedEnum E>
 Problem decode(const Node& node, E& value) {
   if (node.kind == Node::Kind::word)
@@ -114,11 +113,11 @@ Problem decode(const Node& node, Or<T>& value) {
   return std::nullopt;
 }
 
-/// A limit, from a map with its one key.
+/// Decodes a limit from a map with the single key `key`.
 Problem decode_limit(const Node& node, const char* key, Bytes& value);
 
-/// A word for all, a list of words, or a map with the limit. The message of a list counts its
-/// elements from 1.
+/// One word for all, a list of words, or a map with the limit. Messages count the elements of a
+/// list from 1.
 template <NamedEnum E>
 Problem decode(const Node& node, WordsOrBytes<E>& value) {
   if (node.kind == Node::Kind::list) {
@@ -176,7 +175,7 @@ std::string yaml_text(const WordsOrBytes<E>& value) {
   return value.list() != nullptr ? yaml_text(words_in(*value.list()))
                                  : yaml_text(std::get<E>(value.value));
 }
-/// A text that equals the keyword is quoted, by which decode() distinguishes them.
+/// A text that equals the keyword is quoted, so that decode() can distinguish them.
 template <class T>
 std::string yaml_text(const Or<T>& value) {
   if (!value.given())
@@ -185,7 +184,7 @@ std::string yaml_text(const Or<T>& value) {
   return text == value.keyword ? "\"" + text + "\"" : text;
 }
 
-/// What the attributes of a run file hold: an Or without a value is its keyword.
+/// The value as an attribute of a run file; an Or without a value is its keyword.
 template <class T>
 Value plain(const T& value) {
   if constexpr (NamedEnum<T>)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values a key takes: its type and its range as texts for help and messages, and the check of
-// a value that decode() has accepted (value.hpp).
+// The type and range of a key as text for help and messages, and the range check of a value that
+// decode() accepted (value.hpp).
 //
-// 1. Bounds are those of the key (base/key.hpp), in the unit that the key states; each is
-//    inclusive unless above_min or below_max excludes it.
-// 2. A range is printed with the digits that yaml_text() writes, so a bound can be copied from a
-//    message into a deck.
+// 1. Bounds belong to the key (base/key.hpp) and have its unit. They are inclusive unless above_min
+//    or below_max is set.
+// 2. A range is printed as yaml_text() writes values, so a bound can be copied from a message into
+//    a deck.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace trireme::deck {
 
-/// What kind of value the key takes: "integer", "auto | cpu | cuda", "integer | auto",
-/// "integer | none | node".
+/// The kind of value that the key takes: "integer", "auto | cpu | cuda", "integer | auto", "integer
+/// | none | node".
 template <class T>
 std::string type_text(const T& value) {
   if constexpr (NamedEnum<T>) {
@@ -51,7 +51,7 @@ std::string type_text(const T& value) {
   }
 }
 
-/// "[0, 1)"; empty when the key has no range.
+/// "[0, 1)"; empty if the key has no range.
 template <class T>
 std::string range_text(const Key<T>& key) {
   if (!key.min && !key.max)
@@ -69,8 +69,8 @@ bool in_range(const Bound& value, const Key<T>& key) {
   return above && below;
 }
 
-/// What is wrong with a value of the key, or nothing. A keyword is always in range, and so is what
-/// has no order (words, texts, lists, sizes in bytes). A duration is compared in seconds.
+/// The problem with a value of the key, or nothing. Keywords, words, texts, lists and sizes in
+/// bytes are always in range. A duration is compared in seconds.
 template <class K, class T>
 Problem range_problem(const T& value, const Key<K>& key) {
   if constexpr (IsOr<T>::value) {

@@ -15,7 +15,7 @@
 namespace trireme::deck {
 namespace {
 
-/// yaml-cpp's marks count from 0, and are -1 where it has no place.
+/// yaml-cpp's marks count from 0, and are -1 if it does not know the place.
 Place place_of(const YAML::Mark& mark, const TextOrigin& origin) {
   if (mark.line < 0)
     return {origin.file, origin.line, origin.column};
@@ -33,19 +33,19 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 2)
-      report(mark, "a second YAML document begins here; a deck is one document");
+      report(mark, "a second YAML document begins here, but a deck must be one document");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(at(mark, Node::Kind::null)); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    report(mark, "aliases (*name) are not used in a deck; write the value out");
+    report(mark, "aliases (*name) are not allowed in a deck. Write the value out.");
     add(at(mark, Node::Kind::broken));
   }
   void OnScalar(const YAML::Mark& mark,
                 const std::string& tag,
                 YAML::anchor_t,
                 const std::string& value) override {
-    // The tag decides what a tagged word is: no other finding about it.
+    // A tagged word gets no other finding.
     Node node = at(mark, check_tag(mark, tag) ? Node::Kind::word : Node::Kind::broken);
     node.word = value;
     node.quoted = tag != "?" && !tag.empty();
@@ -68,11 +68,11 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnMapEnd() override { close(); }
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
-    report(mark, fmt::format("anchors (&{}) are not used in a deck", name));
+    report(mark, fmt::format("anchors (&{}) are not allowed in a deck", name));
   }
 
  private:
-  /// A list or map whose end has not come; in a map, the key that waits for its value.
+  /// A list or map that is not complete; in a map, the key whose value comes next.
   struct Open {
     Node node;
     Node key{};
@@ -92,7 +92,7 @@ class TreeBuilder final : public YAML::EventHandler {
   bool check_tag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!")
       return true;
-    report(mark, "tags (!name) are not used in a deck");
+    report(mark, "tags (!name) are not allowed in a deck");
     return false;
   }
   void close() {
@@ -122,11 +122,12 @@ class TreeBuilder final : public YAML::EventHandler {
     const Node& key = parent.key;
     if (key.kind != Node::Kind::word) {
       if (key.kind != Node::Kind::broken)
-        findings_.push_back({key.place, "", fmt::format("a key is a word, not {}", in_words(key))});
+        findings_.push_back(
+            {key.place, "", fmt::format("a key must be a word, not {}", in_words(key))});
       return;
     }
     if (key.word == "<<" && !key.quoted) {
-      findings_.push_back({key.place, "", "merge keys (<<) are not used in a deck"});
+      findings_.push_back({key.place, "", "merge keys (<<) are not allowed in a deck"});
       return;
     }
     value.key = key.word;
@@ -143,7 +144,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::vector<Open> open_;
 };
 
-/// A tab among the blanks at the beginning of line `line` (from 0) of `text`.
+/// Whether there is a tab in the indentation of line `line` (from 0) of `text`.
 bool has_tab_indent(const std::string& text, int line) {
   std::size_t begin = 0;
   for (; line > 0 && begin != std::string::npos; --line) {
@@ -156,8 +157,7 @@ bool has_tab_indent(const std::string& text, int line) {
   return std::min(text.find('\t', begin), text.size()) < std::min(end, text.size());
 }
 
-/// yaml-cpp's message, the same for all its versions: 0.8 adds the anchor's name, which the place
-/// shows anyway.
+/// yaml-cpp's message, the same for all versions; 0.8 adds the anchor's name, which is not needed.
 std::string words_of(const YAML::Exception& problem) {
   if (dynamic_cast<const YAML::DeepRecursion*>(&problem) != nullptr)
     return "lists or maps are nested hundreds of levels deep";
@@ -201,9 +201,10 @@ Node parse_yaml(const std::string& text,
     return builder.take();
   } catch (const YAML::Exception& problem) {
     const bool tab = problem.mark.line >= 0 && has_tab_indent(text, problem.mark.line);
-    findings.push_back({place_of(problem.mark, origin), "",
-                        fmt::format("not YAML: {}{}", words_of(problem),
-                                    tab ? "; a tab indents this line, YAML needs blanks" : "")});
+    findings.push_back(
+        {place_of(problem.mark, origin), "",
+         fmt::format("not YAML: {}{}", words_of(problem),
+                     tab ? ". This line is indented with a tab, but YAML requires spaces." : "")});
     Node broken;
     broken.kind = Node::Kind::broken;
     broken.place = findings.back().place;

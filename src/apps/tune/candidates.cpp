@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::ptrdiff_t most_alike = 2;
 constexpr double as_short = 1.005;
-/// Of the deck's own predicted step: a tenth of the gain that a setting must have to be chosen.
+/// Factor on the deck's predicted step: a tenth of the gain that a setting needs to be chosen.
 constexpr double worth_running = 0.999;
 
 bool same_compute(const Candidate& a, const Candidate& b) {
@@ -24,7 +24,7 @@ bool same_compute(const Candidate& a, const Candidate& b) {
          a.setting.recompute == b.setting.recompute;
 }
 
-/// Where buckets end, as numbers of parameters.
+/// The number of parameters of each bucket.
 std::vector<std::size_t> ends_of(const layout::Plan& plan) {
   std::vector<std::size_t> ends;
   for (const layout::Bucket& bucket : plan.buckets()) ends.push_back(bucket.parameters.size());
@@ -75,14 +75,14 @@ std::vector<std::int64_t> bucket_sizes(const layout::Plan& own) {
 std::vector<Candidate> candidates(const Setting& own,
                                   const Choices& choices,
                                   const Additions& additions) {
-  TRIREME_EXPECT(!choices.ways.empty() && !choices.computes.empty(), "{} transports, {} computes",
-                 choices.ways.size(), choices.computes.size());
+  TRIREME_EXPECT(!choices.transports.empty() && !choices.computes.empty(),
+                 "{} transports, {} computes", choices.transports.size(), choices.computes.size());
   std::vector<Candidate> all;
-  for (const Choices::Way& way : choices.ways)
+  for (const Choices::Option& option : choices.transports)
     for (const Choices::Compute& compute : choices.computes)
       for (std::size_t b = 0; b <= choices.bucket_elements.size(); ++b) {
-        Candidate one{.setting = own, .wire = way.wire};
-        one.setting.transport = way.transport;
+        Candidate one{.setting = own, .wire = option.wire};
+        one.setting.transport = option.transport;
         one.setting.micro_sequences = compute.micro_sequences;
         one.setting.recompute = compute.recompute;
         if (b > 0) {
@@ -90,7 +90,7 @@ std::vector<Candidate> candidates(const Setting& own,
           one.setting.bucket_boundaries.clear();
         }
         one.changes_bits =
-            changes_bits(additions, own, choices.ways.front().wire, one.setting, one.wire);
+            changes_bits(additions, own, choices.transports.front().wire, one.setting, one.wire);
         all.push_back(std::move(one));
       }
   return all;

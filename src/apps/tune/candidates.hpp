@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme tune` considers: settings of a deck, put together of what there is to choose from,
-// and which few of them are worth running. Pure arithmetic, the same wherever it is done.
+// Generates the settings that `trireme tune` considers, and selects the few that are worth running.
+// All ranks compute the same result.
 #pragma once
 
 #include <cstddef>
@@ -16,52 +16,52 @@
 
 namespace trireme::tune {
 
-/// The deck's own setting and others of its keys.
+/// A setting with its predicted memory and time; the first one is the deck's own.
 struct Candidate {
   Setting setting;
-  comm::Transport wire = comm::Transport::self;  ///< the transport that it is, without auto
+  comm::Transport wire = comm::Transport::self;  ///< the actual transport, never auto
   bool changes_bits = false;
-  std::int64_t memory_bytes = 0;  ///< of a rank
-  double predicted_s = 0;         ///< a step
+  std::int64_t memory_bytes = 0;  ///< per rank
+  double predicted_s = 0;         ///< time of a step
 };
 
-/// What there is to choose from. The first of each is the deck's own.
+/// The available values. The first of each is the deck's own.
 struct Choices {
-  struct Way {
+  struct Option {
     comm::Transport transport{};  ///< as in the deck
-    comm::Transport wire{};       ///< what it is
+    comm::Transport wire{};       ///< the actual transport
   };
   struct Compute {
     std::int64_t micro_sequences = 1;
     model::RecomputeKey recompute{};
   };
-  std::vector<Way> ways;
+  std::vector<Option> transports;
   std::vector<Compute> computes;
-  std::vector<std::int64_t> bucket_elements;  ///< others than the deck's
+  std::vector<std::int64_t> bucket_elements;  ///< other than the deck's
 };
 
-/// Sizes of a micro-batch with which every batch of the deck can be split over the ranks, and with
-/// `leaves` (of reduction: tree; else 1) over as many parts of the whole batch; ascending.
+/// Micro-batch sizes with which every batch of the deck can be split over the ranks and over
+/// `leaves` parts (of reduction: tree; else 1); ascending.
 std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, int ranks, int leaves);
 
-/// `own` and the `most` - 1 others nearest to it in proportion; ascending.
+/// `own` and the `most` - 1 other sizes with the smallest ratio to it; ascending.
 std::vector<std::int64_t> nearest(std::vector<std::int64_t> sizes,
                                   std::int64_t own,
                                   std::size_t most);
 
-/// Values of parallel.bucket_elements for about 1, 2, 3, 4, 6, 8, … 64 buckets that each give
-/// buckets of their own and not those of `own`; descending.
+/// Values of parallel.bucket_elements for about 1, 2, 3, 4, 6, 8, … 64 buckets, without values that
+/// give the same buckets as another one or as `own`; descending.
 std::vector<std::int64_t> bucket_sizes(const layout::Plan& own);
 
-/// Every combination; the deck's own is the first.
+/// All combinations, the deck's own first.
 std::vector<Candidate> candidates(const Setting& own,
                                   const Choices& choices,
                                   const Additions& additions);
 
-/// Positions of the deck's own candidate, which is the first, and of up to `most` others whose
-/// predicted step is shorter by 0.1 %, the shortest first: of those with the same micro-batch and
-/// recomputation not more than two. Where predictions are within half a percent, that which changes
-/// no bits goes first, and of these that with the fewest changed keys.
+/// Indices of the deck's own candidate and of up to `most` others whose predicted step is at least
+/// 0.1 % shorter, the shortest first, but at most two with the same micro-batch and recomputation.
+/// Among predictions within 0.5 %, candidates that change no bits come first, then those with fewer
+/// changed keys.
 std::vector<std::size_t> shortlist(const std::vector<Candidate>& all, std::size_t most);
 
 }  // namespace trireme::tune

@@ -10,7 +10,8 @@
 namespace trireme::tune {
 
 Ratio ratio_of(const std::vector<double>& seconds, const std::vector<double>& own) {
-  TRIREME_EXPECT(seconds.size() == own.size(), "{} rounds beside {}", seconds.size(), own.size());
+  TRIREME_EXPECT(seconds.size() == own.size(), "{} rounds compared with {}", seconds.size(),
+                 own.size());
   std::vector<double> ratios;
   for (std::size_t i = 0; i < own.size(); ++i) ratios.push_back(seconds[i] / own[i]);
   return {median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75)};

@@ -20,7 +20,7 @@
 namespace trireme::tune {
 namespace {
 
-/// The job with a sweep in place of its schedule, and nothing to write or to evaluate.
+/// The job with a sweep instead of its schedule, without records and evaluation.
 session::Job sweep_of(session::Job job, const SweepRequest& request) {
   job.run.steps = request.steps;
   job.record.spans = false;
@@ -40,16 +40,16 @@ session::Job sweep_of(session::Job job, const SweepRequest& request) {
 
 void expect_range(const session::Job& job, const SweepRequest& request) {
   if (!(0 < request.low && request.low < request.high))
-    throw UserError(fmt::format("a sweep goes from a lower to a higher rate, not from {} to {}",
-                                request.low, request.high));
+    throw UserError(fmt::format("--from must be below --to, but they are {} and {}", request.low,
+                                request.high));
   if (job.optimizer.learning_rate > 0)
     return;
   for (const optim::GroupRule& group : job.optimizer.groups)
     if (group.learning_rate.given())
-      throw UserError(fmt::format(
-          "the rate of optimizer.groups for '{}' keeps its proportion to optimizer.learning_rate, "
-          "which is 0",
-          group.match));
+      throw UserError(
+          fmt::format("optimizer.groups has a learning rate for '{}', which keeps its ratio to "
+                      "optimizer.learning_rate, but that is 0",
+                      group.match));
 }
 
 }  // namespace
@@ -64,7 +64,8 @@ RateCurve find_rate(const session::Job& the_job,
   std::optional<batches::Split> data;
   {
     const comm::TemporaryDirectory cache(world);
-    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+    data.emplace(
+        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
   }
   session::Session session(job, *data, world);
   session::Saver saver(job, session.plan, session.engine, session.optimizer, *session.device,
@@ -109,7 +110,7 @@ RateCurve find_rate(const session::Job& the_job,
   session.engine.wait_for_parameters();
   progress.reset();
   if (losses.empty())
-    throw UserError(fmt::format("the sweep has no step: {}", ended));
+    throw UserError(fmt::format("the sweep ended in its first step: {}", ended));
   RateCurve curve = rate_curve(rates, losses, request, not_finite);
   curve.ended = std::move(ended);
   return curve;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme find-rate DECK`: a short training from the deck's initial parameters whose learning rate
-// grows by the same factor with every step, and what its losses suggest (rate_curve.hpp).
+// `trireme find-rate DECK`: a short training from the deck's initial parameters with a learning
+// rate that grows by a constant factor per step, and a suggestion from its losses (rate_curve.hpp).
 //
 // 1. Batches, model, data, clipping and weight decay are the deck's; its schedule, evaluation,
-//    samples and checkpoints are left out. Groups with a rate of their own keep its proportion to
-//    the deck's rate.
-// 2. Nothing is written: no run directory is made or looked at. Text is encoded into a temporary
-//    token cache, unless data.cache names a place for one.
-// 3. Every rank sees the same losses and ends at the same step. They have the same bits wherever a
-//    run's losses have: with reduction: tree on any number of ranks.
+//    samples and checkpoints are not used. Groups with their own rate keep its ratio to the deck's
+//    rate.
+// 2. No run directory is used. Text is encoded into a temporary token cache, unless data.cache is
+//    given.
+// 3. Every rank gets the same losses and ends at the same step. Losses are as reproducible as in a
+//    run; with reduction: tree they have the same bits on any number of ranks.
 #pragma once
 
 #include "base/log.hpp"
@@ -21,8 +21,8 @@
 
 namespace trireme::tune {
 
-/// Collective. Throws UserError when the request is no range, when a group's rate has no proportion
-/// to a rate of 0, or when the first step already has a gradient that is not finite.
+/// Collective. Throws UserError if the range is invalid, if a group has its own rate and the deck's
+/// is 0, or if the gradient of the first step is not finite.
 RateCurve find_rate(const session::Job& job,
                     comm::World& world,
                     Log& log,

@@ -14,7 +14,7 @@
 namespace trireme::tune {
 namespace {
 
-/// The line that fits the points of `rates` and `losses` best, at `center`: value and slope.
+/// Sets value and slope at `center` of the least-squares line through `rates` and `losses`.
 void fit(RatePoint& center, std::span<const double> rates, std::span<const double> losses) {
   const auto count = static_cast<double>(rates.size());
   const double mean_loss = std::accumulate(losses.begin(), losses.end(), 0.0) / count;
@@ -53,7 +53,7 @@ RateCurve rate_curve(std::span<const double> rates,
   RateCurve curve;
   const auto window = static_cast<std::size_t>(request.window());
   for (std::size_t i = 0; i < rates.size(); ++i) {
-    // As many on each side, so that the ends are not lines through half a window.
+    // Equal numbers on both sides, so that the ends are not biased by a half window.
     const std::size_t side = std::min({window, i, rates.size() - 1 - i});
     RatePoint point{.rate = rates[i], .loss = losses[i]};
     fit(point, rates.subspan(i - side, 2 * side + 1), losses.subspan(i - side, 2 * side + 1));
@@ -67,7 +67,7 @@ RateCurve rate_curve(std::span<const double> rates,
           std::ranges::find_if(losses, [&](double loss) { return divergence.add(loss); });
       last != losses.end())
     curve.diverges = rates[static_cast<std::size_t>(last - losses.begin()) - window / 2];
-  // Points near the beginning have no slope that means anything: too few are before them.
+  // Slopes near the beginning are meaningless, because there are too few points before them.
   const auto first = points.begin() + std::min(std::ssize(points), request.window());
   if (first < lowest)
     if (const auto steepest = std::min_element(
@@ -99,15 +99,16 @@ std::string rate_table(const RateCurve& curve) {
       text +=
           fmt::format("{:>10.3e} {:>10.4f} {:>10.4f}\n", point.rate, point.loss, point.smoothed);
   if (!curve.ended.empty())
-    text += fmt::format("the sweep ended early: {}\n", curve.ended);
-  text += curve.steepest
-              ? fmt::format("the loss falls fastest at {:.3g}\n", *curve.steepest)
-              : "the loss does not fall in this range: sweep to higher rates, with more steps\n";
-  text += curve.diverges ? fmt::format("it diverges at {:.3g}; a tenth of that is {:.3g}\n",
+    text += fmt::format("The sweep ended early: {}.\n", curve.ended);
+  text +=
+      curve.steepest
+          ? fmt::format("The loss decreases fastest at a rate of {:.3g}.\n", *curve.steepest)
+          : "The loss does not decrease in this range. Sweep to higher rates with more steps.\n";
+  text += curve.diverges ? fmt::format("It diverges at {:.3g}; a tenth of that is {:.3g}.\n",
                                        *curve.diverges, *curve.diverges / 10)
-                         : "it does not diverge in this range\n";
+                         : "It does not diverge in this range.\n";
   if (curve.suggested)
-    text += fmt::format("suggested: optimizer.learning_rate={:.2g}\n", *curve.suggested);
+    text += fmt::format("Suggested: optimizer.learning_rate={:.2g}\n", *curve.suggested);
   return text;
 }
 

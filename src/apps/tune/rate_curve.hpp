@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of a sweep of the learning rate: losses of steps whose rates grow by one factor, made
-// smooth, and the rates that they suggest. Pure arithmetic.
+// Smooths the losses of a learning rate sweep and suggests a rate.
 //
-// The smoothed loss at a step is the value, and its slope the slope, of the straight line that fits
-// the losses of the `window` steps before and after it best, over the logarithm of the rate. A
-// moving average of what came before would lag, and with rates that grow by the step a lag is a
-// factor.
+// Smoothed loss and slope at a step are those of the least-squares line through the losses of the
+// `window` steps before and after it, over the logarithm of the rate. A moving average of earlier
+// losses would lag, which would shift the rates by a factor.
 //
-//   steepest  the rate where the smoothed loss falls fastest, up to its minimum
-//   diverges  the rate in the middle of the first `window` steps whose mean loss is above the
-//             smallest such mean before them times `multiple`; else that of a step whose gradient
-//             was not finite. The sweep ends there
-//   suggested the smaller one of `steepest` and a tenth of `diverges`; the first where the loss
-//             never diverged; none where it never fell
+//
+//   steepest  the rate where the smoothed loss decreases fastest, before its minimum
+//   diverges  the rate in the middle of the first `window` steps whose mean loss exceeds `multiple`
+//             times the smallest earlier mean, or of a step whose gradient is not finite. The sweep
+//             ends there
+//   suggested the smaller of `steepest` and a tenth of `diverges`; `steepest` if the loss never
+//             diverges; none if it never decreases
 //
 // Sources of the range test: Smith, "Cyclical learning rates for training neural networks", arXiv
 // 1506.01186 (2015), section 3.3; Smith, "A disciplined approach to neural network
-// hyper-parameters", arXiv 1803.09820 (2018). That a tenth of the rate that diverges is safe is a
-// rule of thumb.
+// hyper-parameters", arXiv 1803.09820 (2018). A tenth of the diverging rate is a rule of thumb.
 #pragma once
 
 #include <algorithm>
@@ -30,31 +28,31 @@
 
 namespace trireme::tune {
 
-/// What to sweep, and when to stop.
+/// Range of the sweep, and when to stop.
 struct SweepRequest {
   double low = 1e-6, high = 1.0;  ///< rates of the first and the last step
   std::int64_t steps = 100;
-  double multiple = 1.5;  ///< of the smallest loss: above it the sweep ends
+  double multiple = 1.5;  ///< the sweep ends above this multiple of the smallest loss
 
-  /// Steps on each side of a point that smooth it.
+  /// Steps on each side of a point used for smoothing.
   [[nodiscard]] std::int64_t window() const { return std::max<std::int64_t>(2, steps / 20); }
 };
 
 struct RatePoint {
-  double rate = 0, loss = 0;  ///< of one step: before its update
+  double rate = 0, loss = 0;  ///< of one step, before its update
   double smoothed = 0;
   double slope = 0;  ///< of the smoothed loss over the natural logarithm of the rate
 };
 
 struct RateCurve {
   std::vector<RatePoint> points;
-  /// Why before the last step, in letters, digits and plain punctuation; empty: it was not.
+  /// Why the sweep ended before the last step; empty if it did not.
   std::string ended;
   std::optional<double> steepest, diverges, suggested;
 };
 
-/// Of steps with `rates` and `losses`, equally many and all finite. `not_finite`: the rate of a
-/// step after them whose gradient was not.
+/// The curve of steps with `rates` and `losses`, equal in number and finite. `not_finite`: the rate
+/// of the next step, if its gradient was not finite.
 RateCurve rate_curve(std::span<const double> rates,
                      std::span<const double> losses,
                      const SweepRequest& request,
@@ -64,7 +62,7 @@ RateCurve rate_curve(std::span<const double> rates,
 class Divergence {
  public:
   explicit Divergence(const SweepRequest& request) : request_(request) {}
-  /// Takes the loss of the next step. Whether the last `window` of them diverge.
+  /// Adds the loss of the next step. Returns whether the last `window` losses diverge.
   bool add(double loss);
 
  private:
@@ -73,10 +71,10 @@ class Divergence {
   double lowest_ = std::numeric_limits<double>::infinity();  // mean of `window` losses in a row
 };
 
-/// A line for some twenty of the points, and what they suggest.
+/// A table of about twenty of the points, and the suggested rate.
 std::string rate_table(const RateCurve& curve);
-/// {"filetype": "trireme-rates", "version": [1, 0], "rate": […], "loss": […], …}; null: there is
-/// none.
+/// {"filetype": "trireme-rates", "version": [1, 0], "rate": […], "loss": […], …}; missing values
+/// are null.
 std::string rate_json(const RateCurve& curve);
 
 }  // namespace trireme::tune

@@ -64,7 +64,7 @@ bool changes_bits(const Additions& additions,
     return true;
   if (additions.reduction != comm::Reduction::sum)
     return false;
-  if (additions.copies > 2 && !same_buckets(own, other))
+  if (additions.replicas > 2 && !same_buckets(own, other))
     return true;
   if (additions.ranks <= 2)
     return false;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a deck that `trireme tune` may choose. None changes what is trained: the global
-// batch, the data, the optimizer and what gradients travel as stay as they are.
+// The deck keys that `trireme tune` may change. None changes what is trained: global batch, data,
+// optimizer and the data type of gradients stay the same.
 //
 //   batch.micro_sequences                                      micro-batch
-//   model.recompute                                            memory for time
-//   parallel.transport                                         how buckets travel
-//   parallel.bucket_elements, parallel.bucket_boundaries       where they end
+//   model.recompute                                            memory against time
+//   parallel.transport                                         transport of buckets
+//   parallel.bucket_elements, parallel.bucket_boundaries       sizes of buckets
 //
-// Another value may round otherwise, and so change last bits:
+// Another value may change the rounding of sums:
 //
-// 1. Micro-batches are added up one after another: another size adds in another order.
-// 2. Of two terms the order does not matter, nor with reduction: ordered and tree. Else each
-//    transport adds in its own order; and a ring, which messages of sum in fp32 go around, begins
-//    where an element's owner is, which depends on where buckets end. With parallel.replicate this
-//    holds of the ranks of a copy, and of copies, whose sums go around a ring.
-// 3. Recomputation gives the same bits.
+// 1. The gradients of micro-batches are added one after another, so another size changes the order.
+// 2. With two ranks, or with reduction: ordered or tree, the order of additions is fixed. Else each
+//    transport adds in its own order; a ring, which the transport mpi uses for fp32 sums, begins at
+//    an element's owner, which depends on the buckets. With parallel.replicate this applies to the
+//    ranks of a replica, and to the replicas, whose sums use a ring.
+// 3. Recomputation does not change any bits.
 #pragma once
 
 #include <cstdint>
@@ -39,22 +39,22 @@ struct Setting {
 Setting setting_of(const deck::JobConfig& config);
 void apply(const Setting& setting, deck::JobConfig& config);
 
-/// All of its keys, as a deck has them.
+/// All keys with their values in a deck.
 std::vector<deck::KeyValue> values_of(const Setting& setting);
-/// Those of `other` that differ from `base`.
+/// The values of `other` that differ from `base`.
 std::vector<deck::KeyValue> differences(const Setting& base, const Setting& other);
-/// "section.key=value …", as on a command line; "the deck's values" for none.
+/// "section.key=value …", as on a command line; "the deck's values" if empty.
 std::string words_of(const std::vector<deck::KeyValue>& values);
 
-/// What the order of additions depends on beside a setting.
+/// What else determines the order of additions.
 struct Additions {
-  int ranks = 1;  ///< of a copy of the state
+  int ranks = 1;  ///< of a replica
   comm::Reduction reduction = comm::Reduction::sum;
-  int copies = 1;  ///< whose sums are added up in a ring
+  int replicas = 1;  ///< whose sums are added in a ring
 };
 
-/// Whether a step may round otherwise: rules 1 to 3. `own_wire`, `other_wire`: what the transports
-/// are here, without auto.
+/// Whether the rounding may differ between `own` and `other`, by rules 1 to 3. `own_wire` and
+/// `other_wire` are the actual transports, never auto.
 bool changes_bits(const Additions& additions,
                   const Setting& own,
                   comm::Transport own_wire,

@@ -32,7 +32,8 @@ double between_micro_steps(const device::Recorder& recorder) {
   return third - second;
 }
 
-/// With a batch of at most so many micro-steps, whole leaves, and nothing to write or to evaluate.
+/// The job with at most about `most_micro_steps` per step (whole leaves), without evaluation and
+/// replica checks.
 session::Job shortened(session::Job job, int ranks, std::int64_t most_micro_steps) {
   const std::int64_t unit = job.batch.micro_sequences * ranks;
   const std::int64_t whole = job.batch.sequences / unit;

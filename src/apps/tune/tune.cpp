@@ -38,18 +38,18 @@
 #include "doctor/host_facts.hpp"
 #include "plan/deck_plan.hpp"
 #include "plan/scaling.hpp"
-#include "tune/effort.hpp"
+#include "tune/budget.hpp"
 #include "tune/timed_steps.hpp"
 
 namespace trireme::tune {
 namespace {
 
 constexpr std::size_t most_micro_batches = 8;
-constexpr std::size_t most_runs = 5;  ///< beside the deck's own
+constexpr std::size_t most_runs = 5;  ///< in addition to the deck's own
 constexpr int link_repetitions = 9;
 constexpr std::int64_t largest_message = std::int64_t{64} << 20;
 constexpr double part_of_free_memory = 0.9;
-/// Of the time, for each part; collectives take theirs.
+/// Shares of the time; collectives are not included.
 constexpr double compute_part = 0.25, runs_part = 0.4, again_part = 0.35;
 
 std::int64_t free_bytes(comm::World& world) {
@@ -63,7 +63,7 @@ comm::Transport transport_of(std::string_view name) {
   for (const auto& [transport, word] : EnumNames<comm::Transport>::table)
     if (name == word)
       return transport;
-  TRIREME_EXPECT(false, "a transport '{}'", name);
+  TRIREME_EXPECT(false, "unknown transport '{}'", name);
   return comm::Transport::automatic;
 }
 
@@ -102,10 +102,10 @@ class Tuner {
   }
   [[nodiscard]] std::int64_t lone_bytes(const Setting& setting) const;
   [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;
-  void find_ways();
+  void find_transports();
   void find_computes();
   void measure();
-  void leave_out_slow_computes();
+  void skip_slow_computes();
   void measure_computes(int steps, double each_s);
   std::vector<Candidate> predict();
   void run(std::vector<Candidate> all);
@@ -117,9 +117,9 @@ class Tuner {
     return {result_.runs.front().candidate.predicted_s,
             session::most_micro_steps(deck_.config.batch, world_.size())};
   }
-  /// The first rank's, on every rank.
+  /// The value of rank 0, on every rank.
   template <class T>
-  [[nodiscard]] T of_the_first(const T& value) const {
+  [[nodiscard]] T from_rank_0(const T& value) const {
     return unpack<T>(world_.broadcast(pack(value), 0));
   }
 
@@ -127,9 +127,9 @@ class Tuner {
   comm::World& world_;
   Log& log_;
   const TuneRequest& request_;
-  deck::Deck deck_;  ///< with the precision that auto means here
+  deck::Deck deck_;  ///< with the resolved precision
   Setting own_;
-  int copies_ = 1;  ///< of the state: parallel.replicate
+  int replicas_ = 1;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
   std::optional<batches::Split> data_;
@@ -137,39 +137,40 @@ class Tuner {
   Tuning result_;
 };
 
-/// All that a rank holds, on so many ranks and hosts.
+/// Memory of a rank, on `ranks` ranks and `hosts` hosts.
 std::int64_t rank_bytes(const deck::Deck& deck, int ranks, int hosts) {
   return plan::whole_bytes(plan::plan_of(deck, ranks, hosts), 0);
 }
 
-/// Of the step that compute is measured with, which is not sharded (bench/lone_step.hpp).
+/// Memory of the isolated step that measures compute, which is not sharded (bench/lone_step.hpp).
 std::int64_t Tuner::lone_bytes(const Setting& setting) const {
   deck::Deck lone = deck_of(setting);
-  lone.config.model.recompute = recompute_of(setting).recompute.key();  // as the run does
+  lone.config.model.recompute = recompute_of(setting).recompute.key();  // like the run
   lone.config.parallel = {};
   return rank_bytes(lone, 1, 1);
 }
 
-/// The deck's transport, and those that messages and memory of hosts allow here.
-void Tuner::find_ways() {
+/// The deck's transport and the others that can be used on these hosts.
+void Tuner::find_transports() {
   using comm::Transport;
   const auto wire_of = [&](Transport transport) {
     return transport_of(comm::make_communicator(transport, deck_.config.parallel.reduction, world_,
-                                                *device_, {.replicas = copies_})
+                                                *device_, {.replicas = replicas_})
                             ->name());
   };
   const Transport own = own_.transport, own_wire = wire_of(own);
-  choices_.ways = {{own, own_wire}};
+  choices_.transports = {{own, own_wire}};
   if (world_.size() == 1)
     return;
   if (const Transport best = wire_of(Transport::automatic); best != own_wire)
-    choices_.ways.push_back({Transport::automatic, best});
-  if (std::ranges::find(choices_.ways, Transport::mpi, &Choices::Way::wire) == choices_.ways.end())
-    choices_.ways.push_back({Transport::mpi, Transport::mpi});
+    choices_.transports.push_back({Transport::automatic, best});
+  if (std::ranges::find(choices_.transports, Transport::mpi, &Choices::Option::wire) ==
+      choices_.transports.end())
+    choices_.transports.push_back({Transport::mpi, Transport::mpi});
 }
 
-/// Micro-batches, each with the least recomputation with which it fits, or with the deck's limit;
-/// the deck's pair first.
+/// Micro-batches, each with the least recomputation that fits, or with the deck's limit; the deck's
+/// own first.
 void Tuner::find_computes() {
   const auto& config = deck_.config;
   const int leaves =
@@ -177,8 +178,8 @@ void Tuner::find_computes() {
   choices_.computes = {{own_.micro_sequences, own_.recompute}};
   if (lone_bytes(own_) > result_.memory_bytes)
     throw UserError(fmt::format(
-        "a rank by itself takes {} for this deck, of {} that it may take: what a step computes "
-        "cannot be measured here; use fewer ranks per host or a smaller batch.micro_sequences",
+        "a single rank needs {} for this deck, but may use only {}, so its compute time cannot be "
+        "measured. Use fewer ranks per host or a smaller batch.micro_sequences.",
         bytes_text(static_cast<double>(lone_bytes(own_))),
         bytes_text(static_cast<double>(result_.memory_bytes))));
   for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
@@ -191,9 +192,8 @@ void Tuner::find_computes() {
   }
 }
 
-/// The deck's limit, or the least recomputation with which a rank of a run and the one that
-/// measures compute fit into the memory: a word, or a limit that leads to it. Nothing where none
-/// does.
+/// The deck's limit, or the least recomputation with which both a rank of the run and the isolated
+/// step fit into memory: a word, or a limit in bytes. Nothing if none fits.
 std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro) const {
   const auto choice_of = [&](const model::RecomputeKey& key) {
     return recompute_of(with(own_, {micro, key}));
@@ -203,15 +203,15 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
                       lone_bytes(with(own_, {micro, own_.recompute})) <= result_.memory_bytes;
     return fits ? std::optional(own_.recompute) : std::nullopt;
   }
-  // All three sums have the same activations, so `beside` is what else differs.
+  // All three sums contain the same activations; `other` is the rest.
   const Setting any = with(own_, {micro, model::Recompute::block});
   const std::int64_t all =
       std::max(lone_bytes(any), rank_bytes(deck_of(any), world_.size(), result_.hosts));
-  const std::int64_t beside = std::max<std::int64_t>(0, all - recompute_of(any).bytes);
-  const std::int64_t budget = result_.memory_bytes - beside;
+  const std::int64_t other = std::max<std::int64_t>(0, all - recompute_of(any).bytes);
+  const std::int64_t budget = result_.memory_bytes - other;
   if (budget <= 0)
     return std::nullopt;
-  // Few digits, at most 1/256 less.
+  // Round down by at most 1/256, for few digits.
   const auto granule = static_cast<std::int64_t>(
       std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(budget / 256, 1))));
   const Bytes limit{budget / granule * granule};
@@ -232,17 +232,17 @@ void Tuner::measure() {
     choices_.bucket_elements = bucket_sizes(plan);
     fit.collectives.bytes = bench::fit_sizes(
         std::min(plan.flat_elements() * static_cast<std::int64_t>(sizeof(float)), largest_message));
-    for (std::size_t i = 1; i < choices_.ways.size(); ++i)
-      fit.further_transports.push_back(choices_.ways[i].transport);
+    for (std::size_t i = 1; i < choices_.transports.size(); ++i)
+      fit.further_transports.push_back(choices_.transports[i].transport);
   }
   result_.machine = bench::measure_machine(job, *data_, world_, fit);
-  leave_out_slow_computes();
+  skip_slow_computes();
   if (choices_.computes.size() > 1)
     measure_computes(fit.steps, each);
 }
 
-/// Larger micro-batches of which some steps take longer than all of tune shall.
-void Tuner::leave_out_slow_computes() {
+/// Drops larger micro-batches whose measurement would take longer than the time for tune.
+void Tuner::skip_slow_computes() {
   const plan::Compute& own = result_.machine.compute.front();
   const double sequence_s = own.micro_step_s / static_cast<double>(own.micro_sequences);
   double left_s = request_.seconds;
@@ -259,12 +259,12 @@ void Tuner::leave_out_slow_computes() {
   });
   if (!left_out.empty())
     log_.info(
-        "not measured, as their steps take too long: micro-batches of {} sequences; more "
-        "--seconds would measure them",
+        "skipped micro-batches of {} sequences, because their steps take too long. Increase "
+        "--seconds to measure them.",
         left_out);
 }
 
-/// As many of them in turns as memory has room for.
+/// Measures micro-batches, interleaving as many as fit into memory.
 void Tuner::measure_computes(int steps, double each_s) {
   result_.machine.compute.clear();
   for (std::size_t begin = 0; begin < choices_.computes.size();) {
@@ -285,9 +285,10 @@ void Tuner::measure_computes(int steps, double each_s) {
   }
 }
 
-/// With memory and step; the deck's own first, without what is not possible or needs too much.
+/// Candidates with predicted memory and time, the deck's own first, without those that are invalid
+/// or too large.
 std::vector<Candidate> Tuner::predict() {
-  const Additions additions{world_.size() / copies_, deck_.config.parallel.reduction, copies_};
+  const Additions additions{world_.size() / replicas_, deck_.config.parallel.reduction, replicas_};
   std::vector<Candidate> all = candidates(own_, choices_, additions), possible;
   for (Candidate& one : all) {
     if (request_.same_bits && one.changes_bits)
@@ -298,13 +299,13 @@ std::vector<Candidate> Tuner::predict() {
     if (!findings.empty())
       continue;
     deck.config.parallel.transport = one.wire;
-    const plan::ScalingRow outlook =
+    const plan::ScalingRow prediction =
         plan::scaling_row(deck, result_.machine, world_.size(), result_.hosts, 1);
-    TRIREME_EXPECT(outlook.strong, "no measurement for a step with {}",
+    TRIREME_EXPECT(prediction.strong, "no measurement for a step with {}",
                    words_of(values_of(one.setting)));
     ++result_.predicted;
-    one.memory_bytes = outlook.memory_bytes.value_or(0);
-    one.predicted_s = outlook.strong->step_s;
+    one.memory_bytes = prediction.memory_bytes.value_or(0);
+    one.predicted_s = prediction.strong->step_s;
     const Bytes* limit = one.setting.recompute.limit();
     const std::int64_t most =
         limit != nullptr ? std::min(limit->count, result_.memory_bytes) : result_.memory_bytes;
@@ -317,23 +318,23 @@ std::vector<Candidate> Tuner::predict() {
 }
 
 void Tuner::run(std::vector<Candidate> all) {
-  for (const std::size_t i : of_the_first(shortlist(all, most_runs)))
+  for (const std::size_t i : from_rank_0(shortlist(all, most_runs)))
     result_.runs.push_back({all[i], {}, {}});
   if (result_.runs.size() == 1)
     return;
-  const Effort effort =
-      of_the_first(effort_of_runs(runs_part * request_.seconds, own_step(), result_.runs.size()));
-  const std::size_t count = effort.blocks;
+  const TuneBudget budget =
+      from_rank_0(budget_for_runs(runs_part * request_.seconds, own_step(), result_.runs.size()));
+  const std::size_t count = budget.blocks;
   result_.runs.resize(count);
   log_.info(
-      "{} settings were predicted, {} of them above memory; running the best {} beside the "
-      "deck's values, {} rounds of {}",
-      result_.predicted, result_.too_large, count - 1, effort.rounds, steps_text(effort.timed));
-  // Each round begins with another of them.
-  for (std::size_t round = 0; round < static_cast<std::size_t>(effort.rounds); ++round)
+      "predicted {} settings, {} of which need too much memory; running the best {} and the deck's "
+      "values in {} rounds of {}",
+      result_.predicted, result_.too_large, count - 1, budget.rounds, steps_text(budget.timed));
+  // Each round begins with another setting.
+  for (std::size_t round = 0; round < static_cast<std::size_t>(budget.rounds); ++round)
     for (std::size_t turn = 0; turn < count; ++turn) {
       Run& one = result_.runs[(round + turn) % count];
-      one.seconds.push_back(time(one.candidate, effort.timed));
+      one.seconds.push_back(time(one.candidate, budget.timed));
     }
   for (Run& one : result_.runs) one.ratio = ratio_of(one.seconds, result_.runs.front().seconds);
 }
@@ -344,29 +345,29 @@ void Tuner::run_again() {
   for (const Run& one : result_.runs)
     trials.push_back(
         {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});
-  const std::size_t position = of_the_first(best_of(trials).value_or(0));
+  const std::size_t position = from_rank_0(best_of(trials).value_or(0));
   if (position == 0)
     return;
   Repeated again{.run = position, .seconds = {}, .own_seconds = {}, .ratio = {}};
   const Candidate& own = result_.runs.front().candidate;
   const Candidate& other = result_.runs[position].candidate;
-  const Effort effort =
-      of_the_first(effort_of_repetition(again_part * request_.seconds, own_step()));
-  log_.info("running the best of them once more: {} rounds of {} x {}", effort.rounds,
-            2 * effort.blocks, steps_text(effort.timed));
+  const TuneBudget budget =
+      from_rank_0(budget_for_repetition(again_part * request_.seconds, own_step()));
+  log_.info("running the best setting again: {} rounds of {} x {}", budget.rounds,
+            2 * budget.blocks, steps_text(budget.timed));
   std::size_t pairs = 0;
-  for (int round = 0; round < effort.rounds; ++round) {
+  for (int round = 0; round < budget.rounds; ++round) {
     double own_s = 0, other_s = 0;
-    for (std::size_t pair = 0; pair < effort.blocks; ++pair) {
+    for (std::size_t pair = 0; pair < budget.blocks; ++pair) {
       const bool own_first = pairs++ % 2 == 0;
       if (own_first)
-        own_s += time(own, effort.timed);
-      other_s += time(other, effort.timed);
+        own_s += time(own, budget.timed);
+      other_s += time(other, budget.timed);
       if (!own_first)
-        own_s += time(own, effort.timed);
+        own_s += time(own, budget.timed);
     }
-    again.own_seconds.push_back(own_s / static_cast<double>(effort.blocks));
-    again.seconds.push_back(other_s / static_cast<double>(effort.blocks));
+    again.own_seconds.push_back(own_s / static_cast<double>(budget.blocks));
+    again.seconds.push_back(other_s / static_cast<double>(budget.blocks));
   }
   again.ratio = ratio_of(again.seconds, again.own_seconds);
   result_.repeated = std::move(again);
@@ -383,7 +384,7 @@ Tuning Tuner::tune() {
   deck_.config.run.precision =
       dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
   own_ = setting_of(deck_.config);
-  copies_ = reduce::replicas(deck_.config.parallel, world_);
+  replicas_ = reduce::replicas(deck_.config.parallel, world_);
   result_.ranks = world_.size();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
@@ -391,16 +392,17 @@ Tuning Tuner::tune() {
     const comm::TemporaryDirectory cache(world_);
     data_.emplace(session::open_data(job_of(own_), cache.path(), world_, log_));
   }
-  (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws where nothing fits
-  find_ways();
+  (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws if nothing fits
+  find_transports();
   find_computes();
   std::string micro_batches;
   for (const auto& [micro, recompute] : choices_.computes)
     micro_batches += fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ", micro,
                                  deck::yaml_text(recompute));
-  log_.info("measuring {} and micro-batches of {} sequences for {} {}",
-            choices_.ways.size() == 1 ? "a transport"
-                                      : fmt::format("{} transports", choices_.ways.size()),
+  log_.info("measuring {} and micro-batches of {} sequences on {} {}",
+            choices_.transports.size() == 1
+                ? "1 transport"
+                : fmt::format("{} transports", choices_.transports.size()),
             micro_batches, world_.size(), world_.size() == 1 ? "rank" : "ranks");
   measure();
   run(predict());

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme tune DECK`: the setting (setting.hpp) with which the deck's step is shortest on the
-// ranks and hosts that it is started on.
+// `trireme tune DECK`: finds the setting (setting.hpp) with the shortest step of the deck on the
+// ranks and hosts where it is started.
 //
-//   measure  this machine, as `bench reduce --fit` does: every transport that works here, and the
-//            deck's step at several micro-batches, each with the least recomputation that fits:
-//            of all blocks, or of as few as the memory demands
-//   predict  the step and the memory of every setting; those that need too much are left out
-//   run      the few with the shortest predicted steps beside the deck's own, in rounds
-//   choose   by what was measured, and never something that is not measurably better (choice.hpp)
+//   measure  this machine, as `bench reduce --fit` does: every usable transport, and the deck's
+//            step with several micro-batches, each with the least recomputation that fits
+//   predict  time and memory of every setting; those that need too much memory are dropped
+//   run      the few with the shortest predicted steps and the deck's own, in rounds
+//   choose   by measured times, and only a setting that is measurably better (choice.hpp)
 //
-// 1. What is trained stays the same; a setting that may round otherwise is marked, and left out on
-//    demand.
-// 2. Every rank takes part in everything, and the first rank decides: lists and choices are
-//    broadcast.
-// 3. Nothing is written: no run directory is made or looked at. Text is encoded into a temporary
-//    token cache, unless data.cache names a place for one. Weights are random ones.
-// 4. CPUs only.
+// 1. Settings do not change what is trained. Those that may change rounding are marked, and
+//    excluded by --same-bits.
+// 2. All ranks take part in every measurement. Rank 0 decides and broadcasts lists and choices.
+// 3. No run directory is used. Text is encoded into a temporary token cache, unless data.cache is
+//    given. Weights are random.
+// 4. Only for CPUs.
 #pragma once
 
 #include <cstdint>
@@ -35,21 +33,21 @@
 namespace trireme::tune {
 
 struct TuneRequest {
-  double seconds = 120;           ///< about how long; longer where a few steps take longer
-  std::int64_t memory_bytes = 0;  ///< that a rank may take; 0: its part of what hosts have free
-  bool same_bits = false;         ///< leave out what may round otherwise
+  double seconds = 120;           ///< approximate time; a few steps are measured in any case
+  std::int64_t memory_bytes = 0;  ///< limit per rank; 0: a share of the free memory of its host
+  bool same_bits = false;         ///< exclude settings that may change rounding
 };
 
-/// A setting that was run; seconds of a step, by round.
+/// A setting that was run, with the seconds of a step by round.
 struct Run {
   Candidate candidate;
   std::vector<double> seconds;
   Ratio ratio;
 };
 
-/// The best of them and the deck's own, once more.
+/// The repetition of the best setting against the deck's own.
 struct Repeated {
-  std::size_t run = 0;  ///< in Tuning::runs
+  std::size_t run = 0;  ///< index in Tuning::runs
   std::vector<double> seconds, own_seconds;
   Ratio ratio;
 };
@@ -57,20 +55,21 @@ struct Repeated {
 struct Tuning {
   int ranks = 1, hosts = 1;
   plan::Machine machine;
-  std::int64_t memory_bytes = 0;  ///< that a rank may take
+  std::int64_t memory_bytes = 0;  ///< limit per rank
   std::size_t predicted = 0, too_large = 0;
   std::vector<Run> runs;  ///< the deck's own first
   std::optional<Repeated> repeated;
 
-  /// What to train with.
+  /// The recommended setting.
   [[nodiscard]] const Run& chosen() const {
     const bool better = repeated && confirms(repeated->seconds, repeated->own_seconds);
     return better ? runs[repeated->run] : runs.front();
   }
 };
 
-/// `circumstances`: what the deck was checked against. Collective; the same on every rank, but for predictions in the last bits where processors
-/// differ. Throws UserError for GPUs, and where the deck's own values do not fit the memory.
+/// Collective. `circumstances` are those with which the deck was checked. The result is the same on
+/// every rank, except for the last bits of predictions on different processors. Throws UserError
+/// for GPUs, and if the deck's own values do not fit into memory.
 Tuning tune(const deck::Deck& deck,
             const deck::Circumstances& circumstances,
             comm::World& world,

@@ -37,24 +37,23 @@ std::string where(const Tuning& tuning) {
                      tuning.hosts, tuning.hosts == 1 ? "host" : "hosts", tuning.machine.processor);
 }
 
-/// The seconds, their ratio and what was decided.
+/// The measured times, their ratio and the decision.
 std::string verdict(const Tuning& tuning) {
   if (!tuning.repeated)
-    return tuning.runs.size() == 1
-               ? "no other setting has a predicted step that is 0.1 % shorter: the deck's values "
-                 "stay"
-               : "none of them is measurably better (a median of 0.990 or less, an upper quartile "
-                 "below 1): the deck's values stay";
+    return tuning.runs.size() == 1 ? "No other setting has a predicted step that is at least 0.1 % "
+                                     "shorter. Keep the deck's values."
+                                   : "No setting is measurably better (median ratio at most 0.990, "
+                                     "upper quartile below 1). Keep the deck's values.";
   const Repeated& again = *tuning.repeated;
   const std::string once_more =
-      fmt::format("{}, once more beside the deck's values, {} rounds: {} and {}, ratio {}",
+      fmt::format("{}, repeated against the deck's values in {} rounds: {} and {}, ratio {}",
                   run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
                   step_text(median(again.seconds)), step_text(median(again.own_seconds)),
                   ratio_text(again.ratio));
   return once_more + (&tuning.chosen() != tuning.runs.data()
-                          ? "\nchosen: " + run_words(tuning, tuning.runs[again.run])
-                          : "\nthat is not measurably better (a median of 0.990 or less, at most "
-                            "one round in eight above 1): the deck's values stay");
+                          ? "\nChosen: " + run_words(tuning, tuning.runs[again.run])
+                          : "\nThis is not measurably better (median ratio at most 0.990, at most "
+                            "one round in eight above 1). Keep the deck's values.");
 }
 
 std::string numbers_json(const std::vector<double>& values) {
@@ -77,7 +76,7 @@ std::string values_json(const std::vector<deck::KeyValue>& values) {
   return "{" + list + "}";
 }
 
-/// Without the block of an earlier tuning and the empty line after it.
+/// The text without the comments of an earlier tuning and the empty line after them.
 std::string without_comments(const std::string& bytes) {
   if (!bytes.starts_with(first_comment))
     return bytes;
@@ -102,7 +101,7 @@ std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
       others += " " + word;
   }
   if (!others.empty())
-    text += fmt::format("measured with these overrides of the deck:{}\n", others);
+    text += fmt::format("Measured with these overrides of the deck:{}\n", others);
   std::istringstream lines(text);
   std::string block;
   for (std::string line; std::getline(lines, line);)
@@ -125,14 +124,14 @@ std::string tuning_table(const Tuning& tuning) {
         run.seconds.empty() ? "-" : step_text(median(run.seconds)),
         run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
   }
-  text += fmt::format("{} settings were predicted; {} of them need more than {} per rank\n",
+  text += fmt::format("{} settings were predicted; {} of them need more than {} per rank.\n",
                       tuning.predicted, tuning.too_large,
                       bytes_text(static_cast<double>(tuning.memory_bytes)));
   text += verdict(tuning) + "\n";
   if (tuning.chosen().candidate.changes_bits)
     text +=
-        "it rounds otherwise: losses differ in their last digits from those of the deck's "
-        "values; --same-bits looks for settings that do not\n";
+        "The setting changes rounding: losses differ in their last digits from those with the "
+        "deck's values. Use --same-bits to exclude such settings.\n";
   return text;
 }
 

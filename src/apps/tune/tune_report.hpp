@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme tune` found, for people, for programs, and as comments of the deck that it writes.
+// Formats the result of `trireme tune` as text, as JSON, and as comments of the deck that it
+// writes.
 #pragma once
 
 #include <optional>
@@ -11,23 +12,23 @@
 
 namespace trireme::tune {
 
-/// A line for each setting that was run, and what is chosen and why.
+/// A table of the settings that were run, and the choice with its reason.
 std::string tuning_table(const Tuning& tuning);
 
 /// {"filetype": "trireme-tune", "version": [1, 0], "runs": […], "repeated": …, "chosen": …}.
 std::string tuning_json(const Tuning& tuning);
 
-/// Where the deck came from, for its comments.
+/// Origin of the deck, for its comments.
 struct DeckOrigin {
   std::string build;                   ///< version and revision of this program
   std::vector<std::string> overrides;  ///< of the command line
 };
 
-/// Keys of `bytes`, a deck's text, that must change to train with the chosen setting.
+/// The values that must change in `bytes`, the text of a deck, for the chosen setting.
 std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes);
 
-/// The deck's text with these values after a block of comments: what was measured and chosen. One
-/// that an earlier tuning wrote gives way. Nothing where its layout does not allow it.
+/// The deck's text with these values, after a block of comments with the result, which replaces
+/// that of an earlier tuning. Nothing if the layout of the deck does not allow it.
 std::optional<std::string> tuned_deck(const Tuning& tuning,
                                       const std::string& bytes,
                                       const DeckOrigin& origin);

@@ -11,14 +11,14 @@
 namespace trireme::model {
 namespace {
 
-/// The rows that a call of `rows` is filled up to: four times the size before.
+/// The number of rows to which a call is padded: a power of four.
 std::int64_t filled_up(std::int64_t rows) {
   std::int64_t size = 1;
   while (size < rows) size *= 4;
   return size;
 }
 
-/// How many of `left` tokens are read next: all, unless that fills the call up by more than half.
+/// How many of `left` tokens to read next: all, unless more than half of the call were padding.
 std::int64_t next_piece(std::int64_t left) {
   if (left >= Decoder::piece_tokens)
     return Decoder::piece_tokens;
@@ -108,12 +108,12 @@ std::int32_t Decoder::start_of(const Row& row) {
 View Decoder::forward(nn::Call& call, std::span<const Row> rows) {
   const View all = rows_.view(DType::i32);
   const View tokens = all.slice(0, call.sequences);
-  const nn::Places places{all.slice(most_rows, call.sequences),
-                          all.slice(2 * most_rows, call.sequences)};
+  const nn::CachePositions cached{all.slice(most_rows, call.sequences),
+                                  all.slice(2 * most_rows, call.sequences)};
   const bool masks = layers_.shape.masks_documents();
   if (masks)
     call.document_starts = all.slice(3 * most_rows, call.sequences);
-  call.stream.synchronize();  // nothing enqueued reads the rows of the call before
+  call.stream.synchronize();  // no enqueued work reads the previous call's rows
   auto* to = all.as<std::int32_t>();
   for (std::int64_t r = 0; r < call.sequences; ++r) {
     constexpr Row spare{.sequence = -1};
@@ -134,7 +134,7 @@ View Decoder::forward(nn::Call& call, std::span<const Row> rows) {
   const device::Lease wide = call.lease(plan_.scratch().wide);
   call.narrow = narrow.view();
   call.wide = wide.view();
-  call.places = &places;
+  call.cached = &cached;
   layers_.forward(call, tokens);
   return layers_.final_norm->output(call);
 }

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT that reads tokens one after another: the keys and values of what it has read are kept, so
-// that a token costs one forward pass of one position.
+// Generates text with a cache of keys and values, so that each token costs a forward pass of only
+// one position.
 //
-// It has the layers of Gpt (layers.hpp), over views of the same parameters, planned for single
-// positions: a row of a call is one position of one of `sequences` sequences, each of which grows
-// on its own.
+// It uses the layers of Gpt (layers.hpp) with views of the same parameters, planned for single
+// positions: a row of a call is one position of one of `sequences` independent sequences.
 //
-// 1. The logits after a token are those of Gpt::next_logits for the tokens from position 0 of its
-//    sequence to it. On a CPU they are so to the bit, where rows of products and of attention are
-//    computed alone (ops::rows_are_independent, ops/cached_attention.hpp), and else up to rounding.
-// 2. A step's row has the same bits whatever the other rows are. What read() leaves depends, where
-//    products do not compute rows alone, on the pieces in which it reads: piece_tokens at a time,
-//    counted from `first`, and the rest. A sequence that was read from multiples of piece_tokens on
-//    is what one call makes of it.
-// 3. A sequence starts again by reading from position 0. A position, learned or rotary, is part of
-//    what is kept, so a window that moves has to be read again.
-// 4. CPUs alone (can_decode()); a GPU has Gpt::next_logits.
+// 1. The logits after a token equal those of Gpt::next_logits for the sequence up to it. On a CPU
+//    they are bitwise equal if rows of products and attention are computed independently
+//    (ops::rows_are_independent, ops/cached_attention.hpp), else up to rounding.
+// 2. A row of step() does not depend on the other rows. If products do not compute rows
+//    independently, the result of read() depends on its pieces: piece_tokens at a time, counted
+//    from `first`. Reads that start at multiples of piece_tokens give the same bits as one call.
+// 3. Reading from position 0 restarts a sequence. Cached values include the position, so a window
+//    that moves must be read again.
+// 4. Only for CPUs (can_decode()); use Gpt::next_logits on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +37,12 @@
 
 namespace trireme::model {
 
-/// Whether the device has what a Decoder needs.
+/// Whether the device supports a Decoder.
 bool can_decode(const device::Device& device);
 
 class Decoder {
  public:
-  /// The most rows of a call; calls are filled up to one of few sizes, each of which has its own
-  /// products.
+  /// Maximum rows of a call. Calls are padded to one of a few sizes, each with its own products.
   static constexpr std::int64_t most_rows = 256;
   static constexpr std::int64_t piece_tokens = most_rows;
 
@@ -68,15 +65,15 @@ class Decoder {
   /// Views in registration order, as for Gpt::bind.
   void bind(std::vector<ConstView> parameters);
 
-  /// Reads `tokens` as the positions from `first` on of a sequence, whose earlier positions were
-  /// read before. logits = [V] fp32 after the last.
+  /// Reads `tokens` at the positions from `first` on; earlier positions must have been read before.
+  /// logits = [V] fp32 after the last token.
   void read(std::int64_t sequence,
             std::int64_t first,
             std::span<const std::int32_t> tokens,
             View logits,
             nn::Hooks& hooks,
             device::Stream& stream);
-  /// One token of each of several sequences, at most most_rows. logits = [rows, V] fp32.
+  /// Reads one token of each of several sequences, at most most_rows. logits = [rows, V] fp32.
   void step(std::span<const Row> rows, View logits, nn::Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const { return layers_.shape; }
@@ -85,17 +82,17 @@ class Decoder {
   [[nodiscard]] std::size_t bytes() const { return plan_.bytes(); }
 
  private:
-  /// How a linear layer takes the rows of a call.
+  /// How a linear layer computes the rows of a call.
   enum class Products : bool { row_by_row, together };
   std::size_t size_of(std::int64_t rows, Products products);
-  /// Where the document of a row begins, which then is known to the next one of its sequence.
+  /// Where the document of a row begins; stored for the next row of the sequence.
   std::int32_t start_of(const Row& row);
-  /// Up to the final norm; the rows are filled up. Returns the final norm's output for them all.
+  /// Runs the layers up to the final norm and returns its output for all rows, including padding.
   View forward(nn::Call& call, std::span<const Row> rows);
   nn::Call call_of(std::int64_t rows, Products products, nn::Hooks& hooks, device::Stream& stream);
 
   device::Device& device_;
-  std::optional<device::ScratchPool> own_scratch_;  // when none is lent
+  std::optional<device::ScratchPool> own_scratch_;  // if the caller gave none
   device::ScratchPool& scratch_;
   const DType dtype_;
   const nn::CacheSize cache_;
@@ -104,7 +101,7 @@ class Decoder {
   const nn::ActivationPlan plan_;
   device::Buffer buffer_;
   device::Buffer rows_;    // tokens, sequences, positions and starts, most_rows each
-  device::Buffer logits_;  // of rows that were filled up
+  device::Buffer logits_;  // with padded rows
   nn::Kernels kernels_;
   std::map<std::pair<std::int64_t, Products>, std::size_t> sizes_;
   nn::Bound bound_;

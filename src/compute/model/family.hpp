@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families: the parts that a model is made of. Presets: the sizes of published models. Each is a
-// row of a table in family.cpp; every combination of the keys is a model.
+// Families name the parts of a model, presets the sizes of published models. Each is a row of a
+// table in family.cpp. Every combination of the keys is a valid model.
 //
-// 1. Both only fill in keys that are auto or 0 (resolve() in config.hpp): a key that is given
-//    counts. A checkpoint holds the resolved shape, never the name of a family or preset.
-// 2. A preset names its family; `family` beside it overrides the parts and leaves the sizes.
+// 1. Both only fill keys that are auto or 0 (resolve() in config.hpp). A checkpoint contains the
+//    resolved shape, never the name of a family or preset.
+// 2. A preset names its family. `family` together with a preset overrides the parts but not the
+//    sizes.
 // 3. The sources of all numbers are in family.cpp.
 #pragma once
 
@@ -31,8 +32,8 @@ enum class Preset : std::uint8_t {
   nanochat_d20
 };
 
-/// What the keys of parts mean where they are auto. Parts that a family does not name are GPT-2's,
-/// the defaults of GptShape.
+/// The values of keys for parts that are auto. Parts that a family does not name are GPT-2's, the
+/// defaults of GptShape.
 struct FamilyParts {
   static const GptShape& gpt2() {
     static const GptShape shape;
@@ -44,7 +45,7 @@ struct FamilyParts {
   bool embedding_norm = gpt2().embedding_norm;
   Activation activation = gpt2().activation;
   Positions positions = gpt2().positions;
-  double rotary_theta = 10000;  ///< of rotary positions, which GPT-2 has not
+  double rotary_theta = 10000;  ///< used only with rotary positions
   QkNorm qk_norm = gpt2().qk_norm;
   bool bias = gpt2().bias;
   bool tied_head = gpt2().tied_head;
@@ -53,12 +54,12 @@ struct FamilyParts {
 };
 FamilyParts parts_of(Family family);
 
-/// What the keys of sizes mean where they are not given; 0: not stated.
+/// The values of keys for sizes that are not given; 0: not defined.
 struct PresetSizes {
   std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
   std::int64_t key_value_heads = 0, head_channels = 0, mlp_channels = 0;
   Family family = Family::gpt2;
-  std::optional<bool> tied_head{};  ///< where the model is not like its family
+  std::optional<bool> tied_head{};  ///< if the model differs from its family
   double rotary_factor = 1;
 };
 PresetSizes sizes_of(Preset preset);

@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT-2, or what has other parts in the place of its own (Llama, Qwen3, nanochat): token
-// embedding, with positions where they are learned, `layers` pre-norm blocks of causal attention
-// and an MLP, a final norm, and a head that shares the token embedding when tied. Sources: Radford
-// et al. 2019, section 2.3 for initial values (normal 0.02, residual projections scaled by
-// 1/sqrt(2·layers)), also of the other parts; family.cpp.
+// A decoder-only transformer (GPT-2, Llama, Qwen3, nanochat): token embedding, optionally learned
+// positions, `layers` pre-norm blocks of causal attention and MLP, a final norm, and a head that
+// may share the token embedding. Sources: family.cpp; for initial values (normal 0.02, residual
+// projections scaled by 1/sqrt(2·layers)) Radford et al. 2019, section 2.3.
 //
-// The letters used here and in ops: B batch rows of a micro-step, T time = context, C channels, L
-// layers, H heads, V vocabulary.
+// Dimensions here and in ops: B batch rows of a micro-step, T time = context, C channels, L layers,
+// H heads, V vocabulary.
 //
-// 1. Parameters and gradients are views bound from outside (reduce's stores): the model owns
-//    activations only.
-// 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
+// 1. Parameters and gradients are bound views of memory that the caller owns (stores of reduce).
+//    The model owns only activations.
+// 2. Forward calls `before_use` once per group of parameters, in forward order, before the first op
 //    that reads them: the embeddings; each block; the final norm with an untied head. A tied head
-//    is not asked for again. Backward asks again, for each block in reverse order and for a norm of
-//    the embeddings; what forward asked for last it reads without asking. Training reports
-//    `gradient_ready` once per parameter on the last micro-step, in exactly reverse registration
-//    order, which puts the token embedding last.
-// 3. Gradients are added to; their owner zeroes them at the start of a step.
-// 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
-//    nothing, once the scratch pool is warm.
-// 5. The logits of all rows never exist at once: the head works on a chunk of rows at a time, and
-//    in training takes loss, gradient of the logits, of the head and of its input from each chunk
-//    before the next. So a tied embedding receives the head's part of its gradient first and the
+//    is not announced again. Backward calls it again for each block in reverse order and for the
+//    embedding norm, but not for the last group of forward. Training calls `gradient_ready` once
+//    per parameter on the last micro-step, in exactly reverse registration order, so the token
+//    embedding is last.
+// 3. Gradients are accumulated; their owner zeroes them at the start of a step.
+// 4. Activations, matmuls and scratch are planned at construction. A step allocates nothing once
+//    the scratch pool is warm.
+// 5. The head works on one chunk of rows at a time (nn/head.hpp), so the logits of all rows never
+//    exist at once. A tied embedding receives the head's part of its gradient first and the
 //    embedding's part last.
-// 6. The results of a row depend on that row alone: not on B, nor on the place in the batch. On a
-//    GPU, where the products take all rows at once, this holds up to the rounding of their sums.
-// 7. All work goes to the one stream given; with an inline CPU stream the calls return finished.
+// 6. The results of a row depend only on that row, not on B or its place in the batch. On a GPU
+//    this holds up to the rounding of sums.
+// 7. All work is enqueued on the given stream; with an inline CPU stream it is complete on return.
 #pragma once
 
 #include <cstdint>
@@ -54,17 +52,17 @@ struct Batch {
   ConstView tokens;
   ConstView targets;
   /// Global index of row 0, for dropout, in memory of the device; the rows are consecutive samples.
-  /// It counts through the whole run and never comes back, so every step has its own masks. Only
-  /// training with dropout reads it.
+  /// It increases through the whole run, so every step has its own masks. Only training with
+  /// dropout reads it.
   const std::uint64_t* first_sample = nullptr;
 };
 
 class Gpt {
  public:
-  /// `micro_sequences` is the largest B of any call; products for a smaller one are made at its
-  /// first use and kept. `dtype` is that of parameters and activations, fp32 or bf16; `seed` is
-  /// that of dropout. Scratch is leased from `scratch`, which outlives the model; without one the
-  /// model has a pool of its own. `options` are those of its products and attentions.
+  /// `micro_sequences` is the largest B of any call; products for a smaller one are created at its
+  /// first use. `dtype` of parameters and activations is fp32 or bf16; `seed` is for dropout.
+  /// Scratch is leased from `scratch`, which must outlive the model; null: the model creates a
+  /// pool. `options` apply to its products and attentions.
   Gpt(device::Device& device,
       const GptShape& shape,
       DType dtype,
@@ -88,12 +86,12 @@ class Gpt {
   void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
 
   /// Logits [V] fp32 after the last of `tokens` ([n], 1 <= n <= context): for sampling. Runs one
-  /// row of the whole context, filled up with token 0: what follows a token does not reach it
-  /// through causal attention, so the result is exact.
+  /// row of the whole context, padded with token 0. The result is exact, because causal attention
+  /// does not read later tokens.
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const;
-  /// Bytes of what is kept between forward and backward; scratch is the pool's.
+  /// Bytes of activations retained between forward and backward, without scratch.
   [[nodiscard]] std::size_t activation_bytes() const;
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward visits the parameters in reverse registration order: a bias before its weight, a layer's
-// own gradients before its input's, so that a gradient is reported as early as it can be. What
-// forward did not keep is computed again just before it is needed, by the very ops of forward.
+// own gradients before its input's, so that a gradient is reported as early as possible.
+// Activations that forward did not retain are recomputed just before they are needed, with the same
+// ops as in forward.
 #include "model/gpt_impl.hpp"
 #include "ops/elementwise.hpp"
 
@@ -15,7 +16,7 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
   const View d_branch = all_d_branch.view().slice(0, call.dropout.active() ? elements : 0);
   layers_.final_norm->backward(call, dx, call.narrow_of(layers_.shape.channels),
                                layers_.stream(call, layers_.residuals.size()), false);
-  bool in_place = true;  // of the last of the blocks that share memory, forward has left everything
+  bool in_place = true;  // activations of the last block that shares memory are still valid
   for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
     const Block& block = layers_.blocks[l];
     layers_.announce_backward(call, l);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of Gpt: its memory, its calls, and the walk backward; forward is Layers'. No layer is
-// known by its kind.
+// Implementation of Gpt: its memory, its calls, and the backward pass; Layers has the forward pass.
 //
-// 1. Training keeps the activations of every block; evaluation lets all blocks use those of block
+// 1. Training retains the activations of every block; in evaluation all blocks use those of block
 //    0.
-// 2. Scratch is leased for as long as it is needed: `narrow` and `wide` for a whole call, the
-//    logits for the head, the rest for backward.
-// 3. Sizes are planned for `micro_sequences`, the largest batch; products are made once for each
-//    batch size, at its first use. A step that uses a known size allocates nothing.
-// 4. One host thread; all work goes to the stream of the call.
+// 2. Scratch is leased while it is needed: `narrow` and `wide` for a whole call, the logits for the
+//    head, the rest for backward.
+// 3. Memory is planned for `micro_sequences`, the largest batch. Products are created at the first
+//    use of a batch size; later steps of that size allocate nothing.
+// 4. One host thread; all work is enqueued on the stream of the call.
 #pragma once
 
 #include <map>
@@ -44,24 +43,24 @@ class Gpt::Impl {
   [[nodiscard]] std::size_t activation_bytes() const { return plan_.bytes(); }
 
  private:
-  /// Which of the sizes that the layers were prepared for, in the order of first use.
+  /// The index of a prepared batch size, in the order of first use.
   std::size_t size_of(std::int64_t sequences);
-  /// The batch's sequences. Throws ContractError where sizes or dtypes do not agree.
+  /// The number of sequences. Throws ContractError if sizes or dtypes do not agree.
   std::int64_t checked_batch(const Batch& batch, const View& losses) const;
   nn::Call call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream);
   [[nodiscard]] View final_output(const nn::Call& call) const {
     return layers_.final_norm->output(call);
   }
 
-  /// With recompute: block: what backward of this block reads, from the stream that entered it.
+  /// With recompute: block: recomputes the activations of the block from its input.
   void forward_again(const nn::Call& call, const Block& block) const;
-  /// From the gradient of the final norm's output, in call.narrow, to those of the embeddings.
+  /// Backward from the gradient of the final norm's output, in call.narrow, to the embeddings.
   void backward(const nn::Call& call, ConstView tokens) const;
-  /// `dx` is the gradient of the stream, and d_branch room for it after dropout.
+  /// `dx` is the gradient of the stream, `d_branch` scratch for it after dropout.
   void backward_residual(const nn::Call& call, std::size_t i, View dx, View d_branch) const;
 
   device::Device& device_;
-  std::optional<device::ScratchPool> own_scratch_;  // when none is lent
+  std::optional<device::ScratchPool> own_scratch_;  // if the caller gave none
   device::ScratchPool& scratch_;
   const DType dtype_;
   const std::int64_t micro_sequences_;

@@ -18,8 +18,8 @@ namespace {
 
 // Radford et al. 2019, section 2.3: the layers that write to the residual stream are scaled by one
 // over the square root of their number. The deviation of 0.02 is that of the published code
-// (github.com/openai/gpt-2, src/model.py), which shows no such scaling and has 0.01 for the
-// position embedding; here that one has 0.02 as well, as in later implementations (nanoGPT, llm.c).
+// (github.com/openai/gpt-2, src/model.py). That code has no scaling and uses 0.01 for the position
+// embedding; we use 0.02 as later implementations do (nanoGPT, llm.c).
 constexpr double deviation = 0.02;
 
 double output_deviation(const GptShape& shape) {
@@ -71,7 +71,7 @@ std::string slow_attention_note(const GptShape& shape, DType dtype) {
   if (why.empty())
     return {};
   return fmt::format(
-      "a GPU trains attention with {} in {} without tensor cores, many times slower than it could",
+      "a GPU trains attention with {} in {} without tensor cores, many times slower than with them",
       why, name(dtype));
 }
 
@@ -115,7 +115,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
                      .terms = loss_terms(shape),
                      .loss_rows = shape.loss_rows},
       shape.tied_head ? embedding->tokens() : nn::absent);
-  ask_neighbours();
+  request_fusions();
   indices_.resize(registry.table().size());
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
 }
@@ -143,11 +143,11 @@ void Layers::add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> bra
                        .x = {}});
 }
 
-void Layers::ask_neighbours() {
+void Layers::request_fusions() {
   if (shape.dropout > 0)
     return;
   for (std::size_t i = 0; i < residuals.size(); ++i)
-    residuals[i].branch->output_layer().ask_for_bias_sums(
+    residuals[i].branch->output_layer().request_bias_sums(
         i + 1 < residuals.size() ? *residuals[i + 1].norm : *final_norm);
 }
 
@@ -156,7 +156,8 @@ nn::ActivationPlan Layers::plan(DType dtype,
                                 device::Kind kind,
                                 const nn::CacheSize& cache) {
   using Scratch = nn::ActivationPlan::Scratch;
-  TRIREME_EXPECT(shape.recompute.limit() == nullptr, "{} bytes have not decided what is recomputed",
+  TRIREME_EXPECT(shape.recompute.limit() == nullptr,
+                 "the limit of {} bytes was not resolved to recompute words",
                  shape.recompute.limit()->count);
   TRIREME_EXPECT(shape.recompute.list().empty() || shape.recompute.list().size() == blocks.size(),
                  "recompute of {} blocks for {}", shape.recompute.list().size(), blocks.size());
@@ -169,23 +170,23 @@ nn::ActivationPlan Layers::plan(DType dtype,
   if (rotary)
     rotary->plan(planner);
   if (embedding_norm)
-    embedding_norm->plan(planner, nn::Keep::stream);
+    embedding_norm->plan(planner, nn::Retention::stream);
   for (std::size_t l = 0; l < blocks.size(); ++l) {
     planner.begin_block(l);
     for (std::size_t i = blocks[l].begin; i < blocks[l].end; ++i) {
       const bool enters = i == blocks[l].begin;
-      residuals[i].x = planner.keep(enters ? nn::Keep::stream : nn::Keep::block,
-                                    enters ? "x" : "x_middle", shape.channels);
-      residuals[i].norm->plan(planner, nn::Keep::block);
+      residuals[i].x = planner.retain(enters ? nn::Retention::stream : nn::Retention::block,
+                                      enters ? "x" : "x_middle", shape.channels);
+      residuals[i].norm->plan(planner, nn::Retention::block);
       residuals[i].branch->plan(planner);
     }
   }
   planner.end_blocks();
-  x_last = planner.keep(nn::Keep::stream, "x_last", shape.channels);
-  final_norm->plan(planner, nn::Keep::stream);
-  window = planner.keep_one_sequence("tokens", 1, DType::i32);
+  x_last = planner.retain(nn::Retention::stream, "x_last", shape.channels);
+  final_norm->plan(planner, nn::Retention::stream);
+  window = planner.retain_one_sequence("tokens", 1, DType::i32);
   if (shape.masks_documents() && !cache.given())
-    starts = planner.keep(nn::Keep::stream, "document_starts", 1, DType::i32);
+    starts = planner.retain(nn::Retention::stream, "document_starts", 1, DType::i32);
   planner.need(&Scratch::narrow, shape.channels);
   planner.need(&Scratch::dx, shape.channels);
   if (shape.dropout > 0)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of a model, put together: only this differs from one family to another, GPT-2 from
-// Llama, Qwen3, nanochat and any mixture of their parts.
+// Builds a model from its layers. This is the only code that differs between families (GPT-2,
+// Llama, Qwen3, nanochat) and mixtures of their parts.
 //
-//   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
+//
+//   embedding, optionally a norm, then per block  x + attention(norm(x))  and
 //   x + mlp(norm(x)), a norm, the head
 //
-// Constructing them declares the parameters. Everything else that is known without a device is a
-// sum over the layers: the plan of the activations, the products of a micro-step, FLOP. What runs
-// them is Gpt (gpt.hpp), which does not depend on any layer's kind.
+// The constructor declares the parameters. Everything else that needs no device is a sum over the
+// layers: the plan of activations, the products of a micro-step, FLOP. Gpt (gpt.hpp) runs the
+// layers and does not depend on their kinds.
 #pragma once
 
 #include <cstdint>
@@ -36,60 +37,61 @@ struct Residual {
   std::unique_ptr<nn::Norm> norm;
   std::unique_ptr<nn::Branch> branch;
   std::uint32_t dropout_site = 0;
-  nn::Slot x;  ///< the stream that enters, or the embedding before its norm
+  nn::Slot x;  ///< the incoming stream, or the embedding before its norm
 };
 
-/// What before_use asks for together, and recompute: block computes again together.
+/// The unit of before_use, and of recompute: block.
 struct Block {
-  std::size_t begin = 0, end = 0;     ///< of the residuals
+  std::size_t begin = 0, end = 0;     ///< indices of residuals
   ParameterIndex first = nn::absent;  ///< its parameters are [first, first + count)
   std::size_t count = 0;
 };
 
 struct Layers {
-  /// Requires: sizes that are complete and fit together.
+  /// Requires: complete and consistent sizes.
   explicit Layers(const GptShape& shape);
 
-  /// Where everything lies, for batches of up to `sequences`; with a cache, for decoding, of up to
-  /// `sequences` single positions.
+  /// Plans memory for batches of up to `sequences`; with a cache, for decoding up to `sequences`
+  /// single positions.
   nn::ActivationPlan plan(DType dtype,
                           std::int64_t sequences,
                           device::Kind kind,
                           const nn::CacheSize& cache = {});
-  /// Once `memory`, the buffer of the plan, is there: what no call writes.
+  /// Writes constant tables into `memory`, the buffer of the plan.
   void fill(const device::Buffer& memory, device::Device& device) const;
-  /// Before the first call with such a batch; sizes count from 0 in the order of these calls.
+  /// Call before the first use of a batch size. Call::size is the index of this call, from 0.
   void prepare(nn::Kernels& kernels, const nn::BatchSize& size);
 
-  /// Of Call; empty where attention does not ask for it. Once per call of whole sequences.
+  /// The value of Call::document_starts; empty without document mask. Once per call of whole
+  /// sequences.
   [[nodiscard]] ConstView document_starts(const nn::Call& call, ConstView tokens) const;
   /// From tokens to the output of the final norm, with before_use in forward order
   /// (layers_forward).
   void forward(const nn::Call& call, ConstView tokens) const;
-  /// The output of residual i's branch into the stream, and the norm after it.
+  /// Adds the output of residual i's branch to the stream, and computes the norm after it.
   void add_and_normalize(const nn::Call& call, std::size_t i) const;
-  /// before_use of the parameters of block l, of which backward reads next.
+  /// Calls before_use for the parameters of block l, before backward reads them.
   void announce_backward(const nn::Call& call, std::size_t l) const;
-  /// The same of the embedding's norm.
+  /// The same for the embedding's norm.
   void announce_embedding_norm(const nn::Call& call) const;
-  /// Throws ContractError for views that are not those of the parameter table, of `dtype`.
+  /// Throws ContractError if the views do not match the parameter table and `dtype`.
   void expect_values(const std::vector<ConstView>& values, DType dtype) const;
 
-  /// The norm that reads the stream at place i: of residual i, or the final one after the last.
+  /// The norm that reads the stream before residual i, or the final norm after the last.
   [[nodiscard]] const nn::Norm& norm(std::size_t i) const {
     return i < residuals.size() ? *residuals[i].norm : *final_norm;
   }
-  /// The stream at that place.
+  /// The stream before residual i, or after the last.
   [[nodiscard]] View stream(const nn::Call& call, std::size_t i) const {
     return i == 0 && embedding_norm ? embedding_norm->output(call)
                                     : call.view(i < residuals.size() ? residuals[i].x : x_last);
   }
-  /// What the embedding makes: the stream, or what a norm makes the stream of.
+  /// Output of the embedding, before embedding_norm if there is one.
   [[nodiscard]] View embedded(const nn::Call& call) const { return call.view(residuals.front().x); }
 
   const GptShape shape;
   nn::Registry registry;
-  std::unique_ptr<nn::Rotary> rotary;  ///< null where positions are learned
+  std::unique_ptr<nn::Rotary> rotary;  ///< null if positions are learned
   std::unique_ptr<nn::Embedding> embedding;
   std::unique_ptr<nn::Norm> embedding_norm;             ///< null: none
   ParameterIndex first_of_embedding_norm = nn::absent;  ///< to that of the first block
@@ -98,17 +100,17 @@ struct Layers {
   std::unique_ptr<nn::Norm> final_norm;
   ParameterIndex first_after_blocks = nn::absent;  ///< the final norm's, then an untied head's
   std::unique_ptr<nn::Head> head;
-  nn::Slot x_last;  ///< the stream that leaves the last block
+  nn::Slot x_last;  ///< the output of the last block
   nn::Slot window;  ///< [T] int32, the padded window of next_logits
-  nn::Slot starts;  ///< [T] int32 for each sequence, where documents begin
+  nn::Slot starts;  ///< [T] int32 per sequence, where documents begin
 
  private:
   /// Registered under `scope` + `name`, as "h.0." and "ln_1".
   std::unique_ptr<nn::Norm> make_norm(const std::string& scope, const char* name);
   void add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch);
-  void ask_neighbours();
+  void request_fusions();
   void announce(const nn::Call& call, ParameterIndex first, std::size_t count) const;
-  /// The parameters of the block that begins with residual i, or of what comes after the blocks.
+  /// Announces the block that begins with residual i, or the parameters after the blocks.
   void announce_at(const nn::Call& call, std::size_t i) const;
 
   std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
@@ -117,37 +119,38 @@ struct Layers {
 /// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],
 /// "h.0.ln_1.weight", … "ln_f.weight", ["head.weight"]; with gains in qk_norm,
 /// "attn.q_norm.weight" and "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of
-/// "attn.qkv.weight" are those of all queries, then of all keys, then of all values; those of
-/// "mlp.fc.weight" with SwiGLU are of the gates, then of what they let through.
+/// "attn.qkv.weight" are all queries, then all keys, then all values; those of "mlp.fc.weight" with
+/// SwiGLU are the gates, then the gated channels.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
-/// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,
-/// times two, causal half of attention only, and in layers with a window what it shows. Source:
-/// Kaplan et al. 2020, section 2.1, attention term as llm.c.
+/// 6·parameters + 6·layers·heads·head_channels·context: FLOP of forward and backward, with only the
+/// causal half of attention, and in layers with a window only the pairs inside it. Source: Kaplan
+/// et al. 2020, section 2.1, attention term as llm.c.
 double flops_per_token(const GptShape& shape);
 
-/// What a model on such a device keeps and leases, for batches of up to `micro_sequences`.
+/// Activations and scratch of a model on a device of `kind`, for batches of up to
+/// `micro_sequences`.
 nn::ActivationPlan activation_plan(const GptShape& shape,
                                    DType dtype,
                                    std::int64_t micro_sequences,
                                    device::Kind kind);
 
-/// Of a micro-step of `micro_sequences` in `dtype` on such a device; the head by its chunks.
+/// Matrix products of a micro-step of `micro_sequences` in `dtype`; the head's per chunk.
 std::vector<nn::ListedProduct> linear_products(const GptShape& shape,
                                                DType dtype,
                                                std::int64_t micro_sequences,
                                                device::Kind kind);
 
-/// What the head computes beside the cross-entropy.
+/// Terms of the loss in addition to the cross-entropy.
 ops::LossTerms loss_terms(const GptShape& shape);
 
-/// The attention of block `layer`; blocks differ in their windows alone.
+/// The attention of block `layer`; blocks only differ in their windows.
 nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer);
 ops::AttentionShape attention_shape(const GptShape& shape,
                                     std::int64_t layer,
                                     DType dtype,
                                     std::int64_t sequences);
-/// For people: that a GPU trains attention slowly, and why; empty where it does not.
+/// A message if a GPU trains this attention slowly, with the reason; else empty.
 std::string slow_attention_note(const GptShape& shape, DType dtype);
 
 }  // namespace trireme::model

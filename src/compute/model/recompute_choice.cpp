@@ -25,7 +25,7 @@ RecomputeOfBlocks first_blocks(std::int64_t layers, std::int64_t blocks, std::in
   return RecomputeOfBlocks(each);
 }
 
-/// The least number from `low` to `high` that `fits`, which all after it do; `high` if none does.
+/// The smallest number in [low, high] that `fits`, if all larger ones do as well; `high` if none.
 template <class Fits>
 std::int64_t least(std::int64_t low, std::int64_t high, Fits&& fits) {
   while (low < high) {
@@ -56,7 +56,7 @@ RecomputeChoice choose_recompute(const GptShape& shape,
   const auto fits = [&](std::int64_t blocks, std::int64_t gelus) {
     return choice(blocks, gelus).fits;
   };
-  // Without `block`, or with 2, 3, …: one more step of the search each.
+  // The search covers 0, 2, 3, … blocks with `block`.
   const std::int64_t steps = least(0, std::max<std::int64_t>(layers - 1, 0), [&](std::int64_t n) {
     const std::int64_t blocks = n == 0 ? 0 : n + 1;
     return fits(blocks, layers - blocks);
@@ -67,7 +67,8 @@ RecomputeChoice choose_recompute(const GptShape& shape,
 }
 
 std::string recompute_text(const RecomputeOfBlocks& recompute) {
-  TRIREME_EXPECT(recompute.limit() == nullptr, "{} bytes are no words", recompute.limit()->count);
+  TRIREME_EXPECT(recompute.limit() == nullptr, "a limit of {} bytes has no words",
+                 recompute.limit()->count);
   const std::span<const Recompute> each = recompute.list();
   if (each.empty())
     return word(recompute.of(0));

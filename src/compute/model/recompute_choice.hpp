@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// From bytes to a word of model.recompute for each block: the least work that fits. Arithmetic on
-// the plan of activations, the same wherever it is made.
+// Chooses model.recompute for each block from a limit in bytes: the choice with the least work that
+// fits. It only uses the plan of activations, so all ranks choose the same.
 //
-// A block with `block` costs its forward pass once more, nearly a third of a step's work on it; one
-// with `gelu` a pass over memory. So as few blocks as possible have `block`, and of the others as
-// few as possible `gelu`. The first blocks have them: backward comes to these last, when most
-// reductions are under way, and their activations would be kept longest.
+// `block` costs a second forward pass of the block, nearly a third of its work in a step; `gelu`
+// costs one pass over memory. So as few blocks as possible get `block`, and as few as possible of
+// the others `gelu`. The first blocks get them: backward reaches these last, when most reductions
+// are in progress, and their activations would be retained longest.
 //
-// 1. The choice is [block, …, gelu, …, none, …], and never one block with `block`: the blocks that
-//    have it share the memory of one, and forward leaves that of the last of them in place, so one
-//    alone saves nothing.
-// 2. More bytes never mean more of `block`, nor, with as many of these, more of `gelu`.
+// 1. The choice is [block, …, gelu, …, none, …], and never a single `block`: all blocks with
+//    `block` share the memory of one, so a single one saves nothing.
+// 2. A larger limit never gives more blocks with `block`, nor, for the same number of these, more
+//    with `gelu`.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace trireme::model {
 
-/// What a model's activations and scratch are planned for.
+/// The sizes for which activations and scratch are planned.
 struct ActivationSizes {
   DType dtype = DType::f32;
   std::int64_t micro_sequences = 0;
@@ -31,12 +31,13 @@ struct ActivationSizes {
 };
 
 struct RecomputeChoice {
-  RecomputeOfBlocks recompute;  ///< one word, or one for each block
-  std::int64_t bytes = 0;       ///< of activations and scratch with it
-  bool fits = false;            ///< false: these are the least
+  RecomputeOfBlocks recompute;  ///< one word, or one per block
+  std::int64_t bytes = 0;       ///< of activations and scratch
+  bool fits = false;            ///< false: `bytes` is the minimum
 };
 
-/// Of what a model of `shape` keeps and leases, at most `most_bytes`, whatever shape.recompute is.
+/// Chooses so that activations and scratch of `shape` take at most `most_bytes`. Ignores
+/// shape.recompute.
 RecomputeChoice choose_recompute(const GptShape& shape,
                                  const ActivationSizes& sizes,
                                  std::int64_t most_bytes);

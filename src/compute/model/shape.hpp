@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is: its sizes and its parts, all known. Where they come from is config.hpp.
+// The resolved description of a model: all its sizes and parts. config.hpp computes it from a deck.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,10 @@
 namespace trireme::model {
 
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
-/// The initial values of the layers that write to the residual stream: scaled down with the number
-/// of layers, or zero, and then those of a head of its own too.
+/// Initial values of the layers that write to the residual stream: scaled down with the number of
+/// layers, or zero, also in an untied head.
 enum class OutputInit : std::uint8_t { scaled, zero };
-/// How a token's position enters a model: by a vector for each position, or by queries and keys
-/// that are rotated (ops/rotary.hpp).
+/// Position encoding: a learned vector per position, or rotated queries and keys (ops/rotary.hpp).
 enum class Positions : std::uint8_t { learned, rotary };
 
 using nn::Activation;
@@ -30,19 +29,20 @@ using nn::RecomputeKey;
 using nn::RecomputeOfBlocks;
 using ops::RotaryScaling;
 
-/// All sizes known and consistent. The defaults are GPT-2's; what has no meaning in a model, as a
-/// theta without rotary positions, is left at its default, so that equal models compare equal.
+/// All sizes are known and consistent. The defaults are GPT-2's. Members without meaning in a
+/// model, such as theta without rotary positions, have their defaults, so that equal models compare
+/// equal.
 struct GptShape {
-  /// Blocks; heads of queries; width of the residual stream; tokens of a sequence; ids, those that
-  /// stand for nothing included. All above 0.
+  /// Blocks; query heads; width of the residual stream; tokens of a sequence; token ids, including
+  /// unused ones. All above 0.
   std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
   bool bias = true;       ///< in linear layers, and in norms that have one
   double dropout = 0.0;   ///< rate, of the embedding, attention's weights and the branches
-  bool tied_head = true;  ///< the head's weights are those of the token embedding
+  bool tied_head = true;  ///< the head shares the token embedding's weights
   RecomputeOfBlocks recompute = Recompute::none;  ///< a plan needs words, not a limit
-  std::int64_t grouped_heads = 0;                 ///< of keys and values; 0: as many as heads
+  std::int64_t grouped_heads = 0;                 ///< key and value heads; 0: as many as heads
   std::int64_t head_width = 0;                    ///< channels of a head; 0: channels / heads
-  std::int64_t hidden = 0;  ///< between the MLP's layers; 0: default_mlp_channels()
+  std::int64_t hidden = 0;                        ///< width of the MLP; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
   bool norm_gain = true;        ///< in the norms of the residual stream
   double norm_epsilon = 1e-5;   ///< also of qk_norm
@@ -54,41 +54,41 @@ struct GptShape {
   RotaryScaling rotary_scaling{};
   OutputInit output_init = OutputInit::scaled;
   std::int64_t attention_window = 0;  ///< tokens; 0: none
-  LongLayers long_layers{};           ///< which do without that window; not all of them
-  /// The token that begins a document, inside of which attention stays; -1: it sees all. Weights do
-  /// not depend on it.
+  LongLayers long_layers{};           ///< layers without the window; never all
+  /// The token that begins a document, to which attention is restricted; -1: no document mask.
+  /// Weights do not depend on it.
   std::int32_t document_token = -1;
   double logit_softcap = 0;  ///< 0: none
-  double z_loss = 0;         ///< of training alone, as dropout
-  /// Whose logits are made and go into the loss before the next; 0: all that exist at a time.
+  double z_loss = 0;         ///< only in training, as dropout
+  /// Rows for which logits and loss are computed at a time; 0: all rows of a chunk.
   std::int64_t loss_rows = 0;
 
-  /// Of one head; those of all heads together may be more or fewer than `channels`.
+  /// Width of a head; heads x head_channels() may differ from `channels`.
   [[nodiscard]] std::int64_t head_channels() const {
     return head_width != 0 ? head_width : channels / heads;
   }
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;
   }
-  /// Between the MLP's layers.
+  /// Width of the MLP's hidden layer.
   [[nodiscard]] std::int64_t mlp_channels() const {
     return hidden != 0 ? hidden : default_mlp_channels();
   }
-  /// Source of SwiGLU's: Touvron et al. 2023, section 2.2, and the published code's multiple of
-  /// 256. Three matrices have about the elements of two with 4 x channels.
+  /// SwiGLU: three matrices with about as many elements as two with 4 x channels. Source: Touvron
+  /// et al. 2023, section 2.2; the multiple of 256 is from the published code.
   [[nodiscard]] std::int64_t default_mlp_channels() const {
     constexpr std::int64_t even = 256;
     return activation == Activation::swiglu ? (8 * channels / 3 + even - 1) / even * even
                                             : 4 * channels;
   }
-  /// Sets a size so that shapes of equal models are equal.
+  /// The setters store 0 for default sizes, so that equal models compare equal.
   void set_key_value_heads(std::int64_t count) { grouped_heads = count == heads ? 0 : count; }
   /// 0: channels / heads.
   void set_head_channels(std::int64_t count) { head_width = count * heads == channels ? 0 : count; }
   void set_mlp_channels(std::int64_t count) {
     hidden = count == default_mlp_channels() ? 0 : count;
   }
-  /// 0 tokens: none. A window that no layer has is none.
+  /// 0 tokens, or no layer with the window: no window.
   void set_attention_window(std::int64_t tokens, const LongLayers& without) {
     const bool none =
         tokens == 0 || (layers > 0 && without.count() == static_cast<std::size_t>(layers));
@@ -96,11 +96,11 @@ struct GptShape {
     long_layers = none ? LongLayers{} : without;
   }
   [[nodiscard]] bool masks_documents() const { return document_token >= 0; }
-  /// Of a layer's attention, in tokens; 0: none.
+  /// The attention window of a layer in tokens; 0: none.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     return long_layers[static_cast<std::size_t>(layer)] ? 0 : attention_window;
   }
-  /// A GPT-2 of these sizes: what is equal to it has no other part.
+  /// A GPT-2 of these sizes; equal to `*this` if all parts are GPT-2's.
   [[nodiscard]] GptShape with_parts_of_gpt2() const {
     return {.layers = layers,
             .heads = heads,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers of a model with an attention window have it. A deck gives a string of letters: S
-// (short) has the window, L (long) sees all that came before.
+// Translates the deck key window_pattern to the set of layers with an attention window. A deck
+// gives a string of letters: S (short) has the window, L (long) attends to all earlier tokens.
 //
-// 1. A string with a letter for each layer holds as it is.
-// 2. A shorter one is repeated over the layers, and the last layer is long whatever letter falls on
-//    it: nanochat's window_pattern (github.com/karpathy/nanochat, nanochat/gpt.py), "SSSL" there.
-//    The list of layers in a config.json of transformers need not end so: it is one of rule 1.
+// 1. A string with one letter per layer is used as it is.
+// 2. A shorter one is repeated over the layers, and the last layer is always long, as in nanochat
+//    (github.com/karpathy/nanochat, nanochat/gpt.py, window_pattern "SSSL").
 #pragma once
 
 #include <bitset>
@@ -16,14 +15,14 @@
 namespace trireme::model {
 
 inline constexpr std::int64_t most_layers = 1000;
-/// The layers that see everything, by their numbers.
+/// The numbers of the layers without window.
 using LongLayers = std::bitset<most_layers>;
 
-/// Of a word of S and L; other letters count as S. None where the number of layers is 0 or less
-/// than that of letters.
+/// The long layers of a pattern of S and L; other letters count as S. None if `layers` is 0 or
+/// smaller than the number of letters.
 LongLayers long_layers(std::string_view pattern, std::int64_t layers);
 
-/// A letter for each layer.
+/// One letter per layer.
 std::string pattern_of(const LongLayers& long_layers, std::int64_t layers);
 
 }  // namespace trireme::model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations between the two layers of an MLP.
+// Activation functions between the layers of an MLP.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace trireme::nn {
 
-/// gelu: in its tanh form; squared_relu: max(0, x)²; swiglu: silu(gate) · up, of twice the
-/// channels.
+/// gelu: tanh form; squared_relu: max(0, x)²; swiglu: silu(gate) · up, from twice the channels.
 enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
 
 }  // namespace trireme::nn

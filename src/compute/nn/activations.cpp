@@ -11,7 +11,7 @@
 namespace trireme::nn {
 namespace {
 
-/// As buffers are aligned: a pair of cache lines.
+/// Alignment in bytes: a pair of cache lines.
 constexpr std::size_t alignment = 128;
 
 }  // namespace
@@ -35,28 +35,28 @@ void Planner::begin_block(std::size_t l) {
   next_ = 0;
 }
 
-Slot Planner::keep(Keep how, const std::string& name, std::int64_t elements) {
-  return keep(how, name, elements, sizes_.dtype);
+Slot Planner::retain(Retention how, const std::string& name, std::int64_t elements) {
+  return retain(how, name, elements, sizes_.dtype);
 }
 
-Slot Planner::keep(Keep how, const std::string& name, std::int64_t elements, DType dtype) {
+Slot Planner::retain(Retention how, const std::string& name, std::int64_t elements, DType dtype) {
   Slot slot{.dtype = dtype, .elements = elements * sizes_.context};
   if (block_ != none)
-    return keep_in_block(how, name, slot);
-  TRIREME_EXPECT(how == Keep::stream, "{} is of no block", name);
+    return retain_in_block(how, name, slot);
+  TRIREME_EXPECT(how == Retention::stream, "{} is not part of a block", name);
   slot.offset = place(name, dtype, slot.elements * sizes_.sequences);
   slot.evaluation_offset = slot.offset;
   return slot;
 }
 
-Slot Planner::keep_in_block(Keep how, const std::string& name, Slot slot) {
+Slot Planner::retain_in_block(Retention how, const std::string& name, Slot slot) {
   InBlocks& item = next_in_block(name, slot);
   const Recompute recompute = sizes_.recompute.of(block_);
-  if (how == Keep::cheap && recompute == Recompute::gelu) {
+  if (how == Retention::cheap && recompute == Recompute::gelu) {
     slot.elements = 0;
     return slot;
   }
-  const bool shared = how != Keep::stream && recompute == Recompute::block;
+  const bool shared = how != Retention::stream && recompute == Recompute::block;
   if (shared && item.shared) {
     slot.offset = *item.shared;
   } else {
@@ -75,21 +75,21 @@ Planner::InBlocks& Planner::next_in_block(const std::string& name, const Slot& s
   if (block_ == 0)
     in_blocks_.push_back(
         {.dtype = slot.dtype, .elements = slot.elements, .first = {}, .shared = {}});
-  TRIREME_EXPECT(next_ < in_blocks_.size(), "block {} keeps more than block 0: {}", block_, name);
+  TRIREME_EXPECT(next_ < in_blocks_.size(), "block {} retains more than block 0: {}", block_, name);
   InBlocks& item = in_blocks_[next_++];
   TRIREME_EXPECT(item.elements == slot.elements && item.dtype == slot.dtype,
-                 "block {} keeps {} elements as {}, block 0 {}", block_, slot.elements, name,
+                 "block {} retains {} elements as {}, block 0 {}", block_, slot.elements, name,
                  item.elements);
   return item;
 }
 
-Slot Planner::keep_one_sequence(const std::string& name, std::int64_t elements, DType dtype) {
+Slot Planner::retain_one_sequence(const std::string& name, std::int64_t elements, DType dtype) {
   Slot slot{.dtype = dtype, .elements = elements * sizes_.context};
   slot.offset = slot.evaluation_offset = place(name, dtype, slot.elements);
   return slot;
 }
 
-Slot Planner::keep_always(const std::string& name, std::int64_t elements) {
+Slot Planner::retain_always(const std::string& name, std::int64_t elements) {
   Slot slot{.dtype = DType::f32, .elements = elements};
   const std::string block = block_ == none ? "" : fmt::format("h.{}.", block_);
   slot.offset = slot.evaluation_offset = place(block + name, DType::f32, elements);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers keep between forward and backward, laid into one buffer; and what they need only for
-// a while, which is leased from a scratch pool. Both are planned once, for the largest batch: each
-// layer names to a Planner what it keeps, and gets Slots, which a Call (call.hpp) turns into views.
+// Plans the memory of a model: activations retained between forward and backward in one buffer, and
+// temporary tensors from a scratch pool. Both are planned once, for the largest batch. Each layer
+// requests its activations from a Planner and gets Slots, which a Call (call.hpp) converts to
+// views.
 //
-// A plan is plain arithmetic (no device). Items of the buffer lie one after another, each at a
-// multiple of 128 bytes. A scratch item is leased with its planned size whatever the batch, so that
-// the pool's blocks have their final size after the first step.
+// A plan needs no device. Items follow one another in the buffer, each at a multiple of 128 bytes.
+// A scratch item always has its planned size, whatever the batch, so the pool's blocks have their
+// final size after the first step.
 //
-// 1. All blocks name the same items, in the same order. Of those with recompute: block what enters
-//    each is kept, and the rest has one place, which they share; with recompute: gelu what is
-//    `cheap` is dropped.
-// 2. In evaluation nothing of a block is needed once it is left: each item is where the first block
-//    that keeps it has it.
-// 3. The residual stream has the dtype of the activations, also in bf16: half the memory traffic,
-//    and the sums that matter (norm statistics, matrix products, weight gradients, loss) are fp32
-//    whatever is stored.
+// 1. All blocks request the same items in the same order. Of blocks with recompute: block only the
+//    input is retained; their other items share the memory of one block. With recompute: gelu,
+//    `cheap` items are dropped.
+// 2. Evaluation needs nothing of earlier blocks: all blocks use the items of the first block that
+//    retains them.
+// 3. The residual stream has the dtype of the activations, also bf16, which halves the memory
+//    traffic. Norm statistics, matrix products, weight gradients and the loss are summed in fp32 in
+//    any case.
 #pragma once
 
 #include <cstdint>
@@ -29,27 +30,27 @@
 
 namespace trireme::nn {
 
-/// Of sequences whose keys and values are kept from call to call, while text is generated.
+/// Size of the cache of keys and values for generating text.
 struct CacheSize {
-  std::int64_t sequences = 0;  ///< 0: nothing is kept
-  std::int64_t positions = 0;  ///< of each
+  std::int64_t sequences = 0;  ///< 0: no cache
+  std::int64_t positions = 0;  ///< of each sequence
 
   [[nodiscard]] bool given() const { return sequences > 0; }
 };
 
-/// How long a kept item must last.
-enum class Keep : std::uint8_t {
-  stream,  ///< what enters a block: always, for each block
-  block,   ///< inside of a block: for each block, or for one at a time
-  cheap    ///< as `block`, and one pass over memory computes it again
+/// How long an activation is needed.
+enum class Retention : std::uint8_t {
+  stream,  ///< input of a block: always retained, for each block
+  block,   ///< inside a block: for each block, or shared if recomputed
+  cheap    ///< as `block`, and one pass over memory recomputes it
 };
 
-/// A kept tensor. Without elements: dropped, backward computes it again.
+/// A retained tensor. 0 elements: dropped, backward recomputes it.
 struct Slot {
   DType dtype = DType::f32;
   std::int64_t elements = 0;          ///< of one sequence
   std::size_t offset = 0;             ///< bytes from the start of the buffer
-  std::size_t evaluation_offset = 0;  ///< the same where nothing is kept for backward
+  std::size_t evaluation_offset = 0;  ///< the same in evaluation
 };
 
 class ActivationPlan {
@@ -57,7 +58,7 @@ class ActivationPlan {
   struct Item {
     std::string name;  ///< "h.3.qkv", "logits"
     DType dtype = DType::f32;
-    std::int64_t elements = 0;  ///< 0 in scratch: this model does not need it
+    std::int64_t elements = 0;  ///< 0 in scratch: not needed by this model
     std::size_t offset = 0;     ///< bytes from the start of the buffer; 0 in scratch
 
     [[nodiscard]] std::size_t bytes() const {
@@ -67,11 +68,11 @@ class ActivationPlan {
 
   /// R = rows of the batch, C = channels of the residual stream, V = vocabulary.
   struct Scratch {
-    Item logits;    ///< [rows, V], rows <= head_rows; in training, their gradient afterwards
-    Item d_logits;  ///< that gradient where fp32 logits have one of bf16
-    /// [R, C or wider] forward: what a branch adds; backward: a gradient that enters or leaves one
+    Item logits;    ///< [rows, V], rows <= head_rows; then their gradient
+    Item d_logits;  ///< bf16 gradient of fp32 logits
+    /// [R, C or wider] the output of a branch; in backward its gradient or that of its input
     Item narrow;
-    Item wide;      ///< the widest tensor inside of any branch: a gradient, or what was dropped
+    Item wide;      ///< the widest tensor inside a branch: a gradient, or a recomputed item
     Item dx;        ///< [R, C] the gradient of the residual stream
     Item d_branch;  ///< [R, C] dx after dropout
 
@@ -82,10 +83,10 @@ class ActivationPlan {
   };
 
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }
-  /// Of the buffer.
+  /// Size of the buffer.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] const Scratch& scratch() const { return scratch_; }
-  /// The most rows of logits that exist at a time (head.hpp).
+  /// Maximum rows of logits that exist at a time (head.hpp).
   [[nodiscard]] std::int64_t head_rows() const { return head_rows_; }
 
  private:
@@ -96,7 +97,7 @@ class ActivationPlan {
   std::int64_t head_rows_ = 0;
 };
 
-/// What a plan is made for.
+/// Input of a plan.
 struct PlanSizes {
   DType dtype = DType::f32;    ///< of the activations
   std::int64_t sequences = 0;  ///< the largest batch
@@ -115,38 +116,38 @@ class Planner {
 
   [[nodiscard]] const PlanSizes& sizes() const { return sizes_; }
 
-  /// What follows belongs to block `l`; blocks are planned in order.
+  /// The following requests belong to block `l`; blocks are planned in order.
   void begin_block(std::size_t l);
   void end_blocks() { block_ = none; }
 
-  /// `elements` for each token, in the activations' dtype or another.
-  Slot keep(Keep how, const std::string& name, std::int64_t elements);
-  Slot keep(Keep how, const std::string& name, std::int64_t elements, DType dtype);
-  /// For one sequence, whatever the batch.
-  Slot keep_one_sequence(const std::string& name, std::int64_t elements, DType dtype);
+  /// `elements` per token, in the activations' dtype or another.
+  Slot retain(Retention how, const std::string& name, std::int64_t elements);
+  Slot retain(Retention how, const std::string& name, std::int64_t elements, DType dtype);
+  /// `elements` per token of one sequence, whatever the batch.
+  Slot retain_one_sequence(const std::string& name, std::int64_t elements, DType dtype);
 
-  /// So many elements of fp32 in all, whatever the batch: what lasts from call to call.
-  Slot keep_always(const std::string& name, std::int64_t elements);
+  /// `elements` fp32 in total, whatever the batch; the contents persist between calls.
+  Slot retain_always(const std::string& name, std::int64_t elements);
 
-  /// At least so many elements for each token.
+  /// Requires at least `elements` per token of scratch.
   void need(ActivationPlan::Item ActivationPlan::Scratch::*which, std::int64_t elements);
   void set_logits(std::int64_t rows, std::int64_t vocabulary, DType dtype);
 
-  /// The plan, after all layers have planned.
+  /// The plan; call after all layers have made their requests.
   ActivationPlan finish() { return std::move(plan_); }
 
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// What the blocks have under one name, each.
+  /// The items with one name in all blocks.
   struct InBlocks {
     DType dtype = DType::f32;
     std::int64_t elements = 0;          // of one sequence
-    std::optional<std::size_t> first;   // offset where a block first keeps it
-    std::optional<std::size_t> shared;  // offset for the blocks that share it
+    std::optional<std::size_t> first;   // offset in the first block that retains it
+    std::optional<std::size_t> shared;  // offset shared by recomputed blocks
   };
 
-  Slot keep_in_block(Keep how, const std::string& name, Slot slot);
+  Slot retain_in_block(Retention how, const std::string& name, Slot slot);
   InBlocks& next_in_block(const std::string& name, const Slot& slot);
   std::size_t place(std::string name, DType dtype, std::int64_t elements);
 
@@ -154,7 +155,7 @@ class Planner {
   ActivationPlan plan_;
   std::size_t block_ = none;
   std::vector<InBlocks> in_blocks_;  // as block 0 named them
-  std::size_t next_ = 0;             // of them
+  std::size_t next_ = 0;             // index in in_blocks_
 };
 
 }  // namespace trireme::nn

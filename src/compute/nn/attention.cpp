@@ -6,7 +6,7 @@
 namespace trireme::nn {
 namespace {
 
-/// Of all keys, or of all values.
+/// Elements of all keys, or of all values, in the cache.
 std::int64_t keys_width(const AttentionConfig& config) {
   return (config.qkv_width() - config.width()) / 2;
 }
@@ -54,16 +54,16 @@ Attention::Attention(Registry& registry,
       dropout_site_(registry.add_dropout_site()) {}
 
 void Attention::plan(Planner& planner) {
-  packed_ = planner.keep(Keep::block, "qkv", config_.qkv_width());
+  packed_ = planner.retain(Retention::block, "qkv", config_.qkv_width());
   if (head_norm_ != nullptr)
     head_norm_->plan(planner);
-  result_ = planner.keep(Keep::block, "attention", config_.width());
+  result_ = planner.retain(Retention::block, "attention", config_.width());
   if (planner.sizes().cache.given())
-    cache_ = planner.keep_always(
+    cache_ = planner.retain_always(
         "attention.cache",
         ops::cache_elements(config_.cached_shape(planner.sizes().cache, planner.sizes().dtype)));
   else
-    lse_ = planner.keep(Keep::block, "attention.lse", config_.heads, DType::f32);
+    lse_ = planner.retain(Retention::block, "attention.lse", config_.heads, DType::f32);
   planner.need(&ActivationPlan::Scratch::narrow, config_.width());
   planner.need(&ActivationPlan::Scratch::wide, config_.qkv_width());
 }
@@ -82,10 +82,10 @@ void Attention::list(ProductList& list) const {
   output_.list(list);
 }
 
-/// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
-/// the attention term of llm.c. With a window the pairs of whole windows, W for each token but the
-/// first W, which have the half: W (2 T - W) of T T. What documents hide depends on the data, and
-/// is counted.
+/// The attention term of llm.c: two products per pair of query and key in forward, twice as many in
+/// backward, for half the pairs. With a window W (2 T - W) of T T pairs remain: W per token, and
+/// half of that for the first W tokens. Pairs hidden by a document mask depend on the data and are
+/// counted as work.
 double Attention::flops_per_token(std::int64_t context) const {
   const auto time = static_cast<double>(context);
   const double window =
@@ -99,26 +99,26 @@ void Attention::prepare_heads(const Call& call, View packed) const {
   if (head_norm_ != nullptr)
     head_norm_->forward(call, packed, config_.shape({}));
   else if (rotary_ != nullptr)
-    rotary_->rotate(call, packed, config_.shape({}), ops::Turn::forward);
+    rotary_->rotate(call, packed, config_.shape({}), ops::Direction::forward);
 }
 
 void Attention::prepare_heads_backward(const Call& call, View d_packed) const {
   if (head_norm_ != nullptr)
     head_norm_->backward(call, d_packed, config_.shape({}));
   else if (rotary_ != nullptr)
-    rotary_->rotate(call, d_packed, config_.shape({}), ops::Turn::back);
+    rotary_->rotate(call, d_packed, config_.shape({}), ops::Direction::inverse);
 }
 
 void Attention::forward_inside(const Call& call, ConstView x) const {
   const View packed = call.view(packed_);
   qkv_.forward(call, packed, x);
   prepare_heads(call, packed);
-  if (call.places != nullptr) {
+  if (call.cached != nullptr) {
     decoding_->forward({.out = call.view(result_),
                         .cache = call.whole(cache_),
                         .qkv = packed,
-                        .sequences = call.places->sequences,
-                        .positions = call.places->positions,
+                        .sequences = call.cached->sequences,
+                        .positions = call.cached->positions,
                         .starts = call.document_starts},
                        call.stream);
     return;

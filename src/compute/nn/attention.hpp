@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
-// values of all heads, packed as ops/attention.hpp takes them, and one for the output. Heads of
-// queries may share keys and values, and queries and keys may be normalized (head_norm.hpp) and
-// rotated (rotary.hpp): attention sees them so, backward and in the cache as well, and their
-// gradient goes the same way back. Decoding keeps the keys and values of earlier positions
-// (ops/cached_attention.hpp).
+// values of all heads, packed as ops/attention.hpp needs them, and one for the output. Query heads
+// may share keys and values. Queries and keys may be normalized (head_norm.hpp) and rotated
+// (rotary.hpp); backward and the decoding cache (ops/cached_attention.hpp) use the transformed
+// values.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +25,17 @@ struct AttentionConfig {
   std::int64_t heads = 0, head_channels = 0;
   bool bias = true;
   bool drops = false;              ///< dropout acts on the probabilities in training
-  double deviation = 0;            ///< of initial values
-  double output_deviation = 0;     ///< of those of the output layer
-  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
+  double deviation = 0;            ///< of the first layer's initial values
+  double output_deviation = 0;     ///< of the output layer's initial values
+  std::int64_t grouped_heads = 0;  ///< key and value heads; 0: as many as heads
   QkNorm qk_norm = QkNorm::none;
-  double epsilon = 0;       ///< of that norm
+  double epsilon = 0;       ///< of qk_norm
   std::int64_t window = 0;  ///< positions that a token sees; 0: all up to its own
-  bool documents = false;   ///< it sees those of its document only (Call::document_starts)
+  bool documents = false;   ///< only those of its document (Call::document_starts)
 
-  /// Of what attention gives to the output layer.
+  /// Width of the input of the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
-  /// Queries, keys and values, packed.
+  /// Width of packed queries, keys and values.
   [[nodiscard]] std::int64_t qkv_width() const { return shape({}).packed_width(); }
   [[nodiscard]] ops::AttentionShape shape(const BatchSize& size) const {
     return {.batch = size.sequences,
@@ -63,7 +62,7 @@ struct AttentionConfig {
 
 class Attention final : public Branch {
  public:
-  /// `rotary` outlives the layer; null: nothing turns.
+  /// `rotary` must outlive the layer; null: no rotation.
   Attention(Registry& registry,
             const std::string& scope,
             const AttentionConfig& config,
@@ -80,7 +79,7 @@ class Attention final : public Branch {
   void backward(const Call& call, ConstView dy, ConstView x) const override;
 
  private:
-  /// Of queries and keys, in packed = [rows, qkv_width]: norm and rotation, and their gradient.
+  /// Norm and rotation of queries and keys in packed = [rows, qkv_width], and their gradient.
   void prepare_heads(const Call& call, View packed) const;
   void prepare_heads_backward(const Call& call, View d_packed) const;
 
@@ -90,7 +89,7 @@ class Attention final : public Branch {
   std::unique_ptr<HeadNorm> head_norm_;  // null: none
   Linear output_;
   std::uint32_t dropout_site_;
-  std::vector<const ops::Attention*> attention_;    // by batch size; none when decoding
+  std::vector<const ops::Attention*> attention_;    // by batch size; empty when decoding
   const ops::CachedAttention* decoding_ = nullptr;  // for all sizes
   Slot packed_, result_, lse_, cache_;
 };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A branch of the residual stream: x + branch(norm(x)). A variant (Attention, Mlp) defines what it
-// computes; a family is a sequence of norms and branches.
+// Interface of a branch of the residual stream, x + branch(norm(x)): Attention or Mlp.
 //
-// 1. The branch's input is its norm's output, and its output goes into call.narrow, from where the
-//    next norm adds it to the stream.
-// 2. Forward has two parts, because a block that backward computes again needs only the first.
+// 1. The input is the norm's output. The branch writes its output to call.narrow, and the next norm
+//    adds it to the stream.
+// 2. Forward has two parts, because recomputing a block needs only the first.
 // 3. Scratch: forward may use `wide`, from the first part to the second; backward may use both.
 #pragma once
 
@@ -30,12 +29,12 @@ class Branch {
   /// The layer whose output the branch adds to the stream.
   [[nodiscard]] virtual Linear& output_layer() = 0;
 
-  /// Everything that backward reads.
+  /// Computes everything that backward reads.
   virtual void forward_inside(const Call& call, ConstView x) const = 0;
-  /// The rest, into call.narrow.
+  /// Computes the output into call.narrow.
   virtual void forward_output(const Call& call) const = 0;
-  /// From the gradient of the output, which may not lie in call.narrow, to that of the input, into
-  /// call.narrow; reports the branch's parameters.
+  /// Computes the gradient of the input into call.narrow from that of the output, `dy`, which must
+  /// not be in call.narrow. Reports the branch's parameters.
   virtual void backward(const Call& call, ConstView dy, ConstView x) const = 0;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every layer is given while it runs: one call of train, evaluate or next_logits, or of a
-// Decoder (model/decoder.hpp).
+// The context of every layer during one call of train, evaluate or next_logits, or of a Decoder
+// (model/decoder.hpp).
 //
-// Layers own neither parameters nor memory. A Call turns their ParameterIndex into the views that
-// are bound at present, and their Slots (activations.hpp) into views of this batch. Making a view
-// costs a few additions, and no layer keeps one from call to call.
+// Layers own neither parameters nor memory. A Call converts a ParameterIndex to the view that is
+// currently bound, and a Slot (activations.hpp) to a view for this batch. Views are cheap, and no
+// layer stores one between calls.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct Bound {
   std::vector<View> gradients;
 };
 
-/// What the rows of a decoder's call are: the positions of sequences in a cache, [rows] int32 each
+/// The sequence and position of each row in the decoder's cache, [rows] int32 each
 /// (ops/cached_attention.hpp).
-struct Places {
+struct CachePositions {
   ConstView sequences, positions;
 };
 
@@ -45,17 +45,17 @@ struct Call {
   device::Stream& stream;
   std::int64_t sequences = 0;
   std::int64_t context = 0;
-  /// Which of the batch sizes that layers were prepared for (kernels.hpp).
+  /// Index of the prepared batch size (kernels.hpp).
   std::size_t size = 0;
   bool training = false;
-  bool report = false;  ///< gradient_ready is called
-  /// Rate, key and first sample; the site is a layer's.
+  bool report = false;  ///< call gradient_ready
+  /// Rate, key and first sample; each layer sets its site.
   ops::Dropout dropout{};
   View narrow{}, wide{};  ///< scratch, as large as planned
-  /// Decoding: context is 1, and keys and values of earlier positions lie in the layers' caches.
-  const Places* places = nullptr;
-  /// Attention stays inside of documents: where that of each row begins, a position of its
-  /// sequence, [rows] int32 (ops/document_starts.hpp). Empty: it does not.
+  /// Not null while decoding: context is 1, and the layers' caches contain the earlier positions.
+  const CachePositions* cached = nullptr;
+  /// With a document mask: the position where the document of each row begins, [rows] int32
+  /// (ops/document_starts.hpp). Empty: no mask.
   ConstView document_starts{nullptr, 0, DType::i32};
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }
@@ -63,26 +63,26 @@ struct Call {
     return {memory.data() + (training ? slot.offset : slot.evaluation_offset),
             slot.elements * sequences, slot.dtype};
   }
-  /// Of Planner::keep_always.
+  /// The view of a Slot from Planner::retain_always.
   [[nodiscard]] View whole(const Slot& slot) const {
     return {memory.data() + slot.offset, slot.elements, slot.dtype};
   }
-  /// Of the rows while decoding; empty: those of whole sequences.
+  /// Positions of the rows while decoding; empty: whole sequences.
   [[nodiscard]] ConstView positions() const {
-    return places != nullptr ? places->positions : ConstView(nullptr, 0, DType::i32);
+    return cached != nullptr ? cached->positions : ConstView(nullptr, 0, DType::i32);
   }
-  /// Empty for a parameter that the layer does not have.
+  /// The value of a parameter; empty if the layer does not have it.
   [[nodiscard]] ConstView value(ParameterIndex index) const {
     return index == absent ? ConstView(nullptr, 0, bound.dtype) : bound.values[at(index)];
   }
-  /// To be written by the op that follows; empty as above.
+  /// The gradient, which the next op writes; empty as above.
   [[nodiscard]] View gradient(ParameterIndex index) const {
     if (index == absent)
       return {nullptr, 0, DType::f32};
     hooks.before_write(index, stream);
     return bound.gradients[at(index)];
   }
-  /// The last write to this gradient is enqueued.
+  /// Call after the last write to this gradient was enqueued.
   void ready(ParameterIndex index) const {
     if (report && index != absent)
       hooks.gradient_ready(index, stream);
@@ -92,7 +92,7 @@ struct Call {
     here.site = site;
     return here;
   }
-  /// The part of a scratch tensor that so many elements per token take.
+  /// The part of a scratch tensor for `elements` per token.
   [[nodiscard]] View narrow_of(std::int64_t elements) const {
     return narrow.slice(0, rows() * elements);
   }

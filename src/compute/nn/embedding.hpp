@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the residual stream begins: a vector for each token, plus one for each position where
+// The embedding, which begins the residual stream: a vector per token, plus one per position if
 // positions are learned.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace trireme::nn {
 
 struct EmbeddingConfig {
   std::int64_t channels = 0, vocabulary = 0, context = 0;
-  bool shared = false;   ///< with the head: its gradient is ready last, so it has its own bucket
+  bool shared = false;   ///< with the head; ready last, so in its own bucket
   double deviation = 0;  ///< of initial values
   bool positions = true;
 };
@@ -25,7 +25,7 @@ class Embedding {
 
   [[nodiscard]] double flops_per_token() const;
   void forward(const Call& call, View x, ConstView tokens) const;
-  /// Adds to the gradients, and reports them.
+  /// Adds to the gradients and reports them.
   void backward(const Call& call, ConstView dx, ConstView tokens) const;
 
   [[nodiscard]] ParameterIndex tokens() const { return tokens_; }

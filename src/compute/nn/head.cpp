@@ -16,16 +16,15 @@ DType logits_dtype(const PlanSizes& sizes) {
   return sizes.kind == device::Kind::cpu ? DType::f32 : sizes.dtype;
 }
 
-/// So many logits exist at a time: enough rows for an efficient product at any vocabulary, little
-/// beside the other activations. On a CPU so many that 512 rows of GPT-2's vocabulary fit, and that
-/// others of tens of thousands fill nearly the same bytes.
+/// Maximum number of logits at a time: enough rows for an efficient product at any vocabulary, but
+/// small compared with the other activations. On a CPU, 512 rows of GPT-2's vocabulary fit.
 std::int64_t most_logits(const PlanSizes& sizes) {
   const std::int64_t bytes =
       sizes.kind == device::Kind::cpu ? std::int64_t{104} << 20U : std::int64_t{2} << 30U;
   return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(sizes)));
 }
 
-/// Whole sequences, in chunks as equal as can be, or equal parts of one; 64 rows always fit.
+/// Rows of chunks of nearly equal size: whole sequences, or equal parts of one; at least 64 rows.
 std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
   constexpr std::int64_t least = 64, even = 16;
   const std::int64_t T = sizes.context;
@@ -94,7 +93,7 @@ void Head::prepare_row(Kernels& kernels, DType dtype) {
 }
 
 void Head::list(ProductList& list) const {
-  std::map<std::int64_t, std::int64_t> chunks;  // rows, how many
+  std::map<std::int64_t, std::int64_t> chunks;  // number of chunks, by rows
   for (std::int64_t begin = 0, rows = 0; begin < list.size().rows(); begin += rows) {
     rows = chunk_rows(list.size(), begin);
     ++chunks[rows];

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the residual stream ends: logits and loss. The weight is its own, or the token embedding's.
+// The head, which ends the residual stream: logits and loss, with a weight of its own or the token
+// embedding's.
 //
 // The logits of all rows never exist at once: the head works on a chunk of rows at a time, whole
-// sequences or equal parts of one, and in training takes loss, gradient of the logits, of its
-// weight and of its input from each chunk before the next. A chunk is bounded in bytes, so that a
-// vocabulary of 128k takes the memory of one of 50k, in fewer rows. They are fp32 on a CPU. A GPU
-// keeps them in the activations' dtype, for the loss takes the time of reading and writing them,
-// and takes larger chunks: it has the memory, and each chunk reads and writes the whole gradient of
-// the head.
+// sequences or equal parts of one, and in training computes the loss and the gradients of logits,
+// weight and input for each chunk before the next. A chunk is limited in bytes: a larger vocabulary
+// means fewer rows. Logits are fp32 on a CPU. On a GPU they have the activations' dtype, because
+// the loss is limited by memory traffic, and chunks are larger, because each one reads and writes
+// the whole gradient of the weight.
 //
-// Within a chunk logits are made and go into the loss in parts (HeadConfig::loss_rows): a GPU finds
-// few rows in its cache, where the loss reads them and writes their gradient in their place.
+// Within a chunk, logits and loss are computed in parts (HeadConfig::loss_rows), so that on a GPU
+// the logits of a part can stay in its cache until the loss replaces them with their gradient.
 //
-// Logits, loss and gradient of the input of a row have the same bits in a chunk of any rows on a
-// CPU (ops::rows_are_independent). The weight's gradient is added up chunk by
-// chunk, so its rounding depends on where chunks end. That follows from vocabulary, context and,
-// for short contexts, the most sequences at a time: never from threads, ranks or the batch at hand.
+// On a CPU, the logits, loss and input gradient of a row have the same bits in any chunk
+// (ops::rows_are_independent). The weight's gradient is summed chunk by chunk, so its rounding
+// depends on the chunks. These depend on vocabulary, context and, for short contexts, the maximum
+// number of sequences; never on threads, ranks or the current batch.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,20 @@ namespace trireme::nn {
 
 struct HeadConfig {
   std::int64_t channels = 0, vocabulary = 0;
-  double deviation = 0;        ///< of the initial values of a weight of its own
-  ops::LossTerms terms{};      ///< the cap holds for the logits that are given away as well
-  std::int64_t loss_rows = 0;  ///< a part of a chunk; 0: all of it
+  double deviation = 0;        ///< of the initial values of an own weight
+  ops::LossTerms terms{};      ///< the cap also applies to returned logits
+  std::int64_t loss_rows = 0;  ///< rows of a part of a chunk; 0: all
 };
 
-/// Rows of a part of `rows` rows: `loss_rows`, or all where that is 0; of several sequences whole ones.
-/// The last part may have fewer.
+/// Rows of a part of a chunk of `rows` rows: `loss_rows`, or all if it is 0; whole sequences if
+/// there are several. The last part may have fewer.
 [[nodiscard]] std::int64_t rows_of_loss(std::int64_t loss_rows,
                                         std::int64_t rows,
                                         std::int64_t context);
 
 class Head {
  public:
-  /// `shared` is the weight of another layer, or `absent`: then head.weight is registered.
+  /// `shared` is the weight of another layer; if `absent`, registers head.weight.
   Head(Registry& registry, const HeadConfig& config, ParameterIndex shared);
 
   void plan(Planner& planner);
@@ -58,8 +58,8 @@ class Head {
 
   /// Losses per token. x = [rows, channels], the final norm's output.
   void evaluate(const Call& call, ConstView x, ConstView targets, View losses) const;
-  /// And the gradient of their mean, with the z-loss where there is one: added to the weight's, and
-  /// into call.narrow that of x.
+  /// Losses, and the gradient of their mean (with z-loss, if any): adds that of the weight, and
+  /// writes that of x to call.narrow.
   void train(const Call& call, ConstView x, ConstView targets, View losses) const;
   /// Logits [rows, V] fp32, after the cap.
   void logits(const Call& call, ConstView x, View logits) const;

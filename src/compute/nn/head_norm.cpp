@@ -17,8 +17,8 @@ HeadNorm::HeadNorm(Registry& registry,
 void HeadNorm::plan(Planner& planner) {
   if (planner.sizes().cache.given())
     return;
-  raw_ = planner.keep(Keep::block, "qk_norm.raw", config_.heads * config_.channels);
-  rstd_ = planner.keep(Keep::block, "qk_norm.rstd", config_.heads, DType::f32);
+  raw_ = planner.retain(Retention::block, "qk_norm.raw", config_.heads * config_.channels);
+  rstd_ = planner.retain(Retention::block, "qk_norm.rstd", config_.heads, DType::f32);
 }
 
 double HeadNorm::flops_per_token() const {

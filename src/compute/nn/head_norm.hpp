@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The normalization of queries and keys, head by head (ops/head_norm.hpp), and their rotation in
-// the same pass where positions are rotary. It works in the packed queries, keys and values of an
-// attention layer, of which it keeps the queries and keys as they were while training.
+// RMS normalization of queries and keys per head (ops/head_norm.hpp), with their rotation in the
+// same pass if positions are rotary. It works in place on the packed queries, keys and values of an
+// attention layer, and in training retains the original queries and keys.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace trireme::nn {
 
 struct HeadNormConfig {
-  std::int64_t heads = 0;  ///< of queries and of keys
+  std::int64_t heads = 0;  ///< query heads plus key heads
   std::int64_t query_heads = 0;
   std::int64_t channels = 0;  ///< of a head
-  bool gain = false;          ///< one per channel for queries, and one for keys
+  bool gain = false;          ///< one per channel for queries and for keys
   double epsilon = 0;
 };
 
 class HeadNorm {
  public:
-  /// With gains registers NAME.q_norm.weight and NAME.k_norm.weight. `rotary` outlives it; null:
-  /// nothing turns.
+  /// With gains, registers NAME.q_norm.weight and NAME.k_norm.weight. `rotary` must outlive the
+  /// layer; null: no rotation.
   HeadNorm(Registry& registry,
            const std::string& name,
            const HeadNormConfig& config,
@@ -38,7 +38,7 @@ class HeadNorm {
   [[nodiscard]] double flops_per_token() const;
 
   void forward(const Call& call, View packed, const ops::AttentionShape& shape) const;
-  /// In place, from the gradient of what forward made; reports the gains.
+  /// Replaces the gradient of forward's output with that of its input; reports the gains.
   void backward(const Call& call, View d_packed, const ops::AttentionShape& shape) const;
 
  private:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers report to a trainer while they run.
+// Callbacks from layers to a trainer.
 //
-// 1. before_use comes once per group of parameters in forward, before the first op that reads them,
-//    and again in backward, but for the group that forward read last. Of those that were asked for
-//    before nothing is read any more, but for a tied embedding, which the head reads too.
-// 2. before_write comes in backward before the op that first writes to a gradient in a micro-step,
-//    and may come again before later ones.
-// 3. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse
-//    registration order (registry.hpp), when the last write to this gradient has been enqueued.
+// 1. before_use is called once per group of parameters in forward, before the first op that reads
+//    them, and again in backward, except for the last group of forward. Parameters of earlier
+//    groups are not read any more, except a tied embedding, which the head reads too.
+// 2. before_write is called in backward before the first op of a micro-step that writes to a
+//    gradient, and possibly again before later ones.
+// 3. gradient_ready is called once per parameter, on the last micro-step of a step, in exactly
+//    reverse registration order (registry.hpp), when the last write to this gradient has been
+//    enqueued.
 #pragma once
 
 #include <span>
@@ -28,7 +29,7 @@ class Hooks {
   virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
 };
 
-/// Hooks for evaluation and sampling with parameters that are current: they do nothing.
+/// Hooks that do nothing, for evaluation and sampling with complete parameters.
 class NoHooks final : public Hooks {
  public:
   void before_use(std::span<const ParameterIndex> /*parameters*/,

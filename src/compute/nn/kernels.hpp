@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of a model that are made for one shape and one device: products and attentions. Equal
-// shapes share one, so all blocks of a model do. Layers ask for theirs once per batch size
-// (prepare), before the first call of that size, and keep pointers, which stay valid. The options
-// of operations (ops/options.hpp) are one for the whole model and are given to each at its making.
+// Owns a model's prepared operations, products and attentions, each for one shape and device. Equal
+// shapes share one, so all blocks use the same. Layers request theirs once per batch size
+// (prepare), before the first call of that size, and keep the pointers, which stay valid. All use
+// the same options (ops/options.hpp).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace trireme::nn {
 
-/// A batch that layers are prepared for.
+/// Size of a batch for which layers are prepared.
 struct BatchSize {
   std::int64_t sequences = 0, context = 0;
   DType dtype = DType::f32;
-  /// Given: for decoding, forward only (PlanSizes).
+  /// For decoding, forward only (PlanSizes); else not given.
   CacheSize cache{};
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }

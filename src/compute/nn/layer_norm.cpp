@@ -16,11 +16,11 @@ LayerNorm::LayerNorm(Registry& registry,
     bias_ = registry.add(scope + name_ + ".bias", {config.channels}, {});
 }
 
-void LayerNorm::plan(Planner& planner, Keep how) {
+void LayerNorm::plan(Planner& planner, Retention how) {
   if (config_.kind == ops::NormKind::layer)
-    mean_ = planner.keep(how, name_ + ".mean", 1, DType::f32);
-  rstd_ = planner.keep(how, name_ + ".rstd", 1, DType::f32);
-  output_ = planner.keep(how, name_, config_.channels);
+    mean_ = planner.retain(how, name_ + ".mean", 1, DType::f32);
+  rstd_ = planner.retain(how, name_ + ".rstd", 1, DType::f32);
+  output_ = planner.retain(how, name_, config_.channels);
 }
 
 ops::LayerNormForward LayerNorm::forward_of(const Call& call, ConstView x) const {
@@ -55,7 +55,7 @@ void LayerNorm::backward(
                              .dx = dx,
                              .dgamma = call.gradient(weight_),
                              .dbeta = call.gradient(bias_),
-                             .dbias = call.gradient(asked_bias_),
+                             .dbias = call.gradient(fused_bias_),
                              .dy = dy,
                              .x = x,
                              .gamma = call.value(weight_),
@@ -73,10 +73,10 @@ double LayerNorm::flops_per_token() const {
          ((weight_ != absent ? 1 : 0) + (bias_ != absent ? 1 : 0));
 }
 
-bool LayerNorm::take_bias_sums(ParameterIndex bias) {
-  if (asked_bias_ != absent)
+bool LayerNorm::accept_bias_sums(ParameterIndex bias) {
+  if (fused_bias_ != absent)
     return false;
-  asked_bias_ = bias;
+  fused_bias_ = bias;
   return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization with gain and bias, where asked for; or RMS normalization, with a gain or
-// without (ops/layer_norm.hpp).
+// Layer normalization with optional gain and bias, or RMS normalization with optional gain
+// (ops/layer_norm.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct LayerNormConfig {
 
 class LayerNorm final : public Norm {
  public:
-  /// `scope` is the block's, "h.3.", or empty.
+  /// `scope` is that of the block, "h.3.", or empty.
   LayerNorm(Registry& registry,
             const std::string& scope,
             std::string name,
             const LayerNormConfig& config);
 
-  void plan(Planner& planner, Keep how) override;
+  void plan(Planner& planner, Retention how) override;
   void forward(const Call& call, ConstView x) const override;
   void forward_sum(const Call& call,
                    View sum,
@@ -39,7 +39,7 @@ class LayerNorm final : public Norm {
       const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const override;
   [[nodiscard]] View output(const Call& call) const override { return call.view(output_); }
   [[nodiscard]] double flops_per_token() const override;
-  bool take_bias_sums(ParameterIndex bias) override;
+  bool accept_bias_sums(ParameterIndex bias) override;
 
  private:
   const std::string name_;
@@ -47,7 +47,7 @@ class LayerNorm final : public Norm {
   [[nodiscard]] ops::LayerNormForward forward_of(const Call& call, ConstView x) const;
 
   ParameterIndex weight_ = absent, bias_ = absent;
-  ParameterIndex asked_bias_ = absent;  // of the layer whose output the stream last grew by
+  ParameterIndex fused_bias_ = absent;  // of the layer whose output was added to the stream last
   Slot mean_, rstd_, output_;
 };
 

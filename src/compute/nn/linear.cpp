@@ -32,17 +32,16 @@ void Linear::prepare(Kernels& kernels, const BatchSize& size) {
 }
 
 void Linear::list(ProductList& list) const {
-  list.add({.layer = config_.role,
-            .products = shape(list.size()),
-            .bias_by_neighbour = bias_by_neighbour_});
+  list.add(
+      {.layer = config_.role, .products = shape(list.size()), .bias_is_fused = bias_is_fused_});
 }
 
 double Linear::flops_per_token() const {
   return 6.0 * static_cast<double>(config_.out * (config_.in + (config_.bias ? 1 : 0)));
 }
 
-void Linear::ask_for_bias_sums(Neighbour& next) {
-  bias_by_neighbour_ = bias_ != absent && next.take_bias_sums(bias_);
+void Linear::request_bias_sums(FusionTarget& next) {
+  bias_is_fused_ = bias_ != absent && next.accept_bias_sums(bias_);
 }
 
 void Linear::forward(const Call& call, View y, ConstView x) const {
@@ -54,7 +53,7 @@ void Linear::forward_gelu(const Call& call, View y, View z, ConstView x) const {
 }
 
 void Linear::backward_parameters(const Call& call, ConstView dy, ConstView x) const {
-  const bool sums_bias = bias_ != absent && !bias_by_neighbour_;
+  const bool sums_bias = bias_ != absent && !bias_is_fused_;
   if (sums_bias && products(call).sums_bias()) {
     const View dbias = call.gradient(bias_), dweight = call.gradient(weight_);
     products(call).backward_weight_and_bias(dweight, dbias, dy, x, call.stream);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer, y = x · Wᵀ + b: its parameters, and the three products of its shape
-// (linear_products.hpp).
+// A linear layer, y = x · Wᵀ + b: its parameters and its three products (linear_products.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,20 +7,20 @@
 #include <vector>
 
 #include "nn/call.hpp"
+#include "nn/fusion.hpp"
 #include "nn/kernels.hpp"
-#include "nn/neighbour.hpp"
 #include "nn/product_list.hpp"
 #include "nn/registry.hpp"
 
 namespace trireme::nn {
 
 struct LinearConfig {
-  std::string role;  ///< in tables of products: "qkv"
+  std::string role;  ///< name in tables of products: "qkv"
   std::int64_t in = 0, out = 0;
   bool bias = true;
   double deviation = 0;      ///< of the weight's initial values
   bool gelu_before = false;  ///< backward_input_gelu() instead of backward_input()
-  /// Widths of the outputs that are matrices of their own (layout::Parameter); empty: one.
+  /// Heights of the separate matrices in the weight (layout::Parameter); empty: one matrix.
   std::vector<std::int64_t> parts{};
 };
 
@@ -30,18 +29,18 @@ class Linear {
   /// Registers NAME.weight and NAME.bias.
   Linear(Registry& registry, const std::string& name, LinearConfig config);
 
-  /// Before prepare() and list(): forward_gelu() instead of forward().
+  /// Use forward_gelu() instead of forward(). Call before prepare() and list().
   void set_gelu_after(bool gelu_after) { gelu_after_ = gelu_after; }
   void prepare(Kernels& kernels, const BatchSize& size);
   void list(ProductList& list) const;
   [[nodiscard]] double flops_per_token() const;
-  /// Asks the layer that reads this output's sum (neighbour.hpp).
-  void ask_for_bias_sums(Neighbour& next);
+  /// Requests the bias sums from the layer that reads the stream next (fusion.hpp).
+  void request_bias_sums(FusionTarget& next);
 
   void forward(const Call& call, View y, ConstView x) const;
   /// z = x · Wᵀ + b, y = gelu(z).
   void forward_gelu(const Call& call, View y, View z, ConstView x) const;
-  /// The gradients of the bias, where no neighbour makes it, and of the weight, both reported.
+  /// Computes and reports the gradients of the weight and, if not fused, of the bias.
   void backward_parameters(const Call& call, ConstView dy, ConstView x) const;
   /// dx = dy · W.
   void backward_input(const Call& call, View dx, ConstView dy) const;
@@ -58,7 +57,7 @@ class Linear {
 
   const LinearConfig config_;
   ParameterIndex weight_, bias_ = absent;
-  bool bias_by_neighbour_ = false, gelu_after_ = false;
+  bool bias_is_fused_ = false, gelu_after_ = false;
   std::vector<const LinearProducts*> products_;  // by batch size
 };
 

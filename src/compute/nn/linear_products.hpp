@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three matrix products of one linear layer shape, y = x · Wᵀ + b, made once and used by every
-// layer of that shape.
+// The three matrix products of a linear layer, y = x · Wᵀ + b, shared by all layers of the same
+// shape.
 //
 // Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]; weight
 // gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
 // (logits).
 //
-// On a CPU the result of a row of y does not depend on the other rows (ops::rows_are_independent);
-// on a GPU that holds up to the rounding of sums.
+// On a CPU a row of y does not depend on the other rows (ops::rows_are_independent); on a GPU this
+// holds up to the rounding of sums.
 //
-// A layer may have a GELU after it or before it: forward_gelu() and backward_input_gelu() compute
-// it within the product where the device can (ops::Epilogue). `z` = [rows, out] or [rows, in] is
-// what goes into the GELU, which backward needs. fuses_gelu_after() and fuses_gelu_before() are
-// whether it can; elsewhere these calls make a pass of its own over the result.
+// For a GELU after or before the layer, forward_gelu() and backward_input_gelu() compute it within
+// the product if the device can (ops::Epilogue; see fuses_gelu_after() and fuses_gelu_before()),
+// else in a separate pass. `z` = [rows, out] or [rows, in] is the input of the GELU, which backward
+// needs.
 #pragma once
 
 #include <compare>
@@ -38,10 +38,10 @@ class LinearProducts {
   LinearProducts(device::Device& device,
                  const LinearShape& shape,
                  const ops::ProductOptions& options);
-  /// Makes the products of backward; once, before the first of them.
+  /// Creates the products of backward. Call once, before the first of them.
   void prepare_backward(device::Device& device);
 
-  /// `bias` is empty exactly when the shape has none.
+  /// `bias` is empty if and only if the shape has none.
   void forward(View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
   /// z = x · Wᵀ + b, y = gelu(z).
   void forward_gelu(

@@ -27,8 +27,8 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
                .gelu_before = config.activation == Activation::gelu}) {}
 
 void Mlp::plan(Planner& planner) {
-  before_ = planner.keep(Keep::block, "fc", config_.before_width());
-  activated_ = planner.keep(Keep::cheap, "gelu", config_.hidden);
+  before_ = planner.retain(Retention::block, "fc", config_.before_width());
+  activated_ = planner.retain(Retention::cheap, "gelu", config_.hidden);
   input_.set_gelu_after(fuses());
   planner.need(&ActivationPlan::Scratch::wide, wide_width());
 }

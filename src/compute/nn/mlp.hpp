@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two linear layers with an activation between them. A GELU is part of the products where the
-// device can (ops::Epilogue), but for one that backward computes again: that must be the one of
-// forward to the bit, so it is a pass of its own. So are other activations. SwiGLU's
-// first layer is of twice the width: the gates, and then what they let through.
+// Two linear layers with an activation between them. A GELU is fused with the products if the
+// device can (ops::Epilogue), except if backward recomputes it: then it is a separate pass, which
+// gives the same bits as in forward. Other activations are always separate passes. With SwiGLU the
+// first layer has twice the width: the gates, then the gated channels.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct MlpConfig {
   std::int64_t channels = 0;  ///< of the residual stream
   std::int64_t hidden = 0;
   bool bias = true;
-  double deviation = 0;         ///< of initial values
-  double output_deviation = 0;  ///< of those of the output layer
+  double deviation = 0;         ///< of the first layer's initial values
+  double output_deviation = 0;  ///< of the output layer's initial values
   Activation activation = Activation::gelu;
 
-  /// What the first layer makes.
+  /// Width of the first layer's output.
   [[nodiscard]] std::int64_t before_width() const {
     return activation == Activation::swiglu ? 2 * hidden : hidden;
   }
@@ -44,20 +44,20 @@ class Mlp final : public Branch {
  private:
   /// Whether the activation's output is dropped: Recompute::gelu.
   [[nodiscard]] bool recomputes() const { return activated_.elements == 0; }
-  /// Whether the GELU is left to the products.
+  /// Whether the GELU is fused with the products.
   [[nodiscard]] bool fuses() const {
     return config_.activation == Activation::gelu && !recomputes();
   }
-  /// Where the activation's output goes and, once there, comes from.
+  /// The activation's output.
   [[nodiscard]] View activated(const Call& call) const {
     return recomputes() ? hidden_of(call) : call.view(activated_);
   }
-  /// Room in `wide` for that output or its gradient, followed by that for the gradient of its input
-  /// where this one is of another width; else in its place.
+  /// The part of `wide` for the activation's output or its gradient. The gradient of its input
+  /// follows if it has another width, else it replaces that gradient.
   [[nodiscard]] View hidden_of(const Call& call) const;
   [[nodiscard]] std::int64_t wide_width() const;
   void activate(const Call& call, ConstView before) const;
-  /// d_before from the gradient of the activation's output, in hidden_of().
+  /// Computes d_before from the gradient of the activation's output in hidden_of().
   void activate_backward(const Call& call, View d_before, ConstView before) const;
 
   const MlpConfig config_;

@@ -8,7 +8,7 @@ namespace trireme::nn {
 void ProductList::add(const ListedProduct& product) {
   const auto known = std::ranges::find_if(all_, [&](const ListedProduct& one) {
     return one.layer == product.layer && one.products == product.products &&
-           one.bias_by_neighbour == product.bias_by_neighbour;
+           one.bias_is_fused == product.bias_is_fused;
   });
   if (known == all_.end())
     all_.push_back(product);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products that a micro-step makes in linear layers, as arithmetic: which shapes, how
-// often. What measures or predicts the time of a step starts here. Attention's products are not
-// among them: they are causal, small and tiled inside of the op.
+// Lists the matrix products of a micro-step's linear layers, by shape and count, for measuring or
+// predicting the time of a step. Attention's products are not included: they are tiled inside the
+// op.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct ListedProduct {
   LinearShape products;
   std::int64_t count = 1;
   bool logits = false;  ///< the head: y are logits, of a chunk of rows
-  /// The bias has its gradient from the layer that comes next (neighbour.hpp).
-  bool bias_by_neighbour = false;
+  /// The next layer computes the gradient of the bias (fusion.hpp).
+  bool bias_is_fused = false;
 
-  /// Of one of the three.
+  /// FLOP of one of the three products.
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(products.rows) * static_cast<double>(products.in) *
            static_cast<double>(products.out);
   }
-  /// The products alone, without a GELU in them.
+  /// The products without a fused GELU.
   [[nodiscard]] LinearShape plain() const {
     LinearShape plain = products;
     plain.gelu_after = plain.gelu_before = false;
@@ -35,7 +35,7 @@ struct ListedProduct {
   }
 };
 
-/// Layers add themselves; what is listed already is counted.
+/// Layers add their products; equal products are counted.
 class ProductList {
  public:
   explicit ProductList(const BatchSize& size) : size_(size) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward drops and backward computes again, to the same bits.
+// Which activations backward recomputes, with the same bits, instead of retaining them.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace trireme::nn {
 
-/// none: everything is kept; gelu: all but the outputs of activation functions, a quarter of it;
-/// block: only what enters the block.
+/// none: retain everything; gelu: recompute outputs of activation functions, a quarter of the
+/// memory; block: retain only the input of the block.
 enum class Recompute : std::uint8_t { none, gelu, block };
 
 }  // namespace trireme::nn
@@ -29,11 +29,11 @@ struct trireme::EnumNames<trireme::nn::Recompute> {
 
 namespace trireme::nn {
 
-/// As a deck has it.
+/// The value of the deck key.
 using RecomputeKey = WordsOrBytes<Recompute>;
 
-/// The same without memory of its own, as shapes are: one word for all blocks, or one for each; or
-/// the bytes that are to decide on them (model/recompute_choice.hpp).
+/// The same without heap memory, for shapes: one word for all blocks, one word per block, or a
+/// limit in bytes that will decide (model/recompute_choice.hpp).
 class RecomputeOfBlocks {
  public:
   static constexpr std::size_t most_blocks = 1000;
@@ -42,7 +42,7 @@ class RecomputeOfBlocks {
     words_.front() = all;
   }
   explicit RecomputeOfBlocks(Bytes limit) : limit_(limit) {}
-  /// Of a longer list, which no model has, the first words.
+  /// Truncates a list of more than most_blocks words.
   explicit RecomputeOfBlocks(const std::vector<Recompute>& each)
       : count_(std::min(each.size(), most_blocks)) {
     std::copy_n(each.begin(), count_, words_.begin());
@@ -53,9 +53,9 @@ class RecomputeOfBlocks {
                                                   : RecomputeOfBlocks(key.of(0))) {}
 
   [[nodiscard]] const Bytes* limit() const { return limit_.count > 0 ? &limit_ : nullptr; }
-  /// Empty where one word is for all, and with a limit.
+  /// Empty with one word for all blocks, and with a limit.
   [[nodiscard]] std::span<const Recompute> list() const { return std::span(words_).first(count_); }
-  /// Requires: no limit, and a list has a word for it.
+  /// Requires: no limit; a list has a word for `block`.
   [[nodiscard]] Recompute of(std::size_t block) const {
     return count_ == 0 ? words_.front() : list()[block];
   }

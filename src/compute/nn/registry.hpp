@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where layers declare what they own: parameters with their initial values, and dropout sites.
+// Collects the parameters, with their initial values, and dropout sites that layers declare.
 //
-// A layer declares in its constructor, and a family constructs its layers in the order of forward.
-// So the table, the indices and the initial values cannot disagree, and a family is the list of its
-// layers.
+// A layer declares in its constructor, and layers are constructed in the order of forward. So the
+// table, the indices and the initial values cannot disagree.
 //
-// 1. The registration order is the order of use in forward; the layout and the backward pass run it
-//    in reverse. The index is part of what checkpoints and initial values rely on.
+// 1. The registration order is the order of use in forward; layout and backward use the reverse
+//    order. Checkpoints and initial values depend on the index.
 // 2. A weight comes before its bias; a bias that a layer does not have is `absent`.
 // 3. Weights of linear layers are stored [out, in]: forward is y = x · Wᵀ.
 #pragma once
@@ -40,13 +39,13 @@ class Registry {
   /// The value of layout::Parameter::matrices. Requires: a parameter [rows, columns] whose rows
   /// are the sum of `heights`.
   void set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights);
-  /// What is added from now on belongs to another layout::Parameter::group.
+  /// Parameters added after this call belong to the next layout::Parameter::group.
   void next_group() { ++group_; }
   /// Sites count from 0 in registration order; the masks of a site depend on its number.
   std::uint32_t add_dropout_site() { return num_sites_++; }
 
   [[nodiscard]] const std::vector<layout::Parameter>& table() const { return table_; }
-  /// The parameter that is registered next.
+  /// The index of the next parameter to be registered.
   [[nodiscard]] ParameterIndex next() const { return static_cast<ParameterIndex>(table_.size()); }
 
   /// Initial values of one parameter's elements from `begin` on, fp32: a pure function of (seed,

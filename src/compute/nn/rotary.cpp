@@ -13,7 +13,7 @@ ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape
 void Rotary::plan(Planner& planner) {
   const PlanSizes& sizes = planner.sizes();
   const std::int64_t positions = sizes.cache.given() ? sizes.cache.positions : sizes.context;
-  table_ = planner.keep_always("rotary", positions * config_.head_channels);
+  table_ = planner.retain_always("rotary", positions * config_.head_channels);
 }
 
 void Rotary::fill(const device::Buffer& memory, device::Device& device) const {
@@ -29,12 +29,12 @@ void Rotary::fill(const device::Buffer& memory, device::Device& device) const {
 void Rotary::rotate(const Call& call,
                     View packed,
                     const ops::AttentionShape& shape,
-                    ops::Turn turn) const {
+                    ops::Direction direction) const {
   run(ops::Rotate{.packed = packed,
                   .table = table(call),
                   .positions = call.positions(),
                   .shape = rotary_shape(call, shape),
-                  .turn = turn},
+                  .direction = direction},
       call.stream);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The angles of rotary positions: one table for all layers of a model, which lies among the
-// activations and lasts from call to call. Attention layers turn their queries and keys by it.
+// The table of angles of rotary positions, shared by all attention layers of a model. It is stored
+// with the activations and persists between calls.
 #pragma once
 
 #include "device/buffer.hpp"
@@ -19,24 +19,24 @@ struct RotaryConfig {
   ops::RotaryScaling scaling{};
 };
 
-/// Heads of queries and keys in the packed rows of a call.
+/// The shape of queries and keys in the packed rows of a call.
 ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape);
 
 class Rotary {
  public:
   explicit Rotary(const RotaryConfig& config) : config_(config) {}
 
-  /// For the positions of the context, or of the cache.
+  /// Plans the table for the positions of the context, or of the cache.
   void plan(Planner& planner);
   /// Writes the table into `memory`, the buffer of the plan, before the first call.
   void fill(const device::Buffer& memory, device::Device& device) const;
 
   [[nodiscard]] ConstView table(const Call& call) const { return call.whole(table_); }
-  /// Queries and keys in `packed`, by the positions of the call's rows.
+  /// Rotates queries and keys in `packed` by the positions of the call's rows.
   void rotate(const Call& call,
               View packed,
               const ops::AttentionShape& shape,
-              ops::Turn turn) const;
+              ops::Direction direction) const;
 
  private:
   const RotaryConfig config_;

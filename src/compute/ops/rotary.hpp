@@ -39,7 +39,7 @@ std::vector<float> rotary_table(std::int64_t positions,
                                 double theta,
                                 const RotaryScaling& scaling);
 
-enum class Turn : bool { forward, back };
+enum class Direction : bool { forward, inverse };
 
 struct RotaryShape {
   std::int64_t time = 0;           ///< positions of a sequence, for rows without `positions`
@@ -55,7 +55,7 @@ struct Rotate {
   ConstView table;           ///< [positions, 2, D/2] fp32, cosines and then sines: rotary_table()
   ConstView positions = {};  ///< [rows] int32; optional: row r is at position r mod time
   RotaryShape shape;
-  Turn turn = Turn::forward;
+  Direction direction = Direction::forward;
 };
 TRIREME_OPERATION(Rotate);
 

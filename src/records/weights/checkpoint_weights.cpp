@@ -75,7 +75,7 @@ class FactWriter {
   const std::string prefix_;
 };
 
-/// The way back. A key that may be left open in a deck may be absent, and stays open.
+/// The inverse: sets keys from facts. A key that is optional in a deck may be absent.
 class FactReader {
  public:
   FactReader(const record::NameValues& facts, const std::string& directory, std::string prefix = {})
@@ -108,7 +108,8 @@ class FactReader {
   }
   [[noreturn]] void refuse(const char* name, const std::string& text) const {
     throw UserError({directory_},
-                    fmt::format("the checkpoint has {} for the model's {}", text, prefix_ + name));
+                    fmt::format("the checkpoint contains the invalid value {} for the model's {}",
+                                text, prefix_ + name));
   }
 
  private:
@@ -146,7 +147,7 @@ bool within(std::int64_t size, std::int64_t most) {
   return size >= 1 && size <= most;
 }
 
-/// Sizes with which can be computed; what is open is no problem.
+/// Whether the sizes are usable; optional keys that are not set are accepted.
 bool sizes_are_possible(const model::ModelConfig& config) {
   return within(config.layers, model::most_layers) && within(config.heads, 1024) &&
          within(config.channels, 65536) && within(config.context, 1 << 20) &&
@@ -170,7 +171,7 @@ bool is_possible(const model::GptShape& shape) {
          rotary_is_possible(shape);
 }
 
-/// A checkpoint of a shape that no model has would be taken apart by our own contracts.
+/// Refuses an impossible shape with a message, before it violates a contract of the model.
 [[noreturn]] void refuse_model(const std::string& directory) {
   throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
@@ -233,7 +234,7 @@ StoredModel open_checkpoint(const std::string& directory) {
     model.files.push_back(directory + "/" + record::rank_file(rank));
   const auto state = std::ranges::find(manifest.states, master_state, &record::SavedState::name);
   if (state == manifest.states.end() || state->dtype != DType::f32)
-    throw UserError({directory}, "the checkpoint holds no weights in fp32 ('master')");
+    throw UserError({directory}, "the checkpoint does not contain fp32 weights (state 'master')");
   const auto number_of_state = static_cast<std::size_t>(state - manifest.states.begin());
   const auto table = model::parameter_table(model.shape);
   std::vector<Diagnostic> findings;
@@ -243,7 +244,7 @@ StoredModel open_checkpoint(const std::string& directory) {
         manifest.parameters[p].shape != table[p].shape) {
       findings.push_back({{directory},
                           p < table.size() ? table[p].name : manifest.parameters[p].name,
-                          "the checkpoint's parameters are not those of its model"});
+                          "the parameters in the checkpoint do not match its model"});
       continue;
     }
     StoredTensor tensor{.parameter = table[p].name, .name = table[p].name, .shape = table[p].shape};
@@ -251,7 +252,9 @@ StoredModel open_checkpoint(const std::string& directory) {
     for (const record::Piece& piece : manifest.pieces_of(number_of_state, p))
       tensor.extents.push_back({piece.rank, piece.offset, piece.begin, piece.count});
     if (tensor.extents.empty())
-      findings.push_back({{directory}, tensor.name, "the checkpoint does not hold its weights"});
+      findings.push_back({{directory},
+                          tensor.name,
+                          "the checkpoint does not contain the weights of this parameter"});
     model.tensors.push_back(std::move(tensor));
   }
   throw_findings(std::move(findings));
@@ -263,7 +266,7 @@ std::string checkpoint_in(const std::string& run_directory, std::int64_t step) {
   if (!newest)
     throw UserError(
         {run_directory, 0, 0},
-        "no checkpoint below this directory; train with checkpoint.every_steps > 0 first");
+        "no checkpoint in this directory. Train with checkpoint.every_steps > 0 first.");
   if (step < 0 || newest->step == step)
     return newest->directory;
   std::string there;
@@ -273,7 +276,7 @@ std::string checkpoint_in(const std::string& run_directory, std::int64_t step) {
     there += fmt::format("{}{}", there.empty() ? "" : ", ", found.step);
   }
   throw UserError({run_directory},
-                  fmt::format("no checkpoint of step {}; there are those of {}", step, there));
+                  fmt::format("no checkpoint of step {}. Available steps: {}", step, there));
 }
 
 }  // namespace trireme::weights

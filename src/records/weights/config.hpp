@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck's choices about first weights: the values of run.initial_rows.
+// Values of the deck key run.initial_rows.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace trireme::weights {
 
-/// What may be done where an embedding, or a head of its own, has another number of rows than the
-/// model. Rows of the vocabulary are added at its end, each the mean of the rows that are there: so
-/// the probability of all new tokens together is at most their share of the vocabulary, where rows
-/// of zeros could take nearly all of it (Source: Hewitt 2021, "Initializing new word embeddings for
-/// pretrained language models"). Positions that are added get the values that the seed gives them.
+/// How to handle stored embeddings, or a stored untied head, with another number of rows than the
+/// model. New rows of the vocabulary are added at its end, each the mean of the existing rows: the
+/// total probability of the new tokens is then at most their share of the vocabulary, whereas rows
+/// of zeros could receive nearly all of it (Source: Hewitt 2021, "Initializing new word embeddings
+/// for pretrained language models"). New positions get the seed's initial values.
 enum class InitialRows : std::uint8_t { exact, pad, cut, fit };
 
 constexpr bool may_pad(InitialRows rows) {

@@ -27,7 +27,7 @@ void ConfigReader::say(const std::string& key, std::string text) {
 bool ConfigReader::flag(const char* key, bool otherwise) {
   const Json& given = value(key);
   if (!given.is_null() && !given.is_boolean())
-    say(key, "neither true nor false");
+    say(key, "must be true or false");
   return given.is_boolean() ? given.get<bool>() : otherwise;
 }
 

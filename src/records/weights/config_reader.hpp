@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of a config.json, one by one: what is not as it must be is noted by its key, and thrown in
-// the end, all at once. What each family has beside the tables of family.hpp is read and written
-// here as well.
+// Reads the keys of a Hugging Face config.json and collects all errors, to throw them at once. Also
+// declares the reader and writer of each family's keys that are not in the tables of family.hpp.
 #pragma once
 
 #include <string>
@@ -22,13 +21,13 @@ namespace trireme::weights {
 
 class ConfigReader {
  public:
-  /// All outlive the reader; `path` is for messages.
+  /// All arguments must outlive the reader; `path` is used in messages.
   ConfigReader(const std::string& path, const text::Json& root, const Family& family)
       : path_(path), root_(root), family_(family) {}
 
   /// Sizes and fixed keys, by the family's tables.
   void read_tables(model::GptShape& shape);
-  /// Throws what was noted.
+  /// Throws the collected errors, if there are any.
   void finish() { throw_findings(std::move(findings_)); }
 
   void say(const std::string& key, std::string text);
@@ -36,9 +35,9 @@ class ConfigReader {
   [[nodiscard]] const text::Json& value(const char* key) const { return text::member(root_, key); }
   [[nodiscard]] bool has(const char* key) const { return root_.contains(key); }
   bool flag(const char* key, bool otherwise);
-  /// An integer from 1 to `most`; `otherwise` where the key is missing or null.
+  /// An integer from 1 to `most`; `otherwise` if the key is missing or null.
   std::int64_t count(const char* key, std::int64_t otherwise, std::int64_t most);
-  /// A positive number, of an object that is called `key` or has it.
+  /// The positive number `value`; `key` names it in messages.
   double positive(const text::Json& value, const std::string& key, double otherwise);
 
  private:
@@ -54,7 +53,7 @@ class ConfigReader {
 using OrderedJson = nlohmann::ordered_json;
 
 void read_gpt2(ConfigReader& config, model::GptShape& shape);
-/// Of Llama, Qwen3 and nanochat, whose config.json has the same keys but for a few.
+/// Llama, Qwen3 and nanochat have nearly the same keys.
 void read_llama(ConfigReader& config, model::GptShape& shape);
 void read_qwen3(ConfigReader& config, model::GptShape& shape);
 void read_nanochat(ConfigReader& config, model::GptShape& shape);

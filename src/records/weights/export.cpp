@@ -32,9 +32,9 @@ using OrderedJson = nlohmann::ordered_json;
 struct Named {
   std::string name;
   std::vector<std::int64_t> shape;
-  Outgoing outgoing = {};
+  TensorOutput output = {};
 
-  [[nodiscard]] std::int64_t elements() const { return outgoing.elements + outgoing.zeros; }
+  [[nodiscard]] std::int64_t elements() const { return output.elements + output.zeros; }
 };
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
@@ -57,7 +57,7 @@ class Exporter {
     if (request_.format == ExportFormat::llmc && !shape_.tied_head)
       throw UserError(
           {model_.shape_file},
-          "its head is not tied to its embedding, which llm.c's files have no room for");
+          "its head is not tied to its embedding, and llm.c's files cannot store an untied head");
     expect_known_parts();
     files::NewDirectory directory(request_.output);
     if (request_.format == ExportFormat::llmc)
@@ -77,18 +77,19 @@ class Exporter {
              family->kind == kind;
     };
     if (shape_.attention_window > 0 && !written_as(model::Family::qwen3))
-      throw UserError({model_.shape_file},
-                      fmt::format("model.attention_window is {}, which neither config.json of "
-                                  "GPT-2, Llama and nanochat nor llm.c's files can hold: a program "
-                                  "that reads them would attend to more",
-                                  shape_.attention_window));
+      throw UserError(
+          {model_.shape_file},
+          fmt::format(
+              "model.attention_window is {}, which config.json of GPT-2, Llama and nanochat and "
+              "llm.c's files cannot express: a program that reads them would attend to more tokens",
+              shape_.attention_window));
     if (shape_.logit_softcap > 0 && !written_as(model::Family::nanochat))
       throw UserError(
           {model_.shape_file},
-          fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2, "
-                      "Llama and Qwen3 nor llm.c's files can hold: a program that reads "
-                      "them would compute other logits",
-                      shape_.logit_softcap));
+          fmt::format(
+              "model.logit_softcap is {}, which config.json of GPT-2, Llama and Qwen3 and llm.c's "
+              "files cannot express: a program that reads them would compute different logits",
+              shape_.logit_softcap));
     const auto parts = [&] {
       return fmt::format(
           "{} {} gain, {} embedding norm, {}, {} positions, qk_norm {}, {} heads of {} channels "
@@ -100,8 +101,8 @@ class Exporter {
     };
     if (request_.format == ExportFormat::llmc && !is_llmc_model(shape_))
       throw UserError({model_.shape_file},
-                      fmt::format("{}: llm.c's files hold GPT-2 alone, with gelu, 4 x channels in "
-                                  "the MLP and an epsilon of 1e-5",
+                      fmt::format("{}: llm.c's files can only store GPT-2 with gelu, 4 x channels "
+                                  "in the MLP and an epsilon of 1e-5",
                                   parts()));
     if (family == nullptr)
       throw UserError({model_.shape_file},
@@ -116,15 +117,18 @@ class Exporter {
   void cut_to_tokenizer() {
     const auto tokenizer = tokenizer_of(model_);
     if (!tokenizer)
-      throw UserError({model_.path}, "no tokenizer, to whose tokens the vocabulary could be cut");
+      throw UserError(
+          {model_.path},
+          "the model has no tokenizer, so its vocabulary cannot be cut to the tokenizer's tokens");
     if (tokenizer->vocabulary() > shape_.vocabulary)
-      throw UserError({model_.tokenizer_place},
-                      fmt::format("{} tokens, and the model has a vocabulary of {}",
-                                  tokenizer->vocabulary(), shape_.vocabulary));
+      throw UserError(
+          {model_.tokenizer_place},
+          fmt::format("the tokenizer has {} tokens, but the model has a vocabulary of {}",
+                      tokenizer->vocabulary(), shape_.vocabulary));
     if (tokenizer->vocabulary() < shape_.vocabulary)
       exported_.notes.push_back(
-          fmt::format("the last {} of {} rows of the vocabulary are left out; the model gave them "
-                      "some probability, so its losses change a little",
+          fmt::format("the last {} of {} rows of the vocabulary are not exported; the model gave "
+                      "them some probability, so its losses change slightly",
                       shape_.vocabulary - tokenizer->vocabulary(), shape_.vocabulary));
     shape_.vocabulary = tokenizer->vocabulary();
   }
@@ -141,7 +145,7 @@ class Exporter {
     directory.write("config.json", config_json(shape_, facts));
     directory.write("generation_config.json", generation_config_json(facts));
     if (model_.tokenizer.empty())
-      exported_.notes.emplace_back("no tokenizer is known, so none is in the folder");
+      exported_.notes.emplace_back("the model has no tokenizer, so none was exported");
     else
       write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context);
     write_shards(directory, tensors_by_their_names());
@@ -162,9 +166,9 @@ class Exporter {
           named.name.insert(0, family.prefix);
         const auto mine = by_parameter_.find(parameter.name);
         if (mine == by_parameter_.end())
-          named.outgoing.zeros = their.elements();
+          named.output.zeros = their.elements();
         else
-          named.outgoing = {
+          named.output = {
               mine->second,     their.transposed,
               their.elements(), 0,
               their.begin,      their.swapped_rows * (their.elements() / their.shape.at(0))};
@@ -226,7 +230,7 @@ class Exporter {
     for (const Named& tensor : tensors) {
       TRIREME_ASSERT(tensor.elements() == product(tensor.shape), "{} of {} elements", tensor.name,
                      tensor.elements());
-      writer.write(tensor.outgoing, file);
+      writer.write(tensor.output, file);
     }
     finish(file, file_name);
   }
@@ -242,16 +246,16 @@ class Exporter {
     for (const LlmcElement& element : llmc_order(with_bias)) {
       const auto mine = by_parameter_.find(element.parameter.name);
       const std::int64_t elements = element.parameter.elements();
-      Outgoing outgoing{.zeros = element.unused};
+      TensorOutput output{.zeros = element.unused};
       if (mine == by_parameter_.end())
-        outgoing.zeros += elements;
+        output.zeros += elements;
       else
-        outgoing = {mine->second, false, elements, element.unused};
-      writer.write(outgoing, file);
+        output = {mine->second, false, elements, element.unused};
+      writer.write(output, file);
     }
     finish(file, file_name);
     if (model_.tokenizer.empty())
-      exported_.notes.emplace_back("no tokenizer is known, so none is in the folder");
+      exported_.notes.emplace_back("the model has no tokenizer, so none was exported");
     else if (auto note = write_llmc_tokenizer(directory, model_.tokenizer); !note.empty())
       exported_.notes.push_back(std::move(note));
     if (!shape_.bias)
@@ -267,7 +271,7 @@ class Exporter {
 
   const ExportRequest& request_;
   const StoredModel model_;
-  model::GptShape shape_;  // with the rows that leave
+  model::GptShape shape_;  // with the exported rows
   std::map<std::string_view, const StoredTensor*> by_parameter_;
   Exported exported_;
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights out: a model as the files that other programs read, streamed tensor by tensor.
+// Exports a model to files that other programs read, one tensor at a time.
 //
-// 1. Of the model there is in memory one block, or one matrix where it is stored turned
-//    (Conv1D), never the whole.
-// 2. The directory is new, and whole or not there (files/new_directory.hpp). A checkpoint's weights
-//    are compared with their content hashes as they are read; after damage no file is left.
-// 3. fp32 is what the run's masters are, bit by bit; bf16 is rounded to nearest even.
+// 1. Memory holds one block of a tensor, or one matrix that is stored transposed (Conv1D), never
+//    the whole model.
+// 2. The directory is new and appears only when complete (base/new_directory.hpp). Weights of a
+//    checkpoint are compared with their content hashes; if one differs, no file is left.
+// 3. fp32 values are those of the run's master weights, bit by bit; bf16 values are rounded to
+//    nearest even.
 // 4. The same checkpoint gives the same bytes.
 #pragma once
 
@@ -22,24 +23,24 @@ namespace trireme::weights {
 
 enum class ExportFormat : std::uint8_t { huggingface, llmc };
 
-/// Which rows of the token embedding leave. A model may have more than its tokenizer has tokens;
-/// those are rows of the softmax like all others, and only with all of them the logits' softmax is
-/// the model's own.
+/// Which rows of the token embedding are exported. A model may have more rows than its tokenizer
+/// has tokens. The additional rows take part in the softmax, so only an export of all rows
+/// reproduces the model's probabilities.
 enum class ExportRows : std::uint8_t { model, tokenizer };
 
 struct ExportRequest {
-  std::string source;      ///< what open_model() takes
-  std::int64_t step = -1;  ///< of the checkpoint in a run directory; -1: the newest
+  std::string source;      ///< a path as for open_model()
+  std::int64_t step = -1;  ///< of the checkpoint; -1: the newest
   ExportFormat format = ExportFormat::huggingface;
   StoredType type = StoredType::f32;  ///< f32 or bf16
   ExportRows rows = ExportRows::model;
   std::string output;
-  /// A safetensors file grows no larger, unless one tensor is.
+  /// Maximum size of a safetensors file, unless a single tensor is larger.
   std::int64_t shard_bytes = 5'000'000'000;
 };
 
 struct Exported {
-  std::string source;              ///< the checkpoint, in a run directory
+  std::string source;              ///< the path of the model or checkpoint
   std::vector<std::string> files;  ///< those with weights
   std::int64_t parameters = 0, bytes = 0;
   std::vector<std::string> notes;  ///< remarks for the user, one line each

@@ -10,7 +10,7 @@ namespace {
 
 using model::GptShape;
 
-// ".weight" and ".bias" stay what they are.
+// The suffixes ".weight" and ".bias" are the same on both sides.
 constexpr NameRule gpt2_names[] = {{"wte", {"wte"}},
                                    {"wpe", {"wpe"}},
                                    {"h.#.ln_1", {"h.#.ln_1"}},
@@ -29,9 +29,10 @@ constexpr SizeRule gpt2_sizes[] = {
     {"n_positions", "model.context", &GptShape::context, 1 << 20},
     {"vocab_size", "model.vocabulary", &GptShape::vocabulary, 1 << 20}};
 constexpr FixedRule gpt2_fixed[] = {
-    {"scale_attn_weights", "true", false, "attention here is scaled"},
-    {"scale_attn_by_inverse_layer_idx", "false", false, "attention here is not scaled by layer"},
-    {"add_cross_attention", "false", false, "the model here has no cross attention"}};
+    {"scale_attn_weights", "true", false, "trireme scales attention by 1/sqrt(head width)"},
+    {"scale_attn_by_inverse_layer_idx", "false", false,
+     "trireme does not scale attention by the layer's index"},
+    {"add_cross_attention", "false", false, "trireme has no cross attention"}};
 constexpr const char* gpt2_dropout[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
 
 constexpr NameRule llama_names[] = {
@@ -45,7 +46,7 @@ constexpr NameRule llama_names[] = {
     {"h.#.mlp.proj", {"layers.#.mlp.down_proj"}},
     {"ln_f", {"norm"}},
     {"head", {"lm_head"}},
-    // Of Qwen3, which has all of Llama's beside them.
+    // Qwen3 only, in addition to the names above.
     {"h.#.attn.q_norm", {"layers.#.self_attn.q_norm"}},
     {"h.#.attn.k_norm", {"layers.#.self_attn.k_norm"}}};
 constexpr std::string_view llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq"};
@@ -56,14 +57,14 @@ constexpr SizeRule llama_sizes[] = {
     {"max_position_embeddings", "model.context", &GptShape::context, 1 << 20},
     {"vocab_size", "model.vocabulary", &GptShape::vocabulary, 1 << 20}};
 constexpr FixedRule llama_fixed[] = {
-    {"hidden_act", R"("silu" or "swish")", true, "the MLP here is gated by SiLU"},
-    {"pretraining_tp", "1", false, "the matrices here are whole"},
-    {"partial_rotary_factor", "1.0", false, "all channels of a head are rotated here"}};
+    {"hidden_act", R"("silu" or "swish")", true, "trireme gates the MLP with SiLU"},
+    {"pretraining_tp", "1", false, "trireme reads matrices that are not split"},
+    {"partial_rotary_factor", "1.0", false, "trireme rotates all channels of a head"}};
 constexpr const char* llama_dropout[] = {"attention_dropout"};
 
 constexpr FixedRule qwen3_fixed[] = {
-    {"hidden_act", R"("silu" or "swish")", true, "the MLP here is gated by SiLU"},
-    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"}};
+    {"hidden_act", R"("silu" or "swish")", true, "trireme gates the MLP with SiLU"},
+    {"attention_bias", "false", false, "trireme has biases in attention and MLP or in neither"}};
 
 constexpr NameRule nanochat_names[] = {
     {"wte", {"embed_tokens"}},
@@ -76,8 +77,8 @@ constexpr NameRule nanochat_names[] = {
     {"h.#.mlp.proj", {"layers.#.mlp.fc2"}},
     {"head", {"lm_head"}}};
 constexpr FixedRule nanochat_fixed[] = {
-    {"hidden_act", R"("relu2")", true, "the MLP here has the square of ReLU"},
-    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"}};
+    {"hidden_act", R"("relu2")", true, "trireme uses the square of ReLU in the MLP"},
+    {"attention_bias", "false", false, "trireme has biases in attention and MLP or in neither"}};
 
 constexpr Family all_families[] = {
     {model::Family::gpt2, "gpt2", "GPT2LMHeadModel", "transformer.", gpt2_names, gpt2_buffers,
@@ -99,7 +100,7 @@ bool has_parts_of_gpt2(const GptShape& shape) {
   return shape == rest;
 }
 
-/// Of the three that came later; sizes, biases and a tied head aside.
+/// Whether the parts are those of Llama, Qwen3 or nanochat, apart from sizes, biases and tied head.
 bool has_parts_of(model::Family family, const GptShape& shape) {
   const model::FamilyParts parts = model::parts_of(family);
   return shape.norm == parts.norm && shape.norm_gain == parts.norm_gain &&
@@ -108,13 +109,13 @@ bool has_parts_of(model::Family family, const GptShape& shape) {
          (!shape.bias || family == model::Family::llama);
 }
 
-/// The digits at the begin of `name`.
+/// The digits at the beginning of `name`.
 std::string_view number_of(std::string_view name) {
   const auto digits = std::min(name.find_first_not_of("0123456789"), name.size());
   return name.substr(0, digits);
 }
 
-/// What stands for '#' in `name`; "" also where the pattern has none. Nothing: no match.
+/// The text in `name` that matches '#'; "" if the pattern has none; nothing if it does not match.
 std::optional<std::string_view> match(std::string_view pattern, std::string_view name) {
   const auto hash = pattern.find('#');
   if (hash == std::string_view::npos)
@@ -127,7 +128,7 @@ std::optional<std::string_view> match(std::string_view pattern, std::string_view
   return number;
 }
 
-/// Of our rows, those that each tensor of theirs holds.
+/// The numbers of our rows that each of their tensors contains.
 std::vector<std::int64_t> rows_of_parts(const NameRule& rule,
                                         const GptShape& shape,
                                         std::int64_t rows) {
@@ -155,7 +156,7 @@ const Family* find_family(const model::GptShape& shape) {
 
 const Family& family_of(const model::GptShape& shape) {
   const Family* found = find_family(shape);
-  TRIREME_EXPECT(found != nullptr, "a model that no family stores: {}, {}, {}", word(shape.norm),
+  TRIREME_EXPECT(found != nullptr, "no family can store the model: {}, {}, {}", word(shape.norm),
                  word(shape.activation), word(shape.positions));
   return *found;
 }
@@ -188,7 +189,7 @@ std::vector<TheirTensor> their_tensors(const Family& family,
                        .transposed = rule.transposed && kind == ".weight",
                        .shape = parameter.shape,
                        .begin = begin};
-      if (rule.turns_other_way && i < 2)
+      if (rule.inverse_rotation && i < 2)
         part.swapped_rows = shape.head_channels() / 2;
       if (const auto hash = part.name.find('#'); hash != std::string::npos)
         part.name.replace(hash, 1, *number);

@@ -16,10 +16,11 @@ constexpr const char* rows_key = "run.initial_rows";
 
 class Comparison {
  public:
-  Comparison(const StoredModel& stored, const Wanted& wanted) : stored_(stored), wanted_(wanted) {}
+  Comparison(const StoredModel& stored, const ExpectedModel& expected)
+      : stored_(stored), expected_(expected) {}
 
   std::vector<Diagnostic> run() {
-    const model::GptShape &here = wanted_.shape, &there = stored_.shape;
+    const model::GptShape &here = expected_.shape, &there = stored_.shape;
     number("model.layers", here.layers, there.layers);
     number("model.heads", here.heads, there.heads);
     number("model.channels", here.channels, there.channels);
@@ -60,7 +61,7 @@ class Comparison {
 
  private:
   void say(const char* key, std::string text) {
-    findings_.push_back({wanted_.place_of(key), key, std::move(text)});
+    findings_.push_back({expected_.place_of(key), key, std::move(text)});
   }
 
   void number(const char* key, std::int64_t here, std::int64_t there) {
@@ -91,7 +92,7 @@ class Comparison {
   }
 
   void rows(const char* key, const char* what, std::int64_t here, std::int64_t there) {
-    if (here == 0 || here == there || (here > there ? may_pad : may_cut)(wanted_.rows))
+    if (here == 0 || here == there || (here > there ? may_pad : may_cut)(expected_.rows))
       return;
     say(key, fmt::format("{} {} here, but {} in {}; {}: {} would {} rows of its embedding", here,
                          what, there, stored_.shape_file, rows_key, here > there ? "pad" : "cut",
@@ -100,9 +101,9 @@ class Comparison {
 
   void tokens() {
     const auto theirs = tokenizer_of(stored_);
-    if (!theirs || !wanted_.tokenizer)
+    if (!theirs || !expected_.tokenizer)
       return;
-    const text::Tokenizer& ours = *wanted_.tokenizer;
+    const text::Tokenizer& ours = *expected_.tokenizer;
     std::int64_t differing = 0;
     std::string first;
     const std::int64_t both = std::min(ours.vocabulary(), theirs->vocabulary());
@@ -116,24 +117,23 @@ class Comparison {
     }
     if (ours.end_of_text() && theirs->end_of_text() && ours.end_of_text() != theirs->end_of_text())
       say("data.tokenizer",
-          fmt::format("a text ends with token {} here, but with token {} in {}",
-                      *ours.end_of_text(), *theirs->end_of_text(), stored_.tokenizer_place));
+          fmt::format("the end-of-text token is {} here, but {} in {}", *ours.end_of_text(),
+                      *theirs->end_of_text(), stored_.tokenizer_place));
     if (differing > 0)
       say("data.tokenizer",
-          fmt::format("not the tokenizer that {} was trained with, {}: {} of {} tokens are others; "
-                      "{}",
+          fmt::format("not the tokenizer that {} was trained with, {}: {} of {} tokens differ; {}",
                       stored_.path, stored_.tokenizer_place, differing, both, first));
   }
 
   const StoredModel& stored_;
-  const Wanted& wanted_;
+  const ExpectedModel& expected_;
   std::vector<Diagnostic> findings_;
 };
 
 }  // namespace
 
-std::vector<Diagnostic> misfits(const StoredModel& stored, const Wanted& wanted) {
-  return Comparison(stored, wanted).run();
+std::vector<Diagnostic> find_differences(const StoredModel& stored, const ExpectedModel& expected) {
+  return Comparison(stored, expected).run();
 }
 
 }  // namespace trireme::weights

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether stored weights are those of the model that a deck describes: all differences at once,
-// each at the deck's key and with the file that differs.
+// Compares stored weights with the model that a deck describes, and reports all differences at
+// once, each with the deck's key and the file that differs.
 #pragma once
 
 #include <functional>
@@ -18,19 +18,18 @@
 
 namespace trireme::weights {
 
-/// Where a deck's key was given ("model.layers").
+/// The place in a deck where a key ("model.layers") was given.
 using PlaceOf = std::function<Place(const std::string& key)>;
 
-struct Wanted {
+struct ExpectedModel {
   model::GptShape shape;
   InitialRows rows = InitialRows::exact;
-  std::shared_ptr<const text::Tokenizer> tokenizer;  ///< of the data; null: not known
+  std::shared_ptr<const text::Tokenizer> tokenizer;  ///< of the data; null: unknown
   PlaceOf place_of;
 };
 
-/// Layers, heads, channels, the parts, biases, head; rows of the embeddings, as `rows` allows; and
-/// of the tokenizers where both sides have one, the bytes of every token: rows of another's tokens
-/// would mean something else.
-std::vector<Diagnostic> misfits(const StoredModel& stored, const Wanted& wanted);
+/// The differences in sizes, parts, biases and head; in rows of the embeddings, as far as `rows`
+/// does not allow them; and, if both sides have a tokenizer, in the bytes of any token.
+std::vector<Diagnostic> find_differences(const StoredModel& stored, const ExpectedModel& expected);
 
 }  // namespace trireme::weights

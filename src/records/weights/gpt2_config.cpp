@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of GPT-2's config.json that no table of family.hpp has.
+// Keys of GPT-2's config.json that are not in the tables of family.hpp.
 #include <fmt/format.h>
 
 #include "weights/config_reader.hpp"
@@ -18,8 +18,8 @@ Activation activation_of(ConfigReader& config) {
     return Activation::squared_relu;
   if (given != "gelu_new" && given != "gelu_pytorch_tanh")
     config.say(activation_key,
-               fmt::format("{}: the MLP here has GELU in its tanh form, or the square of ReLU; it "
-                           "must be \"gelu_new\" or \"gelu_pytorch_tanh\" or \"relu2\"",
+               fmt::format("{}: trireme has GELU in its tanh form and the square of ReLU; the "
+                           "value must be \"gelu_new\" or \"gelu_pytorch_tanh\" or \"relu2\"",
                            given.is_null() ? "missing" : text::shortened(given.dump())));
   return Activation::gelu;
 }

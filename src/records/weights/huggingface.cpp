@@ -36,8 +36,8 @@ constexpr std::int64_t most_json_bytes = std::int64_t{64} << 20U;
 std::string read_json_file(const std::string& path) {
   const files::InputFile file(path);
   if (file.size() > most_json_bytes)
-    throw UserError(
-        {path}, fmt::format("{} bytes; such a file has at most {}", file.size(), most_json_bytes));
+    throw UserError({path}, fmt::format("the file has {} bytes; at most {} are allowed",
+                                        file.size(), most_json_bytes));
   std::string bytes(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;
@@ -92,7 +92,7 @@ class Folder {
           known.erase(0, family_.prefix.size());
         const std::string said = entry.name;
         if (!found_.try_emplace(known, Found{number, std::move(entry)}).second)
-          say(path, said, "this tensor comes twice");
+          say(path, said, "this tensor occurs twice");
       }
     } catch (const UserError& error) {
       findings_.insert(findings_.end(), error.findings().begin(), error.findings().end());
@@ -108,12 +108,12 @@ class Folder {
     const Json root = text::parse_json(index, read_json_file(index));
     const Json& map = root.is_object() ? text::member(root, "weight_map") : root;
     if (!root.is_object() || !map.is_object())
-      text::refuse_key(index, "weight_map", "this is no object {\"tensor\": \"file\", ...}");
+      text::refuse_key(index, "weight_map", "expected an object {\"tensor\": \"file\", ...}");
     std::map<std::string, std::set<std::string>> shards;
     for (const auto& [name, file] : map.items()) {
       const std::string word = file.is_string() ? file.get<std::string>() : "";
       if (word.empty() || word.find('/') != std::string::npos || word == "." || word == "..")
-        say(index, "weight_map." + name, "this is no name of a file in the folder");
+        say(index, "weight_map." + name, "expected the name of a file in the folder");
       else
         shards[word].insert(name);
     }
@@ -131,14 +131,15 @@ class Folder {
       model_.tensors.push_back(std::move(tensor));
   }
 
-  /// Reports what is wrong with it, else it becomes an extent of `tensor`.
+  /// Adds the tensor as an extent of `tensor`, or reports what is wrong with it.
   bool take_part(const layout::Parameter& parameter,
                  const TheirTensor& their,
                  StoredTensor& tensor) {
     const auto found = found_.find(their.name);
     if (found == found_.end()) {
       say(directory_, their.name,
-          fmt::format("missing: {} of the model that {} describes", parameter.name, config_file));
+          fmt::format("missing; the model described by {} needs it for {}", config_file,
+                      parameter.name));
       return false;
     }
     const auto& [file, entry] = found->second;
@@ -149,15 +150,16 @@ class Folder {
     const auto type = stored_type_named(entry.dtype);
     if (entry.shape != stored) {
       say(path, entry.name,
-          fmt::format("its shape is {}, and the model that {} describes needs {}",
+          fmt::format("its shape is {}, but the model described by {} needs {}",
                       shape_text(entry.shape), config_file, shape_text(stored)));
     } else if (!type) {
       say(path, entry.name,
-          fmt::format("its dtype is {}; weights are read in F32, BF16 and F16", entry.dtype));
+          fmt::format("its dtype is {}; supported are F32, BF16 and F16", entry.dtype));
     } else if (!tensor.extents.empty() && *type != tensor.type) {
       say(path, entry.name,
-          fmt::format("its dtype is {}, and that of {}, which lies beside it in {}, is {}",
-                      entry.dtype, tensor.name, parameter.name, name(tensor.type)));
+          fmt::format(
+              "its dtype is {}, but that of {}, which belongs to the same parameter {}, is {}",
+              entry.dtype, tensor.name, parameter.name, name(tensor.type)));
     } else {
       if (tensor.extents.empty())
         tensor.name = entry.name;
@@ -169,7 +171,7 @@ class Folder {
     return false;
   }
 
-  /// In our order, where `their` tensor has pairs of rows the other way round.
+  /// Adds extents in our order for a tensor whose groups of rows are stored in exchanged order.
   static void add_extents(std::int64_t file,
                           std::int64_t offset,
                           const TheirTensor& their,
@@ -185,7 +187,7 @@ class Folder {
       tensor.extents.push_back({file, offset + (i ^ 1) * bytes, their.begin + i * count, count});
   }
 
-  /// What is there beside the model.
+  /// Reports tensors that do not belong to the model.
   void refuse_rest() {
     for (const auto& found : found_) {
       const std::string& name = found.first;
@@ -194,11 +196,12 @@ class Folder {
           std::ranges::any_of(family_.buffers, is_name))
         continue;
       say(model_.files[static_cast<std::size_t>(found.second.file)], found.second.entry.name,
-          fmt::format("surplus: the model that {} describes has no such tensor", config_file));
+          fmt::format("unexpected tensor: the model described by {} does not have it",
+                      config_file));
     }
   }
 
-  /// A head that is stored beside the embedding it is tied to must be the same bits.
+  /// A stored head that is tied to the embedding must have the same bits.
   void compare_tied_head() {
     const auto head = found_.find(head_name(family_));
     if (!model_.shape.tied_head || head == found_.end())
@@ -221,11 +224,11 @@ class Folder {
     }
     if (!same)
       say(path, entry.name,
-          fmt::format("it differs from {}, to which {} ties it (tie_word_embeddings)",
+          fmt::format("it differs from {}, although {} ties the two (tie_word_embeddings)",
                       embedding.name, config_file));
   }
 
-  /// Those of a model without biases: they must be zero.
+  /// Biases in the file of a model without biases must be zero.
   void drop_biases() {
     const auto table = model::parameter_table(model_.shape);
     TensorReader reader(model_);
@@ -239,7 +242,8 @@ class Folder {
       reader.read(tensor, 0, view_of(values.data(), std::ssize(values)));
       if (std::ranges::any_of(values, [](float value) { return value != 0; }))
         say(model_.files[static_cast<std::size_t>(tensor.extents.front().file)], tensor.name,
-            fmt::format("it is not zero, and the model of {} has no biases", config_file));
+            fmt::format("it is not zero, but the model described by {} has no biases",
+                        config_file));
     }
     model_.tensors = std::move(kept);
   }
@@ -262,14 +266,14 @@ bool is_huggingface(const std::string& directory) {
 StoredModel open_huggingface(const std::string& directory) {
   const std::string config = directory + "/" + config_file;
   if (!fs::exists(config))
-    throw UserError({directory}, "config.json is missing, which has the model's sizes");
+    throw UserError({directory}, "config.json is missing, which contains the model's sizes");
   if (!fs::exists(directory + "/" + one_file) && !fs::exists(directory + "/" + index_file))
     throw UserError(
         {directory},
-        fmt::format("neither {} nor {} is here{}", one_file, index_file,
+        fmt::format("neither {} nor {} exists{}", one_file, index_file,
                     fs::exists(directory + "/pytorch_model.bin")
-                        ? "; pytorch_model.bin is a pickle, which is not read: save the model once "
-                          "more with transformers' save_pretrained()"
+                        ? ". pytorch_model.bin is a pickle, which trireme does not read. Save the "
+                          "model again with save_pretrained() of transformers."
                         : ""));
   StoredModel model{.path = directory, .format = "huggingface", .shape_file = config};
   model.shape = shape_of_config(config, read_json_file(config));

@@ -15,7 +15,7 @@ namespace {
 
 using text::Json;
 
-/// Of a model without biases, in a family that always has them: they are in the file, and zero.
+/// Marks a model without biases in a family whose files always contain them, as zeros.
 constexpr const char* no_bias_key = "trireme_bias";
 
 const Family& family_named(const std::string& path, const Json& root) {
@@ -27,11 +27,11 @@ const Family& family_named(const std::string& path, const Json& root) {
     known += (known.empty() ? "" : ", ") + std::string(family.model_type);
   }
   text::refuse_key(path, "model_type",
-                   fmt::format("{}: this architecture is not read; known: {}",
+                   fmt::format("{}: this architecture is not supported. Supported: {}",
                                type.is_null() ? "missing" : text::shortened(type.dump()), known));
 }
 
-/// What no table has.
+/// Reads the keys that are not in the tables.
 struct Format {
   void (*read)(ConfigReader&, model::GptShape&);
   void (*write)(OrderedJson&, const model::GptShape&);
@@ -47,7 +47,7 @@ Format format_of(const Family& family) {
     case model::Family::nanochat:
       return {read_nanochat, write_nanochat};
   }
-  TRIREME_EXPECT(false, "no config.json of {}", family.model_type);
+  TRIREME_EXPECT(false, "no reader for config.json of {}", family.model_type);
   return {};
 }
 
@@ -60,7 +60,7 @@ OrderedJson id_or_null(std::int64_t id) {
 model::GptShape shape_of_config(const std::string& path, const std::string& bytes) {
   const Json root = text::parse_json(path, bytes);
   if (!root.is_object())
-    throw UserError({path}, "this is no JSON object {...}");
+    throw UserError({path}, "expected a JSON object {...}");
   const Family& family = family_named(path, root);
   ConfigReader config(path, root, family);
   model::GptShape shape;

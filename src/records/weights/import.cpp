@@ -29,13 +29,14 @@ void expect_tokenizer(const StoredModel& stored, const ImportRequest& request) {
     return;
   if (!request.tokenizer && stored.tokenizer.empty())
     throw UserError({stored.path},
-                    "no tokenizer lies beside the weights; name one with --tokenizer FILE_OR_DIR, "
-                    "or give --tokenizer none for a model that will not be given text");
+                    "there is no tokenizer next to the weights. Name one with --tokenizer "
+                    "FILE_OR_DIR, or use --tokenizer none for a model that will not process text.");
   const auto tokenizer = request.tokenizer ? request.tokenizer : tokenizer_of(stored);
   if (tokenizer->vocabulary() > stored.shape.vocabulary)
-    throw UserError({stored.shape_file},
-                    fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
-                                stored.shape.vocabulary, tokenizer->vocabulary()));
+    throw UserError(
+        {stored.shape_file},
+        fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
+                    stored.shape.vocabulary, tokenizer->vocabulary()));
 }
 
 /// This rank's part of the weights.
@@ -59,7 +60,7 @@ Part read_part(const layout::Plan& plan, InitialWeights& initial, int rank) {
   return part;
 }
 
-/// What is read before anything is written.
+/// What is read before the first file is written.
 struct Source {
   model::GptShape shape;
   std::string tokenizer;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in, without training: a run directory with a checkpoint of step 0, which sampling, export
-// and training go on from as from any other.
+// Imports weights without training: writes a run directory with a checkpoint of step 0, from which
+// sampling, export and training continue as from any other checkpoint.
 //
-// A checkpoint of step 0 holds weights alone: the optimizer's state begins at zero, whatever
-// optimizer the run gets.
+// A checkpoint of step 0 contains only weights: the state of any optimizer begins at zero.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +19,12 @@
 namespace trireme::weights {
 
 struct ImportRequest {
-  std::string source;  ///< what open_model() takes
+  std::string source;  ///< a path as for open_model()
   std::string output;  ///< a new run directory
-  /// Of another place than the model's folder; null: that one's.
+  /// Used instead of the tokenizer next to the weights; null: use that one.
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  bool without_tokenizer = false;  ///< the model will not be given text
-  std::uint64_t seed = 0;          ///< run.seed of the run that goes on from here
+  bool without_tokenizer = false;  ///< the model will not process text
+  std::uint64_t seed = 0;          ///< run.seed of the run that continues
   record::NameValues build;        ///< versions, for the checkpoint
 };
 
@@ -35,7 +34,7 @@ struct Imported {
   std::int64_t parameters = 0, bytes = 0;
 };
 
-/// Collective; every rank reads and writes its part. Throws UserError, StorageError.
+/// Collective. Every rank reads and writes its part. Throws UserError, StorageError.
 Imported import_model(const ImportRequest& request, comm::World& world);
 
 }  // namespace trireme::weights

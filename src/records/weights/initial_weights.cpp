@@ -39,7 +39,7 @@ std::vector<float> mean_row(const StoredTensor& tensor, TensorReader& reader) {
   return mean;
 }
 
-/// Over all ranks, modulo 2^64; in halves, because World adds signed numbers.
+/// Sum over all ranks, modulo 2^64; in halves, because World adds signed numbers.
 std::vector<std::uint64_t> summed(std::span<const std::uint64_t> values, comm::World& world) {
   std::vector<std::int64_t> halves;
   for (const std::uint64_t value : values) {
@@ -125,7 +125,7 @@ void InitialWeights::find_added_rows() {
   }
 }
 
-/// The sums over all ranks cover only what is read of a tensor.
+/// Checks a tensor of which only some rows are read; the sums over all ranks do not cover it.
 void InitialWeights::check_whole(const StoredTensor& tensor) {
   if (!tensor.content_hash)
     return;
@@ -151,7 +151,7 @@ void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View val
   const auto* found = read.as<float>();
   for (std::int64_t i = 0; i < there; ++i)
     if (!std::isfinite(found[i]))
-      throw UserError(fmt::format("{}: element {} of {} is {}; weights must be finite",
+      throw UserError(fmt::format("{}: element {} of {} is {}, but weights must be finite",
                                   stored_.place_of(tensor), begin + i, tensor.parameter, found[i]));
   const View added = values.slice(there, values.elements - there);
   if (added.empty())
@@ -188,8 +188,8 @@ std::vector<std::string> InitialWeights::notes() const {
                                              : fmt::format("the last {} left out", there - here),
                                 there, stored_.path,
                                 here < there         ? ""
-                                : added_.contains(p) ? ", each the mean of those"
-                                                     : ", drawn by run.seed"));
+                                : added_.contains(p) ? ", each the mean of the existing rows"
+                                                     : ", drawn with run.seed"));
   }
   return lines;
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// First weights of a run out of files, on all ranks.
+// Reads the initial weights of a run from files, on all ranks.
 //
 //     auto stored = open_together(path, true, world, check);        // collective
 //     InitialWeights initial(std::move(stored), shape, seed, world);  // collective
-//     for (each piece that this rank keeps) initial.read(parameter, begin, values);
+//     for (each range that this rank owns) initial.read(parameter, begin, values);
 //     const Origin origin = initial.settle(hashes);            // collective
 //
-// 1. The first rank opens the files and broadcasts where everything lies; each rank reads the
-//    bytes of the elements that it keeps, and no others. So the values do not depend on the number
-//    of ranks, nor on how they talk.
-// 2. An element that is not finite is refused, with its tensor and file.
-// 3. Where rows are added or left out, what is added is a function of the files and the seed
-//    (InitialRows).
+// 1. Rank 0 opens the files and broadcasts where each tensor is stored. Each rank reads only the
+//    bytes of the elements that it owns. So the values depend neither on the number of ranks nor on
+//    the transport.
+// 2. An element that is not finite is an error, reported with its tensor and file.
+// 3. Rows that are added (InitialRows) are a function of the files and the seed.
 // 4. The weights of a checkpoint are compared with its content hashes.
 #pragma once
 
@@ -37,18 +36,18 @@
 
 namespace trireme::weights {
 
-/// Where first weights came from.
+/// Where the initial weights came from.
 struct Origin {
   std::string path, format;
-  /// Of the values that the run began with, by parameter: the hash of their content hashes.
+  /// Hash of the parameters' content hashes at the start of the run (weights_hash()).
   std::uint64_t hash = 0;
 
   /// As a checkpoint and the record state it (checkpoint_weights.hpp).
   [[nodiscard]] record::NameValues facts() const;
 };
 
-/// Collective. open_model(), and `check`, which throws what does not fit, on the first rank; what
-/// it found on all.
+/// Collective. Calls open_model() and `check` on rank 0, and gives the model, or throws the error,
+/// on all ranks. `check` throws if the model does not match the deck.
 StoredModel open_together(const std::string& path,
                           bool with_tokenizer,
                           comm::World& world,
@@ -56,22 +55,23 @@ StoredModel open_together(const std::string& path,
 
 class InitialWeights {
  public:
-  /// Collective. For a model of `shape`, which misfits() found nothing wrong with.
+  /// Collective. Requires: find_differences() found none for a model of `shape`.
   InitialWeights(StoredModel stored,
                  const model::GptShape& shape,
                  std::uint64_t seed,
                  comm::World& world);
 
-  /// Elements [begin, begin + values.elements) of a parameter of the wanted model, into fp32 memory
-  /// of the host. Throws UserError, StorageError.
+  /// Reads elements [begin, begin + values.elements) of a parameter of the deck's model into fp32
+  /// host memory. Throws UserError, StorageError.
   void read(ParameterIndex parameter, std::int64_t begin, View values);
 
-  /// Collective. `hashes`: by parameter, the sum of element_hash over this rank's part, where every
-  /// element is in one rank's part. Throws UserError where a checkpoint's weights do not match.
+  /// Collective. `hashes` contains, for each parameter, the sum of element_hash over this rank's
+  /// part; every element must be in the part of exactly one rank. Throws UserError if the weights
+  /// of a checkpoint do not match.
   Origin settle(std::span<const std::uint64_t> hashes);
 
   [[nodiscard]] const StoredModel& stored() const { return stored_; }
-  /// What was added or left out, one line each, for people.
+  /// Messages about rows that were added or left out, one line each.
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
@@ -84,10 +84,10 @@ class InitialWeights {
   comm::World& world_;
   const std::vector<layout::Parameter>& table_;  // of layers_
   TensorReader reader_;
-  std::map<std::size_t, std::vector<float>> added_;  // by parameter: what each new row is
+  std::map<std::size_t, std::vector<float>> added_;  // by parameter: the values of each new row
 };
 
-/// The hash of a model's weights: of its parameters' names, shapes and content hashes.
+/// Hash of the names, shapes and content hashes of a model's parameters.
 std::uint64_t weights_hash(std::span<const layout::Parameter> table,
                            std::span<const std::uint64_t> content_hashes);
 

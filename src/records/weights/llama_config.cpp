@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of the config.json of Llama, Qwen3 and nanochat that no table of family.hpp has. Rotary
-// positions have two spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on
-// `rope_parameters` with both in it. Both are read; the first is written, which every version
-// reads.
+// Keys of the config.json of Llama, Qwen3 and nanochat that are not in the tables of family.hpp.
+// Rotary positions have two spellings: `rope_theta` and `rope_scaling`, or from transformers 5 on
+// `rope_parameters` with both. Both are read; the first is written, because every version reads it.
 #include <algorithm>
 #include <optional>
 
@@ -16,14 +15,14 @@ namespace {
 using model::RotaryScaling;
 using text::Json;
 
-constexpr double default_theta = 10000;  // of transformers, for all three
+constexpr double default_theta = 10000;  // in transformers, for all three families
 
-/// Of `given`, an object with rope_type; nothing where that is not one that is computed here.
+/// Reads `given`, an object with rope_type; nothing if trireme does not support the type.
 std::optional<RotaryScaling> scaling_of(ConfigReader& config,
                                         const Json& given,
                                         const std::string& key) {
   if (!given.is_object()) {
-    config.say(key, "this is no object {\"rope_type\": ...}");
+    config.say(key, "expected an object {\"rope_type\": ...}");
     return std::nullopt;
   }
   const Json& spelled = text::member(given, "rope_type");
@@ -32,8 +31,8 @@ std::optional<RotaryScaling> scaling_of(ConfigReader& config,
     return RotaryScaling{};
   if (type != "llama3") {
     config.say(key + ".rope_type",
-               fmt::format("{}: rotary positions here are scaled as Llama 3.1's or not at all; it "
-                           "must be \"llama3\" or \"default\"",
+               fmt::format("{}: trireme scales rotary positions as Llama 3.1 does, or not at all; "
+                           "the value must be \"llama3\" or \"default\"",
                            text::shortened(type.dump())));
     return std::nullopt;
   }
@@ -68,7 +67,7 @@ void read_rotary(ConfigReader& config, model::GptShape& shape) {
   if (!both.is_null()) {
     const auto other = scaling_of(config, both, "rope_parameters");
     if (!old.is_null() && scaling && other && *scaling != *other)
-      config.say("rope_parameters", "it differs from rope_scaling");
+      config.say("rope_parameters", "differs from rope_scaling");
     scaling = other;
     if (both.is_object())
       shape.rotary_theta = config.positive(text::member(both, "rope_theta"),
@@ -77,7 +76,7 @@ void read_rotary(ConfigReader& config, model::GptShape& shape) {
   shape.rotary_scaling = scaling.value_or(RotaryScaling{});
 }
 
-/// What all three have.
+/// Keys of all three families.
 void read_common(ConfigReader& config, model::GptShape& shape, model::Family family) {
   const model::FamilyParts parts = model::parts_of(family);
   shape.norm = parts.norm;
@@ -100,7 +99,7 @@ void read_common(ConfigReader& config, model::GptShape& shape, model::Family fam
   if (shape.heads > 0 && (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
       shape.head_channels() % 2 != 0)
     config.say(shape.head_width != 0 ? "head_dim" : "num_attention_heads",
-               fmt::format("heads of {} channels, an odd number, cannot be rotated",
+               fmt::format("rotary positions need an even number of channels per head, not {}",
                            shape.head_channels()));
   shape.tied_head = config.flag("tie_word_embeddings", false);
 }
@@ -123,8 +122,8 @@ void write_common(OrderedJson& root, const model::GptShape& shape) {
 
 constexpr const char *whole = "full_attention", *sliding = "sliding_attention";
 
-/// Of Qwen3. Without a list of the layers that have the window, those from max_window_layers on do.
-/// Source: transformers, models/qwen3/configuration_qwen3.py.
+/// Qwen3: without layer_types, the layers from max_window_layers on have the window. Source:
+/// transformers, models/qwen3/configuration_qwen3.py.
 void read_windows(ConfigReader& config, model::GptShape& shape) {
   model::LongLayers without;
   const Json& types = config.value("layer_types");
@@ -138,14 +137,14 @@ void read_windows(ConfigReader& config, model::GptShape& shape) {
     for (std::int64_t l = 0; l < std::min(shape.layers, full); ++l)
       without.set(static_cast<std::size_t>(l));
   } else if (!types.is_array() || std::ssize(types) != shape.layers) {
-    config.say("layer_types", fmt::format("no list of {} layers", shape.layers));
+    config.say("layer_types", fmt::format("expected a list of {} layers", shape.layers));
   }
   for (std::size_t l = 0; types.is_array() && l < types.size() && l < without.size(); ++l) {
     if (types[l] != whole && (types[l] != sliding || window == 0))
       return config.say("layer_types",
-                        fmt::format("{}: layers here have {}", text::shortened(types[l].dump()),
-                                    window == 0 ? "\"full_attention\" where use_sliding_window and "
-                                                  "sliding_window give no window"
+                        fmt::format("{}: a layer must be {}", text::shortened(types[l].dump()),
+                                    window == 0 ? "\"full_attention\", because use_sliding_window "
+                                                  "and sliding_window define no window"
                                                 : "\"full_attention\" or \"sliding_attention\""));
     without[l] = types[l] == whole;
   }
@@ -171,9 +170,10 @@ void read_llama(ConfigReader& config, model::GptShape& shape) {
   read_common(config, shape, model::Family::llama);
   shape.bias = config.flag("attention_bias", false);
   if (config.flag("mlp_bias", false) != shape.bias)
-    config.say("mlp_bias", fmt::format("{}, and attention_bias is {}: here all linear layers have "
-                                       "biases or none",
-                                       !shape.bias, shape.bias));
+    config.say("mlp_bias",
+               fmt::format(
+                   "{}, but attention_bias is {}: in trireme all linear layers have biases or none",
+                   !shape.bias, shape.bias));
 }
 
 void read_qwen3(ConfigReader& config, model::GptShape& shape) {
@@ -183,7 +183,7 @@ void read_qwen3(ConfigReader& config, model::GptShape& shape) {
 
 void read_nanochat(ConfigReader& config, model::GptShape& shape) {
   read_common(config, shape, model::Family::nanochat);
-  // transformers' default is the family's; null means that logits are not capped.
+  // The default in transformers is that of the family; null: logits are not capped.
   const Json& cap = config.value(soft_cap_key);
   const double usual = model::parts_of(model::Family::nanochat).logit_softcap;
   shape.logit_softcap =
@@ -206,7 +206,7 @@ void write_nanochat(OrderedJson& root, const model::GptShape& shape) {
   root[soft_cap_key] = nullptr;
   if (shape.logit_softcap > 0)
     root[soft_cap_key] = shape.logit_softcap;
-  root["pad_token_id"] = nullptr;  // transformers' default, 1, would not be trained there
+  root["pad_token_id"] = nullptr;  // with the default of 1, transformers would not train token 1
 }
 
 }  // namespace trireme::weights

@@ -54,14 +54,14 @@ void expect_header(const std::string& path, const LlmcHeader& header) {
     findings.push_back({{path}, "", fmt::format("at byte {}: {}", 4 * word, text)});
   };
   if (header[0] != llmc_model_magic)
-    say(0,
-        fmt::format("magic number {}; a model file of llm.c has {}", header[0], llmc_model_magic));
+    say(0, fmt::format("the magic number is {}; a model file of llm.c has {}", header[0],
+                       llmc_model_magic));
   else if (header[1] != 3 && header[1] != 5)
-    say(1, fmt::format("version {}; known are 3 (fp32) and 5 (bf16)", header[1]));
+    say(1, fmt::format("unknown version {}; known are 3 (fp32) and 5 (bf16)", header[1]));
   throw_findings(findings);
   const auto bounded = [&](int word, const char* what, std::int64_t most) {
     if (header[static_cast<std::size_t>(word)] < 1 || header[static_cast<std::size_t>(word)] > most)
-      say(word, fmt::format("{} {}; 1 to {} are possible", header[static_cast<std::size_t>(word)],
+      say(word, fmt::format("{} {}; must be from 1 to {}", header[static_cast<std::size_t>(word)],
                             what, most));
   };
   bounded(2, "tokens of context", 1 << 20);
@@ -123,7 +123,7 @@ StoredModel open_llmc(const std::string& file) {
   const files::InputFile input(file);
   if (input.size() < llmc_header_bytes)
     throw UserError({file},
-                    fmt::format("{} bytes; the header of a model file of llm.c alone has {}",
+                    fmt::format("the file has {} bytes; the header of a model file of llm.c has {}",
                                 input.size(), llmc_header_bytes));
   LlmcHeader header;
   input.read(0, std::as_writable_bytes(std::span(header)));
@@ -150,8 +150,8 @@ StoredModel open_llmc(const std::string& file) {
   }
   if (at != input.size())
     throw UserError({file},
-                    fmt::format("{} bytes; a {} model of {} layers, {} channels, context {} "
-                                "and {} rows of the embedding has {}",
+                    fmt::format("the file has {} bytes; a {} model of {} layers, {} channels, "
+                                "context {} and {} rows of the embedding needs {}",
                                 input.size(), type == StoredType::f32 ? "fp32" : "bf16", header[4],
                                 header[6], header[2], header[7], at));
   for (const layout::Parameter& parameter : model::parameter_table(model.shape))

@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What of a tokenizer may lie in a model's folder; the first that is there.
+/// Files that may contain the tokenizer of a model's folder; the first that exists is read.
 constexpr const char* tokenizer_files[] = {"tokenizer.json", "vocab.json", "gpt2_tokenizer.bin"};
 
-/// Bytes leave as 256 tokens without merges, and come back as what they were.
+/// A byte tokenizer is exported as 256 tokens without merges; recognizes it again.
 std::string bytes_recognized(const std::string& serialized) {
   std::string bytes = text::byte_tokenizer()->serialized();
   if (serialized == bytes)
@@ -41,7 +41,7 @@ std::string bytes_recognized(const std::string& serialized) {
              : serialized;
 }
 
-void read_tokenizer_beside(const std::string& folder, StoredModel& model) {
+void read_tokenizer_next_to(const std::string& folder, StoredModel& model) {
   for (const char* name : tokenizer_files)
     if (const std::string path = folder + "/" + name; fs::exists(path)) {
       model.tokenizer = bytes_recognized(text::load_tokenizer(path)->serialized());
@@ -54,7 +54,7 @@ StoredModel open_llmc_with_tokenizer(const fs::path& file, bool with_tokenizer) 
   StoredModel model = open_llmc(file.string());
   const fs::path folder = file.parent_path();
   if (with_tokenizer)
-    read_tokenizer_beside(folder.empty() ? "." : folder.string(), model);
+    read_tokenizer_next_to(folder.empty() ? "." : folder.string(), model);
   return model;
 }
 
@@ -62,8 +62,8 @@ StoredModel open_file(const std::string& path, bool with_tokenizer) {
   if (fs::is_regular_file(path) && is_llmc(path))
     return open_llmc_with_tokenizer(path, with_tokenizer);
   if (path.ends_with(".safetensors"))
-    throw UserError({path}, "name the folder of this file, which has config.json as well");
-  throw UserError({path}, "no weights: neither a folder nor a model file of llm.c");
+    throw UserError({path}, "name the folder of this file, which must also contain config.json");
+  throw UserError({path}, "neither a folder with weights nor a model file of llm.c");
 }
 
 std::vector<fs::path> llmc_files(const std::string& directory) {
@@ -84,7 +84,7 @@ StoredModel open_directory(const std::string& path, bool with_tokenizer) {
   if (is_huggingface(path)) {
     StoredModel model = open_huggingface(path);
     if (with_tokenizer)
-      read_tokenizer_beside(path, model);
+      read_tokenizer_next_to(path, model);
     return model;
   }
   const auto files = llmc_files(path);
@@ -92,10 +92,12 @@ StoredModel open_directory(const std::string& path, bool with_tokenizer) {
     return open_llmc_with_tokenizer(files.front(), with_tokenizer);
   if (files.size() > 1)
     throw UserError(
-        {path}, fmt::format("{} model files of llm.c, {} and {} among them: name one", files.size(),
-                            files[0].filename().string(), files[1].filename().string()));
+        {path},
+        fmt::format(
+            "this folder contains {} model files of llm.c, such as {} and {}. Name one of them.",
+            files.size(), files[0].filename().string(), files[1].filename().string()));
   if (record::step_of(fs::path(path).filename().string()) >= 0)
-    return open_checkpoint(path);  // which says what is missing
+    return open_checkpoint(path);  // its error message says what is missing
   throw UserError({path},
                   "no weights in this directory: neither config.json with model.safetensors, nor a "
                   "model file of llm.c, nor checkpoints of trireme");
@@ -116,7 +118,7 @@ StoredModel open_model(const std::string& path, bool with_tokenizer) {
 }
 
 std::string place_of_model(const std::string& path, std::int64_t step) {
-  std::error_code ignored;  // open_model() meets it again, and reports it
+  std::error_code ignored;  // open_model() will report it
   const bool is_run = !fs::exists(path + "/" + record::manifest_file, ignored) &&
                       fs::is_directory(path + "/checkpoints", ignored);
   return is_run || step >= 0 ? checkpoint_in(path, step) : path;
@@ -129,9 +131,8 @@ bool was_removed(const std::string& place, const std::string& path, int tries) {
   if (tries < 3)
     return true;
   throw StorageError("checkpoints", "read " + place,
-                     "the run that is going on there removed it meanwhile, for the third time. "
-                     "Start this command again, or let the run keep more of them "
-                     "(checkpoint.keep)",
+                     "the active run removed it while it was being read, for the third time. "
+                     "Repeat the command, or let the run keep more checkpoints (checkpoint.keep).",
                      __FILE__, __LINE__);
 }
 
@@ -143,7 +144,7 @@ void read_from(const std::string& path,
     std::string place;
     comm::on_first_rank(world, [&] { place = place_of_model(path, step); });
     place = world.broadcast(std::move(place), 0);
-    const auto expect_removed = [&] {  // rethrows what is not explained by that
+    const auto expect_removed = [&] {  // rethrows every other error
       bool again = false;
       comm::on_first_rank(world, [&] { again = was_removed(place, path, tries); });
       if (world.broadcast(again ? "again" : "", 0).empty())

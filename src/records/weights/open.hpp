@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one door to weights in files. A path may be
+// Opens weights in any supported format. A path may be
 //
 //   a folder of Hugging Face's transformers       config.json and *.safetensors
 //   a model file of llm.c                         *.bin, or a folder with one of them
 //   a run directory of trireme                    its newest checkpoint
 //   a checkpoint of trireme                       .../checkpoints/step-N
 //
-// and what it is follows from what lies there. Headers are read, weights are not.
+// and its content decides which. Only headers are read.
 #pragma once
 
 #include <cstdint>
@@ -27,38 +27,37 @@
 
 namespace trireme::weights {
 
-/// With the tokenizer that lies beside the weights, or in the checkpoint; `tokenizer` stays ""
-/// where there is none. Throws UserError with all that is wrong, each finding with its file;
-/// StorageError.
-/// Without `with_tokenizer` the one beside the weights is not looked at.
+/// Opens the model with the tokenizer next to the weights or in the checkpoint; `tokenizer` is ""
+/// if there is none. Throws UserError with all errors, each with its file; StorageError.
+/// Without `with_tokenizer`, a tokenizer next to the weights is not read.
 StoredModel open_model(const std::string& path, bool with_tokenizer = true);
 
-/// Where open_model() finds it: for a run directory the newest checkpoint, or that of `step` where
-/// it is not -1, else `path` itself. Throws UserError when there is no such checkpoint.
+/// The path that open_model() reads: in a run directory the checkpoint of `step`, or the newest
+/// (-1); else `path`. Throws UserError if there is no such checkpoint.
 std::string place_of_model(const std::string& path, std::int64_t step);
 
-/// After reading from `place`, which place_of_model() gave for `path`, has failed: true when a run
-/// removed that checkpoint meanwhile, so that place_of_model() is to be asked again. Throws
-/// StorageError after the third such try.
+/// Called after a failure to read from `place`, the result of place_of_model() for `path`. Returns
+/// true if a run removed that checkpoint in the meantime, so that the caller should call
+/// place_of_model() again. Throws StorageError after the third such attempt.
 bool was_removed(const std::string& place, const std::string& path, int tries);
 
 /// Collective. Calls `read` with place_of_model(path, step), and again with the newest checkpoint
-/// when a run removed that one meanwhile.
+/// if a run removed the first one in the meantime.
 void read_from(const std::string& path,
                std::int64_t step,
                comm::World& world,
                const std::function<void(const std::string& place)>& read);
 
-/// Null where the model came without one.
+/// Null if the model has no tokenizer.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model);
 
-/// Parameters in registration order, fp32, in memory of `device`: what model::Gpt::bind() takes.
+/// Parameters in registration order, fp32, in memory of `device`, as model::Gpt::bind() needs them.
 struct LoadedParameters {
   std::vector<device::Buffer> memory;
   std::vector<ConstView> views;
 };
-/// Every parameter, whole; for one process. Throws UserError where a checkpoint does not match its
-/// hashes; StorageError.
+/// Loads every parameter completely, in one process. Throws UserError if a checkpoint does not
+/// match its hashes; StorageError.
 LoadedParameters load_parameters(const StoredModel& model,
                                  device::Device& device,
                                  device::Stream& stream);

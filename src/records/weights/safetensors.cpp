@@ -19,7 +19,7 @@ using text::Json;
 
 constexpr std::int64_t length_bytes = 8;
 
-/// Of every dtype of the format. Source: safetensors/src/tensor.rs, Dtype.
+/// Bits of every dtype of the format. Source: safetensors/src/tensor.rs, Dtype.
 constexpr std::pair<std::string_view, int> dtype_bits[] = {
     {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
     {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
@@ -34,7 +34,7 @@ std::optional<int> bits_of(std::string_view dtype) {
   return std::nullopt;
 }
 
-/// Nothing unless it is an integer from 0 to 2^63 - 1.
+/// The value if it is an integer from 0 to 2^63 - 1, else nothing.
 std::optional<std::int64_t> natural(const Json& value) {
   if (!value.is_number_unsigned())
     return std::nullopt;
@@ -49,14 +49,14 @@ class Parser {
 
   SafetensorsHeader parse(const Json& root) {
     if (!root.is_object())
-      throw UserError({path_}, "the header is no JSON object {...}");
+      throw UserError({path_}, "the header is not a JSON object {...}");
     for (const auto& [name, value] : root.items()) {
       if (name == "__metadata__")
         metadata(value);
       else
         tensor(name, value);
     }
-    if (findings_.empty())  // offsets of entries that are wrong in themselves prove nothing
+    if (findings_.empty())  // offsets of invalid entries prove nothing
       tile();
     throw_findings(std::move(findings_));
     return std::move(header_);
@@ -69,10 +69,10 @@ class Parser {
 
   void metadata(const Json& value) {
     if (!value.is_object())
-      return say("__metadata__", "this is no object {...}");
+      return say("__metadata__", "expected an object {...}");
     for (const auto& [name, word] : value.items()) {
       if (!word.is_string())
-        say(fmt::format("__metadata__.{}", text::shortened(name)), "this is no text");
+        say(fmt::format("__metadata__.{}", text::shortened(name)), "expected a string");
       else
         header_.metadata.emplace_back(name, word.get<std::string>());
     }
@@ -80,11 +80,11 @@ class Parser {
 
   void tensor(const std::string& name, const Json& value) {
     if (!value.is_object())
-      return say(name, "this is no object {dtype, shape, data_offsets}");
+      return say(name, "expected an object {dtype, shape, data_offsets}");
     bool known = true;
     for (const auto& [key, ignored] : value.items())
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
-        say(name, fmt::format("a tensor has no '{}'", text::shortened(key)));
+        say(name, fmt::format("unknown key '{}' of a tensor", text::shortened(key)));
         known = false;
       }
     SafetensorsEntry entry{.name = name};
@@ -94,11 +94,11 @@ class Parser {
       return;
     std::int64_t size = 0;
     if (__builtin_mul_overflow(*elements, std::int64_t{*bits}, &size))
-      return say(name, fmt::format("{} elements of {} are more bytes than can be counted",
-                                   *elements, entry.dtype));
+      return say(name, fmt::format("the size in bytes of {} elements of {} overflows", *elements,
+                                   entry.dtype));
     if (size % 8 != 0 || size / 8 != entry.end - entry.begin)
       return say(
-          name, fmt::format("{} {} needs {} bytes, and its offsets are {} bytes apart", entry.dtype,
+          name, fmt::format("{} {} needs {} bytes, but its offsets are {} bytes apart", entry.dtype,
                             shape_text(entry.shape), size / 8, entry.end - entry.begin));
     header_.tensors.push_back(std::move(entry));
   }
@@ -109,7 +109,7 @@ class Parser {
     const auto bits = bits_of(entry.dtype);
     if (!bits)
       say(name, value.is_string() ? fmt::format("unknown dtype '{}'", text::shortened(entry.dtype))
-                                  : "its dtype is no text");
+                                  : "its dtype is not a string");
     return bits;
   }
 
@@ -117,15 +117,15 @@ class Parser {
                                     const Json& value,
                                     SafetensorsEntry& entry) {
     if (!value.is_array()) {
-      say(name, "its shape is no list [...]");
+      say(name, "its shape is not a list [...]");
       return std::nullopt;
     }
     std::int64_t elements = 1;
     for (const Json& extent : value) {
       const auto size = natural(extent);
       if (!size || __builtin_mul_overflow(elements, *size, &elements)) {
-        say(name, size ? "its shape has more elements than can be counted"
-                       : "an extent of its shape is no integer from 0 to 2^63 - 1");
+        say(name, size ? "the number of elements of its shape overflows"
+                       : "an extent of its shape is not an integer from 0 to 2^63 - 1");
         return std::nullopt;
       }
       entry.shape.push_back(*size);
@@ -141,8 +141,8 @@ class Parser {
       return false;
     }
     if (*end > data_bytes_) {
-      say(name, fmt::format("its data end at byte {} of the data, of which the file has {}", *end,
-                            data_bytes_));
+      say(name,
+          fmt::format("it ends at byte {} of the data, but the file has {}", *end, data_bytes_));
       return false;
     }
     entry.begin = data_begin_ + *begin;
@@ -161,7 +161,7 @@ class Parser {
         say(entry.name,
             fmt::format("it begins at byte {} of the data, and {} ends at byte {}: {}",
                         entry.begin - data_begin_, text::shortened(before), next - data_begin_,
-                        entry.begin < next ? "they overlap" : "a hole between them"));
+                        entry.begin < next ? "they overlap" : "there is a gap between them"));
       next = std::max(next, entry.end);
       before = entry.name;
     }
@@ -189,7 +189,7 @@ void throw_findings(std::vector<Diagnostic> findings) {
     const std::size_t more = findings.size() - most_findings;
     const Place place = findings[most_findings].place;
     findings.resize(most_findings);
-    findings.push_back({place, "", fmt::format("and {} more mistakes", more)});
+    findings.push_back({place, "", fmt::format("and {} more errors", more)});
   }
   throw UserError(std::move(findings));
 }
@@ -206,19 +206,18 @@ SafetensorsHeader parse_safetensors(const std::string& path,
 SafetensorsHeader read_safetensors(const files::InputFile& file) {
   const auto refuse = [&](std::string text) { throw UserError({file.path()}, std::move(text)); };
   if (file.size() < length_bytes)
-    refuse(fmt::format("{} bytes are no safetensors file, which begins with 8 bytes of length",
-                       file.size()));
+    refuse(
+        fmt::format("the file has {} bytes, but a safetensors file begins with 8 bytes of length",
+                    file.size()));
   std::uint64_t length = 0;
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > static_cast<std::uint64_t>(most_header_bytes))
-    refuse(
-        fmt::format("it begins with a header's length of {} bytes; a safetensors file has at "
-                    "most {}",
-                    length, most_header_bytes));
+    refuse(fmt::format("the header's length is {} bytes; a safetensors file has at most {}", length,
+                       most_header_bytes));
   const auto header_bytes = static_cast<std::int64_t>(length);
   if (header_bytes > file.size() - length_bytes)
     refuse(
-        fmt::format("a header of {} bytes in a file of {}: the file was cut, or is no "
+        fmt::format("a header of {} bytes in a file of {}: the file was truncated, or is not a "
                     "safetensors file",
                     header_bytes, file.size()));
   std::string header(static_cast<std::size_t>(length), '\0');

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file: which tensor lies where. Format: eight bytes with
-// the header's length, the header as JSON, the data. Source: safetensors README and
-// safetensors/src/tensor.rs.
+// Reads and validates the header of a safetensors file. Format: eight bytes with the header's
+// length, the header as JSON, the data. Source: safetensors README and safetensors/src/tensor.rs.
 //
-// A file from outside may lie. What is accepted:
+// Files may be damaged or malicious. These rules are checked:
 //
 // 1. The header has at most 100,000,000 bytes and is one JSON object without a key twice; each
-//    entry has dtype, shape and data_offsets and nothing else, __metadata__ is texts.
+//    entry has exactly dtype, shape and data_offsets; the values of __metadata__ are strings.
 // 2. The product of a shape times its dtype's size is the length between its offsets, computed
 //    without overflow.
-// 3. Sorted by offset the tensors tile the data: no hole, no overlap, and they end with the file.
+// 3. Sorted by offset, the tensors cover the data without gaps or overlaps, up to the end of the
+//    file.
 //
-// All that is wrong is reported at once, each finding with the file and the tensor's name. Every
-// dtype of the format may occur; which ones are read is decided where a tensor is wanted.
+// All errors are reported at once, each with the file and the tensor's name. Every dtype of the
+// format is accepted here; the reader of a tensor decides whether it supports the dtype.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 namespace trireme::weights {
 
 inline constexpr std::int64_t most_header_bytes = 100'000'000;
-/// Findings about one file beyond these are counted, not listed.
+/// Maximum number of errors listed for one file; further ones are counted.
 inline constexpr std::size_t most_findings = 100;
 
 struct SafetensorsEntry {
@@ -42,18 +42,19 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-/// `header` is the JSON alone, of a file of `file_bytes` bytes at `path`. Throws UserError.
+/// `header` is the JSON of a file of `file_bytes` bytes at `path`. Throws UserError.
 SafetensorsHeader parse_safetensors(const std::string& path,
                                     std::string_view header,
                                     std::int64_t file_bytes);
 
-/// Throws UserError for a file that is none, StorageError for one that cannot be read.
+/// Throws UserError if it is not a safetensors file, StorageError if it cannot be read.
 SafetensorsHeader read_safetensors(const files::InputFile& file);
 
 /// "[768, 2304]"
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-/// Throws UserError when there are findings; of very many, the first ones and their number.
+/// Throws UserError with the first most_findings findings and the number of others; returns if
+/// there are none.
 void throw_findings(std::vector<Diagnostic> findings);
 
 }  // namespace trireme::weights

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in files of any format: its shape, and for each of its parameters, by our
-// names, in which bytes of which files its elements are. The formats (huggingface.hpp, llmc.hpp,
-// checkpoint_weights.hpp) end here; what reads weights depends on this alone.
+// Describes a model in files of any format: its shape, and for each of our parameters the files and
+// byte ranges of its elements. The formats (huggingface.hpp, llmc.hpp, checkpoint_weights.hpp)
+// produce this description, and code that reads weights depends only on it.
 //
 // 1. `tensors` has one entry for each parameter of `shape`, in registration order, with the shape
 //    of the parameter table.
-// 2. A tensor's extents tile its stored elements, in order.
+// 2. A tensor's extents cover its stored elements without gaps, in order.
 // 3. It is plain data: one rank opens the files and examines all that is in their headers, and the
 //    others receive it (pack()).
 #pragma once
@@ -38,7 +38,7 @@ struct StoredTensor {
   StoredType type = StoredType::f32;
   bool transposed = false;  ///< stored as [in, out]
   std::vector<Extent> extents = {};
-  /// Sum of element_hash over its fp32 elements, where the format has it.
+  /// Sum of element_hash over its fp32 elements, if the format stores it.
   std::optional<std::uint64_t> content_hash = {};
 
   [[nodiscard]] std::int64_t elements() const;
@@ -50,12 +50,12 @@ struct StoredTensor {
 struct StoredModel {
   std::string path = {};        ///< as it was named, or the checkpoint found there
   std::string format = {};      ///< "huggingface", "llm.c" or "checkpoint"
-  std::string shape_file = {};  ///< which file states the sizes
+  std::string shape_file = {};  ///< the file that states the sizes
   model::GptShape shape = {};
   std::vector<std::string> files = {};
   std::vector<StoredTensor> tensors = {};
-  std::string tokenizer = {};        ///< text::Tokenizer::serialized(); "" where none is known
-  std::string tokenizer_place = {};  ///< where that was read, for messages
+  std::string tokenizer = {};        ///< text::Tokenizer::serialized(); "" if unknown
+  std::string tokenizer_place = {};  ///< its source, for messages
   std::int64_t step = 0;             ///< of a checkpoint
 
   /// "FILE: tensor 'NAME'", for messages.

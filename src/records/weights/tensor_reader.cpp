@@ -22,7 +22,7 @@ void TensorReader::read(const StoredTensor& tensor, std::int64_t begin, View val
   auto* to = values.as<float>();
   if (!tensor.transposed)
     return read_stored(tensor, begin, values.elements, to);
-  // Ours is [out, in]: what is wanted are whole rows of it, and parts of the first and the last.
+  // Ours is [out, in]: the range consists of whole rows and parts of the first and the last row.
   const std::int64_t in = tensor.shape.at(1), end = begin + values.elements;
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t out = at / in, column = at % in;

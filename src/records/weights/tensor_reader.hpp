@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ranges of a stored model's parameters as fp32, in the order of ours, and of the files
-// nothing but the bytes of those ranges.
+// Reads ranges of a stored model's parameters as fp32 in our element order. Only the bytes of those
+// ranges are read from the files.
 //
-// 1. A range of a transposed tensor is read as a strip of columns, one run of bytes for each of its
-//    rows; a strip as wide as the tensor as one run.
-// 2. Memory besides the caller's is bounded by `block_elements`, whatever the tensor's size.
-// 3. A reader belongs to one thread.
+// 1. A range of a transposed tensor is read as a strip of columns, with one read per row; a strip
+//    as wide as the tensor needs one read.
+// 2. Temporary memory is bounded by `block_elements`, whatever the tensor's size.
+// 3. A reader may only be used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace trireme::weights {
 
-/// Read and turned at a time.
+/// Number of elements read and transposed at a time.
 inline constexpr std::int64_t block_elements = std::int64_t{1} << 20;
 
 class TensorReader {
@@ -28,15 +28,16 @@ class TensorReader {
   /// `model` must outlive the reader.
   explicit TensorReader(const StoredModel& model) : model_(model) {}
 
-  /// Elements [begin, begin + values.elements) of `tensor`, one of the model's. `values` is fp32
-  /// memory of the host. Throws StorageError, also for a file that was cut meanwhile.
+  /// Reads elements [begin, begin + values.elements) of `tensor`, one of the model's, into
+  /// `values`, fp32 host memory. Throws StorageError, also if a file was truncated since it was
+  /// opened.
   void read(const StoredTensor& tensor, std::int64_t begin, View values);
 
  private:
   /// Stored elements, in stored order.
   void read_stored(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, float* to);
-  /// Columns [first, first + width) of the stored matrix, in its rows [row, row + rows), to the
-  /// places that they have in `values`, which begins with element `begin`.
+  /// Reads columns [first, first + width) of rows [row, row + rows) of the stored matrix into their
+  /// places in `values`, whose first element is element `begin` of the parameter.
   void read_strip(const StoredTensor& tensor,
                   std::int64_t first,
                   std::int64_t width,

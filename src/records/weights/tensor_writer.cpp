@@ -13,18 +13,18 @@
 
 namespace trireme::weights {
 
-void TensorWriter::write(const Outgoing& outgoing, files::Descriptor& file) {
-  if (outgoing.tensor != nullptr && outgoing.transposed)
-    write_transposed(outgoing, file);
-  else if (outgoing.tensor != nullptr)
-    write_straight(outgoing, file);
-  write_zeros(outgoing.zeros, file);
+void TensorWriter::write(const TensorOutput& output, files::Descriptor& file) {
+  if (output.tensor != nullptr && output.transposed)
+    write_transposed(output, file);
+  else if (output.tensor != nullptr)
+    write_straight(output, file);
+  write_zeros(output.zeros, file);
 }
 
-void TensorWriter::write_straight(const Outgoing& outgoing, files::Descriptor& file) {
-  const StoredTensor& tensor = *outgoing.tensor;
+void TensorWriter::write_straight(const TensorOutput& output, files::Descriptor& file) {
+  const StoredTensor& tensor = *output.tensor;
   std::uint64_t hash = 0;
-  turned_.clear();
+  transposed_.clear();
   for (std::int64_t at = 0; at < tensor.elements(); at += block_elements) {
     const std::int64_t count = std::min(block_elements, tensor.elements() - at);
     values_.resize(static_cast<std::size_t>(count));
@@ -32,23 +32,23 @@ void TensorWriter::write_straight(const Outgoing& outgoing, files::Descriptor& f
     reader_.read(tensor, at, block);
     if (tensor.content_hash)
       hash += hash_elements(block, at);
-    const std::int64_t begin = std::clamp<std::int64_t>(outgoing.begin - at, 0, count);
+    const std::int64_t begin = std::clamp<std::int64_t>(output.begin - at, 0, count);
     const std::int64_t end =
-        std::clamp<std::int64_t>(outgoing.begin + outgoing.elements - at, begin, count);
-    if (outgoing.swapped == 0)
+        std::clamp<std::int64_t>(output.begin + output.elements - at, begin, count);
+    if (output.swapped == 0)
       put(values_.data() + begin, end - begin, file);
     else
-      turned_.insert(turned_.end(), values_.begin() + begin, values_.begin() + end);
+      transposed_.insert(transposed_.end(), values_.begin() + begin, values_.begin() + end);
   }
-  if (outgoing.swapped != 0)
-    put_swapped(outgoing.swapped, file);
+  if (output.swapped != 0)
+    put_swapped(output.swapped, file);
   expect_hash(tensor, hash);
 }
 
-void TensorWriter::write_transposed(const Outgoing& outgoing, files::Descriptor& file) {
-  const StoredTensor& tensor = *outgoing.tensor;
+void TensorWriter::write_transposed(const TensorOutput& output, files::Descriptor& file) {
+  const StoredTensor& tensor = *output.tensor;
   const std::int64_t out = tensor.shape.at(0), in = tensor.shape.at(1);
-  TRIREME_EXPECT(outgoing.elements == out * in, "{} elements of {}, turned", outgoing.elements,
+  TRIREME_EXPECT(output.elements == out * in, "{} elements of {}, transposed", output.elements,
                  tensor.parameter);
   values_.resize(static_cast<std::size_t>(out * in));
   const View whole = view_of(values_.data(), out * in);
@@ -57,17 +57,18 @@ void TensorWriter::write_transposed(const Outgoing& outgoing, files::Descriptor&
   const std::int64_t most = std::max<std::int64_t>(1, block_elements / out);
   for (std::int64_t row = 0; row < in; row += most) {
     const std::int64_t rows = std::min(most, in - row);
-    turned_.resize(static_cast<std::size_t>(rows * out));
-    transpose(values_.data() + row, in, out, rows, turned_.data(), out);
-    put(turned_.data(), rows * out, file);
+    transposed_.resize(static_cast<std::size_t>(rows * out));
+    transpose(values_.data() + row, in, out, rows, transposed_.data(), out);
+    put(transposed_.data(), rows * out, file);
   }
 }
 
 void TensorWriter::put_swapped(std::int64_t swapped, files::Descriptor& file) {
-  const auto blocks = std::ssize(turned_) / swapped;
-  TRIREME_EXPECT(std::ssize(turned_) == blocks * swapped && blocks % 2 == 0,
-                 "{} elements in pairs of {}", turned_.size(), swapped);
-  for (std::int64_t i = 0; i < blocks; ++i) put(turned_.data() + (i ^ 1) * swapped, swapped, file);
+  const auto blocks = std::ssize(transposed_) / swapped;
+  TRIREME_EXPECT(std::ssize(transposed_) == blocks * swapped && blocks % 2 == 0,
+                 "{} elements in pairs of {}", transposed_.size(), swapped);
+  for (std::int64_t i = 0; i < blocks; ++i)
+    put(transposed_.data() + (i ^ 1) * swapped, swapped, file);
 }
 
 void TensorWriter::write_zeros(std::int64_t elements, files::Descriptor& file) {

@@ -19,7 +19,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::int32_t llmc_tokenizer_magic = 20240328, llmc_tokenizer_version = 2;
-/// The length of a token is one byte there.
+/// The file stores the length of a token in one byte.
 constexpr std::size_t most_llmc_bytes = 255;
 
 /// A text without the characters that must be escaped in JSON.
@@ -29,15 +29,15 @@ std::string escaped(std::string text) {
   return text;
 }
 
-/// Throws UserError for special tokens that JSON has no room for: their names are not UTF-8.
+/// Throws UserError for special tokens whose names are not UTF-8: JSON cannot store them.
 text::Vocabulary vocabulary_of(const std::string& serialized) {
   text::Vocabulary vocabulary = text::listed_vocabulary(serialized);
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& name = vocabulary.tokens[id].bytes;
     if (vocabulary.tokens[id].special && !nlohmann::json::accept("\"" + escaped(name) + "\""))
       throw UserError(
-          fmt::format("special token {} of the tokenizer has a name that is no UTF-8, "
-                      "so its files cannot be written",
+          fmt::format("the name of special token {} of the tokenizer is not UTF-8, so the "
+                      "tokenizer's files cannot be written",
                       id));
   }
   return vocabulary;
@@ -66,7 +66,8 @@ std::string write_llmc_tokenizer(const files::NewDirectory& directory,
   const text::Vocabulary vocabulary = vocabulary_of(serialized);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
   if (!vocabulary.end_of_text)
-    return "gpt2_tokenizer.bin is left out: it names an end of text, which the tokenizer lacks";
+    return "gpt2_tokenizer.bin was not written: it needs an end-of-text token, which the tokenizer "
+           "does not have";
   std::array<std::int32_t, 256> header{llmc_tokenizer_magic, llmc_tokenizer_version,
                                        static_cast<std::int32_t>(vocabulary.tokens.size()),
                                        *vocabulary.end_of_text};
@@ -75,9 +76,8 @@ std::string write_llmc_tokenizer(const files::NewDirectory& directory,
     const std::string& token = vocabulary.tokens[id].bytes;
     if (token.size() > most_llmc_bytes)
       return fmt::format(
-          "gpt2_tokenizer.bin is left out: token {} has {} bytes, and the file has "
-          "room for {}",
-          id, token.size(), most_llmc_bytes);
+          "gpt2_tokenizer.bin was not written: token {} has {} bytes, and the format allows {}", id,
+          token.size(), most_llmc_bytes);
     bytes.push_back(static_cast<char>(token.size()));
     bytes += token;
   }

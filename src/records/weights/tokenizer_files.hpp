@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's tokenizer as the files that lie beside a model elsewhere.
+// Writes a run's tokenizer as the files that other programs expect next to a model.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace trireme::weights {
 
-/// tokenizer.json, vocab.json, merges.txt and tokenizer_config.json. `serialized` is
-/// text::Tokenizer::serialized(), `context` the longest text. Throws UserError for a vocabulary
-/// that has no list of merges and can be given none.
+/// Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json. `serialized` is
+/// text::Tokenizer::serialized(), `context` the maximum length of a text in tokens. Throws
+/// UserError for a vocabulary without a list of merges for which none can be computed.
 void write_huggingface_tokenizer(const files::NewDirectory& directory,
                                  const std::string& serialized,
                                  std::int64_t context);
 
-/// gpt2_tokenizer.bin, which llm.c's programs print tokens with, and tokenizer.json, which holds
-/// the rest. Returns why the former was left out, or "".
+/// Writes gpt2_tokenizer.bin, which llm.c's programs use to print tokens, and tokenizer.json with
+/// the complete tokenizer. Returns why gpt2_tokenizer.bin was not written, or "".
 std::string write_llmc_tokenizer(const files::NewDirectory& directory,
                                  const std::string& serialized);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix in host memory, transposed: GPT-2's files have linear layers as [in, out], we as [out,
+// Transposes a matrix in host memory: GPT-2's files store linear layers as [in, out], we as [out,
 // in].
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace trireme::weights {
 
-/// to[c · to_stride + r] = from[r · from_stride + c], in tiles that fit into the first-level cache.
+/// to[c · to_stride + r] = from[r · from_stride + c], in tiles that fit into the L1 cache.
 inline void transpose(const float* from,
                       std::int64_t from_stride,
                       std::int64_t rows,

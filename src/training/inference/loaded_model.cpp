@@ -30,9 +30,10 @@ const text::Tokenizer& LoadedModel::known_tokenizer() const {
                         : "no tokenizer lies beside these weights, so there is no text; put its "
                           "files there, or give `trireme import` a --tokenizer");
   if (stored.shape.vocabulary < tokenizer->vocabulary())
-    throw UserError(Place{stored.path},
-                    fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
-                                stored.shape.vocabulary, tokenizer->vocabulary()));
+    throw UserError(
+        Place{stored.path},
+        fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
+                    stored.shape.vocabulary, tokenizer->vocabulary()));
   return *tokenizer;
 }
 

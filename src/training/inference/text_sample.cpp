@@ -90,8 +90,9 @@ std::string continue_text(model::Gpt& model,
                           device::Stream& stream,
                           const std::function<void(std::size_t, std::int32_t)>& decided) {
   if (model.shape().vocabulary < tokenizer.vocabulary())
-    throw UserError(fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
-                                model.shape().vocabulary, tokenizer.vocabulary()));
+    throw UserError(
+        fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
+                    model.shape().vocabulary, tokenizer.vocabulary()));
   const auto logits = without_cache(model, device, hooks, stream);
   const GenerateRequest text{prompt_tokens(tokenizer, request.prompt)};
   const auto drawn = generate(*logits, {&text, 1},

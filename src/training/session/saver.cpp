@@ -223,11 +223,12 @@ record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
 }
 
 record::NameValues Saver::start_from(const std::string& place, Log& log, device::Stream& compute) {
-  const weights::Wanted wanted{job_.shape, job_.run.initial_rows, job_.tokenizer,
-                               [this](const std::string& key) { return job_.place_of(key); }};
+  const weights::ExpectedModel expected{
+      job_.shape, job_.run.initial_rows, job_.tokenizer,
+      [this](const std::string& key) { return job_.place_of(key); }};
   auto stored = weights::open_together(
       place, job_.tokenizer != nullptr, world_, [&](const weights::StoredModel& found) {
-        if (auto findings = weights::misfits(found, wanted); !findings.empty())
+        if (auto findings = weights::find_differences(found, expected); !findings.empty())
           throw UserError(std::move(findings));
       });
   weights::InitialWeights initial(std::move(stored), job_.shape,

@@ -42,13 +42,13 @@ struct Report {
   ExitCode code = ExitCode::done;
 };
 
-/// On one rank.
+/// Outputs a report on one rank.
 ExitCode give(const Report& report, const std::string& path) {
   give_result(report.table, path, report.json);
   return ExitCode::done;
 }
 
-/// What every bench takes.
+/// Options of every bench.
 struct Common {
   std::string json;
   std::optional<int> repetitions;
@@ -56,7 +56,9 @@ struct Common {
 
 void add_common(CLI::App& command, Common& common) {
   add_json(command, common.json);
-  command.add_option("--repetitions", common.repetitions, "A row is the median of so many")
+  command
+      .add_option("--repetitions", common.repetitions,
+                  "Number of repetitions; a row is their median.")
       ->check(CLI::Range(1, 100000));
 }
 
@@ -71,28 +73,28 @@ ExitCode bench_on_ranks(Arguments arguments,
   });
 }
 
-/// What the benches of a deck take.
+/// Options of the benches of a deck.
 struct DeckBench : Common {
   DeckArguments deck;
 };
 
 std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
-  auto asked = std::make_shared<DeckBench>();
-  add_common(command, *asked);
-  add_deck(command, asked->deck)->required(required);
-  return asked;
+  auto options = std::make_shared<DeckBench>();
+  add_common(command, *options);
+  add_deck(command, options->deck)->required(required);
+  return options;
 }
 
-/// `measure` with what a run of the deck would compute on.
+/// Calls `measure` with the device that a run of the deck would use.
 ExitCode bench_deck(
     Arguments arguments,
-    DeckBench asked,
+    DeckBench options,
     const std::function<Report(const session::Job&, device::Device&, comm::World&)>& measure) {
-  if (asked.deck.path.empty())
-    asked.deck.path = "input/gpt2-124m.yaml";
-  return bench_on_ranks(arguments, asked.json, [&](comm::World& world) {
+  if (options.deck.path.empty())
+    options.deck.path = "input/gpt2-124m.yaml";
+  return bench_on_ranks(arguments, options.json, [&](comm::World& world) {
     Report report;
-    with_deck(world, asked.deck, [&](const session::Job& job, Log& /*log*/) {
+    with_deck(world, options.deck, [&](const session::Job& job, Log& /*log*/) {
       const int threads = session::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
       const auto device = session::open_device(job.run.device, threads, world);
@@ -107,52 +109,58 @@ ExitCode bench_deck(
 }  // namespace
 
 Action declare_bench_reduce(CLI::App& command) {
-  struct Asked : Common {
+  struct Options : Common {
     bench::CollectivesBenchRequest request;
     DeckArguments deck;
     std::string fit;
   };
   static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},
                                                              {DType::bf16, "bf16"}};
-  const auto asked = std::make_shared<Asked>();
-  bench::CollectivesBenchRequest& request = asked->request;
-  add_common(command, *asked);
-  const CLI::Option* bytes = command.add_option("--bytes", request.bytes, "Sizes of a bucket")
-                                 ->delimiter(',')
-                                 ->allow_extra_args(false)
-                                 ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  const auto options = std::make_shared<Options>();
+  bench::CollectivesBenchRequest& request = options->request;
+  add_common(command, *options);
+  const CLI::Option* bytes =
+      command
+          .add_option("--bytes", request.bytes, "Sizes of a bucket in bytes, separated by commas.")
+          ->delimiter(',')
+          ->allow_extra_args(false)
+          ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   const std::vector<CLI::Option*> of_the_deck = {
-      add_choice(command, "--transport", "As parallel.transport", EnumNames<comm::Transport>::table,
+      add_choice(command, "--transport", "Values of parallel.transport, separated by commas.",
+                 EnumNames<comm::Transport>::table,
                  [&request](const auto& chosen) { request.transports = chosen; })
           ->delimiter(',')
           ->allow_extra_args(false),
-      add_choice(command, "--reduction", "As parallel.reduction", EnumNames<comm::Reduction>::table,
+      add_choice(command, "--reduction", "Value of parallel.reduction.",
+                 EnumNames<comm::Reduction>::table,
                  [&request](const auto& chosen) { request.reduction = chosen.back(); })
           ->expected(1),
-      add_choice(command, "--dtype", "fp32, bf16", dtypes,
+      add_choice(command, "--dtype", "Data types, separated by commas: fp32, bf16.", dtypes,
                  [&request](const auto& chosen) { request.dtypes = chosen; })
           ->delimiter(',')
           ->allow_extra_args(false),
-      command.add_flag("!--no-baselines", request.baselines, "Without MPI's functions and memcpy")};
-  CLI::Option* deck = add_deck(command, asked->deck);
-  CLI::Option* fit =
-      command
-          .add_option("--fit", asked->fit,
-                      "Measure what `plan --machine` needs for DECK, and keep it in this file")
-          ->needs(deck);
+      command.add_flag("!--no-baselines", request.baselines,
+                       "Do not time MPI's functions and memcpy.")};
+  CLI::Option* deck = add_deck(command, options->deck);
+  CLI::Option* fit = command
+                         .add_option("--fit", options->fit,
+                                     "Measure this machine for DECK and write the machine file for "
+                                     "`plan --machine`. Results are added to an existing file.")
+                         ->needs(deck);
   deck->needs(fit);
   fit->excludes(command.get_option("--json"));
   for (CLI::Option* option : of_the_deck) fit->excludes(option);
-  return [asked, bytes](Arguments arguments) {
-    if (!asked->fit.empty()) {
-      bench::FitRequest fitted{.collectives = asked->request, .chooses_sizes = bytes->empty()};
-      fitted.collectives.repetitions = asked->repetitions.value_or(fitted.collectives.repetitions);
-      fitted.steps = asked->repetitions.value_or(fitted.steps);
-      return fit_command(arguments, asked->deck, asked->fit, fitted);
+  return [options, bytes](Arguments arguments) {
+    if (!options->fit.empty()) {
+      bench::FitRequest fitted{.collectives = options->request, .chooses_sizes = bytes->empty()};
+      fitted.collectives.repetitions =
+          options->repetitions.value_or(fitted.collectives.repetitions);
+      fitted.steps = options->repetitions.value_or(fitted.steps);
+      return fit_command(arguments, options->deck, options->fit, fitted);
     }
-    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
-      bench::CollectivesBenchRequest timed = asked->request;
-      timed.repetitions = asked->repetitions.value_or(timed.repetitions);
+    return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
+      bench::CollectivesBenchRequest timed = options->request;
+      timed.repetitions = options->repetitions.value_or(timed.repetitions);
       const bool on_gpus =
           std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
       const auto device = session::open_device(
@@ -166,15 +174,15 @@ Action declare_bench_reduce(CLI::App& command) {
 }
 
 Action declare_bench_matmul(CLI::App& command) {
-  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(arguments, *asked,
+  return [options = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(arguments, *options,
                       [&](const session::Job& job, device::Device& device, comm::World& world) {
                         bench::MatmulBenchRequest request{
                             .sequences = job.batch.sequences / world.size(),
                             .micro_sequences = job.batch.micro_sequences,
                             .threads = omp_get_max_threads(),
                             .options = session::operation_options(job, device).products};
-                        request.repetitions = asked->repetitions.value_or(request.repetitions);
+                        request.repetitions = options->repetitions.value_or(request.repetitions);
                         const auto products = bench::bench_matmul(
                             job.shape, session::choose_dtype(job.run.precision, device, world),
                             device, world, request);
@@ -184,8 +192,8 @@ Action declare_bench_matmul(CLI::App& command) {
 }
 
 Action declare_bench_ops(CLI::App& command) {
-  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(arguments, *asked,
+  return [options = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(arguments, *options,
                       [&](const session::Job& job, device::Device& device, comm::World& world) {
                         const layout::Plan plan = session::plan_of(job, world, device);
                         bench::OpsBenchRequest request{
@@ -195,7 +203,7 @@ Action declare_bench_ops(CLI::App& command) {
                                                                      : plan.parameter_elements()};
                         request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
                         request.options = session::operation_options(job, device);
-                        request.repetitions = asked->repetitions.value_or(request.repetitions);
+                        request.repetitions = options->repetitions.value_or(request.repetitions);
                         const auto operations = bench::bench_ops(
                             job.shape, session::choose_dtype(job.run.precision, device, world),
                             device, world, request);
@@ -205,27 +213,28 @@ Action declare_bench_ops(CLI::App& command) {
 }
 
 Action declare_bench_generate(CLI::App& command) {
-  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+  return [options = declare_deck_bench(command, false)](Arguments arguments) {
     return bench_deck(
-        arguments, *asked,
+        arguments, *options,
         [&](const session::Job& job, device::Device& device, comm::World& world) {
           constexpr std::int64_t texts = 8;
-          constexpr int turns = 3;
+          constexpr int repetitions = 3;
           const auto generating = bench::bench_generate(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
-              texts, asked->repetitions.value_or(turns), session::operation_options(job, device));
+              texts, options->repetitions.value_or(repetitions),
+              session::operation_options(job, device));
           return Report{bench::generate_table(generating), bench::generate_json(generating)};
         });
   };
 }
 
 Action declare_bench_engine(CLI::App& command) {
-  return [asked = declare_deck_bench(command, true)](Arguments arguments) {
-    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
+  return [options = declare_deck_bench(command, true)](Arguments arguments) {
+    return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
       Report report;
-      with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
+      with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
         const auto result = bench::bench_engine(
-            job, world, log, asked->repetitions.value_or(bench::usual_repetitions));
+            job, world, log, options->repetitions.value_or(bench::usual_repetitions));
         report = {bench::engine_table(result), bench::engine_json(result)};
         return ExitCode::done;
       });
@@ -235,44 +244,45 @@ Action declare_bench_engine(CLI::App& command) {
 }
 
 Action declare_bench_shards(CLI::App& command) {
-  struct Asked : DeckBench {
+  struct Options : DeckBench {
     int ranks = 1;
   };
-  const auto asked = std::make_shared<Asked>();
-  add_common(command, *asked);
-  add_deck(command, asked->deck)->required();
-  add_ranks(command, asked->ranks);
-  return [asked](Arguments) {
-    expect_new_file(asked->json);
-    const deck::Deck deck = plan::parse_for_plan(asked->deck.path, asked->deck.overrides,
-                                                 circumstances_of(asked->ranks));
-    const plan::DeckPlan plan = plan::plan_of(deck, asked->ranks);
-    const auto result = bench::bench_shards(plan.plan, *device::make_cpu_device(1),
-                                            asked->repetitions.value_or(bench::usual_repetitions));
-    return give({bench::shards_table(result), bench::shards_json(result)}, asked->json);
+  const auto options = std::make_shared<Options>();
+  add_common(command, *options);
+  add_deck(command, options->deck)->required();
+  add_ranks(command, options->ranks);
+  return [options](Arguments) {
+    expect_new_file(options->json);
+    const deck::Deck deck = plan::parse_for_plan(options->deck.path, options->deck.overrides,
+                                                 circumstances_of(options->ranks));
+    const plan::DeckPlan plan = plan::plan_of(deck, options->ranks);
+    const auto result =
+        bench::bench_shards(plan.plan, *device::make_cpu_device(1),
+                            options->repetitions.value_or(bench::usual_repetitions));
+    return give({bench::shards_table(result), bench::shards_json(result)}, options->json);
   };
 }
 
 Action declare_bench_pool(CLI::App& command) {
-  struct Asked : Common {
+  struct Options : Common {
     bench::PoolBenchRequest request;
     std::string device = "cpu";
   };
-  const auto asked = std::make_shared<Asked>();
-  add_common(command, *asked);
-  command.add_option("--bytes", asked->request.bytes, "Sizes")
+  const auto options = std::make_shared<Options>();
+  add_common(command, *options);
+  command.add_option("--bytes", options->request.bytes, "Sizes in bytes, separated by commas.")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
-  command.add_option("--device", asked->device, "cpu, or the first GPU: cuda")
+  command.add_option("--device", options->device, "cpu, or cuda for the first GPU. Default: cpu.")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  return [asked](Arguments) {
-    expect_new_file(asked->json);
-    bench::PoolBenchRequest request = asked->request;
-    request.repetitions = asked->repetitions.value_or(request.repetitions);
+  return [options](Arguments) {
+    expect_new_file(options->json);
+    bench::PoolBenchRequest request = options->request;
+    request.repetitions = options->repetitions.value_or(request.repetitions);
     const auto device =
-        asked->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
+        options->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
     const auto leases = bench::bench_pool(*device, request);
-    return give({bench::pool_table(leases), bench::pool_json(leases)}, asked->json);
+    return give({bench::pool_table(leases), bench::pool_json(leases)}, options->json);
   };
 }
 

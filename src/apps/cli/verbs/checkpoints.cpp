@@ -14,24 +14,24 @@
 namespace trireme::cli {
 
 Action declare_checkpoints(CLI::App& command) {
-  struct Asked {
+  struct Options {
     std::string run_directory;
     std::string json;
     bool verify = false;
   };
-  const auto asked = std::make_shared<Asked>();
-  command.add_option("RUN_DIR", asked->run_directory, "The run's directory")->required();
-  add_json(command, asked->json);
-  command.add_flag("--verify", asked->verify,
-                   "Read every byte against its hash; exit code 2 when one is damaged, 3 when one "
-                   "cannot be read");
-  return [asked](Arguments) {
-    expect_new_file(asked->json);
-    const auto table = checkpoint_table(asked->run_directory, asked->verify);
-    give_result(checkpoint_text(table), asked->json, checkpoint_json(table));
+  const auto options = std::make_shared<Options>();
+  command.add_option("RUN_DIR", options->run_directory, "The run directory.")->required();
+  add_json(command, options->json);
+  command.add_flag("--verify", options->verify,
+                   "Compare every byte with its hash. Exit code 2 if a checkpoint is damaged, 3 if "
+                   "one cannot be read.");
+  return [options](Arguments) {
+    expect_new_file(options->json);
+    const auto table = checkpoint_table(options->run_directory, options->verify);
+    give_result(checkpoint_text(table), options->json, checkpoint_json(table));
     for (const std::string& line : damage_lines(table))
-      error_line("{}: {}", asked->verify ? "error" : "warning", line);
-    return asked->verify ? checkpoint_verdict(table) : ExitCode::done;
+      error_line("{}: {}", options->verify ? "error" : "warning", line);
+    return options->verify ? checkpoint_verdict(table) : ExitCode::done;
   };
 }
 

@@ -22,68 +22,70 @@
 namespace trireme::cli {
 
 Action declare_check(CLI::App& command) {
-  struct Asked {
+  struct Options {
     DeckArguments deck;
     int ranks = 1;
   };
-  const auto asked = std::make_shared<Asked>();
-  add_deck(command, asked->deck)->required();
-  add_ranks(command, asked->ranks);
-  return [asked](Arguments) {
-    print(check_command(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks)));
+  const auto options = std::make_shared<Options>();
+  add_deck(command, options->deck)->required();
+  add_ranks(command, options->ranks);
+  return [options](Arguments) {
+    print(check_command(options->deck.path, options->deck.overrides,
+                        circumstances_of(options->ranks)));
     return ExitCode::done;
   };
 }
 
 Action declare_plan(CLI::App& command) {
-  struct Asked {
+  struct Options {
     DeckArguments deck;
     std::vector<int> ranks = {1};
     int hosts = 1;
     PlanOutput output;
   };
-  const auto asked = std::make_shared<Asked>();
-  add_deck(command, asked->deck)->required();
+  const auto options = std::make_shared<Options>();
+  add_deck(command, options->deck)->required();
   command
-      .add_option(
-          "--ranks", asked->ranks,
-          "Ranks that the run will have; with --machine several, N,N,...: the first is that "
-          "of the plan")
+      .add_option("--ranks", options->ranks,
+                  "Number of ranks of the run. Default: 1. With --machine several, separated by "
+                  "commas; the plan is for the first.")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 20));
   command.add_option(
-      "--machine", asked->output.machine_path,
-      "Predict the step on more and more ranks from this file of `bench reduce --fit`");
+      "--machine", options->output.machine_path,
+      "Predict the time of a step with this machine file, made by `bench reduce --fit`.");
   command
-      .add_option("--hosts", asked->hosts, "Hosts that they will be on, consecutive ranks together")
+      .add_option("--hosts", options->hosts,
+                  "Number of hosts, with consecutive ranks on each. Default: 1.")
       ->check(CLI::Range(1, 1 << 20));
-  add_json(command, asked->output.json_path);
-  command.add_flag("--schedule", asked->output.schedule,
-                   "Draw the learning rate over the run as well");
-  return [asked](Arguments) {
-    if (asked->ranks.size() > 1 && asked->output.machine_path.empty())
-      throw UserError("--ranks: several numbers of ranks need --machine");
-    asked->output.scaling_ranks = asked->ranks;
-    print(plan_command(asked->deck.path, asked->deck.overrides,
-                       circumstances_of(asked->ranks.front(), asked->hosts), asked->output));
+  add_json(command, options->output.json_path);
+  command.add_flag("--schedule", options->output.schedule,
+                   "Also draw the learning rate over the run.");
+  return [options](Arguments) {
+    if (options->ranks.size() > 1 && options->output.machine_path.empty())
+      throw UserError("--ranks: several numbers of ranks require --machine");
+    options->output.scaling_ranks = options->ranks;
+    print(plan_command(options->deck.path, options->deck.overrides,
+                       circumstances_of(options->ranks.front(), options->hosts), options->output));
     return ExitCode::done;
   };
 }
 
 Action declare_verify(CLI::App& command) {
-  struct Asked {
+  struct Options {
     DeckArguments deck;
     std::int64_t steps = 3;
   };
-  const auto asked = std::make_shared<Asked>();
-  add_deck(command, asked->deck)->required();
-  command.add_option("--steps", asked->steps, "Steps under each combination")
+  const auto options = std::make_shared<Options>();
+  add_deck(command, options->deck)->required();
+  command
+      .add_option("--steps", options->steps, "Number of steps with each combination. Default: 3.")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
-  return [asked](Arguments arguments) {
+  return [options](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
-        const auto verified = bench::verify(job, world, log, {asked->steps, {}});
+      return with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
+        const auto verified = bench::verify(job, world, log, {options->steps, {}});
         if (verified.difference.empty())
           return ExitCode::done;
         if (world.rank() == 0)
@@ -96,14 +98,16 @@ Action declare_verify(CLI::App& command) {
 }
 
 Action declare_help(CLI::App& command) {
-  struct Asked {
+  struct Options {
     std::string topic, key;
   };
-  const auto asked = std::make_shared<Asked>();
-  command.add_option("TOPIC", asked->topic, "deck")->required()->check(CLI::IsMember({"deck"}));
-  command.add_option("KEY", asked->key, "A section or key; without it, all of them");
-  return [asked](Arguments) {
-    print(deck::help(asked->key));
+  const auto options = std::make_shared<Options>();
+  command.add_option("TOPIC", options->topic, "Topic: deck.")
+      ->required()
+      ->check(CLI::IsMember({"deck"}));
+  command.add_option("KEY", options->key, "A section or key. Default: all.");
+  return [options](Arguments) {
+    print(deck::help(options->key));
     return ExitCode::done;
   };
 }

@@ -21,13 +21,13 @@
 namespace trireme::cli {
 namespace {
 
-struct EvaluateWords {
+struct EvaluateOptions {
   inference::EvaluateRequest request;
   std::string json;
 };
 
-ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
-  const inference::EvaluateRequest& r = asked.request;
+ExitCode evaluate(comm::World& world, const EvaluateOptions& options) {
+  const inference::EvaluateRequest& r = options.request;
   comm::expect_agreement(world, {{"MODEL", r.source.path},
                                  {"--step", fmt::format("{}", r.source.step.value_or(-1))},
                                  {"--text", fmt::format("{}", fmt::join(r.data.text, " "))},
@@ -35,14 +35,14 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
                                  {"--field", r.data.field},
                                  {"--multiple-choice", r.data.multiple_choice},
                                  {"--format", fmt::format("{}", static_cast<int>(r.data.format))},
-                                 {"--json", asked.json}});
+                                 {"--json", options.json}});
   if (r.data.text.empty() && r.data.tokens.empty() && r.data.multiple_choice.empty())
-    throw UserError("nothing to evaluate on: give --text, --tokens or --multiple-choice");
-  comm::on_first_rank(world, [&] { expect_new_file(asked.json); });
+    throw UserError("there is nothing to evaluate. Give --text, --tokens or --multiple-choice.");
+  comm::on_first_rank(world, [&] { expect_new_file(options.json); });
   Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));
   const inference::Evaluated evaluated = inference::evaluate_run(r, world, log);
   comm::on_first_rank(world, [&] {
-    give_result(inference::evaluation_table(evaluated), asked.json,
+    give_result(inference::evaluation_table(evaluated), options.json,
                 inference::evaluation_json(evaluated));
   });
   return ExitCode::done;
@@ -51,29 +51,29 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
 }  // namespace
 
 Action declare_evaluate(CLI::App& command) {
-  const auto asked = std::make_shared<EvaluateWords>();
-  inference::EvaluateRequest& request = asked->request;
+  const auto options = std::make_shared<EvaluateOptions>();
+  inference::EvaluateRequest& request = options->request;
   add_model(command, request.source);
   auto* text = command.add_option("--text", request.data.text,
-                                  "Files, directories and globs of text; also .gz and .zst");
+                                  "Text files, directories and globs; also .gz and .zst.");
   command
       .add_option("--tokens", request.data.tokens,
-                  "Token files and globs: llm.c's .bin, or Megatron's with its .idx")
+                  "Token files and globs: .bin of llm.c, or .bin of Megatron with .idx.")
       ->excludes(text);
   command
       .add_option("--field", request.data.field,
-                  "The text is JSON lines, a document each, under this key")
+                  "The text is JSON lines with one document per line, under this key.")
       ->needs(text);
   auto* choice = command.add_option("--multiple-choice", request.data.multiple_choice,
-                                    "A file of questions with choices");
-  add_choice(command, "--format", "Of that file: hellaswag (llm.c's), or jsonl",
+                                    "File of multiple-choice questions.");
+  add_choice(command, "--format", "Format of that file: hellaswag (of llm.c), or jsonl.",
              EnumNames<batches::ChoiceFormat>::table,
              [&request](const auto& chosen) { request.data.format = chosen.back(); })
       ->expected(1)
       ->needs(choice);
-  add_json(command, asked->json);
-  return [asked](Arguments arguments) {
-    return under_mpi(arguments, [&](comm::World& world) { return evaluate(world, *asked); });
+  add_json(command, options->json);
+  return [options](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return evaluate(world, *options); });
   };
 }
 

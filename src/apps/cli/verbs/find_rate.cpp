@@ -16,31 +16,33 @@
 namespace trireme::cli {
 
 Action declare_find_rate(CLI::App& command) {
-  struct Asked {
+  struct Options {
     DeckArguments deck;
     tune::SweepRequest sweep;
     std::string json;
   };
-  const auto asked = std::make_shared<Asked>();
-  tune::SweepRequest& sweep = asked->sweep;
-  add_deck(command, asked->deck)->required();
-  command.add_option("--from", sweep.low, "Rate of the first step")->check(CLI::PositiveNumber);
-  command.add_option("--to", sweep.high, "Rate of the last step")->check(CLI::PositiveNumber);
-  command.add_option("--steps", sweep.steps, "How many, each with a batch of the deck")
+  const auto options = std::make_shared<Options>();
+  tune::SweepRequest& sweep = options->sweep;
+  add_deck(command, options->deck)->required();
+  command.add_option("--from", sweep.low, "Learning rate of the first step.")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--to", sweep.high, "Learning rate of the last step.")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--steps", sweep.steps, "Number of steps, each with a batch of the deck.")
       ->check(CLI::Range(std::int64_t{10}, std::int64_t{100'000}));
   command
       .add_option("--stop-above", sweep.multiple,
-                  "End when the smoothed loss is so many times its minimum")
+                  "Stop when the smoothed loss exceeds its minimum by this factor.")
       ->check(CLI::Range(1.01, 1e9));
-  add_json(command, asked->json);
-  return [asked](Arguments arguments) {
+  add_json(command, options->json);
+  return [options](Arguments arguments) {
     const auto sweep_rates = [&](comm::World& world, const Stops& stops) {
-      return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
+      return with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
         train::limit_of(job, stops.started_at, world, log, stops.signals);
-        comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
-        const tune::RateCurve curve = tune::find_rate(job, world, log, asked->sweep);
+        comm::on_first_rank(world, [&] { expect_new_file(options->json); });
+        const tune::RateCurve curve = tune::find_rate(job, world, log, options->sweep);
         comm::on_first_rank(world, [&] {
-          give_result(tune::rate_table(curve), asked->json, tune::rate_json(curve));
+          give_result(tune::rate_table(curve), options->json, tune::rate_json(curve));
         });
         return ExitCode::done;
       });

@@ -31,12 +31,12 @@
 namespace trireme::cli {
 namespace {
 
-struct SampleWords {
+struct SampleOptions {
   inference::SampleRequest request;
   std::string prompt = "int main", prompts, field, json;
 };
 
-/// One prompt per line or JSON object; blank lines count for nothing.
+/// One prompt per line or JSON object; blank lines are ignored.
 std::vector<std::string> read_prompts(const std::string& path, const std::string& field) {
   std::vector<std::string> prompts;
   tokens::Documents documents(tokens::find_shards({path}, "--prompts").at(0), field);
@@ -60,7 +60,7 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
     at = end + 1;
   }
   if (prompts.empty())
-    throw UserError(Place{path}, "no prompt in this file");
+    throw UserError(Place{path}, "the file contains no prompt");
   return prompts;
 }
 
@@ -74,13 +74,13 @@ std::string json_line(const inference::Sampled& sampled,
       sampled.prompt, sampled.sample, seed, fmt::join(sampled.tokens, ", "));
 }
 
-/// Prints texts as they come; on the first rank.
+/// Prints texts as they are generated; on rank 0.
 class Printer {
  public:
-  Printer(const SampleWords& asked, const inference::SampleRequest& request)
-      : asked_(asked),
+  Printer(const SampleOptions& options, const inference::SampleRequest& request)
+      : options_(options),
         request_(request),
-        only_json_(asked.json == "-"),
+        only_json_(options.json == "-"),
         single_(request.prompts.size() == 1 && request.samples == 1) {}
 
   void decided(const std::string& bytes) {
@@ -107,8 +107,8 @@ class Printer {
                       text::for_terminal(prompt), text::for_terminal(sampled.text)));
   }
   void write() const {
-    if (!only_json_ && !asked_.json.empty())
-      files::write_new_file(asked_.json, rows_);
+    if (!only_json_ && !options_.json.empty())
+      files::write_new_file(options_.json, rows_);
   }
 
  private:
@@ -118,7 +118,7 @@ class Printer {
     begun_ = true;
   }
 
-  const SampleWords& asked_;
+  const SampleOptions& options_;
   const inference::SampleRequest& request_;
   const bool only_json_, single_;
   text::Streamed stream_;
@@ -126,14 +126,14 @@ class Printer {
   bool begun_ = false;
 };
 
-std::vector<comm::Fact> facts_of(const SampleWords& asked) {
-  const inference::SampleRequest& r = asked.request;
+std::vector<comm::Fact> facts_of(const SampleOptions& options) {
+  const inference::SampleRequest& r = options.request;
   const inference::Distribution& d = r.rules.distribution;
   return {{"MODEL", r.source.path},
           {"--step", fmt::format("{}", r.source.step.value_or(-1))},
-          {"--prompt", asked.prompt},
-          {"--prompts", asked.prompts},
-          {"--field", asked.field},
+          {"--prompt", options.prompt},
+          {"--prompts", options.prompts},
+          {"--field", options.field},
           {"--samples", fmt::format("{}", r.samples)},
           {"--tokens", fmt::format("{}", r.rules.tokens)},
           {"--temperature", fmt::format("{}", d.temperature)},
@@ -144,19 +144,20 @@ std::vector<comm::Fact> facts_of(const SampleWords& asked) {
           {"--ignore-end", fmt::format("{}", !r.ends)},
           {"--batch", fmt::format("{}", r.at_once)},
           {"--no-cache", fmt::format("{}", !r.cache)},
-          {"--json", asked.json}};
+          {"--json", options.json}};
 }
 
-ExitCode sample(comm::World& world, const SampleWords& asked) {
-  comm::expect_agreement(world, facts_of(asked));
-  inference::SampleRequest request = asked.request;
+ExitCode sample(comm::World& world, const SampleOptions& options) {
+  comm::expect_agreement(world, facts_of(options));
+  inference::SampleRequest request = options.request;
   comm::on_first_rank(world, [&] {
-    expect_new_file(asked.json);
-    request.prompts = asked.prompts.empty() ? std::vector<std::string>{asked.prompt}
-                                            : read_prompts(asked.prompts, asked.field);
+    expect_new_file(options.json);
+    request.prompts = options.prompts.empty() ? std::vector<std::string>{options.prompt}
+                                              : read_prompts(options.prompts, options.field);
   });
-  Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));  // standard output is text
-  Printer printer(asked, request);
+  Log log(false,
+          fmt::format("rank {} {}", world.rank(), world.host()));  // standard output is for text
+  Printer printer(options, request);
   inference::sample_run(request, world, log,
                         {[&](const std::string& bytes) { printer.decided(bytes); },
                          [&](const inference::Sampled& sampled) { printer.finished(sampled); }});
@@ -168,63 +169,68 @@ std::string no_number(const std::string& word) {
   return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
 }
 
-void add_options(CLI::App& command, SampleWords& asked) {
-  inference::SampleRequest& request = asked.request;
+void add_options(CLI::App& command, SampleOptions& options) {
+  inference::SampleRequest& request = options.request;
   inference::GenerateRules& rules = request.rules;
   constexpr std::int64_t many = std::int64_t{1} << 30U;
   add_model(command, request.source);
-  auto* prompt = command.add_option("--prompt", asked.prompt, "What the text continues");
+  auto* prompt =
+      command.add_option("--prompt", options.prompt, "Text to continue. Default: int main.");
   auto* prompts =
-      command.add_option("--prompts", asked.prompts, "A file of prompts, one in each line")
+      command.add_option("--prompts", options.prompts, "File of prompts, one per line.")
           ->excludes(prompt);
   command
-      .add_option("--field", asked.field,
-                  "That file is JSON lines; a prompt is the text under this key")
+      .add_option("--field", options.field,
+                  "The file is JSON lines with the prompt under this key.")
       ->needs(prompts);
-  command.add_option("--samples", request.samples, "Texts for each prompt")
+  command.add_option("--samples", request.samples, "Number of texts per prompt. Default: 1.")
       ->check(CLI::Range(std::int64_t{1}, many));
-  command.add_option("--tokens", rules.tokens, "The most tokens of a text")
+  command
+      .add_option("--tokens", rules.tokens, "Maximum number of tokens to generate. Default: 256.")
       ->check(CLI::Range(std::int64_t{1}, many));
   command
       .add_option("--temperature", rules.distribution.temperature,
-                  "0: the most likely token each time")
+                  "Sampling temperature. Default: 0.8. 0: always choose the most likely token.")
       ->check(CLI::Range(0.0, 100.0))
       ->check(no_number);
   command
       .add_option("--top-k", rules.distribution.top_k,
-                  "Draw from the most likely tokens only; 0: from all")
+                  "Sample from the K most likely tokens. Default: 0, from all.")
       ->check(CLI::Range(std::int64_t{0}, many));
   command
       .add_option("--top-p", rules.distribution.top_p,
-                  "Draw from the fewest most likely tokens that have this probability together")
+                  "Nucleus sampling: sample from the smallest set of tokens whose total "
+                  "probability reaches P. Default: 1.")
       ->check(CLI::Range(0.0, 1.0))
       ->check([](const std::string& word) {
-        return std::strtod(word.c_str(), nullptr) == 0 ? "no token has a probability of 0" : "";
+        return std::strtod(word.c_str(), nullptr) == 0 ? "must be above 0" : "";
       })
       ->check(no_number);
-  command.add_option("--seed", rules.seed, "Another seed gives another text")->check(whole_number);
+  command.add_option("--seed", rules.seed, "Random seed. Default: 1.")->check(whole_number);
   command
       .add_option("--stop-repetition", rules.repetition,
-                  "GenerateEnd a text when its newest N tokens occur in it already; 0: do not")
+                  "End a text when its last N tokens occur in it before. Default: 0, never.")
       ->check(CLI::Range(std::int64_t{0}, many));
-  command.add_flag("!--ignore-end", request.ends, "Go on over the end-of-text token");
-  command.add_option("--batch", request.at_once, "Texts that grow together on a rank")
+  command.add_flag("!--ignore-end", request.ends, "Do not stop at the end-of-text token.");
+  command
+      .add_option("--batch", request.at_once,
+                  "Number of texts that a rank generates at the same time.")
       ->check(CLI::Range(1, 64));
   command.add_flag("!--no-cache", request.cache,
-                   "Compute the whole context for each token; the text is the same");
-  command.add_option("--json", asked.json,
-                     "Write a JSON object per text and line into this new file; - prints them "
-                     "instead of the text");
+                   "Do not cache keys and values. Slower, with the same text.");
+  command.add_option("--json", options.json,
+                     "Write one JSON object per text and line to this file, which must not exist. "
+                     "With -, print them instead of the text.");
 }
 
 }  // namespace
 
 Action declare_sample(CLI::App& command) {
-  const auto asked = std::make_shared<SampleWords>();
-  asked->request.rules = {.tokens = 256, .distribution = {.temperature = 0.8}, .seed = 1};
-  add_options(command, *asked);
-  return [asked](Arguments arguments) {
-    return under_mpi(arguments, [&](comm::World& world) { return sample(world, *asked); });
+  const auto options = std::make_shared<SampleOptions>();
+  options->request.rules = {.tokens = 256, .distribution = {.temperature = 0.8}, .seed = 1};
+  add_options(command, *options);
+  return [options](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return sample(world, *options); });
   };
 }
 

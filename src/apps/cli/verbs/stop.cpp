@@ -12,7 +12,7 @@
 namespace trireme::cli {
 namespace {
 
-struct StopWords {
+struct StopOptions {
   std::string run_directory;
   bool now = false;
 };
@@ -21,31 +21,33 @@ ExitCode request_of_run(const std::string& run_directory,
                         record::RunRequest request,
                         const char* what) {
   const std::string holder = record::ask_run(run_directory, request);
-  print(fmt::format("Asked the run in {} ({}) to {}. It removes {} when it has noticed.\n",
-                    run_directory, holder, what, record::file_of(request)));
+  print(fmt::format(
+      "Options the run in {} ({}) to {}. The run removes {} when it accepts the request.\n",
+      run_directory, holder, what, record::file_of(request)));
   return ExitCode::done;
 }
 
 }  // namespace
 
 Action declare_stop(CLI::App& command) {
-  const auto asked = std::make_shared<StopWords>();
-  command.add_option("RUN_DIR", asked->run_directory, "The run's directory")->required();
-  command.add_flag("--now", asked->now,
-                   "End at once, without a checkpoint: the steps since the newest one are lost");
-  return [asked](Arguments) {
-    return asked->now ? request_of_run(asked->run_directory, record::RunRequest::stop_now,
-                                       "end at once, without a checkpoint")
-                      : request_of_run(asked->run_directory, record::RunRequest::stop,
-                                       "save a checkpoint and stop");
+  const auto options = std::make_shared<StopOptions>();
+  command.add_option("RUN_DIR", options->run_directory, "The run directory.")->required();
+  command.add_flag(
+      "--now", options->now,
+      "Stop immediately without a checkpoint. The steps since the newest checkpoint are lost.");
+  return [options](Arguments) {
+    return options->now ? request_of_run(options->run_directory, record::RunRequest::stop_now,
+                                         "stop immediately without a checkpoint")
+                        : request_of_run(options->run_directory, record::RunRequest::stop,
+                                         "save a checkpoint and stop");
   };
 }
 
 Action declare_save(CLI::App& command) {
-  const auto asked = std::make_shared<StopWords>();
-  command.add_option("RUN_DIR", asked->run_directory, "The run's directory")->required();
-  return [asked](Arguments) {
-    return request_of_run(asked->run_directory, record::RunRequest::save,
+  const auto options = std::make_shared<StopOptions>();
+  command.add_option("RUN_DIR", options->run_directory, "The run directory.")->required();
+  return [options](Arguments) {
+    return request_of_run(options->run_directory, record::RunRequest::save,
                           "save a checkpoint after its current step and continue");
   };
 }

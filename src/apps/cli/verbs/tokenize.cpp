@@ -22,17 +22,17 @@
 namespace trireme::cli {
 namespace {
 
-struct TokenizeWords {
+struct TokenizeOptions {
   std::string tokenizer = "bytes";
   corpus::TokenizeRequest request;
 };
 
-ExitCode tokenize(comm::World& world, const TokenizeWords& asked) {
-  corpus::TokenizeRequest request = asked.request;
+ExitCode tokenize(comm::World& world, const TokenizeOptions& options) {
+  corpus::TokenizeRequest request = options.request;
   using Owner = comm::Fact::Owner;
   comm::expect_agreement(
       world,
-      {{"--tokenizer", asked.tokenizer, Owner::user},
+      {{"--tokenizer", options.tokenizer, Owner::user},
        {"--text", fmt::format("{}", fmt::join(request.text, " ")), Owner::user},
        {"--field", request.field, Owner::user},
        {"--output", request.output, Owner::user},
@@ -40,8 +40,8 @@ ExitCode tokenize(comm::World& world, const TokenizeWords& asked) {
        {"--shard-bytes", fmt::format("{}", request.shard_bytes), Owner::user}});
   std::string serialized;
   comm::on_first_rank(world, [&] {
-    serialized = (asked.tokenizer == "bytes" ? text::byte_tokenizer()
-                                             : text::load_tokenizer(asked.tokenizer))
+    serialized = (options.tokenizer == "bytes" ? text::byte_tokenizer()
+                                               : text::load_tokenizer(options.tokenizer))
                      ->serialized();
   });
   request.tokenizer = text::tokenizer_from(world.broadcast(std::move(serialized), 0));
@@ -53,31 +53,34 @@ ExitCode tokenize(comm::World& world, const TokenizeWords& asked) {
 }  // namespace
 
 Action declare_tokenize(CLI::App& command) {
-  const auto asked = std::make_shared<TokenizeWords>();
-  corpus::TokenizeRequest& request = asked->request;
+  const auto options = std::make_shared<TokenizeOptions>();
+  corpus::TokenizeRequest& request = options->request;
   command
-      .add_option("--tokenizer", asked->tokenizer,
-                  "A tokenizer's file, a directory with one, or bytes")
-      ->required();
-  command.add_option("--text", request.text, "Files, directories and globs; also .gz and .zst")
+      .add_option("--tokenizer", options->tokenizer,
+                  "A tokenizer file, a directory with one, or the word bytes.")
       ->required();
   command
-      .add_option("--output", request.output, "Where shards go: PREFIX_train_000000.bin and so on")
+      .add_option("--text", request.text, "Text files, directories and globs; also .gz and .zst.")
+      ->required();
+  command
+      .add_option("--output", request.output,
+                  "Prefix of the token files: PREFIX_train_000000.bin, ...")
       ->required();
   command.add_option("--field", request.field,
-                     "The text is JSON lines, a document each, under this key");
+                     "The text is JSON lines with one document per line, under this key.");
   command
       .add_option("--validation-fraction", request.validation_fraction,
-                  "About this share of the documents, by their hash")
+                  "Approximate share of documents for validation, chosen by hash.")
       ->check(CLI::Range(0.0, 1.0))
       ->check([](const std::string& word) {
         return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
       });
   command
-      .add_option("--shard-bytes", request.shard_bytes, "Text per shard; also what ranks share out")
+      .add_option("--shard-bytes", request.shard_bytes,
+                  "Bytes of text per token file, also the unit of work of a rank.")
       ->check(CLI::Range(corpus::least_shard_bytes, corpus::most_shard_bytes));
-  return [asked](Arguments arguments) {
-    return under_mpi(arguments, [&](comm::World& world) { return tokenize(world, *asked); });
+  return [options](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return tokenize(world, *options); });
   };
 }
 

@@ -32,7 +32,7 @@
 namespace trireme::cli {
 namespace {
 
-struct TrainWords {
+struct TrainOptions {
   std::vector<std::string> files;
   std::string field;
   std::string pattern = "gpt2", output;
@@ -41,8 +41,8 @@ struct TrainWords {
   int threads = 0;
 };
 
-/// The files that the words mean, as the first rank sees them, on every rank.
-std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& words) {
+/// The files named by --text as rank 0 finds them, on every rank.
+std::vector<tokens::TextFile> files_of(comm::World& world, const TrainOptions& words) {
   std::vector<tokens::TextFile> files;
   comm::on_first_rank(world, [&] {
     files::expect_new_directory(words.output);
@@ -52,27 +52,29 @@ std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& wor
 }
 
 void say_counted(Log& log, const corpus::CountedCorpus& corpus) {
-  log.info("{} of text: {} pieces, {} distinct ones kept{}",
+  log.info("read {} of text: {} pieces, {} distinct pieces kept{}",
            bytes_text(static_cast<double>(corpus.bytes)),
            count_text(static_cast<double>(corpus.pieces)), corpus.kept.pieces().size(),
-           corpus.passes > 1 ? fmt::format(" ({} passes for lack of memory)", corpus.passes) : "");
+           corpus.passes > 1
+               ? fmt::format(" ({} passes, because of the limit on memory)", corpus.passes)
+               : "");
   if (corpus.kept.dropped() > 0)
     log.warning(
-        "dropped {} distinct pieces that occur less than {} times, {} times in all: they "
-        "did not fit into --memory",
+        "dropped {} distinct pieces that occur less than {} times ({} occurrences in total), "
+        "because they did not fit into --memory. Increase --memory to keep them.",
         corpus.kept.dropped(), corpus.kept.threshold(), corpus.kept.dropped_occurrences());
   if (corpus.too_long > 0)
-    log.warning("left out {} pieces of more than {} bytes", corpus.too_long,
+    log.warning("ignored {} pieces of more than {} bytes", corpus.too_long,
                 corpus::most_piece_bytes);
 }
 
 void train_on(const corpus::CountedCorpus& corpus,
-              const TrainWords& words,
+              const TrainOptions& words,
               text::Pattern pattern,
               Log& log,
               StageProgress& progress) {
   if (corpus.bytes == 0)
-    throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
+    throw UserError({Diagnostic{{}, "--text", "the files contain no text"}});
   say_counted(log, corpus);
   const auto vocabulary = corpus::train_vocabulary(
       corpus.kept.pieces(), {.pattern = pattern, .vocabulary = words.vocabulary},
@@ -80,16 +82,15 @@ void train_on(const corpus::CountedCorpus& corpus,
         progress.report("merging pairs", static_cast<double>(merges), static_cast<double>(all));
       });
   if (std::ssize(vocabulary.tokens) < words.vocabulary)
-    log.warning(
-        "{} ids instead of {}: no two tokens are neighbours any more; the text is too small",
-        vocabulary.tokens.size(), words.vocabulary);
+    log.warning("{} ids instead of {}: the text is too small for more merges",
+                vocabulary.tokens.size(), words.vocabulary);
   corpus::write_tokenizer(words.output, vocabulary, corpus::training_json(vocabulary, corpus));
-  log.info("{}: {} ids, pattern {}, {:.3f} bytes per token of the pieces that were kept",
+  log.info("{}: {} ids, pattern {}, {:.3f} bytes per token in the pieces that were kept",
            words.output, vocabulary.tokens.size(), words.pattern,
            corpus::bytes_per_token(vocabulary, corpus.kept.pieces()));
 }
 
-ExitCode train(comm::World& world, const TrainWords& words) {
+ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   using Owner = comm::Fact::Owner;
   comm::expect_agreement(world,
@@ -119,7 +120,7 @@ ExitCode train(comm::World& world, const TrainWords& words) {
   world.sum({&binary_files, 1});
   comm::on_first_rank(world, [&] {
     if (binary_files > 0)
-      log.info("{} binary files skipped", binary_files);
+      log.info("skipped {} binary files", binary_files);
     train_on(corpus, words, pattern, log, progress);
   });
   return ExitCode::done;
@@ -128,25 +129,34 @@ ExitCode train(comm::World& world, const TrainWords& words) {
 }  // namespace
 
 Action declare_tokenizer_train(CLI::App& command) {
-  const auto words = std::make_shared<TrainWords>();
-  command.add_option("--text", words->files, "Files, directories and globs; also .gz and .zst")
+  const auto words = std::make_shared<TrainOptions>();
+  command
+      .add_option("--text", words->files, "Text files, directories and globs; also .gz and .zst.")
       ->required();
   command.add_option("--field", words->field,
-                     "The text is JSON lines, a document each, under this key");
-  command.add_option("--vocabulary", words->vocabulary, "Ids, the end of text included")
+                     "The text is JSON lines with one document per line, under this key.");
+  command
+      .add_option("--vocabulary", words->vocabulary, "Number of token ids, including end of text.")
       ->required()
       ->check(CLI::Range(corpus::least_vocabulary, corpus::most_vocabulary));
-  command.add_option("--pattern", words->pattern, "How text is cut: " + text::pattern_names())
+  command
+      .add_option(
+          "--pattern", words->pattern,
+          "Pattern that splits text into pieces: " + text::pattern_names() + ". Default: gpt2.")
       ->check([](const std::string& word) {
         return text::pattern_named(word) ? "" : "not one of " + text::pattern_names();
       });
-  command.add_option("--output", words->output, "A new directory")->required();
+  command.add_option("--output", words->output, "Output directory, which must not exist.")
+      ->required();
   command
       .add_option("--memory", words->memory_gib,
-                  "GiB of each rank; what has no room is counted in another pass, or dropped "
-                  "where it is rare")
+                  "Memory per rank in GiB. Default: 4. With less memory, counting needs more "
+                  "passes and rare pieces are dropped.")
       ->check(CLI::Range(0.001, 1e6));
-  command.add_option("--threads", words->threads, "Of each rank")->check(CLI::Range(1, 1024));
+  command
+      .add_option("--threads", words->threads,
+                  "Threads per rank. Default: the cores of the host divided by its ranks.")
+      ->check(CLI::Range(1, 1024));
   return [words](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return train(world, *words); });
   };

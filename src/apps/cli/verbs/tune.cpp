@@ -23,7 +23,7 @@
 namespace trireme::cli {
 namespace {
 
-struct Asked {
+struct Options {
   DeckArguments deck;
   tune::TuneRequest request;
   double gib = 0;
@@ -35,52 +35,56 @@ std::string build_text() {
   return fmt::format("trireme {} at {}", build.version, build.git_revision);
 }
 
-/// Before anything is measured: whether the result could be written.
-void expect_writable(const Asked& asked, const SharedDeck& shared) {
-  expect_new_file(asked.json);
-  expect_new_file(asked.output);
-  if (!asked.output.empty() &&
+/// Checks before measuring whether the result can be written.
+void expect_writable(const Options& options, const SharedDeck& shared) {
+  expect_new_file(options.json);
+  expect_new_file(options.output);
+  if (!options.output.empty() &&
       !deck::with_values(shared.bytes, tune::values_of(tune::setting_of(shared.deck.config))))
-    throw UserError(Place{asked.deck.path, 0, 0},
-                    "this deck's layout is not one that --output can write other values into; "
-                    "without --output they are printed");
+    throw UserError(Place{options.deck.path, 0, 0},
+                    "--output cannot change values in a deck with this layout. Run without "
+                    "--output to print the values.");
 }
 
-void give(const Asked& asked, const SharedDeck& shared, const tune::Tuning& tuning) {
-  give_result(tune::tuning_table(tuning), asked.json, tune::tuning_json(tuning));
-  if (asked.output.empty())
+void give(const Options& options, const SharedDeck& shared, const tune::Tuning& tuning) {
+  give_result(tune::tuning_table(tuning), options.json, tune::tuning_json(tuning));
+  if (options.output.empty())
     return;
-  const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), asked.deck.overrides});
+  const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), options.deck.overrides});
   TRIREME_EXPECT(text, "no layout for {}",
                  tune::words_of(tune::values_to_write(tuning, shared.bytes)));
-  files::write_new_file(asked.output, *text);
+  files::write_new_file(options.output, *text);
 }
 
 }  // namespace
 
 Action declare_tune(CLI::App& command) {
-  const auto asked = std::make_shared<Asked>();
-  add_deck(command, asked->deck)->required();
-  command.add_option("--output", asked->output, "Write the deck with the chosen values there");
+  const auto options = std::make_shared<Options>();
+  add_deck(command, options->deck)->required();
+  command.add_option("--output", options->output,
+                     "Write the deck with the chosen values to this file, which must not exist.");
   command
-      .add_option("--seconds", asked->request.seconds,
-                  "About how long to measure; longer where a few steps take longer")
+      .add_option(
+          "--seconds", options->request.seconds,
+          "Approximate time for measurements in seconds. A few steps are measured in any case.")
       ->check(CLI::Range(1.0, 1e6));
   command
-      .add_option("--memory", asked->gib,
-                  "GiB that a rank may take; its part of what the hosts have free, unless given")
+      .add_option(
+          "--memory", options->gib,
+          "Maximum memory per rank in GiB. Default: an equal share of the free memory of its host.")
       ->check(CLI::Range(1e-6, 1e6));
-  command.add_flag("--same-bits", asked->request.same_bits, "Leave out what may round otherwise");
-  add_json(command, asked->json);
-  return [asked](Arguments arguments) {
-    asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
+  command.add_flag("--same-bits", options->request.same_bits,
+                   "Only try settings that give the same bits as the deck.");
+  add_json(command, options->json);
+  return [options](Arguments arguments) {
+    options->request.memory_bytes = static_cast<std::int64_t>(options->gib * 0x1p30);
     const auto measure = [&](comm::World& world, const Stops& stops) {
-      return with_shared_deck(world, asked->deck, [&](const SharedDeck& shared, Log& log) {
+      return with_shared_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
         train::limit_of(deck::job_of(shared.deck), stops.started_at, world, log, stops.signals);
-        comm::on_first_rank(world, [&] { expect_writable(*asked, shared); });
+        comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
         const tune::Tuning tuning =
-            tune::tune(shared.deck, shared.circumstances, world, log, asked->request);
-        comm::on_first_rank(world, [&] { give(*asked, shared, tuning); });
+            tune::tune(shared.deck, shared.circumstances, world, log, options->request);
+        comm::on_first_rank(world, [&] { give(*options, shared, tuning); });
         return ExitCode::done;
       });
     };

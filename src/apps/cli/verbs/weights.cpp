@@ -49,12 +49,12 @@ void run_export(const weights::ExportRequest& request) {
            done.files.size() == 1 ? "file" : "files", duration_text(clock.seconds()));
 }
 
-struct ImportWords {
+struct ImportOptions {
   weights::ImportRequest request;
   std::string tokenizer;
 };
 
-ExitCode run_import(comm::World& world, const ImportWords& words) {
+ExitCode run_import(comm::World& world, const ImportOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   const Clock clock;
   weights::ImportRequest request = words.request;
@@ -64,7 +64,7 @@ ExitCode run_import(comm::World& world, const ImportWords& words) {
   comm::together(world, [&] {
     if (mine != first)
       throw UserError(
-          fmt::format("rank {} was started with other arguments than rank 0", world.rank()));
+          fmt::format("rank {} was started with different arguments from rank 0", world.rank()));
   });
   request.without_tokenizer = words.tokenizer == "none";
   std::string serialized;
@@ -84,8 +84,8 @@ ExitCode run_import(comm::World& world, const ImportWords& words) {
            world.size() == 1 ? "1 rank" : fmt::format("{} ranks", world.size()),
            duration_text(clock.seconds()));
   log.info(
-      "{} layers, {} heads, {} channels, context {}, vocabulary {}; continue with a deck of "
-      "with these sizes, run.directory: {} and run.seed: {}",
+      "{} layers, {} heads, {} channels, context {}, vocabulary {}. Continue with a deck with "
+      "these sizes, run.directory: {} and run.seed: {}",
       shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, request.output,
       request.seed);
   log.info("in a deck: {}", deck::model_section(shape));
@@ -98,26 +98,30 @@ Action declare_export(CLI::App& command) {
   const auto request = std::make_shared<weights::ExportRequest>();
   command
       .add_option("RUN_DIR", request->source,
-                  "A run's directory; a checkpoint, or weights of another format, will do as well")
+                  "A run directory, a checkpoint, or weights in another supported format.")
       ->required();
-  add_choice(command, "--format", "What reads them", EnumNames<weights::ExportFormat>::table,
+  add_choice(command, "--format", "Format of the output.", EnumNames<weights::ExportFormat>::table,
              [request](const auto& chosen) { request->format = chosen.back(); })
       ->required()
       ->expected(1);
-  command.add_option("--output", request->output, "A new directory")->required();
-  add_choice(command, "--dtype", "Of the weights; bf16 is rounded to nearest even", dtype_words,
-             [request](const auto& chosen) { request->type = chosen.back(); })
+  command.add_option("--output", request->output, "Output directory, which must not exist.")
+      ->required();
+  add_choice(command, "--dtype",
+             "Data type of the weights. Default: fp32. bf16 is rounded to nearest even.",
+             dtype_words, [request](const auto& chosen) { request->type = chosen.back(); })
       ->expected(1);
-  command.add_option("--step", request->step, "Of the checkpoint; without it, the newest")
+  command.add_option("--step", request->step, "Step of the checkpoint. Default: the newest.")
       ->check(whole_number);
   add_choice(command, "--rows",
-             "Of the vocabulary: all that the model has, or those of its tokenizer's tokens",
+             "Rows of the vocabulary to export: all rows of the model, or only those of the "
+             "tokenizer's tokens. Default: model.",
              EnumNames<weights::ExportRows>::table,
              [request](const auto& chosen) { request->rows = chosen.back(); })
       ->expected(1);
   command
       .add_option("--shard-bytes", request->shard_bytes,
-                  "A safetensors file grows no larger, unless one tensor is")
+                  "Maximum size of a safetensors file in bytes, unless a single tensor is larger. "
+                  "Default: 5000000000.")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62));
   return [request](Arguments) {
     run_export(*request);
@@ -126,20 +130,20 @@ Action declare_export(CLI::App& command) {
 }
 
 Action declare_import(CLI::App& command) {
-  const auto words = std::make_shared<ImportWords>();
+  const auto words = std::make_shared<ImportOptions>();
   command
       .add_option("DIR_OR_FILE", words->request.source,
-                  "A folder of Hugging Face's transformers, a model file of llm.c, a run directory "
-                  "or a checkpoint")
+                  "A folder of Hugging Face transformers, a model file of llm.c, a run directory "
+                  "or a checkpoint.")
       ->required();
-  command.add_option("--output", words->request.output, "A new run directory")->required();
+  command.add_option("--output", words->request.output, "New run directory.")->required();
   command.add_option("--tokenizer", words->tokenizer,
-                     "Instead of the one that lies beside the weights; none: the model will not be "
-                     "given text");
+                     "Tokenizer file or directory, or bytes. Default: the tokenizer next to the "
+                     "weights. none: the model will not process text.");
   words->request.seed = static_cast<std::uint64_t>(session::RunConfig{}.seed);
   command
       .add_option("--seed", words->request.seed,
-                  "run.seed of the run that starts from these weights")
+                  "run.seed of the run that continues from these weights.")
       ->check(whole_number);
   return [words](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return run_import(world, *words); });

@@ -8,7 +8,7 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// One row: `direction` is 1, or -1 to turn back.
+/// One row: `direction` is 1, or -1 for the inverse.
 template <class T>
 TRIREME_CLONES void rotate_row(T* row,
                                const float* cosines,
@@ -36,7 +36,7 @@ void run(Threads, const Rotate& call) {
   const RotaryShape& shape = call.shape;
   const std::int64_t half = shape.head_channels / 2;
   const std::int64_t together = std::max<std::int64_t>(1, elements_per_chunk / shape.stride);
-  const float direction = call.turn == Turn::back ? -1.0F : 1.0F;
+  const float direction = call.direction == Direction::inverse ? -1.0F : 1.0F;
   const auto* positions = call.positions.as_optional<std::int32_t>();
   for_chunks(call.packed.elements / shape.stride, together,
              [&](std::int64_t begin, std::int64_t end) {

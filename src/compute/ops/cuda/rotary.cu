@@ -17,7 +17,8 @@ struct RotateLoop {
     const std::int64_t position =
         call.positions.empty() ? row % call.shape.time : call.positions.as<std::int32_t>()[row];
     const float* angles = call.table.as<float>() + position * 2 * half + j;
-    const float cosine = angles[0], sine = angles[half] * (call.turn == Turn::back ? -1.0F : 1.0F);
+    const float cosine = angles[0],
+                sine = angles[half] * (call.direction == Direction::inverse ? -1.0F : 1.0F);
     T* first = call.packed.as<T>() + row * call.shape.stride + 2 * h * half + j;
     T* second = first + half;
     const float a = to_float(*first), b = to_float(*second);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tune runs within its time, for steps from a millisecond to a minute.
-#include "tune/effort.hpp"
+#include "tune/budget.hpp"
 
 #include <algorithm>
 
@@ -10,17 +10,17 @@ namespace trireme::tune {
 namespace {
 
 /// As timed_steps.hpp makes them.
-double seconds_of(const Effort& effort, const OwnStep& own, int settings_of_a_block) {
-  const double made = static_cast<double>(std::min(own.micro_steps, effort.timed.most_micro_steps));
+double seconds_of(const TuneBudget& budget, const OwnStep& own, int settings_of_a_block) {
+  const double made = static_cast<double>(std::min(own.micro_steps, budget.timed.most_micro_steps));
   const double step_s = own.seconds * made / static_cast<double>(own.micro_steps);
-  return step_s * (effort.timed.warmups + effort.timed.steps) * effort.rounds *
-         static_cast<double>(effort.blocks) * settings_of_a_block;
+  return step_s * (budget.timed.warmups + budget.timed.steps) * budget.rounds *
+         static_cast<double>(budget.blocks) * settings_of_a_block;
 }
 
-TEST(Effort, ShortStepsFillTheTime) {
+TEST(TuneBudget, ShortStepsFillTheTime) {
   for (const double step_s : {0.01, 0.05, 0.2}) {
     const OwnStep own{step_s, 8};
-    const Effort runs = effort_of_runs(48, own, 6), again = effort_of_repetition(42, own);
+    const TuneBudget runs = budget_for_runs(48, own, 6), again = budget_for_repetition(42, own);
     EXPECT_EQ(runs.rounds, 4);
     EXPECT_EQ(runs.blocks, 6U);
     EXPECT_EQ(again.rounds, 8);
@@ -29,13 +29,13 @@ TEST(Effort, ShortStepsFillTheTime) {
     EXPECT_LE(seconds_of(runs, own, 1), 48);
     EXPECT_LE(seconds_of(again, own, 2), 42);
   }
-  EXPECT_EQ(effort_of_runs(48, {0.001, 8}, 6).timed.steps, 15);
-  EXPECT_EQ(effort_of_runs(48, {0.3, 8}, 6).timed.steps, 4);
+  EXPECT_EQ(budget_for_runs(48, {0.001, 8}, 6).timed.steps, 15);
+  EXPECT_EQ(budget_for_runs(48, {0.3, 8}, 6).timed.steps, 4);
 }
 
-TEST(Effort, LongStepsAreCutBeforeSettingsAndRounds) {
+TEST(TuneBudget, LongStepsAreCutBeforeSettingsAndRounds) {
   const OwnStep own{2, 30};  // a cut one takes 0.2 s
-  const Effort runs = effort_of_runs(48, own, 6), again = effort_of_repetition(42, own);
+  const TuneBudget runs = budget_for_runs(48, own, 6), again = budget_for_repetition(42, own);
   EXPECT_EQ(runs.timed.most_micro_steps, 3);
   EXPECT_EQ(runs.timed.steps, 1);
   EXPECT_EQ(runs.blocks, 6U);
@@ -45,8 +45,9 @@ TEST(Effort, LongStepsAreCutBeforeSettingsAndRounds) {
   EXPECT_LE(seconds_of(again, own, 2), 42);
 }
 
-TEST(Effort, FewerSettingsAndRoundsOfLongSteps) {
-  const Effort runs = effort_of_runs(48, {1.3, 1}, 6), again = effort_of_repetition(42, {1.3, 1});
+TEST(TuneBudget, FewerSettingsAndRoundsOfLongSteps) {
+  const TuneBudget runs = budget_for_runs(48, {1.3, 1}, 6),
+                   again = budget_for_repetition(42, {1.3, 1});
   EXPECT_EQ(runs.blocks, 4U);
   EXPECT_EQ(again.blocks, 1U);
   EXPECT_EQ(again.rounds, 8);
@@ -54,16 +55,16 @@ TEST(Effort, FewerSettingsAndRoundsOfLongSteps) {
   EXPECT_LE(seconds_of(again, {1.3, 1}, 2), 42);
 }
 
-TEST(Effort, KeepsWhatDecides) {
+TEST(TuneBudget, KeepsWhatDecides) {
   for (const double step_s : {10.0, 100.0}) {
-    const Effort runs = effort_of_runs(48, {step_s, 3}, 6);
+    const TuneBudget runs = budget_for_runs(48, {step_s, 3}, 6);
     EXPECT_EQ(runs.rounds, 4);
     EXPECT_EQ(runs.blocks, 3U);
-    const Effort again = effort_of_repetition(42, {step_s, 3});
+    const TuneBudget again = budget_for_repetition(42, {step_s, 3});
     EXPECT_EQ(again.rounds, 4);
     EXPECT_EQ(again.blocks, 1U);
   }
-  EXPECT_EQ(effort_of_runs(48, {100, 3}, 2).blocks, 2U) << "no more than there are";
+  EXPECT_EQ(budget_for_runs(48, {100, 3}, 2).blocks, 2U) << "no more than there are";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/effort.hpp"
+#include "tune/budget.hpp"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr std::size_t pairs_again = 2;
 constexpr int most_steps = 15;
 constexpr TimedSteps of_long_steps{.warmups = 1, .steps = 1, .most_micro_steps = least_micro_steps};
 
-/// So that `sessions` of them take about so long; no step where even one takes longer.
+/// The steps with which `sessions` sessions take about `seconds`; 0 steps if even one is too long.
 TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions) {
   TimedSteps timed;
   const double fit = seconds / (static_cast<double>(sessions) * own.seconds) - timed.warmups;
@@ -21,7 +21,7 @@ TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions
   return timed;
 }
 
-/// With one cut step after one that warms up.
+/// The number of sessions with one shortened step after one for warm-up.
 std::size_t sessions_within(double seconds, const OwnStep& own) {
   const double part = std::min(1.0, static_cast<double>(of_long_steps.most_micro_steps) /
                                         static_cast<double>(own.micro_steps));
@@ -31,28 +31,29 @@ std::size_t sessions_within(double seconds, const OwnStep& own) {
 
 }  // namespace
 
-Effort effort_of_runs(double seconds, const OwnStep& own, std::size_t settings) {
-  Effort effort{steps_within(seconds, own, rounds_of_runs * settings), rounds_of_runs, settings};
-  if (effort.timed.steps > 0)
-    return effort;
-  effort.timed = of_long_steps;
+TuneBudget budget_for_runs(double seconds, const OwnStep& own, std::size_t settings) {
+  TuneBudget budget{steps_within(seconds, own, rounds_of_runs * settings), rounds_of_runs,
+                    settings};
+  if (budget.timed.steps > 0)
+    return budget;
+  budget.timed = of_long_steps;
   const std::size_t fit = sessions_within(seconds, own) / rounds_of_runs;
-  effort.blocks = std::min(settings, std::max(fit, least_settings));
-  return effort;
+  budget.blocks = std::min(settings, std::max(fit, least_settings));
+  return budget;
 }
 
-Effort effort_of_repetition(double seconds, const OwnStep& own) {
+TuneBudget budget_for_repetition(double seconds, const OwnStep& own) {
   constexpr std::size_t sessions = 2 * pairs_again * rounds_again;
-  Effort effort{steps_within(seconds, own, sessions), rounds_again, pairs_again};
-  if (effort.timed.steps > 0)
-    return effort;
-  effort.timed = of_long_steps;
+  TuneBudget budget{steps_within(seconds, own, sessions), rounds_again, pairs_again};
+  if (budget.timed.steps > 0)
+    return budget;
+  budget.timed = of_long_steps;
   const std::size_t fit = sessions_within(seconds, own);
   if (fit >= sessions)
-    return effort;
-  effort.blocks = 1;
-  effort.rounds = std::clamp(static_cast<int>(fit / 2), least_rounds_again, rounds_again);
-  return effort;
+    return budget;
+  budget.blocks = 1;
+  budget.rounds = std::clamp(static_cast<int>(fit / 2), least_rounds_again, rounds_again);
+  return budget;
 }
 
 }  // namespace trireme::tune

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides the time for a part of tune into settings, rounds and steps.
+//
+// Short steps are repeated: all settings in all rounds, with several steps each. For long steps, a
+// single step of three micro-steps is timed after one for warm-up. If that still takes too long,
+// fewer settings and rounds are run, down to a minimum, which may exceed the time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tune/timed_steps.hpp"
+
+namespace trireme::tune {
+
+/// The predicted step with the deck's own values.
+struct OwnStep {
+  double seconds = 0;
+  std::int64_t micro_steps = 1;
+};
+
+struct TuneBudget {
+  TimedSteps timed;  ///< of every setting in every round
+  int rounds = 1;
+  /// Per round: settings, or pairs of a setting and the deck's own.
+  std::size_t blocks = 1;
+};
+
+/// For `settings` settings including the deck's own: four rounds of at least three settings.
+TuneBudget budget_for_runs(double seconds, const OwnStep& own, std::size_t settings);
+
+/// For repeating one setting against the deck's own: eight rounds of two pairs, at least four
+/// rounds of one. With four rounds all must be better (confirms()); without a real gain, 1 of 16
+/// series achieves this.
+TuneBudget budget_for_repetition(double seconds, const OwnStep& own);
+
+}  // namespace trireme::tune
