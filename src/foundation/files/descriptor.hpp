@@ -39,6 +39,8 @@ class Descriptor {
   /// At the position behind what was written last.
   void write(std::span<const std::byte> bytes) const;
   void write(std::string_view text) const { write(std::as_bytes(std::span(text))); }
+  /// At `offset`, and asks the kernel to begin with the transfer to the disk.
+  void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
   /// Continues writing at `offset`; what was behind it is gone.
   void rewind(std::int64_t offset) const;
   /// Replaces the bytes at the beginning.

@@ -130,11 +130,6 @@ std::vector<std::string> attribute_names(hid_t object) {
   return names;
 }
 
-void delete_attributes(hid_t object) {
-  for (const std::string& name : attribute_names(object))
-    TRIREME_H5_OF(object, name, H5Adelete(object, name.c_str()));
-}
-
 template <>
 std::string read_attribute<std::string>(hid_t object, const std::string& name) {
   return only(read_texts(object, name), object, name);

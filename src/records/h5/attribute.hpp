@@ -26,8 +26,6 @@ bool has_attribute(hid_t object, const std::string& name);
 /// Names in alphabetical order.
 std::vector<std::string> attribute_names(hid_t object);
 
-void delete_attributes(hid_t object);
-
 /// T: std::string, std::int64_t, std::uint64_t, double, or a std::vector of the first, second or
 /// fourth. Numbers are converted by HDF5. Throws StorageError when it is missing or of another
 /// kind.

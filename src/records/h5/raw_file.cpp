@@ -6,11 +6,7 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/error.hpp"
-#include "files/path.hpp"
 
 namespace trireme::h5 {
 
@@ -48,28 +44,18 @@ int read_all(int file, void* to, std::size_t count, std::int64_t offset) {
   return 0;
 }
 
-RawFile::RawFile(std::string path)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)) {
-  struct stat facts {};
-  if (file_ < 0 || ::fstat(file_, &facts) != 0)
-    fail("open");
-  if (const char* other = files::other_than_file(facts.st_mode); *other != '\0') {
-    ::close(std::exchange(file_, -1));
-    throw StorageError("file system", "open " + path_,
-                       std::string(other) + " is in the place of a file", __FILE__, __LINE__);
-  }
-  direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
-}
+RawFile::RawFile(const std::string& path)
+    : file_(files::Descriptor::regular(path, O_RDWR)),
+      direct_(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC)) {}
 
 RawFile::~RawFile() {
-  for (const int file : {file_, direct_})
-    if (file >= 0)
-      ::close(file);
+  if (direct_ >= 0)
+    ::close(direct_);
 }
 
 void RawFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
   const std::size_t written = write_direct(offset, bytes);
-  write_cached(offset + static_cast<std::int64_t>(written), bytes.subspan(written));
+  file_.write_at(offset + static_cast<std::int64_t>(written), bytes.subspan(written));
 }
 
 std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte> bytes) {
@@ -93,46 +79,9 @@ std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte
   return done;
 }
 
-void RawFile::write_cached(std::int64_t offset, std::span<const std::byte> bytes) {
-  if (const int problem = write_all(file_, bytes.data(), bytes.size(), offset); problem != 0) {
-    errno = problem;
-    fail("write");
-  }
-  const auto count = static_cast<off64_t>(bytes.size());
-  // A hint: a file system without it loses nothing but time.
-  if (count > 0)
-    static_cast<void>(::sync_file_range(file_, offset, count, SYNC_FILE_RANGE_WRITE));
-}
-
 void RawFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const auto got = ::pread(file_, bytes.data(), bytes.size(), offset);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got == 0)
-      errno = ENODATA;
-    if (got <= 0)
-      fail("read");
-    offset += got;
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-  }
-}
-
-void RawFile::sync() {
-  if (::fsync(file_) != 0)
-    fail("fsync");
-}
-
-std::int64_t RawFile::size() const {
-  struct stat facts {};
-  if (::fstat(file_, &facts) != 0)
-    fail("stat");
-  return facts.st_size;
-}
-
-void RawFile::fail(const char* what) const {
-  throw StorageError("file system", std::string(what) + " " + path_, std::strerror(errno), __FILE__,
-                     __LINE__);
+  if (file_.read_some(offset, bytes) != bytes.size())
+    files::fail("read " + file_.path(), ENODATA);
 }
 
 }  // namespace trireme::h5

@@ -16,6 +16,8 @@
 #include <span>
 #include <string>
 
+#include "files/descriptor.hpp"
+
 namespace trireme::h5 {
 
 /// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros after the end of the file.
@@ -29,27 +31,23 @@ class RawFile {
   static constexpr std::size_t page_bytes = 4096;
 
   /// The file exists.
-  explicit RawFile(std::string path);
+  explicit RawFile(const std::string& path);
   ~RawFile();
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;
 
   void write(std::int64_t offset, std::span<const std::byte> bytes);
   /// fsync. Everything before it is on the disk afterwards.
-  void sync();
-  [[nodiscard]] std::int64_t size() const;
+  void sync() const { file_.sync(); }
+  [[nodiscard]] std::int64_t size() const { return file_.size(); }
   /// Fills `bytes` from `offset` on; the file must reach so far.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
 
  private:
-  [[noreturn]] void fail(const char* what) const;
-
-  void write_cached(std::int64_t offset, std::span<const std::byte> bytes);
   /// How many of `bytes` it wrote around the cache.
   std::size_t write_direct(std::int64_t offset, std::span<const std::byte> bytes);
 
-  std::string path_;
-  int file_ = -1;
+  files::Descriptor file_;
   int direct_ = -1;  ///< the same file, opened with O_DIRECT; -1: the file system cannot
 };
 

@@ -2,19 +2,15 @@
 #include "record/run/run_log.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
 #include <span>
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 #include "files/input_file.hpp"
-#include "files/path.hpp"
 
 #include "record/checkpoint/fact_names.hpp"
 #include "record/run/log_line.hpp"
@@ -131,62 +127,34 @@ std::string lines_text(const std::vector<std::int64_t>& lines) {
   return lines.size() > most ? fmt::format("{} and {} more", text, lines.size() - most) : text;
 }
 
-RunLog::RunLog(std::string path, Open how) : path_(std::move(path)) {
-  const int flags = how == Open::create ? O_CREAT | O_EXCL : 0;
-  descriptor_ =
-      ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0666);
-  struct stat facts {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &facts) != 0)
-    fail("open", std::strerror(errno));
-  if (const char* other = files::other_than_file(facts.st_mode); *other != '\0')
-    fail("open", fmt::format("{} is in its place", other));
-  char last = '\n';
-  if (facts.st_size > 0 && ::pread(descriptor_, &last, 1, facts.st_size - 1) != 1)
-    fail("read", std::strerror(errno));
-  if (last != '\n')
+RunLog::RunLog(std::string path, Open how)
+    : file_(files::Descriptor::regular(
+          std::move(path), O_RDWR | O_APPEND | (how == Open::create ? O_CREAT | O_EXCL : 0))) {
+  std::byte last{'\n'};
+  if (const std::int64_t bytes = file_.size(); bytes > 0)
+    static_cast<void>(file_.read_some(bytes - 1, std::span(&last, 1)));
+  if (last != std::byte{'\n'})
     append("\n" + log_line(cut_kind, ""));
 }
 
-RunLog::~RunLog() {
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
-}
-
-RunLog::RunLog(RunLog&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      waits_(other.waits_) {}
-
 void RunLog::append(std::string_view line) {
   waits_ = true;
-  while (!line.empty()) {
-    const auto written = ::write(descriptor_, line.data(), line.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      fail("write", std::strerror(written < 0 ? errno : ENOSPC));
-    line.remove_prefix(static_cast<std::size_t>(written));
-  }
+  usable_ = false;
+  file_.write(line);
+  usable_ = true;
 }
 
 void RunLog::sync() {
-  struct stat mine {
-  }, there{};
-  if (::fstat(descriptor_, &mine) != 0)
-    fail("sync", std::strerror(errno));
-  if (::stat(path_.c_str(), &there) != 0)
-    fail("write", "it was removed or moved away while the run wrote it");
-  if (mine.st_dev != there.st_dev || mine.st_ino != there.st_ino)
-    fail("write", "another file is in its place");
-  if (::fdatasync(descriptor_) != 0 && errno != EINVAL)
-    fail("sync", std::strerror(errno));
+  usable_ = false;
+  if (!file_.in_place())
+    throw StorageError("record", "write " + path(),
+                       std::filesystem::exists(path())
+                           ? "another file is in its place"
+                           : "it was removed or moved away while the run wrote it",
+                       __FILE__, __LINE__);
+  file_.sync();
+  usable_ = true;
   waits_ = false;
-}
-
-void RunLog::fail(const char* what, const std::string& reason) {
-  if (descriptor_ >= 0)
-    ::close(std::exchange(descriptor_, -1));
-  throw StorageError("record", fmt::format("{} {}", what, path_), reason, __FILE__, __LINE__);
 }
 
 }  // namespace trireme::record

@@ -30,6 +30,8 @@
 #include <utility>
 #include <vector>
 
+#include "files/descriptor.hpp"
+
 namespace trireme::record {
 
 inline constexpr const char* run_log_name = "steps.jsonl";
@@ -83,9 +85,6 @@ class RunLog {
   /// A new log in whose place nothing may be, or an existing one, whose last line is completed where
   /// it was cut off. Throws StorageError.
   RunLog(std::string path, Open how);
-  ~RunLog();
-  RunLog(RunLog&& other) noexcept;
-  RunLog& operator=(RunLog&&) = delete;
 
   /// `line` as log_line() makes it. Throws StorageError; nothing may be appended afterwards.
   void append(std::string_view line);
@@ -94,15 +93,12 @@ class RunLog {
   /// Whether a line was appended since the last sync().
   [[nodiscard]] bool waits() const { return waits_; }
   /// False after a failure.
-  [[nodiscard]] bool usable() const { return descriptor_ >= 0; }
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool usable() const { return usable_; }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:
-  [[noreturn]] void fail(const char* what, const std::string& reason);
-
-  std::string path_;
-  int descriptor_ = -1;
-  bool waits_ = false;
+  files::Descriptor file_;
+  bool waits_ = false, usable_ = true;
 };
 
 }  // namespace trireme::record
