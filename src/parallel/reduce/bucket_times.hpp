@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/index.hpp"
 #include "device/device.hpp"
@@ -59,5 +60,14 @@ inline double seconds_of(const device::Event& event) {
     event.wait();
   return event.seconds();
 }
+
+struct StepTimes {
+  std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
+  std::span<const GatherTimes> gathers;        ///< likewise
+  std::span<const TransferTimes> transfers;    ///< by direction, then in the order of set_sender()
+  /// Seconds of the step in which compute waited for the network. Waits between steps (when an
+  /// evaluation reads the parameters first) are in `gathers` only.
+  double exposed_s = 0;
+};
 
 }  // namespace trireme::reduce

@@ -51,11 +51,13 @@
 //    the next step, so the host can read them after the next step has begun; the functions that
 //    read them wait.
 // 8. measure_leaves() does not change gradients: a step has the same bits with and without it.
-// 9. All members are called from one host thread, the one that enqueues on the compute stream.
+// 9. Compute waits once for each reduction: before the bucket's memory is written again, or before
+//    the optimizer reads.
+// 10. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -67,36 +69,18 @@
 #include "ops/optimizer/order_free_sum.hpp"
 
 #include "comm/communicator.hpp"
+#include "reduce/bucket_run.hpp"
 #include "reduce/bucket_times.hpp"
+#include "reduce/collective_queue.hpp"
 #include "reduce/config.hpp"
+#include "reduce/gradient_store.hpp"
+#include "reduce/leaves.hpp"
+#include "reduce/parameter_store.hpp"
 #include "reduce/transfers.hpp"
 
 namespace trireme::reduce {
 
-struct StepTimes {
-  std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
-  std::span<const GatherTimes> gathers;        ///< likewise
-  std::span<const TransferTimes> transfers;    ///< by direction, then in the order of set_sender()
-  /// Seconds of the step in which compute waited for the network. Waits between steps (when an
-  /// evaluation reads the parameters first) are in `gathers` only.
-  double exposed_s = 0;
-};
-
-/// The part of one bucket that this rank's optimizer updates.
-struct OwnedShard {
-  BucketIndex bucket{};
-  View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
-  View parameter;  ///< the run's dtype; written by the optimizer
-};
-
-/// A gradient element that was NaN or infinite on this rank before its bucket was reduced.
-struct NotFinite {
-  BucketIndex bucket{};
-  ParameterIndex parameter{};
-  std::int64_t element = 0;  ///< within the parameter
-};
-
-class Engine {
+class Engine final : private CollectiveQueue::Source {
  public:
   /// Requires: plan.ranks() == communicator.size(), both of one replica. The communicator, the
   /// device and the compute stream must outlive the engine. Collective, because it allocates from
@@ -108,18 +92,26 @@ class Engine {
          comm::Communicator& communicator,
          device::Device& device,
          device::Stream& compute);
-  ~Engine();
+  ~Engine() override { queue_.close(); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   /// Views of one parameter inside its bucket. Valid for the lifetime of the engine. Views of
   /// buckets that share a slot overlap.
-  [[nodiscard]] View gradient(ParameterIndex parameter) const;
-  [[nodiscard]] View parameter(ParameterIndex parameter) const;
+  [[nodiscard]] View gradient(ParameterIndex parameter) const {
+    return gradients_.gradient(parameter);
+  }
+  [[nodiscard]] View parameter(ParameterIndex parameter) const {
+    return parameters_.parameter(parameter);
+  }
   /// Whole buckets with padding, for checks between steps. If parameters share slots, call
   /// before_use() first.
-  [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
-  [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
+  [[nodiscard]] View bucket_gradients(BucketIndex bucket) const {
+    return gradients_.bucket(bucket);
+  }
+  [[nodiscard]] View bucket_parameters(BucketIndex bucket) const {
+    return parameters_.bucket(bucket);
+  }
 
   /// Call before the first micro-step. Zeroes the gradients, unless they share slots: then
   /// before_write() does.
@@ -131,7 +123,7 @@ class Engine {
   void measure_leaves(ops::StreamSum& squares);
   /// Number of calls of begin_step(). It is the number of the current step in times() and
   /// first_not_finite().
-  [[nodiscard]] std::int64_t steps_begun() const;
+  [[nodiscard]] std::int64_t steps_begun() const { return steps_begun_; }
   /// Call after the last micro-step of each leaf but the last: adds the leaf to the waiting sums
   /// (leaves.hpp) and zeroes the gradients.
   void next_leaf();
@@ -145,12 +137,12 @@ class Engine {
   /// bucket of the slot were reported ready.
   void before_write(ParameterIndex parameter);
   /// Whether gradients share slots, so that before_write() has an effect.
-  [[nodiscard]] bool gradients_share_slots() const;
+  [[nodiscard]] bool gradients_share_slots() const { return gradients_.ring().has_value(); }
   /// Call when the last write to this gradient has been enqueued on the compute stream. The last
   /// gradient of a bucket starts the bucket's reduction.
   void mark_ready(ParameterIndex parameter);
   /// Checks that the reduction of every bucket has begun. Never blocks.
-  void finish_reduction();
+  void finish_reduction() const;
   /// The first element that was not finite in the current step or the one before, in the order of
   /// reduced micro-steps and of the layout; none with check_gradients off. Requires:
   /// finish_reduction() was called in that step, and the host has waited for the work that was
@@ -160,28 +152,36 @@ class Engine {
   /// gradient.
   /// Update them in forward order, last bucket first, so that the first layers' parameters are
   /// gathered first.
-  [[nodiscard]] std::span<const OwnedShard> owned() const;
+  [[nodiscard]] std::span<const OwnedShard> owned() const { return owned_; }
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
   /// For an optimizer that sends parts of owned() of these buckets (transfers.hpp): `sender`
   /// enqueues each transfer that begin_transfer() begins. Call again with null before `sender` is
   /// destroyed.
-  void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets);
+  void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets) {
+    transfers_.set_sender(sender, buckets);
+  }
   /// Enqueues a transfer after all work enqueued so far on compute and in the queue of collectives.
   /// All ranks make these calls, and those of mark_updated(), in the same order.
-  void begin_transfer(BucketIndex bucket, Direction direction);
+  void begin_transfer(BucketIndex bucket, Direction direction) {
+    transfers_.begin(bucket, direction);
+  }
   /// Compute waits for this transfer of the current step.
-  void wait_for_transfer(BucketIndex bucket, Direction direction);
+  void wait_for_transfer(BucketIndex bucket, Direction direction) {
+    transfers_.wait(bucket, direction);
+  }
   /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
   /// this gathers them, if they are not in their slots, so all ranks must make the same calls. If
   /// parameters share slots, it ends the use of the parameters of earlier calls.
-  void before_use(std::span<const ParameterIndex> parameters);
+  void before_use(std::span<const ParameterIndex> parameters) {
+    parameters_.before_use(parameters);
+  }
   /// Whether parameters share slots (shard: parameters with reshard_after_forward).
-  [[nodiscard]] bool parameters_share_slots() const;
+  [[nodiscard]] bool parameters_share_slots() const { return parameters_.shares_slots(); }
   /// Enqueues the missing gathers, and compute waits for all gathers. Afterwards all parameters are
   /// current, unless they share slots.
-  void wait_for_parameters();
+  void wait_for_parameters() { parameters_.before_use_of_all(); }
   /// Call after parameters were written from outside (initialization, a checkpoint). Sharded:
   /// gathers them from the owners or, if they share slots, marks all slots as not gathered. Not
   /// sharded: marks the parameters as current.
@@ -189,7 +189,7 @@ class Engine {
 
   /// For `trireme verify` and tests (CollectiveQueue, rule 1). Call between steps, on all ranks with
   /// the same value.
-  void hold_collectives(bool held);
+  void hold_collectives(bool held) { queue_.hold(held); }
 
   /// Times of the current step, after its last mark_updated(), or of the step before. Blocks until
   /// compute has completed the step. Valid until the next call.
@@ -199,21 +199,63 @@ class Engine {
   [[nodiscard]] std::span<const GatherTimes> take_last_gathers();
 
   /// Number of leaves that this rank computes in a step.
-  [[nodiscard]] std::int64_t leaves() const;
-  [[nodiscard]] const layout::Plan& plan() const;
-  [[nodiscard]] bool sharded() const;
-  [[nodiscard]] bool cached_shards() const;
-  [[nodiscard]] DType parameter_dtype() const;
+  [[nodiscard]] std::int64_t leaves() const { return leaves_.per_step(); }
+  [[nodiscard]] const layout::Plan& plan() const { return plan_; }
+  [[nodiscard]] bool sharded() const { return config_.sharded(); }
+  [[nodiscard]] bool cached_shards() const { return config_.cached_shards; }
+  [[nodiscard]] DType parameter_dtype() const { return parameters_.dtype(); }
   /// This rank's index in its replica; owned() has the shards of this index.
-  [[nodiscard]] int rank() const;
+  [[nodiscard]] int rank() const { return communicator_.rank(); }
   /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is not fp32, of the sums of
   /// micro-steps, and of the partial sums of a tree.
-  [[nodiscard]] std::size_t gradient_bytes() const;
-  [[nodiscard]] std::size_t parameter_bytes() const;
+  [[nodiscard]] std::size_t gradient_bytes() const { return gradients_.bytes() + leaves_.bytes(); }
+  [[nodiscard]] std::size_t parameter_bytes() const { return parameters_.bytes(); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void find_owned(BucketIndex bucket);
+  void add_round(BucketRun& run);
+  void add_locations();
+  /// By bucket, the first element that is not finite in a round of a step, or -1.
+  [[nodiscard]] std::span<std::int64_t> locations(std::size_t round, std::size_t event_set) const;
+  void begin_round();
+  void reduce(BucketIndex bucket);
+  void start(BucketIndex bucket) override;
+  void await_reduction(BucketIndex bucket);
+
+  BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
+  /// Event set of the current step.
+  [[nodiscard]] std::size_t event_set() const { return event_set_of(steps_begun_); }
+  /// Events of the bucket's latest reduction.
+  ReductionEvents& reduction_of(BucketIndex bucket) {
+    return run_of(bucket).reductions[event_set()][run_of(bucket).reduced_round];
+  }
+
+  const layout::Plan plan_;
+  const ParallelConfig config_;
+  comm::Communicator& communicator_;
+  device::Device& device_;
+  device::Stream& compute_;
+
+  CollectiveQueue queue_;  // closed before the stores are destroyed
+  ParameterStore parameters_;
+  GradientStore gradients_;
+  Leaves leaves_;
+  Transfers transfers_;
+  std::vector<OwnedShard> owned_;  // by bucket
+  std::int64_t steps_begun_ = 0;
+  std::vector<BucketRun> buckets_;
+  std::vector<std::optional<BucketIndex>> slot_buckets_;  // by slot: its latest bucket
+  std::vector<ReductionTimes> reduction_times_;           // result of the last times()
+  std::vector<GatherTimes> gather_times_;
+  std::vector<TransferTimes> transfer_times_;
+  ops::StreamSum* leaf_squares_ = nullptr;            // sum of measure_leaves()
+  std::vector<device::Buffer> locations_;             // by round: [event_set][bucket]
+  std::vector<char> reported_;                        // by parameter, in this round
+  std::size_t round_ = 0;                             // current round of this step
+  std::array<std::size_t, event_sets> num_rounds_{};  // by event set
+  std::size_t next_to_reduce_ = 0;
+  std::size_t num_updated_ = 0;
+  std::array<EventPtr, event_sets> step_began_;
 };
 
 }  // namespace trireme::reduce

@@ -8,11 +8,11 @@
 
 #include "ops/optimizer/finite.hpp"
 
-#include "reduce/engine_impl.hpp"
+#include "reduce/engine.hpp"
 
 namespace trireme::reduce {
 
-void Engine::Impl::begin_step() {
+void Engine::begin_step() {
   ++steps_begun_;
   compute_.record(*step_began_[event_set()]);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
@@ -27,7 +27,7 @@ void Engine::Impl::begin_step() {
   begin_round();
 }
 
-void Engine::Impl::begin_round() {
+void Engine::begin_round() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketRun& run = buckets_[b];
     if (!gradients_.ring())
@@ -47,14 +47,14 @@ void Engine::Impl::begin_round() {
     device_.fill_zero(gradients_.all(), compute_);
 }
 
-void Engine::Impl::measure_leaves(ops::StreamSum& squares) {
+void Engine::measure_leaves(ops::StreamSum& squares) {
   TRIREME_EXPECT(config_.reduction == comm::Reduction::tree && leaves_.finished() == 0,
                  "measure_leaves() with reduction: {}, after {} leaves", word(config_.reduction),
                  leaves_.finished());
   leaf_squares_ = &squares;
 }
 
-void Engine::Impl::next_leaf() {
+void Engine::next_leaf() {
   const bool between_leaves =
       std::ranges::none_of(reported_, [](char reported) { return reported != 0; }) &&
       std::ranges::all_of(buckets_, [](const BucketRun& b) { return b.phase == Phase::filling; });
@@ -67,7 +67,7 @@ void Engine::Impl::next_leaf() {
   leaves_.set_aside(compute_);
 }
 
-void Engine::Impl::next_micro_step() {
+void Engine::next_micro_step() {
   TRIREME_EXPECT(config_.reduces_micro_steps(), "next_micro_step() with reduce_every: {}",
                  word(config_.reduce_every));
   finish_reduction();
@@ -76,7 +76,7 @@ void Engine::Impl::next_micro_step() {
   parameters_.begin_forward();
 }
 
-void Engine::Impl::before_write(ParameterIndex parameter) {
+void Engine::before_write(ParameterIndex parameter) {
   const BucketIndex bucket = plan_.placement(parameter).bucket;
   BucketRun& run = run_of(bucket);
   if (!gradients_.ring() || run.begun)
@@ -94,7 +94,7 @@ void Engine::Impl::before_write(ParameterIndex parameter) {
   device_.fill_zero(gradients_.bucket(bucket), compute_);
 }
 
-void Engine::Impl::mark_ready(ParameterIndex parameter) {
+void Engine::mark_ready(ParameterIndex parameter) {
   const BucketIndex bucket = plan_.placement(parameter).bucket;
   BucketRun& run = run_of(bucket);
   TRIREME_EXPECT(
@@ -127,7 +127,7 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
     reduce(static_cast<BucketIndex>(next_to_reduce_++));
 }
 
-void Engine::Impl::reduce(BucketIndex bucket) {
+void Engine::reduce(BucketIndex bucket) {
   const ReductionEvents& events = reduction_of(bucket);
   BucketRun& run = run_of(bucket);
   run.phase = Phase::reducing;
@@ -142,7 +142,7 @@ void Engine::Impl::reduce(BucketIndex bucket) {
   compute_.record(*events.wait_end);
 }
 
-void Engine::Impl::start(BucketIndex bucket) {
+void Engine::start(BucketIndex bucket) {
   const ReductionEvents& events = reduction_of(bucket);
   if (!config_.cached_shards)
     gradients_.find_shards(bucket);
@@ -153,7 +153,7 @@ void Engine::Impl::start(BucketIndex bucket) {
   stream.record(*events.end);
 }
 
-void Engine::Impl::await_reduction(BucketIndex bucket) {
+void Engine::await_reduction(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   if (!run.awaits)
     return;
@@ -165,7 +165,7 @@ void Engine::Impl::await_reduction(BucketIndex bucket) {
   run.awaits = false;
 }
 
-void Engine::Impl::finish_reduction() const {
+void Engine::finish_reduction() const {
   std::string missing;
   for (std::size_t p = 0; p < reported_.size(); ++p)
     if (reported_[p] == 0)
@@ -173,7 +173,7 @@ void Engine::Impl::finish_reduction() const {
   TRIREME_EXPECT(missing.empty(), "gradients were never reported ready: {}", missing);
 }
 
-std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const {
+std::optional<NotFinite> Engine::first_not_finite(std::int64_t step) const {
   TRIREME_EXPECT(step == steps_begun_ || step + 1 == steps_begun_,
                  "asked for findings of step {} in step {}", step, steps_begun_);
   std::span<std::int64_t> found;
@@ -196,7 +196,7 @@ std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const
   return NotFinite{bucket, parameter, at_element - plan_.placement(parameter).begin};
 }
 
-void Engine::Impl::wait_for_shard(BucketIndex bucket) {
+void Engine::wait_for_shard(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   if (run.phase == Phase::shard_ready)
     return;
@@ -208,7 +208,7 @@ void Engine::Impl::wait_for_shard(BucketIndex bucket) {
   run.phase = Phase::shard_ready;
 }
 
-void Engine::Impl::mark_updated(BucketIndex bucket) {
+void Engine::mark_updated(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   TRIREME_EXPECT(run.phase == Phase::shard_ready, "bucket {} was updated while {}", at(bucket),
                  name(run.phase));
@@ -219,7 +219,7 @@ void Engine::Impl::mark_updated(BucketIndex bucket) {
   ++num_updated_;
 }
 
-void Engine::Impl::publish_parameters() {
+void Engine::publish_parameters() {
   parameters_.await_gathers();
   for (std::size_t b = buckets_.size(); b-- > 0;)
     parameters_.publish(static_cast<BucketIndex>(b), steps_begun_, false);

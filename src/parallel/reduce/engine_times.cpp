@@ -2,10 +2,10 @@
 // Reads the times of a step's events, after the step has ended or the next one has begun.
 #include "base/error.hpp"
 
-#include "reduce/engine_impl.hpp"
+#include "reduce/engine.hpp"
 
 namespace trireme::reduce {
-StepTimes Engine::Impl::times(std::int64_t step) {
+StepTimes Engine::times(std::int64_t step) {
   const bool finished = num_updated_ == buckets_.size();
   TRIREME_EXPECT((step == steps_begun_ && finished) || step + 1 == steps_begun_,
                  "asked for the times of step {} in step {}, which is {}finished", step,
@@ -41,7 +41,7 @@ StepTimes Engine::Impl::times(std::int64_t step) {
   return result;
 }
 
-std::span<const GatherTimes> Engine::Impl::take_last_gathers() {
+std::span<const GatherTimes> Engine::take_last_gathers() {
   TRIREME_EXPECT(!parameters_.gathering(), "buckets are still being gathered after step {}",
                  steps_begun_);
   gather_times_.clear();
