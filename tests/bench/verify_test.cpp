@@ -108,7 +108,7 @@ TEST_F(VerifyTest, SeesPaddingThatIsNotZero) {
   const auto verified = verify_with([](Session& session, const Combination&, std::int64_t) {
     owned_padding(session).back().as<float>()[0] = -0.0F;
   });
-  EXPECT_THAT(verified.difference, HasSubstr("padding is not zero"));
+  EXPECT_THAT(verified.difference, HasSubstr("padding is no longer zero"));
   EXPECT_EQ(verified.combinations, 1);
 }
 

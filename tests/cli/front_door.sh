@@ -62,7 +62,7 @@ expect 0 ' 512 ' '' bench shards "$source/input/gpt2-124m.yaml" --ranks 512 --re
 expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0
-expect 2 '' 'from a lower to a higher rate, not from 0.1 to 0.01' find-rate "$source/tests/integration/tiny.yaml" --from 0.1 --to 0.01
+expect 2 '' '--from must be below --to, but they are 0.1 and 0.01' find-rate "$source/tests/integration/tiny.yaml" --from 0.1 --to 0.01
 expect 2 '' 'bad.yaml: error: this file exists already' tune "$source/input/quickstart.yaml" --output bad.yaml
 expect 2 '' 'usage: trireme tune' tune bad.yaml --memory 0
 expect 2 '' 'not a number' sample directory --temperature nan
