@@ -53,27 +53,29 @@ struct DataConfig {
 template <class V>
 void describe(V& v, FilesConfig& c) {
   v("text", c.text,
-    {.help = "Files, directories (searched in depth) and globs of text; read in sorted order. "
-             "Names that end in .gz or .zst are decompressed.",
+    {.help =
+         "Text files, directories (searched recursively) and globs, read in sorted order. Files "
+         "whose names end in .gz or .zst are decompressed.",
      .change = Change::asked});
   v("tokens", c.tokens,
-    {.help = "Token files and globs: llm.c's .bin (uint16 and uint32), Megatron's .bin with its "
-             ".idx beside it, or raw numbers (format).",
+    {.help =
+         "Token files and globs: .bin files of llm.c (uint16 and uint32), .bin files of Megatron "
+         "with an .idx file in the same directory, or raw numbers (see format).",
      .change = Change::asked});
   v("field", c.field,
-    {.help = "The text is JSON lines: one object per line, a document each, whose text is the "
-             "value of this key. Empty: plain text.",
+    {.help = "Read the text as JSON lines: each line is a document, and its text is the value of "
+             "this key. Empty: plain text.",
      .change = Change::asked});
   v("format", c.format,
-    {.help = "Type of the numbers in `tokens`. auto: llm.c's and Megatron's files, which state it; "
-             "uint16 and uint32: nothing but little-endian numbers.",
+    {.help = "Type of the numbers in `tokens`. auto: as the files of llm.c and Megatron state. "
+             "uint16, uint32: raw little-endian numbers without a header.",
      .change = Change::asked});
 }
 
 template <class V>
 void describe(V& v, MixturePart& c) {
   v("weight", c.weight,
-    {.help = "The share of the samples, relative to the other weights.",
+    {.help = "Share of the samples, relative to the other weights.",
      .min = 0.0,
      .max = 1e12,
      .above_min = true,
@@ -86,15 +88,15 @@ void describe(V& v, SourceConfig& c) {
   describe(v, static_cast<FilesConfig&>(c));
   v("synthetic", c.synthetic,
     {.unit = "tokens",
-     .help = "That many made-up tokens with learnable structure, for benchmarks. 0: none.",
+     .help = "Number of generated tokens with learnable structure, for benchmarks. 0: none.",
      .min = 0,
      .change = Change::asked});
-  v.list(
-      "mixture", c.mixture,
-      {.help = "Several sources, as in [{weight: 3, text: [a]}, {weight: 1, tokens: [b.bin]}]: of "
-               "each 4096 samples in a row, every part gives its share. A part that is also in the "
-               "mixture of the run's checkpoint continues where it was.",
-       .change = Change::asked});
+  v.list("mixture", c.mixture,
+         {.help =
+              "Several sources: [{weight: 3, text: [a]}, {weight: 1, tokens: [b.bin]}]. Every 4096 "
+              "consecutive samples contain the share of each part. At a resume, a part that was "
+              "in the mixture before continues where it stopped.",
+          .change = Change::asked});
 }
 
 template <class V>
@@ -102,27 +104,28 @@ void describe(V& v, DataConfig& c) {
   v.section("train", c.train);
   v.section("validation", c.validation);
   v("tokenizer", c.tokenizer,
-    {.help = "How text becomes tokens. bytes: each byte is one token; else a file "
-             "(tokenizer.json, vocab.json beside merges.txt, *.tiktoken, llm.c's *.bin) or a "
-             "directory with one. With token files: the tokenizer that made them.",
+    {.help = "Tokenizer of the text. bytes: each byte is one token. Otherwise a file "
+             "(tokenizer.json, vocab.json with merges.txt, *.tiktoken, *.bin of llm.c) or a "
+             "directory that contains one. With token files: the tokenizer that made them.",
      .change = Change::never});
   v("rows", c.rows,
     {.help =
-         "stream: rows follow one another in the stream of tokens, whatever documents they "
-         "meet. documents: a row begins with a document, or continues where the row before ended "
-         "in the same one; what follows a document fills its last row up. Costs 8 bytes of "
-         "memory per row on every rank.",
+         "How tokens are cut into rows. stream: consecutive rows of the token stream, regardless "
+         "of "
+         "documents. documents: a row begins with a document or continues the document of the row "
+         "before; the rest of a document's last row is filled with the documents that follow. "
+         "This costs 8 bytes of memory per row on every rank.",
      .change = Change::asked});
   v("validation_fraction", c.validation_fraction,
     {.unit = "fraction",
-     .help = "The last part of the training source's tokens, kept from training and used for "
-             "evaluation; without effect where data.validation or a mixture is given.",
+     .help = "Fraction of the training tokens, from the end, that is used for validation instead. "
+             "Ignored if data.validation or a mixture is given.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true,
      .change = Change::asked});
   v("cache", c.cache,
-    {.help = "Directory of the tokenized cache files; auto: tokens/ in the run directory."});
+    {.help = "Directory of the caches of tokenized text. auto: tokens/ in the run directory."});
 }
 
 }  // namespace trireme::batches

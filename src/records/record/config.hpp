@@ -31,20 +31,20 @@ struct CheckpointConfig {
 template <class V>
 void describe(V& v, RecordConfig& c) {
   v("every_steps", c.every_steps,
-    {.unit = "steps", .help = "A row in /steps of the record every so many steps.", .min = 1});
+    {.unit = "steps", .help = "Record a row of /steps every N steps.", .min = 1});
   v("spans", c.spans,
     {.help = "Record where the time of each step goes (/timings): statistics over all ranks, and "
              "whole spans of some ranks and steps."});
   v("span_ranks", c.span_ranks,
     {.unit = "ranks",
-     .help = "Whole spans are kept of so many ranks at most, spread evenly over all.",
+     .help = "Maximum number of ranks whose full spans are recorded, spread evenly over all ranks.",
      .min = 1,
      .max = 65536});
   v("span_megabytes", c.span_megabytes,
     {.unit = "MiB",
-     .help =
-         "Whole spans take so much memory of the first rank, and so much of run.h5, at most: where "
-         "all steps would take more, those of every second, third, ... step are kept.",
+     .help = "Maximum size of the full spans, in the memory of rank 0 and in run.h5. If all steps "
+             "would "
+             "take more, only every second, third, ... step is kept.",
      .min = 1,
      .max = 1 << 20});
 }
@@ -53,29 +53,30 @@ template <class V>
 void describe(V& v, CheckpointConfig& c) {
   v("every_steps", c.every_steps,
     {.unit = "steps",
-     .help = "A checkpoint every so many steps, and at the end. 0: none.",
+     .help = "Write a checkpoint every N steps, and at the end. 0: never.",
      .min = 0});
   v("every_minutes", c.every_minutes,
     {.unit = "minutes",
-     .help = "A checkpoint when the newest is that old, by the first rank's clock. 0: none.",
+     .help =
+         "Write a checkpoint when the newest one is this old, by the clock of rank 0. 0: never.",
      .min = 0.0,
      .max = 1e6});
   v("keep", c.keep,
     {.unit = "checkpoints",
-     .help = "So many of the newest stay, and older ones are removed. 0: keep all.",
+     .help = "Number of most recent checkpoints to keep. Older ones are removed, except milestones "
+             "(keep_every). 0: keep all.",
      .min = 0});
   v("keep_every", c.keep_every,
     {.unit = "steps",
      .help = "Checkpoints of steps that are a multiple of this are milestones, which "
-             "checkpoint.keep never removes; a multiple of checkpoint.every_steps. What was "
-             "written as a milestone stays one when this changes. 0: none.",
+             "checkpoint.keep never removes. Must be a multiple of checkpoint.every_steps. A "
+             "checkpoint written as a milestone remains one if this changes. 0: none.",
      .min = 0});
   v("asynchronous", c.asynchronous,
-    {.help =
-         "Steps continue while a copy of the state is written; false: they wait, which needs no "
-         "memory for a copy."});
+    {.help = "Continue with steps while a copy of the state is written. false: wait for the write, "
+             "which needs no memory for a copy."});
   v("directory", c.directory,
-    {.help = "Where checkpoints lie; run.directory/checkpoints then is a link to it. Empty: in "
+    {.help = "Directory of the checkpoints; run.directory/checkpoints becomes a link to it. Empty: "
              "run.directory/checkpoints itself."});
 }
 
