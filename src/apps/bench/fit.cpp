@@ -110,7 +110,7 @@ class Traffic {
   Traffic(comm::Communicator& communicator, device::Device& device, std::int64_t elements)
       : communicator_(communicator),
         buffer_(communicator.allocate(static_cast<std::size_t>(elements) * sizeof(float),
-                                      "buckets beside a step")),
+                                      "buckets during a step")),
         shards_(communicator.shards(buffer_.view(DType::f32))),
         begin_(device.make_event()),
         end_(device.make_event()),

@@ -44,8 +44,8 @@ std::string machine_table(const Machine& machine) {
                           word(one.operation), word(one.dtype), one.latency_s * 1e6,
                           1e-9 / one.seconds_per_byte, 100 * one.residual, one.points.size());
     text += fmt::format(
-        "  a step's sums {:.1f} us, its agreement {:.1f} us; beside a collective compute loses "
-        "{:.0f} % of its pace, and it takes {:.2f} times as long\n",
+        "  a step's sums {:.1f} us, its agreement {:.1f} us; during a collective, compute is "
+        "{:.0f} % slower, and the collective takes {:.2f} times as long\n",
         link.sums_s * 1e6, link.control_s * 1e6, 100 * link.compute_lost, link.stretch);
   }
   for (const Compute& row : machine.compute)

@@ -154,8 +154,8 @@ void describe(V& v, Link& l) {
   v("ranks", l.ranks,
     {.help = "Ranks that took part.", .min = 2, .max = 1 << 20, .required = true});
   v("groups", l.groups,
-    {.help = "How many groups of so many ranks shared a host and communicated at the same time, "
-             "each by itself, as with parallel.replicate.",
+    {.help = "Number of groups of `ranks` ranks that shared a host and communicated at the same "
+             "time, each within itself, as with parallel.replicate.",
      .min = 1});
   v("sums_s", l.sums_s,
     {.unit = "s",
@@ -169,18 +169,19 @@ void describe(V& v, Link& l) {
      .max = 1e6});
   v("compute_lost", l.compute_lost,
     {.unit = "1",
-     .help = "Share of its pace that compute loses while a collective runs beside it.",
+     .help = "Share of its speed that compute loses while a collective runs.",
      .min = 0.0,
      .max = 1.0});
   v("stretch", l.stretch,
     {.unit = "1",
-     .help = "How many times as long a collective takes beside compute.",
+     .help = "Factor by which compute prolongs a collective that runs at the same time.",
      .min = 1.0,
      .max = 1e6});
   v("waiting_beside", l.waiting_beside,
     {.unit = "1",
-     .help = "Share of the time in which collectives run beside compute that ranks wait for the "
-             "slowest of them, on average, because they lose unequal parts of their pace.",
+     .help =
+         "Share of the time of collectives during compute in which a rank waits for the slowest "
+         "rank, on average, because ranks are slowed down unequally.",
      .min = 0.0,
      .max = 1.0});
   v.list("collectives", l.collectives, {.help = "Times of collective operations over this link."});

@@ -36,7 +36,9 @@ Vocabulary read_pair(const FileText& vocab) {
       const std::string bytes = read_bounded(merges.string());
       return read_vocab_and_merges(vocab, {merges.string(), bytes});
     }
-  throw UserError({vocab.path}, "a vocabulary without merges: merges.txt must lie beside it");
+  throw UserError(
+      {vocab.path},
+      "there is no merges.txt next to this vocabulary. Put the file of its merges there");
 }
 
 std::shared_ptr<const Tokenizer> made_of(Vocabulary vocabulary, const FileText& file) {

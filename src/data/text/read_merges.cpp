@@ -79,7 +79,8 @@ class MergeLines {
     const auto l = ids_.find(left), r = ids_.find(right), result = ids_.find(left + right);
     for (const auto& [name, at] : {std::pair{left, l}, {right, r}, {left + right, result}})
       if (at == ids_.end())
-        return fail(fmt::format("'{}' is not in the vocabulary beside this file", shortened(name)));
+        return fail(
+            fmt::format("'{}' is not in the vocabulary next to this file", shortened(name)));
     made[static_cast<std::size_t>(result->second)] = true;
     const MergePair merge{l->second, r->second};
     const auto [first, fresh] =

@@ -70,8 +70,8 @@ std::string check_sequences(const files::InputFile& file,
     return problem;
   if (sum != file_bytes / width || file_bytes % width != 0)
     return fmt::format(
-        "says {} tokens of {} bytes, and the .bin beside it has {} bytes: one of "
-        "them is cut short, or they do not belong together",
+        "says {} tokens of {} bytes, but its .bin file has {} bytes: one of "
+        "the two is truncated, or they do not belong together",
         sum, width, file_bytes);
   std::size_t sequence = 0;
   for_each<std::int64_t>(file, header_bytes + 4 * sequences, sequences, [&](std::int64_t place) {

@@ -88,10 +88,11 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
     return finding(path, fmt::format("is no token shard: {} bytes, the header of llm.c's alone "
                                      "takes {}; for raw numbers give `format`",
                                      input.size(), llmc_header_bytes));
-  return finding(path, fmt::format("is no token shard of llm.c: it starts with {}, not {} or {}, "
-                                   "and no .idx of Megatron is beside it; for raw numbers give "
-                                   "`format`",
-                                   magic, llmc_magic_2, llmc_magic_4));
+  return finding(path,
+                 fmt::format("is no token shard of llm.c: it starts with {}, not {} or {}, "
+                             "and there is no .idx of Megatron next to it; for raw numbers give "
+                             "`format`",
+                             magic, llmc_magic_2, llmc_magic_4));
 }
 
 /// The place and value of the first token at or above `vocabulary` in a block, or nothing.
