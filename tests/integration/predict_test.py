@@ -100,7 +100,7 @@ class Prediction(TrainingTest):
         self.fit(4, "parallel.shard=parameters", *copies)
         self.check_bytes(4, "parallel.shard=parameters", *copies)
         rows = self.rows("--ranks", "4,2,1", "parallel.shard=parameters", *copies)
-        self.assertIn("a copy on each rank leaves nothing in shards", rows[2]["missing"])
+        self.assertIn("replicas of one rank have no shards", rows[2]["missing"])
         self.assertIsNone(rows[1]["memory_bytes"])
         self.check_bytes(4, "parallel.shard=optimizer", *copies)
 
@@ -118,7 +118,7 @@ class Prediction(TrainingTest):
         self.assertEqual(self.plan("--machine", self.path("nowhere.yaml")).returncode, 2)
         several = self.plan("--ranks", "1,2")
         self.assertEqual(several.returncode, 2)
-        self.assertIn("need --machine", several.stderr)
+        self.assertIn("several numbers of ranks require --machine", several.stderr)
         self.assertEqual(start("bench", "reduce", "--fit", self.path("x.yaml")).code, 2)
         self.assertEqual(start("bench", "reduce", DECK).code, 2)
 

@@ -253,7 +253,7 @@ class InitialWeights(WeightsTest):
         for line in run.errors:
             self.assertIn("command line:", line)
             self.assertIn("run.initial_weights: " + folder, line)
-        for part in ("ln_f.weight: missing", "its shape is [96, 32]", "transformer.extra: surplus"):
+        for part in ("ln_f.weight: missing", "its shape is [96, 32]", "transformer.extra: unexpected tensor"):
             self.assertIn(part, run.err)
 
     def test_another_tokenizer_is_refused(self):
