@@ -41,7 +41,10 @@ def _export(options):
     if options.follow:
         return _follow(options)
     run = RunFile(options.run)
-    for path in export(run, options.format, options.output or os.path.dirname(run.path) or "."):
+    directory = os.path.dirname(run.path) or "."
+    if options.format == "jsonl":  # the directory of the run has a steps.jsonl of its own: the log
+        directory = os.path.join(directory, "jsonl")
+    for path in export(run, options.format, options.output or directory):
         print(path)
 
 
@@ -183,7 +186,7 @@ def _add_verbs_of_one_run(verbs):
     rows = verbs.add_parser("export", help="write the rows of a run for other programs: JSON lines, CSV, TensorBoard")
     rows.add_argument("run", metavar="RUN", help=RUN_HELP)
     rows.add_argument("--format", required=True, choices=FORMATS, help="format of the files")
-    rows.add_argument("-o", "--output", metavar="DIR", help="directory to write them to; default: that of run.h5")
+    rows.add_argument("-o", "--output", metavar="DIR", help="directory to write them to; default: that of run.h5, for JSON lines its subdirectory jsonl")
     rows.add_argument("--follow", action="store_true",
                       help="csv and tensorboard: read steps.jsonl of a run in progress and write its rows until it ends")
     _add_pace(rows)

@@ -62,8 +62,10 @@ class ExportTest(unittest.TestCase):
         return out.splitlines()
 
     def test_json_lines(self):
+        with open(self.directory + "/steps.jsonl", "w", encoding="ascii") as log:  # of the run itself
+            log.write("{}\n")
         paths = self.export("jsonl")
-        self.assertEqual(paths, [f"{self.directory}/steps.jsonl", f"{self.directory}/validation.jsonl"])
+        self.assertEqual(paths, [f"{self.directory}/jsonl/steps.jsonl", f"{self.directory}/jsonl/validation.jsonl"])
         with open(paths[0], encoding="ascii") as file:
             lines = file.read().splitlines()
         self.assertTrue(lines[0].startswith('{"step": 1, "loss": '), lines[0])
