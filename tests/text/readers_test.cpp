@@ -127,7 +127,8 @@ TEST_F(Readers, NameTheLineOfAMergeThatIsWrong) {
               HasSubstr("merges.txt:4:1: error: the same merge as in line 2"));
   EXPECT_THAT(says("a b c\n"), HasSubstr("merges.txt:1"));
   std::filesystem::remove(at("merges.txt"));
-  EXPECT_THAT(user_error([&] { load_tokenizer(directory_); }), HasSubstr("there is no merges.txt next to"));
+  EXPECT_THAT(user_error([&] { load_tokenizer(directory_); }),
+              HasSubstr("there is no merges.txt next to"));
 }
 
 TEST_F(Readers, TakeRanksWithACompanion) {
