@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How HDF5 reaches its files here: a driver (VFD) of our own, because its default one crashes later
+// The HDF5 file driver (VFD) that is used for all files, because the default driver crashes later
 // when a close fails (1.10.8 loses the file and keeps its id, which MPI_Finalize then closes again).
 //
-// 1. After a write failed nothing more is written: every later flush() fails, and closing drops the
-//    file without a message.
-// 2. Writes go to the file at once: files are made in one go, under a name that nobody opens yet.
-// 3. The file is an ordinary HDF5 file, which every driver reads.
+// 1. After a failed write nothing more is written: every later flush() fails, and closing discards
+//    the file without a message.
+// 2. Writes go to the file immediately: files are written in one go under a temporary name.
+// 3. The result is an ordinary HDF5 file that every driver can read.
 #pragma once
 
 #include <string>

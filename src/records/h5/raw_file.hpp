@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk data into a file that HDF5 laid out and closed: what lies at Dataset::file_offset(), written
-// without HDF5 and so without its lock. So a run's record is written further while gigabytes of
-// a checkpoint are written beside it.
+// Writes bulk data into a file that HDF5 laid out and closed, at Dataset::file_offset(). This does not
+// use HDF5 and so does not take its lock: run.h5 can be written while gigabytes of a checkpoint are.
 //
-// 1. Whole pages from page-aligned memory go from there to the disk (O_DIRECT): writing costs no
-//    core time, which is scarce while a run computes. What is not aligned, and
-//    everything on a file system that cannot do this, goes through the kernel's cache, and the
-//    kernel is asked to begin with it at once.
+// 1. Whole pages from page-aligned memory go directly to the disk (O_DIRECT), which takes no core
+//    time. Data that is not aligned, and all data on a file system without O_DIRECT, goes through the
+//    page cache, and the kernel is asked to start writing it back at once.
 // 2. write() may run in one thread while another reads other pages.
 // 3. Failures are StorageErrors with the path and the system's message.
 #pragma once
@@ -20,14 +18,14 @@
 
 namespace trireme::h5 {
 
-/// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros after the end of the file.
+/// Write or read all `count` bytes at `offset`. Return errno or 0. read_all() returns zeros after the
+/// end of the file.
 int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
 int read_all(int file, void* to, std::size_t count, std::int64_t offset);
 
 class RawFile {
  public:
-  /// What offset, address and size must be multiples of to go around the cache: no page or sector
-  /// that file systems ask for is larger.
+  /// Offset, address and size must be multiples of this for O_DIRECT: no file system requires more.
   static constexpr std::size_t page_bytes = 4096;
 
   /// The file exists.
@@ -44,7 +42,7 @@ class RawFile {
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
 
  private:
-  /// How many of `bytes` it wrote around the cache.
+  /// Returns how many of `bytes` it wrote with O_DIRECT.
   std::size_t write_direct(std::int64_t offset, std::span<const std::byte> bytes);
 
   files::Descriptor file_;

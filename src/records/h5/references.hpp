@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HDF5 file may lead its reader elsewhere: external links open other files under any path,
-// external storage reads and writes them, virtual datasets show parts of them. A file that someone
-// sent, or damaged, could so make a run write into a file that is not its own, or wait for a FIFO.
+// An HDF5 file can refer to other files: external links open other files under any path, external
+// storage reads and writes them, virtual datasets show parts of them. So a file from someone else, or
+// a damaged one, could make a run write into a file that is not its own, or wait for a FIFO.
 //
-// An object with two names, by a soft or a second hard link, gets what was meant for another.
+// An object with two names (a soft or a second hard link) would receive data meant for another one.
 //
-// Every file that is opened here is looked through first (file.hpp calls this). Allowed is what
-// trireme writes itself: objects with one name, and virtual datasets over files beside this one.
+// file.hpp calls this for every file that it opens. Only what trireme writes itself is allowed:
+// objects with one name, and virtual datasets over files in the same directory.
 #pragma once
 
 #include <string>

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUN_DIR/steps.jsonl: all that a run recorded, as lines of text (log_line.hpp) in the order in which
-// it happened. It is the record; run.h5 is made from it (run_file.hpp). `tail -f`, jq and pandas
-// read it while the run goes on.
+// RUN_DIR/steps.jsonl: everything that a run recorded, as lines of text (log_line.hpp) in the order
+// of events. It is the record; run.h5 is derived from it (run_file.hpp). `tail -f`, jq and pandas
+// can read it during the run.
 //
 //   session      a start or resumption: date_and_time, first_step, ranks, machine, facts, deck
-//   rewind       the run resumed after this step: rows of later steps that lie before this line
-//                do not count
-//   cut          the line before was cut off by a kill or a power cut
+//   rewind       the run resumed after this step: rows of later steps above this line no longer
+//                count
+//   cut          the line above was truncated by a kill or a power cut
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, rank_spans, bucket, anchor
 //                rows of the tables of run.h5 (run_schema.hpp)
 //   tokenizer, timing_fact, memory
 //                single facts; a later one of the same name replaces an earlier one
 //   run_file     run.h5 was written: its bytes and its CRC-32
 //
-// 1. Lines are only ever appended. Nothing is rewritten, also not at a resume.
-// 2. append() hands a line to the operating system, so kill -9 costs none of them; sync() hands
-//    them to the disk, so a power cut costs those since the last one.
-// 3. A reader skips lines that it cannot use: a last line without its end, lines whose checksum does
-//    not match, kinds that it does not know.
+// 1. Lines are only appended. Nothing is rewritten, not even at a resume.
+// 2. append() hands a line to the operating system, so kill -9 loses none; sync() writes them to the
+//    disk, so a power cut loses the lines since the last sync.
+// 3. A reader skips lines that it cannot use: a last line without a line feed, lines whose checksum
+//    does not match, and unknown kinds.
 // 4. One thread uses a RunLog. Reading needs no lock.
 #pragma once
 
@@ -53,7 +53,7 @@ class Rewinds {
   std::vector<std::pair<std::int64_t, std::int64_t>> lowest_;
 };
 
-/// What a log holds, in short.
+/// Summary of a log.
 struct LogFacts {
   bool exists = false;
   std::int64_t lines = 0;                 ///< that are whole

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of a run while it goes on: rows are appended to RUN_DIR/steps.jsonl (run_log.hpp), and
-// RUN_DIR/run.h5 (run_file.hpp) is made from it every now and then. Rank 0 alone has one.
+// The record of a run in progress: rows are appended to RUN_DIR/steps.jsonl (run_log.hpp), and
+// RUN_DIR/run.h5 (run_file.hpp) is derived from it at intervals. Only rank 0 has a RunRecord.
 //
-// 1. A row is with the operating system when append() returns, and on the disk at the next sync:
-//    after `sync_seconds`, or where the disk is slow so much later that syncing takes `sync_share` of
-//    the time at most. So kill -9 costs no row, and a power cut those of the last seconds.
+// 1. When append() returns, the operating system has the row, so kill -9 loses no row. The row is on
+//    the disk after the next sync. Syncs are at least `sync_seconds` apart, and further apart if they
+//    would take more than `sync_share` of the time. A power cut loses the rows since the last sync.
 // 2. run.h5 is written whole to run.h5.tmp, synced and renamed: at the start, at checkpoints, after
 //    `file_seconds`, and at the end, but never so often that it takes more than `file_share` of the
-//    time. A failure is told once and tried again at the next occasion; close() alone throws it.
-// 3. Spans wait in memory, `span_bytes` of them at most, and are in run.h5 only: a kill costs those
-//    since it was last written. Spans of earlier starts come from the run.h5 that is there, if it is
-//    byte for byte one that the run wrote; another file is moved aside.
-// 4. Nothing is overwritten: create() needs a directory without a log, and resume() one with a log of
-//    this run, in which later rows are taken back by a line.
-// 5. After an append() that failed, the object may only be destroyed.
+//    time. A failure is reported once and retried at the next occasion; only close() throws it.
+// 3. Spans are kept in memory, up to `span_bytes`, and written to run.h5 only: a kill loses those
+//    since its last write. Spans of earlier starts are read from the existing run.h5 if the run wrote
+//    exactly these bytes; any other file is moved aside.
+// 4. Nothing is overwritten: create() requires a directory without a log, and resume() one with a log
+//    of this run. A resume appends a line that withdraws the rows of later steps.
+// 5. After append() has failed, the object may only be destroyed.
 // 6. One thread uses a RunRecord.
 #pragma once
 
@@ -37,7 +37,7 @@ struct RunRecordOptions {
   double file_seconds = 60, file_share = 0.005;
   std::int64_t span_bytes = std::int64_t{256} << 20U;
   std::function<double()> clock = device::steady_seconds;
-  /// Gets what went wrong with run.h5, in sentences.
+  /// Receives problems with run.h5 as sentences.
   std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
@@ -49,8 +49,8 @@ class RunRecord {
                           const RunHeader& header,
                           RunRecordOptions options = {},
                           std::int64_t step = 0);
-  /// Continues a record after `step`; rows of later steps are taken back. `before`: what
-  /// look_at_log() found. Throws UserError when the log is another run's.
+  /// Continues a record after `step`, and withdraws the rows of later steps. `before`: the result of
+  /// look_at_log(). Throws UserError when the log is another run's.
   static RunRecord resume(const std::string& directory,
                           const RunHeader& header,
                           std::int64_t step,
@@ -72,7 +72,7 @@ class RunRecord {
   void append(const std::string& set, const std::string& of, const EvaluationRow& row);
   void append(std::span<const RankSpanRow> rows);
   void append(std::span<const device::TimeSample> spans);
-  /// How many spans were not kept, because there are `span_bytes` of them.
+  /// Number of spans that were dropped because `span_bytes` were reached.
   [[nodiscard]] std::int64_t spans_left_out() const;
 
   /// "flops_per_token", "dropped", … Replaces an earlier value.
@@ -98,12 +98,12 @@ class RunRecord {
 /// Throws UserError when there is no log of a run, StorageError.
 void expect_record(const std::string& directory);
 
-/// Makes RUN_DIR/run.h5 again from the log, and from the spans of the run.h5 that is there, while no
-/// run uses the directory. Returns what was done, in sentences. Requires: expect_record().
+/// Rebuilds RUN_DIR/run.h5 from the log and from the spans of the existing run.h5, while no run uses
+/// the directory. Returns what was done, as sentences. Requires: expect_record().
 std::vector<std::string> rebuild_run_file(const std::string& directory);
 
-/// Whether RUN_DIR/run.h5 lacks what the log has, because the run was killed before it could write
-/// it; what another program made of it does not count. Throws StorageError.
+/// Whether RUN_DIR/run.h5 lacks rows of the log because the run was killed before it could write
+/// them. A file that another program changed does not count. Throws StorageError.
 bool run_file_is_behind(const std::string& directory);
 
 }  // namespace trireme::record
