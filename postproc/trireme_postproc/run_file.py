@@ -168,7 +168,7 @@ class RunFile:
             self.samples = _values(samples)
             if self.samples.dtype.names is None or not {"step", "name", "rank"} <= set(self.samples.dtype.names):
                 raise RunFileError(f"{samples.name} does not have the fields step, name and rank")
-            # "begin_s: s since the rank's anchor; duration_s: s"
+            # "begin_s: s after the rank's anchor; duration_s: s"
             for part in _attributes(samples).get("units", "").split(";"):
                 field, _, unit = part.partition(":")
                 self.sample_units[field.strip()] = unit.strip()

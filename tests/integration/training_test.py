@@ -308,6 +308,13 @@ class Record(TrainingTest):
                 self.assertTrue((rows["max_rank"] < 3).all(), name)
             samples = file["timings/samples"][:]
             self.assertEqual(set(samples["rank"]), {0, 2})
+            units = {}
+            file.visititems(lambda name, item: units.update({name: item.attrs.get("units")}) if isinstance(item, h5py.Dataset) else None)
+            for name in ("steps/seconds", "timings/samples", "timings/anchors/calendar_s", "validation/loss"):
+                self.assertTrue(units[name], units)
+            # xarray decodes units with the word "since" as calendar times, and refuses a group if it cannot.
+            times = {name: unit for name, unit in units.items() if unit and " since " in unit}
+            self.assertEqual(times, {"timings/anchors/calendar_s": "seconds since 1970-01-01 00:00:00"})
             # What rank 0 waited for the network holds the waits for sums and for the agreement on stops.
             names = [text.decode() for text in file["timings/names"][:]]
             waits = [sum(samples["duration_s"][(samples["name"] == names.index(name)) & (samples["rank"] == 0)])

@@ -168,7 +168,7 @@ def write(
         table.attrs["help_of"] = [text for _, _, text in SPANS]
         rows = samples(steps if spans else 0, muon=muon)
         dataset = file.create_dataset("timings/samples", data=rows, maxshape=(None,))
-        dataset.attrs["units"] = "begin_s: s since the rank's anchor; duration_s: s"
+        dataset.attrs["units"] = "begin_s: s after the rank's anchor; duration_s: s"
         for name, column in (("first_step", [1] * len(anchors or ())), ("rank", range(len(anchors or ()))), ("calendar_s", anchors)):
             if anchors:
                 file[f"timings/anchors/{name}"] = np.array(column)

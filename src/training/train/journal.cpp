@@ -293,7 +293,7 @@ void Journal::compare_with_ceiling(const session::Session& session,
     if (whole.count == 0)
       return;
     if (ceiling == 0) {
-      log.warning("what matrix products reach here was not measured: no memory is left for them");
+      log.warning("skipped the matmul ceiling: there is not enough free memory to measure it");
       return;
     }
     // Steps that grow have no median that stands for all.
@@ -308,8 +308,9 @@ void Journal::compare_with_ceiling(const session::Session& session,
     file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
     file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
     log.info(
-        "the {} step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
-        "products in {} reach here by themselves",
+        "{} step: {} tokens/s, {:.4g} TFLOP/s per rank ({:.1f} % of the {:.4g} TFLOP/s that {} "
+        "matrix "
+        "products alone reach on this machine)",
         grows ? "mean" : "median", count_text(rate), achieved / 1e12, 100 * achieved / ceiling,
         ceiling / 1e12, name(session.dtype));
   });

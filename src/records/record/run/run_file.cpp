@@ -214,7 +214,7 @@ class Builder {
     const h5::Type type = sample_type();
     h5::Dataset samples =
         add_dataset(h5::open_group(file_.get(), "timings").get(), "samples", type, chunk_samples,
-                    "begin_s: s since the rank's anchor; duration_s: s",
+                    "begin_s: s after the rank's anchor; duration_s: s",
                     "Measured intervals; `name` is a row of /timings/names, and `index` counts "
                     "what that table's attribute index_of has there.");
     std::vector<Sample> some;
