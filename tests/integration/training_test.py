@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -14,6 +15,9 @@ import unittest
 import h5py
 
 from harness import STOP_SIGNAL, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, start
+
+
+PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 class RankCounts(TrainingTest):
@@ -321,6 +325,10 @@ class Record(TrainingTest):
                      for name in ("step.sums", "step.control")]
             self.assertTrue(all(wait > 0 for wait in waits), waits)
             self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(waits))
+        page = subprocess.run([sys.executable, os.path.join(PROJECT, "dev/record_page.py"), self.path("run/run.h5")],
+                              capture_output=True, text=True, check=True).stdout
+        with open(os.path.join(PROJECT, "docs/reference/run-file.md"), encoding="utf-8") as committed:
+            self.assertEqual(page.split("## Attributes")[0], committed.read().split("## Attributes")[0])
 
     def test_parts_of_a_step_lie_within_it(self):
         """Evaluations, checkpoints and the end of the run wait for gathers as well, between steps."""
