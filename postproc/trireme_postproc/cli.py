@@ -152,9 +152,16 @@ def _scaling(options):
 
 
 def _report(options):
-    from .report import write_report
+    from .report import watch_report, write_report
 
-    write_report(_several(options.runs), options.output, options.step)
+    runs = _several(options.runs)
+    if options.watch:
+        try:
+            watch_report(options.runs, options.output, options.step, options.every, options.patience)
+        except KeyboardInterrupt:
+            write_report(runs, options.output, options.step)
+    else:
+        write_report(runs, options.output, options.step)
     print(f"report: {options.output}")
 
 
@@ -238,6 +245,8 @@ def _add_verbs_of_several_runs(verbs):
     report.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     report.add_argument("-o", "--output", required=True, metavar="FILE.html", help="file to write")
     report.add_argument("--step", type=int, metavar="K", help="step whose timeline is drawn; default: one that took the median time")
+    report.add_argument("--watch", action="store_true", help="write the report again as the runs proceed, until they end; the page reloads itself")
+    _add_pace(report)
     report.set_defaults(call=_report)
 
 

@@ -4,7 +4,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const ink = "#30343A", line = "#E1E4E8";
+  const ink = "var(--ink)", line = "var(--line)", paper = "var(--paper)";  // report.css: light or dark, as the browser prefers
 
   function make(name, attributes, parent, text) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -61,6 +61,7 @@
       this.svg.addEventListener("pointerdown", (event) => this.press(event));
       this.svg.addEventListener("pointermove", (event) => this.move(event));
       this.svg.addEventListener("pointerup", (event) => this.release(event));
+      this.svg.addEventListener("pointercancel", () => { this.pressed = undefined; this.leave(); });  // a touch that scrolls the page
       this.svg.addEventListener("pointerleave", () => { if (this.pressed === undefined) this.leave(); });
       this.redraw();
     }
@@ -262,7 +263,7 @@
     if (!svg.querySelector("#" + id)) {
       const pattern = make("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse" }, make("defs", {}, svg));
       make("rect", { width: 6, height: 6, fill: colour }, pattern);
-      make("path", { d: hatches[hatch], stroke: "#fff", "stroke-width": 1.4 }, pattern);
+      make("path", { d: hatches[hatch], stroke: paper, "stroke-width": 1.4 }, pattern);
     }
     return `url(#${id})`;
   }

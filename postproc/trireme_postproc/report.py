@@ -9,12 +9,16 @@ import base64
 import hashlib
 import json
 import os
+import time
 
 from . import report_tables as tables
 from .findings import findings
 from .report_data import charts, step_picture
 from .report_tables import escape
-from .run_file import RunFileError, names_of
+from .run_file import RunFileError, locate, names_of, read_while_written
+from .run_log import FILE as LOG
+from .run_log import Log
+from .watch import ended, signature_of, state_of
 
 ENDINGS = (".html", ".htm")
 
@@ -64,8 +68,8 @@ def _times(runs, names, steps, chosen):
     return "\n".join(parts)
 
 
-def page(runs, step=None):
-    """The whole file as text."""
+def page(runs, step=None, refresh_s=None):
+    """The whole file as text. `refresh_s`: a browser loads it again after this time."""
     names = names_of(runs)
     script, style = _asset("report.js"), _asset("report.css")
     curves = charts(runs, names)
@@ -87,6 +91,7 @@ def page(runs, step=None):
         "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{'' if refresh_s is None else f'<meta http-equiv=refresh content={max(1, round(refresh_s))}>' + chr(10)}"
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
         "<p class=sub>Made by trireme-postproc report. Move the pointer over a curve for its values, drag to zoom.</p>\n"
         "<noscript><p>The curves need JavaScript, which is in this file; the tables do not.</p></noscript>\n"
@@ -95,9 +100,35 @@ def page(runs, step=None):
     )
 
 
-def write_report(runs, output, step=None):
+def write_report(runs, output, step=None, refresh_s=None):
+    """A reader sees the old file or the new one."""
     if os.path.splitext(output)[1].lower() not in ENDINGS:
         raise RunFileError(f"{output}: a report's name must end in .html")
-    text = page(runs, step)
-    with open(output, "w", encoding="utf-8") as file:
-        file.write(text)
+    text = page(runs, step, refresh_s)
+    part = f"{output}.{os.getpid()}.part"
+    try:
+        with open(part, "x", encoding="utf-8", errors="replace") as file:  # names of files need not be UTF-8
+            file.write(text)
+        os.replace(part, output)
+    except OSError:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def watch_report(paths, output, step=None, every_s=2.0, patience_s=900.0, clock=time.monotonic, pause=time.sleep):
+    """Writes the report again whenever a record changes, until all runs have ended. `clock` and `pause` are the tests' own."""
+    files = [locate(path) for path in paths]
+    logs = [os.path.join(os.path.dirname(file), LOG) for file in files]
+    words, changed, signature = [None] * len(files), clock(), None
+    while True:
+        before, words = words, [state_of(file) for file in files]  # before the records are read: what an ended process wrote is then in them
+        now = signature_of(*files, *logs)
+        if signature != now:
+            signature, changed = now, clock()
+            runs = [read_while_written(file, log=Log(os.path.dirname(file))) for file in files]
+            write_report(runs, output, step, every_s)
+        if all(ended(run, last, word, clock() - changed, patience_s) for run, last, word in zip(runs, before, words)):
+            write_report(runs, output, step)
+            return
+        pause(every_s)

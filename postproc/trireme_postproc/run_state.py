@@ -63,7 +63,7 @@ def run_state(run, now=None):
     if end is not None:
         return RunState(STOPPED, f"stopped {place}; the same command resumes it")
     if process == UNKNOWN:
-        found = holder(run)
+        found = holder(run.path)
         if found is None:
             return RunState(UNKNOWN, f"not finished, {place}; whether it is running is not known without the file lock")
         quiet = (time.time() if now is None else now) - os.stat(run.path).st_mtime

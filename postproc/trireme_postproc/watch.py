@@ -23,10 +23,10 @@ RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
-def holder(run):
-    """(process, host) that uses the run directory or was the last to do so; None where that is not known."""
+def holder(path):
+    """(process, host) that uses the directory of the run file at `path` or was the last to do so; None if that is not known."""
     try:
-        with open(os.path.join(os.path.dirname(run.path), "lock"), encoding="utf-8", errors="replace") as file:
+        with open(os.path.join(os.path.dirname(path), "lock"), encoding="utf-8", errors="replace") as file:
             found = HOLDER.match(file.read(300))
     except OSError:
         return None
@@ -34,8 +34,13 @@ def holder(run):
 
 
 def state(run):
-    """Whether the run's first process lives; unknown where it is on another host."""
-    found = holder(run)
+    """Whether the run's first process lives; unknown if it is on another host."""
+    return state_of(run.path)
+
+
+def state_of(path):
+    """The same for the run file at `path`."""
+    found = holder(path)
     if found is None or found[1] not in (socket.gethostname(), socket.gethostname().partition(".")[0]):
         return UNKNOWN
     try:

@@ -3,6 +3,9 @@ import html.parser
 import json
 import os
 import re
+import socket
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -15,6 +18,7 @@ from browser import Browser, NoBrowser
 from cli_test import run
 from trireme_postproc import report_data
 from trireme_postproc.findings import exposed_percent, findings, waits
+from trireme_postproc.report import watch_report
 from trireme_postproc.resolved_deck import is_given, keys_given
 from trireme_postproc.run_file import RunFile
 
@@ -49,6 +53,10 @@ class ReportTest(unittest.TestCase):
         self.path = made_up.write(self.directory + "/run.h5", steps=100, sets={
             "code": {"step": [0, 100], "loss": [4.0, 2.5]}, "choices": {"step": [100], "accuracy": [0.2842], "accuracy_error": [0.0045]}})
         self.output = self.directory + "/report.html"
+
+    def lock(self, process):
+        with open(self.directory + "/lock", "w", encoding="utf-8") as file:
+            file.write(f"process {process} on {socket.gethostname()}\n")
 
     def report(self, *runs):
         code, out, err = run("report", *(runs or (self.path,)), "--output", self.output)
@@ -171,6 +179,30 @@ class ReportTest(unittest.TestCase):
         self.assertGreater(text.index("model.channels"), text.index("2 keys with their defaults"))
         os.remove(self.directory + "/deck.resolved.yaml")
         self.assertIn("there is no deck.resolved.yaml next to the record", "".join(self.report()[1].text))
+
+    def test_watch_writes_the_report_until_the_run_ends(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        self.lock(os.getpid())
+        seen = []
+
+        def pause(seconds):
+            with open(self.output, encoding="utf-8") as file:
+                text = file.read()
+            seen.append(re.search(r"http-equiv=refresh content=(\d+)", text).group(1))
+            made_up.write(self.path, steps=2 * (1 + len(seen)), wanted=6)
+            if len(seen) == 2:
+                self.lock(ended.pid)
+
+        watch_report([self.path], self.output, every_s=3.0, pause=pause)
+        self.assertEqual(seen, ["3", "3"])
+        with open(self.output, encoding="utf-8") as file:
+            text = file.read()
+        self.assertNotIn("http-equiv=refresh", text)
+        data = json.loads(next(script for script in Parser(text).scripts if script.startswith("{")))
+        self.assertEqual(len(data["charts"][0]["series"][0]["y"]), 6)
+        self.assertEqual([name for name in os.listdir(self.directory) if name.endswith(".part")], [])
 
     def test_refuses(self):
         for arguments, text in ((("--output", self.path), "must end in .html"), (("--output", self.output, "--step", "777"), "no spans of step 777")):
