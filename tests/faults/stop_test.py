@@ -112,7 +112,7 @@ class Stop(TrainingTest):
     def test_tune_and_find_rate_end_when_told(self):
         for verb, words in {"tune": ("--seconds", "1000"), "find-rate": ("--steps", "100000", "--stop-above", "1e9")}.items():
             for number in (signal.SIGINT, signal.SIGTERM, None):
-                limit = ["run.walltime=2"] if number is None else []
+                limit = ["run.walltime=0.3"] if number is None else []  # a search of this deck takes a second or more
                 running = subprocess.Popen([TRIREME, verb, *self.words("run", limit), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                            stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
                 self.addCleanup(running.kill)
