@@ -4,10 +4,13 @@
     frame    u64 length, u32 masked CRC-32C of these 8 bytes, the data, u32 masked CRC-32C of the data; little-endian
     Event    1 wall_time (double), 2 step (varint), 3 file_version (string), 5 summary (message), 7 session_log (message: 1 status,
              START is 1)
-    Summary  1 value, repeated: 1 tag (string), 2 simple_value (float)
+    Summary  1 value, repeated: 1 tag (string), 2 simple_value (float), 9 metadata (message: 1 plugin_data: 1 plugin_name, 2 content)
 
-Source: tensorflow tsl/lib/io/record_writer.h and tensorboard compat/proto/event.proto and summary.proto (the layout, not the code);
-RFC 3720 appendix B.4 (CRC-32C).
+The table of hyperparameters is a value without a number, whose metadata for the plugin "hparams" holds HParamsPluginData: 1 version,
+3 session_start_info: 1 hparams, a map (entries: 1 key, 2 google.protobuf.Value: 2 number, 3 string), 4 group_name, 5 start_time_secs.
+
+Source: tensorflow tsl/lib/io/record_writer.h, tensorboard compat/proto/event.proto and summary.proto, and plugins/hparams/plugin_data.proto
+(the layout, not the code); RFC 3720 appendix B.4 (CRC-32C).
 """
 
 import math
@@ -74,6 +77,23 @@ def _float32(value):
         return struct.pack("<f", value)
     except OverflowError:
         return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def _number_field(number, value):
+    return bytes([number << 3 | 1]) + struct.pack("<d", value)
+
+
+def hyperparameters_event(wall_time, name, values):
+    """A row of TensorBoard's table of hyperparameters. `values`: numbers and texts by name."""
+    start = b""
+    for key, value in sorted(values.items()):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        item = _number_field(2, float(value)) if is_number else _bytes_field(3, str(value).encode("utf-8", "replace"))
+        start += _bytes_field(1, _bytes_field(1, key.encode("utf-8", "replace")) + _bytes_field(2, item))
+    start += _bytes_field(4, name.encode("utf-8", "replace")) + _number_field(5, wall_time)
+    plugin = _bytes_field(1, b"hparams") + _bytes_field(2, b"\x08\x00" + _bytes_field(3, start))
+    summary = _bytes_field(1, _bytes_field(1, b"_hparams_/session_start_info") + _bytes_field(9, _bytes_field(1, plugin)))
+    return framed(b"\x09" + struct.pack("<d", wall_time) + _bytes_field(5, summary))
 
 
 def scalars_event(wall_time, step, scalars):

@@ -14,8 +14,8 @@ import socket
 import time
 from bisect import bisect_left
 
-from .event_file import restart_event, scalars_event, version_event
-from .export import TABLES, rows_of, step_times
+from .event_file import hyperparameters_event, restart_event, scalars_event, version_event
+from .export import TABLES, plain_deck, rows_of, step_times
 from .run_file import RunFile, RunFileError
 from .run_log import Log
 from .watch import RUNNING, UNKNOWN, ended, state
@@ -86,9 +86,10 @@ class _CsvFile:
 
 class EventFiles:
     """A new file in tensorboard/. It tells TensorBoard to forget what earlier files hold, and at a rewind what this one holds from
-    that step on. `time_of`: seconds since 1970 of a step, None where that is not known."""
+    that step on. `time_of`: seconds since 1970 of a step, None where that is not known. `run`: its name and deck are the
+    hyperparameters."""
 
-    def __init__(self, directory, time_of=lambda step: None):
+    def __init__(self, directory, time_of=lambda step: None, run=None):
         directory = os.path.join(directory, "tensorboard")
         os.makedirs(directory, exist_ok=True)
         earlier = [name.split(".")[3] for name in os.listdir(directory) if name.startswith("events.out.tfevents.")]
@@ -98,6 +99,8 @@ class EventFiles:
         self._time_of = time_of
         self._file = open(path, "xb")
         self._file.write(version_event(time.time()))
+        if run is not None:
+            self._file.write(hyperparameters_event(time.time(), run.name, plain_deck(run)))
         if earlier:
             self.rewind(0)
         self._file.flush()
@@ -148,14 +151,14 @@ class _Run:
 
 
 def _record(directory):
-    """Names of the columns, and a function of a step: its time, or None. By run.h5, which may not be there."""
+    """Names of the columns, a function of a step (its time, or None), and the run. By run.h5, which may not be there."""
     try:
         run = RunFile(os.path.join(directory, "run.h5"), samples=False)
     except (RunFileError, OSError):
-        return {}, lambda step: None
+        return {}, lambda step: None, None
     names = {table: rows_of(getattr(run, table))[0] for table in TABLES if getattr(run, table)}
     known, time_of = set(run.steps["step"].values.tolist()) if "step" in run.steps else set(), step_times(run)
-    return names, lambda step: time_of(step) if step in known else None
+    return names, lambda step: time_of(step) if step in known else None, run
 
 
 def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):
@@ -166,8 +169,8 @@ def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, cl
         raise RunFileError(f"{log.path} does not exist: name the directory of a run, or export run.h5 without --follow")
     output = output or directory
     os.makedirs(output, exist_ok=True)
-    names, time_of = _record(directory)
-    sink = CsvFiles(output, names) if kind == "csv" else EventFiles(output, time_of)
+    names, time_of, record = _record(directory)
+    sink = CsvFiles(output, names) if kind == "csv" else EventFiles(output, time_of, record)
     run, previous, changed = _Run(directory), None, clock()
     try:
         for made in sink.paths:

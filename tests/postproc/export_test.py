@@ -14,7 +14,7 @@ import unittest
 import h5py
 
 import made_up
-from trireme_postproc.event_file import crc32c, framed, scalars_event, version_event
+from trireme_postproc.event_file import crc32c, framed, hyperparameters_event, scalars_event, version_event
 from cli_test import run
 
 UPLOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "postproc", "examples", "upload.py")
@@ -41,6 +41,11 @@ class EventFileTest(unittest.TestCase):
         self.assertEqual(scalars_event(1, 3, [("loss", 1.5)]).hex(),
                          "1a00000000000000129bd82d09000000000000f03f10032a0d0a0b0a046c6f7373150000c03fe7aebd4f")
         self.assertIn(b"\x10\xac\x02", scalars_event(0, 300, []))
+        # TensorBoard 2.21.0 reads it as {"rate": 0.5, "text": "a"} of the group "n".
+        self.assertEqual(framed(bytes.fromhex(
+            "0900000000000000002a5f0a5d0a1c5f68706172616d735f2f73657373696f6e5f73746172745f696e666f4a3d0a3b0a0768706172616d73123008001a2c"
+            "0a110a0472617465120911000000000000e03f0a0b0a047465787412031a016122016e290000000000000000")),
+            hyperparameters_event(0, "n", {"text": "a", "rate": 0.5}))
 
 
 class ExportTest(unittest.TestCase):
@@ -91,8 +96,11 @@ class ExportTest(unittest.TestCase):
         (path,) = self.export("tensorboard")
         with open(path, "rb") as file:
             events = records(file.read())
-        self.assertEqual(len(events), 1 + 20 + 11)  # validation: steps 0, 2, …, 20
+        self.assertEqual(len(events), 2 + 20 + 11)  # validation: steps 0, 2, …, 20
         self.assertIn(b"brain.Event:2", events[0])
+        hyperparameters = events.pop(1)
+        for part in (b"_hparams_/session_start_info", b"hparams", b"run.steps", b"made-up"):
+            self.assertIn(part, hyperparameters)
         self.assertEqual(events[1][9:11], b"\x10\x01")
         at = events[1].index(b"\x15", events[1].index(b"steps/loss"))
         self.assertEqual(events[1][at + 1:at + 5], struct.pack("<f", self.columns["loss"][0]))

@@ -60,7 +60,8 @@ def scalars(directory):
                 found = {key: value for key, value in found.items() if key[1] < step}
             for _, value in fields(event.get(5, b"")):
                 parts = dict(fields(value))
-                found[parts[1].decode(), step] = struct.unpack("<f", parts[2])[0]
+                if 2 in parts:  # not the hyperparameters
+                    found[parts[1].decode(), step] = struct.unpack("<f", parts[2])[0]
     return found
 
 
