@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -74,6 +75,20 @@ TEST_F(FileLocks, NameWhoSignedLast) {
   EXPECT_EQ(lock.holder("unknown"), "process 1 on a host with a very long name");
   lock.sign("node07");
   EXPECT_EQ(lock.holder("unknown"), "process " + std::to_string(::getpid()) + " on node07");
+}
+
+TEST_F(FileLocks, SignTheBeginningOfALineButNoOtherText) {
+  for (const auto& [text, ours] :
+       {std::pair("proc", true), {"", true}, {"processor", false}, {"my notes", false}}) {
+    std::ofstream(path(), std::ios::trunc) << text;
+    FileLock lock(path());
+    if (ours) {
+      lock.sign("node07");
+      EXPECT_NE(lock.holder("").find("on node07"), std::string::npos) << text;
+    } else {
+      EXPECT_THROW(lock.sign("node07"), UserError) << text;
+    }
+  }
 }
 
 TEST_F(FileLocks, LetTheUmaskDecideWhoMayTakeThem) {
