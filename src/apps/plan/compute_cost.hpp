@@ -24,8 +24,8 @@
 
 namespace trireme::plan {
 
-/// How a machine file calls what decides the time of a micro-step beside precision, threads and
-/// micro-batch.
+/// The name in a machine file of everything that decides the time of a micro-step, other than
+/// precision, threads and micro-batch.
 std::string model_text(const model::GptShape& shape);
 
 /// What is planned.

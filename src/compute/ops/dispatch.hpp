@@ -102,7 +102,7 @@ void enqueue(const Operation& operation, DType dtype, device::Stream& stream) {
   with_float_type(dtype, [&](auto zero) { enqueue<decltype(zero)>(operation, stream); });
 }
 
-/// Throws ContractError where `view` is not rows of so many elements.
+/// Throws ContractError if `view` does not consist of rows of `columns` elements.
 inline void expect_rows(ConstView view, std::int64_t columns) {
   TRIREME_EXPECT(columns >= 1 && view.elements % columns == 0, "{} elements in rows of {}",
                  view.elements, columns);

@@ -36,7 +36,7 @@ class Descriptor {
   [[nodiscard]] std::int64_t size() const;
   /// At most bytes.size() of them, from `offset` on; fewer at the end only.
   [[nodiscard]] std::size_t read_some(std::int64_t offset, std::span<std::byte> bytes) const;
-  /// At the position behind what was written last.
+  /// Appends to what was written last.
   void write(std::span<const std::byte> bytes) const;
   void write(std::string_view text) const { write(std::as_bytes(std::span(text))); }
   /// At `offset`, and asks the kernel to begin with the transfer to the disk.

@@ -45,7 +45,7 @@ void lower_to_ulimit(AvailableMemory& available,
           std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used), of);
 }
 
-AvailableMemory room_of_gpu(const device::MemoryInfo& memory) {
+AvailableMemory memory_of_gpu(const device::MemoryInfo& memory) {
   return {no_limit, static_cast<std::int64_t>(memory.free_bytes), {}, "the GPU"};
 }
 
@@ -116,7 +116,7 @@ model::GptShape with_memory(const Sections& config,
   const bool on_cpu = kind.device == device::Kind::cpu;
   const int ranks = on_cpu ? world.local_size() : 1;  // each rank has its own GPU
   comm::together(world, [&] {
-    const AvailableMemory available = on_cpu ? available_memory() : room_of_gpu(device.memory());
+    const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
     const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
     if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
       throw DeviceError(

@@ -48,8 +48,8 @@ TRIREME_CLONES_BELOW_AVX512 void gelu_backward_kernel(T* dx,
 }
 
 #if defined(__x86_64__)
-/// e^(-2u), sixteen times, as a power of two; it stays finite, so far from 1 that what lies further
-/// would change nothing.
+/// e^(-2u) of sixteen values, as a power of two. The exponent is limited so that the result stays
+/// finite; beyond the limit the gate no longer changes.
 TRIREME_AVX512_INLINE __m512 gate_exponential(__m512 x) {
   constexpr float log2_e = 1.44269504F;
   const __m512 factor = _mm512_fmadd_ps(_mm512_set1_ps(-two_slope * cubic * log2_e),

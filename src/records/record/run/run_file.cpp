@@ -93,7 +93,7 @@ class Builder {
     h5::write_attribute(file_.get(), "filetype", "trireme-run");
     h5::write_attribute(file_.get(), "version", std::vector<std::int64_t>{1, 0});
     h5::write_attribute(file_.get(), "schema",
-                        "trireme-run 1.0, described in docs/guide/analysis.md");
+                        "trireme-run 1.0, described in docs/reference/run-file.md");
   }
 
   void take(std::int64_t number, std::string_view line) {

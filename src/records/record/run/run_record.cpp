@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -145,8 +144,7 @@ void replace_file(const std::string& directory,
   write_temporary(temporary, log_in(directory), rewinds, spans);
   const auto [bytes, sum] = size_and_sum(temporary);
   note(log_line(run_file_kind, field("bytes", bytes) + field("crc32_of_file", sum)));
-  if (std::rename(temporary.c_str(), path.c_str()) != 0)
-    refuse("rename " + temporary + " to " + path, errno);
+  files::rename(temporary, path);
   files::sync_directory(directory);
 }
 
