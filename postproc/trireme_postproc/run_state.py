@@ -54,10 +54,10 @@ def run_state(run, now=None):
     process = process_state(run)
     if process == RUNNING:
         return RunState(RUNNING, f"running, {place}")
-    if run.finished():
-        return RunState(FINISHED, "finished")
     directory = os.path.dirname(run.path)
     end = _end_of_log(directory)
+    if run.finished() and (end is None or end[0] != STOPPED):  # stopped there: an evaluation is to be made up
+        return RunState(FINISHED, "finished")
     if end is not None and end[0] == FAILED:
         return RunState(FAILED, f"failed {place}: {end[1]}")
     if end is not None:

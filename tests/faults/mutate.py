@@ -91,8 +91,7 @@ def judge(case, bench):
     again = bench.start(case.run, MORE, ranks=case.ranks)
     if again.hung:
         return "hang", again
-    said = stopped and "was dropped, because the run is about to stop" in outcome.out  # an evaluation, so its row is missing
-    right = again.code == 0 and (is_right(case, False, again) or said and case.reference.has_numbers(case.run))
+    right = again.code == 0 and is_right(case, False, again)
     verdict = "dead end" if not right else "lost" if is_lost(case) else "reported"
     if verdict == "reported":
         return verdict, outcome

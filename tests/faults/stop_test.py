@@ -2,6 +2,7 @@
 """A run that is told to stop: by signals in every phase, by `trireme stop` and `trireme save`, by time limits; and what must not keep it
 from hearing that: a reader of its output that pauses."""
 import fcntl
+import itertools
 import os
 import signal
 import subprocess
@@ -35,6 +36,10 @@ class Stop(TrainingTest):
             self.addCleanup(running.stdout.close)
         self.addCleanup(running.kill)
         return running
+
+    def make_large_text(self, lines):
+        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:
+            out.write("the quick brown fox jumps over the lazy dog\n" * lines)
 
     def log(self, name="run"):
         with open(self.path(f"{name}/log.txt"), encoding="utf-8") as file:
@@ -84,8 +89,7 @@ class Stop(TrainingTest):
         self.fail("the text was read by neither call")
 
     def test_a_signal_drops_an_evaluation(self):
-        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:
-            out.write("the quick brown fox jumps over the lazy dog\n" * 2_000_000)  # minutes of evaluation
+        self.make_large_text(2_000_000)  # minutes of evaluation
         for name, words in {"validation": ("evaluate={every_steps: 1, batches: 100000000}", "data.validation_fraction=0.5"),
                             "sets": (f"evaluate={{every_steps: 0, sets: [{{name: large, every_steps: 1, text: [{self.text}]}}]}}",
                                      "data.tokenizer=bytes")}.items():
@@ -97,16 +101,36 @@ class Stop(TrainingTest):
             self.assertEqual(running.returncode, REQUEUE, out + err)
             self.assertLess(time.monotonic() - since, SOON_S, name)
             self.assertIn("was dropped, because the run is about to stop", out)
-            self.assertIn("stopped after step 1 of", out)
+            self.assertIn("stopped after step 0 of", out)
+
+    def test_dropped_evaluations_are_made_up(self):
+        self.make_large_text(30_000)  # half a second of evaluation or more
+        words = ("run.steps=10", "optimizer.schedule={kind: constant, warmup_steps: 0}", "data.validation_fraction=0.5", "data.tokenizer=bytes",
+                 f"evaluate={{every_steps: 5, batches: 100000000, sets: [{{name: own, every_steps: 5, text: [{self.text}/a.txt]}}]}}")
+        self.train_well(*words, name="whole")
+        for step in (0, 5, 10):
+            name = f"at-{step}"
+            running = self.alone(*words, name=name)
+            self.wait_for_line(running, f"step {step:6}/10" if step else " epochs")
+            running.send_signal(signal.SIGTERM)
+            out, err = running.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(running.returncode, REQUEUE, out + err)
+            self.assertIn(f"stopped after step {step} of 10: SIGTERM was received", out)
+            self.assertEqual(out.count("was dropped, because the run is about to stop"), 2, out)
+            self.train_well(*words, name=name)
+            for group, column in itertools.product(("validation", "evaluation/own", "steps"), ("step", "loss")):
+                self.assertEqual(self.column(column, group, name), self.column(column, group, "whole"), f"{group} {step}")
+            self.assertIn("is finished: step 10 of 10", self.train_well(*words, name=name).out)
 
     def test_a_stop_at_the_last_step_skips_the_measurement(self):
-        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:
-            out.write("the quick brown fox jumps over the lazy dog\n" * 500_000)
-        running = self.alone("run.steps=1", "optimizer.schedule={kind: constant, warmup_steps: 0}", "evaluate={every_steps: 1, batches: 100000000}", "data.validation_fraction=0.5")
-        self.wait_for_line(running, " epochs")
+        self.make_large_text(30_000)
+        running = self.alone("run.steps=1", "optimizer.schedule={kind: constant, warmup_steps: 0}", "evaluate={every_steps: 0}", "data.tokenizer=bytes",
+                             "sample={every_steps: 1, tokens: 100000, prompt: the}")
+        self.wait_for_line(running, "step      1/1 ")
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=TIMEOUT_S)
         self.assertEqual(running.returncode, 0, out + err)
+        self.assertIn("the sample was dropped", out)
         self.assertIn("skipped measuring what matrix products reach on this machine: SIGTERM was received", out)
 
     def test_tune_and_find_rate_end_when_told(self):

@@ -60,6 +60,8 @@ class StateTest(RunsTest):
             ("finished", {"steps": 9}, "finished"),
             ("stopped", {"process": gone, "steps": 5, "wanted": 9, "log": ["info step 5/9", "info stopped after step 5 of 9: checkpoint saved"]},
              "stopped after step 5 of 9; the same command resumes it"),
+            ("stopped", {"process": gone, "steps": 9, "log": ["info stopped after step 9 of 9: an evaluation is missing"]},
+             "stopped after step 9 of 9; the same command resumes it"),
             ("interrupted", {"process": gone, "steps": 5, "wanted": 9, "log": ["error old", "info step 5/9", "warning slow"]},
              "interrupted after step 5 of 9; the same command resumes it from the newest checkpoint"),
             ("interrupted", {"process": gone, "steps": 0, "wanted": 9, "validation": False},

@@ -220,6 +220,24 @@ TEST_F(RunRecordTest, TakesBackWhatAnEarlierResumeRecorded) {
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5));
 }
 
+TEST_F(RunRecordTest, KnowsWhichEvaluationsAreToBeMadeUp) {
+  RunRecord record = begun(4);
+  record.append_dropped(4, true);
+  record.append_dropped(4, false);
+  EXPECT_EQ(look_at_log(log_).dropped_validation, 4);
+  EXPECT_EQ(look_at_log(log_).dropped_evaluation, 4);
+  record.append(ValidationRow{2, 1.0});
+  EXPECT_EQ(look_at_log(log_).dropped_validation, 4) << "the row is of another step";
+  record.append(ValidationRow{4, 1.0});
+  EXPECT_EQ(look_at_log(log_).dropped_validation, std::nullopt);
+  EXPECT_EQ(look_at_log(log_).dropped_evaluation, 4);
+  record.close();
+  resumed(scratch_.path(), 4).close();
+  EXPECT_EQ(look_at_log(log_).dropped_evaluation, 4);
+  resumed(scratch_.path(), 3).close();
+  EXPECT_EQ(look_at_log(log_).dropped_evaluation, std::nullopt);
+}
+
 TEST_F(RunRecordTest, HasTheBucketsOfEveryStart) {
   begun(9).close();
   RunHeader other = run_header;

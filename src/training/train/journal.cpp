@@ -116,12 +116,16 @@ Journal::Journal(const session::Job& job,
     auto header = header_of(job, shape, plan, device, dtype, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
     header.facts.insert(header.facts.end(), origin.begin(), origin.end());
-    record::RunRecord file = open_record(directory.path(), header, resumed_step, job, log);
+    auto [file, owes_validation, owes_evaluation] =
+        open_record(directory.path(), header, resumed_step, job, log);
+    owes_[0] = owes_validation ? 1 : 0;
+    owes_[1] = owes_evaluation ? 1 : 0;
     file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
     files::write_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
   });
+  world.max(owes_);
 }
 
 void Journal::write(record::RunWriter::Entry entry, std::size_t bytes) {
@@ -202,6 +206,10 @@ void Journal::evaluation(const std::string& set,
 
 void Journal::noise_scale(const record::NoiseScaleRow& row) {
   write([row](record::RunRecord& file) { file.append(row); });
+}
+
+void Journal::dropped(std::int64_t step, bool validation) {
+  write([=](record::RunRecord& file) { file.append_dropped(step, validation); });
 }
 
 void Journal::flush() {
@@ -287,11 +295,11 @@ void Journal::compare_with_ceiling(const session::Session& session,
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
-  const double ceiling = measure_ceiling(session, world_);
   const auto whole = recorder_.summary(device::SpanName::step);
+  if (whole.count == 0)  // on all ranks alike: this start only made up an evaluation
+    return;
+  const double ceiling = measure_ceiling(session, world_);
   comm::on_first_rank(world_, [&] {
-    if (whole.count == 0)
-      return;
     if (ceiling == 0) {
       log.warning("skipped the matmul ceiling: there is not enough free memory to measure it");
       return;

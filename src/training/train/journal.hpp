@@ -58,6 +58,11 @@ class Journal {
   /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
+  /// The validation, or else the evaluation of all sets, that was due after `step` was not finished.
+  void dropped(std::int64_t step, bool validation);
+  /// Whether the start before dropped them after the step that this one resumes from; on all ranks.
+  [[nodiscard]] bool owes_validation() const { return owes_[0] > 0; }
+  [[nodiscard]] bool owes_evaluation() const { return owes_[1] > 0; }
   /// Waits until every row so far is on the disk. A checkpoint must not become visible before the
   /// rows of its steps: the run that resumes there would miss them.
   void flush();
@@ -110,9 +115,10 @@ class Journal {
   const SpanSample sample_;
   /// By name, where its spans' places begin in spread_over_ranks: one for each bucket, or one.
   std::vector<std::size_t> places_;
-  std::int64_t collected_step_;  ///< of the last collect()
-  std::optional<Peak> peak_;     ///< before anything was measured
-  double tokens_ = 0;            // of all steps since the start
+  std::int64_t collected_step_;    ///< of the last collect()
+  std::optional<Peak> peak_;       ///< before anything was measured
+  std::int64_t owes_[2] = {0, 0};  ///< validation and evaluation: 1 or 0
+  double tokens_ = 0;              // of all steps since the start
   // Seconds that compute waited for buckets, inside spans of these names.
   double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
 };

@@ -103,11 +103,15 @@ record::RunRecord continued(const std::string& directory,
 }  // namespace
 
 bool is_finished(const session::Job& job, const std::string& path) {
-  if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
-    return true;
-  return !job.checkpoint.regular() &&
-         record::look_at_log(fmt::format("{}/{}", path, record::run_log_name))
-                 .last_step.value_or(0) >= job.run.steps;
+  const auto newest = record::newest_checkpoint(path);
+  const bool saved = newest && newest->step >= job.run.steps;
+  if (!saved && job.checkpoint.regular())
+    return false;
+  const auto found = record::look_at_log(fmt::format("{}/{}", path, record::run_log_name));
+  if (!saved)
+    return found.last_step.value_or(0) >= job.run.steps;
+  return (job.evaluate.every_steps == 0 || found.dropped_validation != newest->step) &&
+         (job.evaluate.sets.empty() || found.dropped_evaluation != newest->step);
 }
 
 std::string choose_directory(const session::Job& job, comm::World& world) {
@@ -155,15 +159,17 @@ void expect_known_checkpoints(const record::RunDirectory& directory, const sessi
       __FILE__, __LINE__);
 }
 
-record::RunRecord open_record(const std::string& directory,
-                              const record::RunHeader& header,
-                              std::optional<std::int64_t> resumed_step,
-                              const session::Job& job,
-                              Log& log) {
+OpenedRecord open_record(const std::string& directory,
+                         const record::RunHeader& header,
+                         std::optional<std::int64_t> resumed_step,
+                         const session::Job& job,
+                         Log& log) {
   const record::LogFacts found =
       record::look_at_log(fmt::format("{}/{}", directory, record::run_log_name));
-  return resumed_step ? continued(directory, header, *resumed_step, found, job, log)
-                      : begun(directory, header, found, job, log);
+  if (!resumed_step)
+    return {begun(directory, header, found, job, log)};
+  return {continued(directory, header, *resumed_step, found, job, log),
+          found.dropped_validation == resumed_step, found.dropped_evaluation == resumed_step};
 }
 
 }  // namespace trireme::train

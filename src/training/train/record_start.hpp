@@ -24,8 +24,8 @@
 
 namespace trireme::train {
 
-/// Whether the run in `path` has made all its steps: by its newest checkpoint, or by its record
-/// where the deck asks for no checkpoints.
+/// Whether the run in `path` has made all its steps, by its newest checkpoint, or by its record where
+/// the deck asks for no checkpoints; and no evaluation after the last one was dropped.
 bool is_finished(const session::Job& job, const std::string& path);
 /// Collective. The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished,
 /// when the deck asks for a new run then.
@@ -42,12 +42,18 @@ void complete_run_file(const std::string& directory, Log& log);
 /// checkpoints and none is there now, unless the deck asks for step 0.
 void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job);
 
+struct OpenedRecord {
+  record::RunRecord record;
+  /// What the start before dropped after the step that the run continues from.
+  bool owes_validation = false, owes_evaluation = false;
+};
+
 /// Rank 0. `resumed_step`: of the checkpoint that the run continues from. Throws UserError when
 /// another run's record, or that of a finished run, is in the directory; StorageError.
-record::RunRecord open_record(const std::string& directory,
-                              const record::RunHeader& header,
-                              std::optional<std::int64_t> resumed_step,
-                              const session::Job& job,
-                              Log& log);
+OpenedRecord open_record(const std::string& directory,
+                         const record::RunHeader& header,
+                         std::optional<std::int64_t> resumed_step,
+                         const session::Job& job,
+                         Log& log);
 
 }  // namespace trireme::train

@@ -68,9 +68,13 @@ class Trainer {
   void expect_in_place();
   void evaluate(std::int64_t step);
   void evaluate_sets(std::int64_t step);
-  /// Runs `action`, which a request to stop interrupts.
+  /// Runs `action`, which a request to stop interrupts. Returns whether it was finished.
   template <class Action>
-  void interruptible(const char* what, const Action& action);
+  bool interruptible(const char* what, const Action& action);
+  /// Evaluates before the first step: the initial state, or what the start before dropped.
+  void evaluate_at_start();
+  /// The end of a start that could not make the evaluations before its first step.
+  ExitCode stop_at_start();
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
@@ -123,7 +127,8 @@ class Trainer {
   const session::TimeLimit limit_;
   const MeasureCeiling measure_ceiling_;
   session::Walltime walltime_;
-  bool interrupted_ = false;  ///< an evaluation was dropped, because a stop is requested
+  bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
+  bool dropped_ = false;      ///< an evaluation, which the next start makes up
 
   bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
@@ -353,23 +358,26 @@ void Trainer::between_steps(std::int64_t number) {
 }
 
 template <class Action>
-void Trainer::interruptible(const char* what, const Action& action) {
-  if (interrupted_)
-    return;
+bool Trainer::interruptible(const char* what, const Action& action) {
   try {
-    action();
+    if (!interrupted_) {
+      action();
+      return true;
+    }
   } catch (const comm::Interrupted&) {
     interrupted_ = true;
-    clear_progress();
-    log_.info("{} was dropped, because the run is about to stop", what);
   }
+  clear_progress();
+  log_.info("{} was dropped, because the run is about to stop", what);
+  return false;
 }
 
 void Trainer::evaluate(std::int64_t step) {
   std::optional<session::Evaluation> found;
-  interruptible("the validation", [&] { found = session_.evaluate(stop_is_wanted()); });
-  if (!found)
-    return;
+  if (!interruptible("the validation", [&] { found = session_.evaluate(stop_is_wanted()); })) {
+    dropped_ = true;
+    return journal_->dropped(step, true);
+  }
   if (!first_validation_)
     first_validation_ = found->loss;
   last_validation_ = found->loss;
@@ -382,8 +390,11 @@ void Trainer::evaluate(std::int64_t step) {
 void Trainer::evaluate_sets(std::int64_t step) {
   const device::Span span(session_.recorder, device::SpanName::evaluate);
   std::vector<EvaluationSets::Result> results;
-  interruptible("the evaluation of evaluate.sets",
-                [&] { results = sets_->evaluate(step, session_, stop_is_wanted()); });
+  if (!interruptible("the evaluation of evaluate.sets",
+                     [&] { results = sets_->evaluate(step, session_, stop_is_wanted()); })) {
+    dropped_ = true;
+    return journal_->dropped(step, false);
+  }
   for (const auto& result : results) {
     journal_->evaluation(result.set->name, result.of, result.row);
     clear_progress();
@@ -515,11 +526,27 @@ ExitCode Trainer::run() {
   }
 }
 
+void Trainer::evaluate_at_start() {
+  newest_.step = first_step_ - 1;
+  const bool initial = first_step_ == 1;
+  if (job_.evaluate.every_steps > 0 && (initial || journal_->owes_validation()))
+    evaluate(newest_.step);
+  if (sets_ && (initial || journal_->owes_evaluation()))
+    evaluate_sets(newest_.step);
+}
+
+ExitCode Trainer::stop_at_start() {
+  const auto stops_for = session::agree(world_, requests()).stop();
+  finish(false);
+  log_.info("stopped after step {} of {}: {}. Run the same command again to resume", newest_.step,
+            job_.run.steps, session::text_of(stops_for.value()));
+  return ExitCode::requeue;
+}
+
 ExitCode Trainer::steps() {
-  if (first_step_ == 1 && job_.evaluate.every_steps > 0)
-    evaluate(0);
-  if (first_step_ == 1 && sets_)
-    evaluate_sets(0);
+  evaluate_at_start();
+  if (dropped_)
+    return stop_at_start();
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
     const double begin = device::steady_seconds();
     const session::Requests agreed = step(number);
@@ -547,12 +574,13 @@ ExitCode Trainer::steps() {
     }
     if (saves)
       save(number, stops_for || last);
-    if (stops_for && !last) {
+    if (stops_for && (!last || dropped_)) {
       finish(false);
       log_.info(
           "stopped after step {} of {}: {}. A checkpoint was saved; run the same command again to "
-          "resume",
-          number, job_.run.steps, session::text_of(*stops_for));
+          "{}",
+          number, job_.run.steps, session::text_of(*stops_for),
+          last ? "make up the evaluation" : "resume");
       return ExitCode::requeue;
     }
   }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include <fcntl.h>
@@ -35,6 +36,13 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return read.ec == std::errc{} ? std::optional(step) : std::nullopt;
 }
 
+/// Forgets what was dropped after `step` or, with `order` std::greater, after a later one.
+template <class Order = std::equal_to<>>
+void forget(std::optional<std::int64_t>& dropped, std::int64_t step, Order order = {}) {
+  if (dropped && order(*dropped, step))
+    dropped.reset();
+}
+
 /// What one line adds to the facts.
 void take(LogFacts& facts, std::int64_t number, std::string_view kind, std::string_view line) {
   if (kind == Table<StepRow>::kind) {
@@ -47,6 +55,15 @@ void take(LogFacts& facts, std::int64_t number, std::string_view kind, std::stri
     if (facts.last_step)
       facts.last_step = std::min(*facts.last_step, step);
     facts.last_checkpoint = std::min(facts.last_checkpoint, step);
+    forget(facts.dropped_validation, step, std::greater{});
+    forget(facts.dropped_evaluation, step, std::greater{});
+  } else if (kind == dropped_kind) {
+    const bool validation = text_in(parse_line(line), "what") == Table<ValidationRow>::kind;
+    (validation ? facts.dropped_validation : facts.dropped_evaluation) = step_of(line);
+  } else if (kind == Table<ValidationRow>::kind) {
+    forget(facts.dropped_validation, step_of(line).value_or(0));
+  } else if (kind == Table<EvaluationRow>::kind) {
+    forget(facts.dropped_evaluation, step_of(line).value_or(0));
   } else if (kind == Table<SessionRow>::kind) {
     const Json object = parse_line(line);
     if (const auto found = object.find("facts"); found != object.end())

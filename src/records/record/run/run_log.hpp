@@ -7,6 +7,8 @@
 //   rewind       the run resumed after this step: rows of later steps above this line no longer
 //                count
 //   cut          the line above was truncated by a kill or a power cut
+//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished because
+//                the run had to stop: the next start makes it up, and a row of that step follows
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, rank_spans, bucket, anchor
 //                rows of the tables of run.h5 (run_schema.hpp)
 //   tokenizer, timing_fact, memory
@@ -41,6 +43,8 @@ inline constexpr const char* rewind_kind = "rewind";
 inline constexpr const char* cut_kind = "cut";
 inline constexpr const char* run_file_kind = "run_file";
 
+inline constexpr const char* dropped_kind = "dropped";
+
 /// Which rows still count: those of a step that no later rewind took back.
 class Rewinds {
  public:
@@ -60,7 +64,9 @@ struct LogFacts {
   std::vector<std::int64_t> damaged;      ///< numbers of lines that are not, from 1
   std::optional<std::int64_t> last_step;  ///< of the rows that count; nothing: it has none
   std::int64_t last_checkpoint = 0;       ///< the same of checkpoints
-  std::string run_id;                     ///< "" where no session states it
+  /// Steps after which these are still to be made up.
+  std::optional<std::int64_t> dropped_validation, dropped_evaluation;
+  std::string run_id;  ///< "" where no session states it
   bool has_tokenizer = false;
   Rewinds rewinds;
   /// By size and CRC-32 of a run.h5 that the run wrote: the line that states it.

@@ -364,6 +364,12 @@ void RunRecord::append(const std::string& set, const std::string& of, const Eval
 void RunRecord::append(std::span<const RankSpanRow> rows) {
   for (const RankSpanRow& row : rows) impl_->append(row);
 }
+void RunRecord::append_dropped(std::int64_t step, bool validation) {
+  impl_->append_line(
+      dropped_kind,
+      field("step", step) + field("what", std::string(validation ? Table<ValidationRow>::kind
+                                                                 : Table<EvaluationRow>::kind)));
+}
 void RunRecord::append(std::span<const device::TimeSample> spans) {
   impl_->add_spans(spans);
 }

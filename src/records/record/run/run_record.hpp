@@ -71,6 +71,8 @@ class RunRecord {
   /// `set` names a group of run.h5; `of` describes the set.
   void append(const std::string& set, const std::string& of, const EvaluationRow& row);
   void append(std::span<const RankSpanRow> rows);
+  /// The validation, or else the evaluation of all sets, that was due after `step` was not finished.
+  void append_dropped(std::int64_t step, bool validation);
   void append(std::span<const device::TimeSample> spans);
   /// Number of spans that were dropped because `span_bytes` were reached.
   [[nodiscard]] std::int64_t spans_left_out() const;
