@@ -134,11 +134,13 @@ class Stop(TrainingTest):
         self.assertIn("skipped measuring what matrix products reach on this machine: SIGTERM was received", out)
 
     def test_tune_and_find_rate_end_when_told(self):
+        temporary = self.path("temporary")
+        os.mkdir(temporary)
         for verb, words in {"tune": ("--seconds", "1000"), "find-rate": ("--steps", "100000", "--stop-above", "1e9")}.items():
             for number in (signal.SIGINT, signal.SIGTERM, None):
                 limit = ["run.walltime=0.3"] if number is None else []  # a search of this deck takes a second or more
                 running = subprocess.Popen([TRIREME, verb, *self.words("run", limit), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                           stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
+                                           stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts, env={**os.environ, "TMPDIR": temporary})
                 self.addCleanup(running.kill)
                 if number is not None:
                     self.wait_for_line(running, "measuring" if verb == "tune" else "step     10/")
@@ -149,6 +151,7 @@ class Stop(TrainingTest):
                 self.assertEqual(running.returncode, USER if number is None else REQUEUE, out + err)
                 self.assertIn("the time ended before trireme " + verb if number is None else f"Stopped trireme {verb}: {number.name} was received", err)
                 self.assertFalse(os.path.exists(self.path("run")))
+                self.assertEqual([name for name in os.listdir(temporary) if name.startswith("trireme-")], [])
 
     def test_requests_from_another_terminal(self):
         running = self.alone(*LONG)

@@ -20,6 +20,7 @@
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/start_timer.hpp"
+#include "comm/control/temporary_directory.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -287,6 +288,7 @@ std::string MpiWorld::broadcast(std::string bytes, int root) {
 }
 
 void MpiWorld::abort(ExitCode code) noexcept {
+  TemporaryDirectory::remove_all();
   std::fflush(nullptr);
   await_reader(STDOUT_FILENO);
   await_reader(STDERR_FILENO);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory for the temporary files of a command, such as a token cache. Rank 0 creates it, all
-// ranks know its path, and the destructor removes it. It is in the system's temporary directory, or
+// ranks know its path, and the destructor removes it, or World::abort(). It is in the system's temporary directory, or
 // in `parent` if the files must be on a certain file system.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -31,23 +34,36 @@ class TemporaryDirectory {
       if (mkdtemp(path.data()) == nullptr)
         throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
                            __LINE__);
-      made_here_ = true;
+      const std::lock_guard lock(mutex);
+      made_here.insert(path);
     });
     path_ = world.broadcast(std::move(path), 0);
   }
   ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (made_here_)
-      std::filesystem::remove_all(path_, ignored);
+    const std::lock_guard lock(mutex);
+    if (made_here.erase(path_) > 0)
+      remove(path_);
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  /// Removes those of this process, which is about to end without destructors.
+  static void remove_all() noexcept {
+    const std::lock_guard lock(mutex);
+    std::ranges::for_each(made_here, remove);
+  }
+
  private:
+  static void remove(const std::string& path) noexcept {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+
+  static inline std::mutex mutex;
+  static inline std::set<std::string> made_here;
   std::string path_;
-  bool made_here_ = false;
 };
 
 }  // namespace trireme::comm

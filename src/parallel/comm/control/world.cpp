@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "comm/control/temporary_directory.hpp"
+
 namespace trireme::comm {
 namespace {
 
@@ -37,7 +39,10 @@ class SelfWorld final : public World {
     TRIREME_EXPECT(root == 0, "broadcast from rank {} in a world of one", root);
     return bytes;
   }
-  [[noreturn]] void abort(ExitCode code) noexcept override { std::_Exit(static_cast<int>(code)); }
+  [[noreturn]] void abort(ExitCode code) noexcept override {
+    TemporaryDirectory::remove_all();
+    std::_Exit(static_cast<int>(code));
+  }
 
  private:
   std::string host_ = host_name();
