@@ -106,6 +106,15 @@ TEST(SignalScope, ASecondInterruptEndsTheProcess) {
   EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
+TEST(SignalScope, KeepsTheExitCodeOfAProcessThatIsAboutToExit) {
+  for (const auto& [number, reason] : stop_signals)
+    EXPECT_EQ(in_a_child([number = number] {
+                SignalScope().training_begins();
+                raise(number);
+              }),
+              0);
+}
+
 TEST(SignalScope, LeavesSignalsIgnoredThatWere) {
   const int status = in_a_child([] {
     std::signal(SIGHUP, SIG_IGN);  // as nohup does

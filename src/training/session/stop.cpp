@@ -83,7 +83,7 @@ SignalScope::SignalScope(std::string work) : work_(std::move(work)) {
   for (const Watched& one : stopping)
     if ((one.signal != SIGINT && one.signal != SIGHUP) || !ignored(one.signal))
       sigaddset(&watched_, one.signal);
-  pthread_sigmask(SIG_BLOCK, &watched_, &previous_);
+  pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
   watcher_ = start_thread("signals", [this] { watch(); });
 }
 
@@ -94,8 +94,6 @@ SignalScope::~SignalScope() {
   }
   pthread_kill(watcher_.native_handle(), SIGPIPE);  // wakes it up
   watcher_.join();
-  static_cast<void>(stop());  // a pending signal must not be delivered when the mask is restored
-  pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 
 void SignalScope::watch() {
@@ -118,7 +116,10 @@ void SignalScope::note(int signal) {
       requested_.stops.at(static_cast<std::size_t>(StopReason::interrupt)) > 0) {
     say("Ended at once by a second SIGINT: the steps since the newest checkpoint are lost.");
     std::signal(SIGINT, SIG_DFL);
-    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+    sigset_t only{};
+    sigemptyset(&only);
+    sigaddset(&only, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
     std::raise(SIGINT);
   }
   for (const Watched& one : stopping)
