@@ -3,7 +3,7 @@
 """Summarizes the kernels of a micro-step from the CSV that the item `ncu` of tests/gpu_session.sh writes.
 
   python3 dev/gpu_profile.py ncu.csv > docs/results/gpu_kernels.csv     one row per kernel in the order of the step
-  python3 dev/gpu_profile.py --table docs/results/gpu_kernels.csv       the same as a Markdown table for docs/figures.md
+  python3 dev/gpu_profile.py --table docs/results/gpu_kernels.csv       the same as a Markdown table for a page
 
 What runs before the first layer norm is left out: conversions of the initial weights, which run once, and the embedding.
 Kernels of one name that take about the same time are one row with their number and their mean.

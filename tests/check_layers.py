@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the rules of the source tree that no compiler checks.
 
-The wings and floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors of its own wing or
+The wings and floors are those of the table of rooms in docs/design/README.md: a room includes only rooms on lower floors of its own wing or
 of wings that the table names before it, links what it includes, and third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
 MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has, and fmt::join with its header of fmt 11.
 
@@ -16,7 +16,7 @@ import tempfile
 
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".sh", ".sbatch"}
-MAP = "docs/architecture.md"
+MAP = "docs/design/README.md"
 HARD_LINES = 600
 HEADER_LINES = 250
 OWNERS = {  # what a header's name starts with: the rooms that may include it
@@ -183,7 +183,7 @@ def self_test():
         "src/low/attic: not in the table", "room 'gone'", "links ops", "base (low, floor 0) includes ops (low, floor 2)",
         "<mpi.h> belongs to bench and comm", '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5",
         "h5 (low, floor 1) includes ops (low, floor 2)", "ops (low, floor 2) includes apart (high, floor 1)",
-        "src/low/apart: docs/architecture.md has it in high",
+        "src/low/apart: docs/design/README.md has it in high",
         "src/low/ops/x.hpp:1: the SPDX line", "src/low/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
         "new_mpi.cpp:2: MPI_Allreduce_init is not in MPI 3.1", "new_mpi.cpp:3: MPI_Session is not in MPI 3.1",
         "joined.cpp:2: fmt::join without <fmt/ranges.h>",

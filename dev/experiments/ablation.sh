@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compares each optimization with its absence on this machine, in runs that alternate (off, on, on, off). Writes a Markdown table, an HDF5
-# file with every value, and a picture, with the claims of the literature. docs/ablation.md explains the rows. Needs a build, h5py and
+# file with every value, and a picture, with the claims of the literature. docs/results/README.md explains the rows. Needs a build, h5py and
 # matplotlib; takes less than ten minutes on two cores. Decks of any model, on CPUs, in fp32.
 # In a job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the top folder of the project.
 #   usage: bash dev/experiments/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]

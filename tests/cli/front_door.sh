@@ -56,7 +56,7 @@ expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
 [ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
 expect 0 '"rows"' '' bench pool --bytes 64 --repetitions 1 --json -
 expect 0 'optimizer.schedule.kind' '' help deck
-expect 0 'default cosine' '' help deck optimizer.schedule.kind
+expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
 expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
 expect 0 ' 512 ' '' bench shards "$source/input/gpt2-124m.yaml" --ranks 512 --repetitions 1
 expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -248,6 +249,16 @@ std::string takes_of(const std::string& text, std::size_t at) {
   return line;
 }
 
+/// The help of the key whose line begins at `at`, on one line.
+std::string text_of(const std::string& text, std::size_t at) {
+  std::string words;
+  std::istringstream lines(text.substr(text.find('\n', at) + 1));
+  for (std::string line; std::getline(lines, line) && line.starts_with("    ");)
+    if (!line.starts_with(std::string(35, ' ')))
+      words += " " + line.substr(4);
+  return words;
+}
+
 TEST(Help, ExplainsEveryKeyOnce) {
   const std::string text = help();
   std::set<std::string> paths;
@@ -261,7 +272,8 @@ TEST(Help, ExplainsEveryKeyOnce) {
     EXPECT_THAT(line, testing::HasSubstr(entry.type));
     EXPECT_THAT(line, testing::HasSubstr(entry.unit));
     EXPECT_THAT(line, testing::HasSubstr(entry.range));
-    EXPECT_THAT(line, testing::HasSubstr(entry.required ? "; required" : "default " + entry.text));
+    EXPECT_THAT(text_of(text, at),
+                testing::EndsWith(entry.required ? " Required." : " Default: " + entry.text + "."));
     // A sentence.
     EXPECT_GE(entry.help.size(), 12U);
     EXPECT_EQ(entry.help.back(), '.');

@@ -3,7 +3,7 @@
 """Runs what README.md and the guide tell a reader to type, in a folder that looks like the source tree after a build.
 
 A fenced block after `<!-- run -->` is run as it is (bash or python); a YAML block after `<!-- check -->` must be a deck without mistakes.
-Of all other commands and texts, the options of verbs and the deck keys must exist.
+Of all other commands and texts, the options of verbs and the deck keys must exist. docs/reference must have what the program prints.
   usage: commands_test.py SOURCE_DIR BUILD_DIR"""
 import os
 import re
@@ -79,11 +79,28 @@ class Pages:
                 self.failures += [f"{page}: trireme {verb} has no option {option}" for option in options
                                   if not re.search(rf"{option}\b", helps[verb])]
 
+    def check_reference(self):
+        """The pages that the program prints. CLI11's headings and types differ between its versions, so of verbs our own words count."""
+        def page(name):
+            return self.start(sys.executable, "dev/reference_pages.py", name, self.trireme).stdout
+        if page("deck-keys.txt") != read(self.source, "docs/reference/deck-keys.txt"):
+            self.failures.append("docs/reference/deck-keys.txt is not what `trireme help deck` prints: run dev/reference_pages.py")
+        committed, printed = read(self.source, "docs/reference/verbs.txt"), page("verbs.txt")
+        descriptions = re.findall(r"^  .{26,}?(?<= )\b([A-Z][^\n]{12,})$|^ {30}([A-Z][^\n]*)$", committed, re.MULTILINE)
+        usages = re.findall(r"^usage:.*?(?=^Positionals:|^Options:|^-{20})", committed, re.MULTILINE | re.DOTALL)
+        one_line = " ".join(printed.split())
+        if set(OPTION.findall(committed)) != set(OPTION.findall(printed)) or len(usages) < 20 or len(descriptions) < 60:
+            self.failures.append("docs/reference/verbs.txt has other options than the program: run dev/reference_pages.py")
+        self.failures += [f"docs/reference/verbs.txt: the program does not print '{text}': run dev/reference_pages.py"
+                          for text in usages + [first or second for first, second in descriptions]
+                          if not re.match("Needs:|Excludes:|Print this", text) and " ".join(text.split()) not in one_line]
+
 
 def main():
     pages = Pages(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
     with pages.folder:
         pages.check_words()
+        pages.check_reference()
         pages.run_pages()
     print("\n".join(pages.failures) if pages.failures else "all commands ran, all keys and options exist")
     return 1 if pages.failures else 0

@@ -325,10 +325,10 @@ class Record(TrainingTest):
                      for name in ("step.sums", "step.control")]
             self.assertTrue(all(wait > 0 for wait in waits), waits)
             self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(waits))
-        page = subprocess.run([sys.executable, os.path.join(PROJECT, "dev/record_page.py"), self.path("run/run.h5")],
-                              capture_output=True, text=True, check=True).stdout
-        with open(os.path.join(PROJECT, "docs/reference/run-file.md"), encoding="utf-8") as committed:
-            self.assertEqual(page.split("## Attributes")[0], committed.read().split("## Attributes")[0])
+        for page in ("run-file.md", "checkpoint.md"):
+            printed = subprocess.check_output([sys.executable, f"{PROJECT}/dev/reference_pages.py", page, self.path("run")], text=True)
+            with open(os.path.join(PROJECT, "docs/reference", page), encoding="utf-8") as committed:
+                self.assertEqual(printed.split("## Attributes")[0], committed.read().split("## Attributes")[0])
 
     def test_parts_of_a_step_lie_within_it(self):
         """Evaluations, checkpoints and the end of the run wait for gathers as well, between steps."""

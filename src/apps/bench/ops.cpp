@@ -35,7 +35,7 @@ namespace {
 constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
 
 /// The value of model.loss_rows that is tried if the deck does not give one: 26 MB of GPT-2's
-/// logits in bf16, half of an H200's L2 cache (docs/figures.md).
+/// logits in bf16, half of an H200's L2 cache (docs/results/h100_switches.csv).
 constexpr std::int64_t candidate_loss_rows = 256;
 
 /// Measures the rows of one bench; owns their operands.

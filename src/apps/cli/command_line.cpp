@@ -55,7 +55,14 @@ std::string whole_usage() {
   for (const Verb& verb : verbs()) text += "       " + usage_of(verb);
   return text +
          "       trireme --version | --help\n"
-         "       trireme VERB --help explains the options of a verb.\n";
+         "       trireme VERB --help explains the options of a verb.\n"
+         "\n"
+         "Exit codes:\n"
+         "   0  done\n"
+         "   2  a mistake in the deck, the command line or the data\n"
+         "   3  the environment failed: MPI, NCCL, CUDA, a disk, another rank\n"
+         "   4  a bug in trireme: please report the line\n"
+         "  75  a checkpoint is saved and steps are left: run the same command again\n";
 }
 
 std::string explanation_of(const Verb& verb, const CLI::App& command) {
@@ -141,7 +148,7 @@ ExitCode run(int argc, char** argv) {
     print(chosen.verb == nullptr ? whole_usage() : explanation_of(*chosen.verb, *chosen.command));
     return ExitCode::done;
   } catch (const CLI::ParseError& problem) {
-    error_line("error: {}", problem.what());
+    error_line("error: {}", argc < 2 ? "a deck or a verb is missing" : problem.what());
     const std::string usage =
         chosen.verb == nullptr
             ? whole_usage()

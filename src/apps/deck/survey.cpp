@@ -37,14 +37,9 @@ class Surveyor {
     Entry entry;
     entry.path = prefix_ + name;
     entry.change = key.change;
-    std::string help;
-    for (const Entry& one : keys_of(S{})) {
-      help += fmt::format(" {} ({}{}{}): {}", one.path, one.type,
-                          one.range.empty() ? "" : ", in " + one.range,
-                          one.required ? "; required" : "; default " + one.text, one.help);
-    }
     entry.type = "list of maps";
-    entry.help = key.help + help;
+    entry.help = key.help;
+    entry.items = keys_of(S{});
     std::vector<std::string> values;
     for (const S& item : items) {
       std::string text;
@@ -107,20 +102,24 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return result + '\n';
 }
 
-/// The values that the key takes, and below them its help.
-std::string explained(const Entry& entry) {
+/// The values that the key takes, and below them its help, which ends with the default. The keys of
+/// a list's items follow.
+std::string explained(const Entry& entry, const std::string& path) {
   std::string takes = entry.type;
   if (!entry.unit.empty())
     takes += ", " + entry.unit;
   if (!entry.range.empty())
     takes += ", in " + entry.range;
-  takes += entry.required ? "; required" : "; default " + entry.text;
+  std::string help = entry.help;
   if (entry.change != Change::free)
-    takes += entry.change == Change::asked ? "; can change on resume with run.allow_changes"
-                                           : "; cannot change on resume";
+    help += entry.change == Change::asked ? " Can change on resume with run.allow_changes."
+                                          : " Cannot change on resume.";
+  help += entry.required ? " Required." : fmt::format(" Default: {}.", entry.text);
   constexpr std::size_t indent = 35;
-  return fmt::format("{:<{}}{}{}", entry.path + " ", indent,
-                     wrapped(takes, indent, 118).substr(indent), wrapped(entry.help, 4, 100));
+  std::string text = fmt::format("{:<{}}{}{}", path + " ", indent,
+                                 wrapped(takes, indent, 118).substr(indent), wrapped(help, 4, 100));
+  for (const Entry& item : entry.items) text += explained(item, path + "[]." + item.path);
+  return text;
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<Entry>& entries) {
@@ -194,7 +193,7 @@ std::string help(const std::string& section_or_key) {
     if (!text.empty() && head != section)
       text += '\n';
     section = head;
-    text += explained(entry);
+    text += explained(entry, entry.path);
   }
   if (text.empty())
     refuse_unknown(section_or_key, entries);

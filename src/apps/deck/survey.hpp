@@ -26,6 +26,7 @@ struct Entry {
   Change change = Change::free;
   std::string text;  ///< the value as YAML
   Value value;
+  std::vector<Entry> items;  ///< of a list of maps: the keys of an item
 };
 
 std::vector<Entry> survey(const JobConfig& config);

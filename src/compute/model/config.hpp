@@ -52,7 +52,7 @@ struct ModelConfig {
 template <class V>
 void describe_sizes(V& v, ModelConfig& c) {
   v("preset", c.preset,
-    {.help = "Sizes of a published GPT-2, Llama, Qwen3 or nanochat model. Default: none. Keys that "
+    {.help = "Sizes of a published GPT-2, Llama, Qwen3 or nanochat model. Keys that "
              "are given override the preset."});
   v("family", c.family,
     {.help = "Defines the values of other keys that are auto. auto: the family of the preset, else "
@@ -165,7 +165,7 @@ void describe_parts(V& v, ModelConfig& c) {
      .change = Change::never});
   v("dropout", c.dropout,
     {.unit = "probability",
-     .help = "Dropout probability of embeddings, attention and residual branches. Default: 0. Use "
+     .help = "Dropout probability of embeddings, attention and residual branches. Use "
              "about 0.1 if the data is repeated many times.",
      .min = 0.0,
      .max = 1.0,
@@ -187,7 +187,7 @@ void describe_attention(V& v, ModelConfig& c) {
   v("attention_window", c.attention_window,
     {.unit = "tokens",
      .help = "Sliding window of attention: the number of tokens that a token attends to, including "
-             "itself. Default: none, all tokens up to itself. Applies to all layers, or to those "
+             "itself. none: all tokens up to itself. Applies to all layers, or to those "
              "chosen by window_pattern.",
      .min = 1,
      .max = 1 << 20,
@@ -195,12 +195,12 @@ void describe_attention(V& v, ModelConfig& c) {
   v("window_pattern", c.window_pattern,
     {.help = "Which layers use attention_window: S for a layer with the window, L for one without. "
              "With fewer letters than layers, as in nanochat's SSSL, the pattern is repeated and "
-             "the last layer is L. Default: none, all layers use the window.",
+             "the last layer is L. none: all layers use the window.",
      .change = Change::never});
   v("document_mask", c.document_mask,
     {.help = "Restrict attention to the token's own document, in training, evaluation and "
              "sampling. The end-of-text token begins a document. Positions count from the start of "
-             "the row. Default: false.",
+             "the row.",
      .change = Change::asked});
 }
 
@@ -216,12 +216,12 @@ void describe_loss_and_memory(V& v, ModelConfig& c) {
   v("z_loss", c.z_loss,
     {.help = "Weight k of the z-loss: training minimizes the cross-entropy plus k log(Z)^2, where "
              "Z is the sum of a token's exponentials. Reported losses are the cross-entropy only. "
-             "Default: 0, no z-loss. Use about 1e-4 if the logits grow without bound.",
+             "0: no z-loss. Use about 1e-4 if the logits grow without bound.",
      .min = 0.0,
      .max = 1.0});
   v("recompute", c.recompute,
     {.help = "Save memory by recomputing activations in backward. Results do not change (on a GPU "
-             "see gpu.fused_gelu). Default: none. One word for all blocks, a list with one word "
+             "see gpu.fused_gelu). One word for all blocks, a list with one word "
              "per block, or a number of bytes. none: retain all activations. gelu: recompute the "
              "output of the MLP's activation; saves about a quarter of the memory with GELU. "
              "block: retain only the input of a block; costs about a third more work. Bytes, such "
@@ -231,7 +231,7 @@ void describe_loss_and_memory(V& v, ModelConfig& c) {
   v("loss_rows", c.loss_rows,
     {.unit = "rows",
      .help =
-         "Number of rows for which logits and loss are computed at a time. Default: 0, all rows of "
+         "Number of rows for which logits and loss are computed at a time. 0: all rows of "
          "a chunk. On a GPU, try a number whose logits fit into the L2 cache: 256 rows of a "
          "vocabulary of 50304 take 26 MB. A matrix library may then round the logits differently.",
      .min = 0,

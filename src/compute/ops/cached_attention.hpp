@@ -9,7 +9,7 @@
 //    position stored again replaces the old one. Starts never fall along a sequence.
 // 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
-//    fp32 as well (docs/design/cpu-kernels.md): AMX and AVX-512 BF16 round probabilities to bf16.
+//    fp32 as well (docs/design/compute.md): AMX and AVX-512 BF16 round probabilities to bf16.
 // 3. A cache begins as zeros, is fp32 whatever T is, and lies as the kernel reads it: per sequence
 //    and head of keys, tiles of 64 positions, keys transposed. Only this operation reads it.
 // 4. There is a body for CPUs alone (has_cached_attention).

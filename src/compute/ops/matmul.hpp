@@ -86,7 +86,7 @@ class Matmul {
 
 /// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16 of AMD): what
 /// `precision: auto` asks. AVX-512 BF16 of AMD only doubles fp32's rate, what bf16 does to the
-/// loss there is in docs/figures.md; Intel's halves it.
+/// loss there is in docs/results/bf16_loss.csv; Intel's halves it.
 bool has_fast_bf16(const device::Device& device);
 
 /// Whether a row of C has the same bits whatever the number of rows and its place among them. Our

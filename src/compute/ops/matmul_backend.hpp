@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implementations of Matmul, one class per backend: our kernels on a CPU (cpu/matmul.cpp chooses,
-// docs/design/cpu-kernels.md has the table), cuBLASLt on a GPU. What is decided for a shape (blocking,
+// docs/design/compute.md lists them), cuBLASLt on a GPU. What is decided for a shape (blocking,
 // algorithm, scratch) is decided in their constructors.
 #pragma once
 

@@ -27,7 +27,9 @@ Action declare_doctor(CLI::App& command) {
                   "Directory for checkpoints. Its speed is measured with temporary files for a few "
                   "seconds.")
       ->capture_default_str();
-  command.add_option("--threads", options->threads, "Threads per rank, as run.threads.")
+  command
+      .add_option("--threads", options->threads,
+                  "Threads per rank. Default: the rank's share of the cores of its host.")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
   add_json(command, options->json);
   return [options](Arguments arguments) {

@@ -66,7 +66,8 @@ Action declare_evaluate(CLI::App& command) {
       ->needs(text);
   auto* choice = command.add_option("--multiple-choice", request.data.multiple_choice,
                                     "File of multiple-choice questions.");
-  add_choice(command, "--format", "Format of that file: hellaswag (of llm.c), or jsonl.",
+  add_choice(command, "--format",
+             "Format of that file: hellaswag (of llm.c), or jsonl. Default: hellaswag.",
              EnumNames<batches::ChoiceFormat>::table,
              [&request](const auto& chosen) { request.data.format = chosen.back(); })
       ->expected(1)

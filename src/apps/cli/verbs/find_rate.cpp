@@ -24,15 +24,17 @@ Action declare_find_rate(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   tune::SweepRequest& sweep = options->sweep;
   add_deck(command, options->deck)->required();
-  command.add_option("--from", sweep.low, "Learning rate of the first step.")
+  command.add_option("--from", sweep.low, "Learning rate of the first step. Default: 1e-6.")
       ->check(CLI::PositiveNumber);
-  command.add_option("--to", sweep.high, "Learning rate of the last step.")
+  command.add_option("--to", sweep.high, "Learning rate of the last step. Default: 1.")
       ->check(CLI::PositiveNumber);
-  command.add_option("--steps", sweep.steps, "Number of steps, each with a batch of the deck.")
+  command
+      .add_option("--steps", sweep.steps,
+                  "Number of steps, each with a batch of the deck. Default: 100.")
       ->check(CLI::Range(std::int64_t{10}, std::int64_t{100'000}));
   command
       .add_option("--stop-above", sweep.multiple,
-                  "Stop when the smoothed loss exceeds its minimum by this factor.")
+                  "Stop when the smoothed loss exceeds its minimum by this factor. Default: 1.5.")
       ->check(CLI::Range(1.01, 1e9));
   add_json(command, options->json);
   return [options](Arguments arguments) {

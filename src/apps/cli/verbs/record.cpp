@@ -16,7 +16,7 @@ namespace trireme::cli {
 
 Action declare_record(CLI::App& command) {
   const auto directory = std::make_shared<std::string>();
-  command.add_option("RUN_DIR", *directory, "The run's directory")->required();
+  command.add_option("RUN_DIR", *directory, "The run directory.")->required();
   return [directory](Arguments) {
     record::expect_record(*directory);
     files::FileLock lock(*directory + "/lock", "write run.h5: ");

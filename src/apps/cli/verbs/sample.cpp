@@ -214,7 +214,7 @@ void add_options(CLI::App& command, SampleOptions& options) {
   command.add_flag("!--ignore-end", request.ends, "Do not stop at the end-of-text token.");
   command
       .add_option("--batch", request.at_once,
-                  "Number of texts that a rank generates at the same time.")
+                  "Number of texts that a rank generates at the same time. Default: 8.")
       ->check(CLI::Range(1, 64));
   command.add_flag("!--no-cache", request.cache,
                    "Do not cache keys and values. Slower, with the same text.");

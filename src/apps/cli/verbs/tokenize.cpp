@@ -70,14 +70,15 @@ Action declare_tokenize(CLI::App& command) {
                      "The text is JSON lines with one document per line, under this key.");
   command
       .add_option("--validation-fraction", request.validation_fraction,
-                  "Approximate share of documents for validation, chosen by hash.")
+                  "Approximate share of documents for validation, chosen by hash. Default: 0.")
       ->check(CLI::Range(0.0, 1.0))
       ->check([](const std::string& word) {
         return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
       });
   command
-      .add_option("--shard-bytes", request.shard_bytes,
-                  "Bytes of text per token file, also the unit of work of a rank.")
+      .add_option(
+          "--shard-bytes", request.shard_bytes,
+          "Bytes of text per token file, also the unit of work of a rank. Default: 104857600.")
       ->check(CLI::Range(corpus::least_shard_bytes, corpus::most_shard_bytes));
   return [options](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return tokenize(world, *options); });

@@ -64,9 +64,9 @@ Action declare_tune(CLI::App& command) {
   command.add_option("--output", options->output,
                      "Write the deck with the chosen values to this file, which must not exist.");
   command
-      .add_option(
-          "--seconds", options->request.seconds,
-          "Approximate time for measurements in seconds. A few steps are measured in any case.")
+      .add_option("--seconds", options->request.seconds,
+                  "Approximate time for measurements in seconds. A few steps are measured in any "
+                  "case. Default: 120.")
       ->check(CLI::Range(1.0, 1e6));
   command
       .add_option(

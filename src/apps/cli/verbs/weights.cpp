@@ -143,7 +143,7 @@ Action declare_import(CLI::App& command) {
   words->request.seed = static_cast<std::uint64_t>(session::RunConfig{}.seed);
   command
       .add_option("--seed", words->request.seed,
-                  "run.seed of the run that continues from these weights.")
+                  "run.seed of the run that continues from these weights. Default: 1337.")
       ->check(whole_number);
   return [words](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return run_import(world, *words); });

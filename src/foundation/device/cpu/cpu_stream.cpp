@@ -36,7 +36,7 @@ struct SchedulingAttributes {
 /// Requests the shortest time slices for the calling thread, so that it preempts a compute thread
 /// soon after it wakes: a collective is many short pieces of work between waits. Changes neither
 /// the priority nor the share of the core. Only a hint: kernels before Linux 6.12 ignore it, and
-/// failure is harmless. Source: docs/figures.md, "Design choices".
+/// failure is harmless. Source: docs/results/choices.csv.
 void request_short_time_slices() {
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
   constexpr std::uint64_t least_ns = 100'000;

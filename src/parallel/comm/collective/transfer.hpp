@@ -11,7 +11,7 @@
 // 2. Messages are received in place, without scratch. With MPI they are sent in chunks of the size
 //    that buckets use, with a window of chunks per peer and direction. If each message were sent
 //    whole, two ranks that start at different times would send one after the other, at half the
-//    link's rate (Open MPI over TCP; docs/figures.md). A peer's window does not wait for
+//    link's rate (Open MPI over TCP; docs/results/choices.csv). A peer's window does not wait for
 //    another peer, so ranks cannot deadlock. send() and send_back() allocate nothing. They run one
 //    at a time, on one stream or on streams ordered by events.
 // 3. Between two ranks, the messages that one sends and the other receives in a group must have the
