@@ -10,15 +10,15 @@ from .measures import Spread, per_step
 from .run_file import names_of
 from .smoothing import common_window, ratio_curve, smooth_curve
 from .span_looks import look_of
-from .style import DASHES, GREY, INK, SETS, STYLE, empty, expect_picture, label, plt
+from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plt
 from .texts import number, with_unit
 
 SAME = 1e-3  # of a loss: smaller differences are drawn as none
 
 
 def _look(position):
-    """Colour and dash of a run: all pairs differ for eighteen runs."""
-    return {"color": SETS[position % len(SETS)], "linestyle": DASHES[position // len(SETS) % len(DASHES)]}
+    colour, dash = colour_and_dash(position)
+    return {"color": colour, "linestyle": DASHES[dash]}
 
 
 def _curves(runs):

@@ -22,6 +22,26 @@
     return node;
   }
 
+  // Colours are chosen for white paper. On a dark page those with a contrast below 3 (WCAG 2.1, for pictures) are mixed with white until they have it.
+  const darkly = window.matchMedia("(prefers-color-scheme: dark)");
+  darkly.addEventListener("change", () => location.reload());
+  function visible(colour) {
+    if (!darkly.matches) return colour;
+    const linear = (part) => part <= 0.04045 ? part / 12.92 : Math.pow((part + 0.055) / 1.055, 2.4);
+    const luminance = (parts) => 0.2126 * linear(parts[0]) + 0.7152 * linear(parts[1]) + 0.0722 * linear(parts[2]);
+    const parse = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16) / 255);
+    const background = luminance(parse(getComputedStyle(document.documentElement).getPropertyValue("--paper").trim()));
+    let parts = parse(colour);
+    while ((luminance(parts) + 0.05) / (background + 0.05) < 3) parts = parts.map((part) => part + 0.05 * (1 - part));
+    return "#" + parts.map((part) => Math.round(255 * part).toString(16).padStart(2, "0")).join("");
+  }
+  for (const chart of data.charts) for (const one of chart.series) one.colour = visible(one.colour);
+  for (const step of data.timelines) {
+    for (const entry of step.legend) entry[1] = visible(entry[1]);
+    for (const row of step.rows) for (const bar of row.bars) bar[2] = visible(bar[2]);
+  }
+  for (const node of document.querySelectorAll("rect.bar")) node.setAttribute("fill", visible(node.getAttribute("fill")));
+
   // At most `count` round numbers in [low, high], not closer to each other than `least`.
   function ticks(low, high, count, least) {
     const raw = Math.max((high - low) / count, 1e-300), power = Math.pow(10, Math.floor(Math.log10(raw)));
@@ -44,14 +64,15 @@
     return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e9 ? String(Number(value.toPrecision(6))) : value.toExponential(4);
   }
 
-  // A drawing with an axis to the right that can be zoomed. `draw(frame)` fills frame.plot, `hover(frame, x, y)` returns lines for the box, `extent()` the
+  // A drawing with an axis to the right that can be zoomed. `draw(frame)` fills frame.plot, `widest` is the
+  // room for labels on the left of a wide page, `hover(frame, x, y)` returns lines for the box, `extent()` the
   // whole range of the axis.
   class Frame {
     constructor(parent, options) {
       Object.assign(this, options);
       this.range = null;
       this.place = element("div", parent, undefined, "frame");
-      this.svg = make("svg", { viewBox: `0 0 ${this.width} ${this.height}`, role: "img", "aria-label": this.title }, this.place);
+      this.svg = make("svg", { role: "img", "aria-label": this.title }, this.place);
       this.box = element("div", this.place, undefined, "box");
       this.box.hidden = true;
       this.button = element("button", this.place, "show all", "reset");
@@ -62,10 +83,13 @@
       this.svg.addEventListener("pointermove", (event) => this.move(event));
       this.svg.addEventListener("pointerup", (event) => this.release(event));
       this.svg.addEventListener("pointercancel", () => { this.pressed = undefined; this.leave(); });  // a touch that scrolls the page
-      this.svg.addEventListener("pointerleave", () => { if (this.pressed === undefined) this.leave(); });
+      this.svg.addEventListener("pointerleave", (event) => { if (this.pressed === undefined && event.pointerType === "mouse") this.leave(); });
+      window.addEventListener("resize", () => { if (this.roomy() !== this.width) this.redraw(); });
       this.redraw();
     }
 
+    // In units of the drawing, which are pixels up to a page of the usual width.
+    roomy() { return Math.min(900, Math.max(320, Math.round(this.place.clientWidth))); }
     get inner() { return this.width - this.left - this.right; }
     get lower() { return this.height - this.bottom; }
     toX(value) { return this.left + (value - this.low) / (this.high - this.low) * this.inner; }
@@ -80,9 +104,12 @@
     redraw() {
       this.leave();
       this.svg.replaceChildren();
+      this.width = this.roomy();
+      this.left = Math.min(this.widest, Math.round(0.26 * this.width));
+      this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
       [this.low, this.high] = this.range || this.extent();
       if (!(this.high > this.low)) { this.low -= 0.5; this.high += 0.5; }
-      const found = ticks(this.low, this.high, 8, this.least);
+      const found = ticks(this.low, this.high, Math.min(8, this.inner / 75), this.least);
       for (const value of found.values) {
         const x = this.toX(value);
         make("line", { x1: x, x2: x, y1: this.top, y2: this.lower, stroke: line }, this.svg);
@@ -137,7 +164,7 @@
       const at = this.where(event), from = this.pressed;
       this.pressed = undefined;
       if (Math.abs(at.x - from) > 5) this.zoom([this.fromX(Math.min(at.x, from)), this.fromX(Math.max(at.x, from))]);
-      else this.leave();
+      else this.move(event);  // a tap shows the values until the next one
     }
 
     leave() {
@@ -169,7 +196,7 @@
     const head = element("div", parent, undefined, "legend");
     const shown = () => chart.series.filter((one) => !hidden.has(one.name) && one.x[axis.key] && one.x[axis.key].length);
     const frame = new Frame(parent, {
-      name, title: chart.title, width: 900, height: 300, left: 70, right: 14, top: 10, bottom: 36, least: 1,  // no parts of steps or tokens
+      name, title: chart.title, height: 300, widest: 70, right: 14, top: 10, bottom: 36, least: 1,  // no parts of steps or tokens
       xLabel: () => axis.label,
       extent: () => {
         let low = Infinity, high = -Infinity;
@@ -277,7 +304,7 @@
       entry.append(text);
     }
     new Frame(parent, {
-      name, title: step.title, width: 900, height: 46 + row * step.rows.length, left: 150, right: 14, top: 6, bottom: 40,
+      name, title: step.title, height: 46 + row * step.rows.length, widest: 150, right: 14, top: 6, bottom: 40,
       xLabel: () => step.axis,
       extent: () => step.extent,
       draw: (at) => step.rows.forEach((one, i) => {

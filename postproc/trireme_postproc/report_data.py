@@ -9,7 +9,7 @@ from . import evaluation, timeline, timings
 from .measures import exposed_share, per_step
 from .smoothing import common_window, smooth_curve
 from .span_looks import legend_text, look_of
-from .style import RED, SETS, groups, label
+from .style import RED, colour_and_dash, groups, label
 from .texts import number
 from .timeline_picture import rows_of, window
 
@@ -37,7 +37,8 @@ def _curve(name, run, steps, values, unit, look, **more):
 
 
 def _look(position):
-    return {"colour": SETS[position % len(SETS)], "dash": DASHES[position // len(SETS) % len(DASHES)]}
+    colour, dash = colour_and_dash(position)
+    return {"colour": colour, "dash": DASHES[dash]}
 
 
 def _of_steps(run, column, name, look, window, smoothed=True):

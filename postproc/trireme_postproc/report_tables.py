@@ -11,7 +11,7 @@ from .compare import differences
 from .resolved_deck import is_given, keys_given
 from .span_looks import look_of
 from .step_parts import parts as parts_of_run
-from .style import GREY
+from .style import EDGE
 from .summary import facts, results, with_error
 from .texts import MISSING, number, size, with_unit
 
@@ -53,10 +53,10 @@ def times_table(run):
     for part, spread in parts:
         share = 100 * spread.share
         if part == timings.REST:
-            help_text, colour = "what no span explains", GREY
+            help_text, colour = "what no span explains", EDGE
         else:
             help_text, colour = re.sub(r"^Within [^:]*: ", "", spans[part][0].help), look_of(*spans[part]).colour
-        bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
+        bar = f'<svg width="110" height="11" aria-hidden="true"><rect class="bar" width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
         quartiles = f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}"
         rows.append([part, with_unit(spread.median, unit), quartiles, f"{share:.1f} %", Raw(bar), help_text])
     rows.append([timings.ROOT, with_unit(sum(spread.median for _, spread in parts), unit), "", "100.0 %", "", "the median step"])

@@ -325,6 +325,47 @@ class PageTest(unittest.TestCase):
         self.assertEqual(len(heights), 1)
         self.assertGreater(heights[0], 200)  # the whole range, but for some room
 
+    CONTRASTS = """(() => {
+        const linear = (part) => part <= 0.04045 ? part / 12.92 : Math.pow((part + 0.055) / 1.055, 2.4);
+        const luminance = (colour) => { const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => linear(part / 255));
+                                        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        const paper = luminance(getComputedStyle(document.body).backgroundColor);
+        const contrast = (colour) => { const own = luminance(colour); return (Math.max(own, paper) + 0.05) / (Math.min(own, paper) + 0.05); };
+        const words = [...document.querySelectorAll('body *')].filter((one) => one.tagName != 'SCRIPT' && one.closest('select, button.reset') === null &&
+            [...one.childNodes].some((child) => child.nodeType == 3 && child.textContent.trim()));
+        const texts = words.map((one) => [contrast(getComputedStyle(one)[one.tagName == 'text' ? 'fill' : 'color']), one.textContent]);
+        const drawn = [...document.querySelectorAll('svg path[stroke^="#"], svg rect[fill^="#"]')];
+        const marks = drawn.map((one) => { const style = getComputedStyle(one);
+                                           return [contrast(style.stroke == 'none' ? style.fill : style.stroke), one.outerHTML]; });
+        const least = (found) => found.reduce((one, other) => one[0] < other[0] ? one : other);
+        return [texts.length, ...least(texts), marks.length, ...least(marks)]; })()"""
+
+    def test_contrast_on_light_and_dark_pages(self):
+        address = self.browser.evaluate("location.href")
+        for scheme in ("light", "dark"):
+            self.browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            self.browser.open(address)
+            texts, text_contrast, text, marks, mark_contrast, mark = self.browser.evaluate(self.CONTRASTS)
+            self.assertGreater(min(texts, marks), 30)
+            self.assertGreaterEqual(text_contrast, 4.5, (scheme, text))  # WCAG 2.1, 1.4.3 and 1.4.11
+            self.assertGreaterEqual(mark_contrast, 2.99, (scheme, mark))
+
+    def test_a_phone(self):
+        self.browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        self.browser.send("Emulation.setTouchEmulationEnabled", enabled=True)
+        self.browser.open(self.browser.evaluate("location.href"))
+        self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), 390)
+        heights = self.browser.evaluate("[...document.querySelectorAll('svg[role=img] text:not([transform])')].map((one) => one.getBoundingClientRect().height)")
+        self.assertGreaterEqual(min(heights), 11)
+        x, y = self.place('chart="0"', 200, 100)
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+            self.browser.send("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+        self.assertRegex(self.box('chart="0"')[0], "^step [0-9]+$")
+        self.browser.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.browser.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{"x": x + 60, "y": y}])
+        self.browser.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.assertGreater(float(self.ticks('chart="0"')[0]), 10, "a drag to the side zooms")
+
     def test_nothing_is_wider_than_the_page(self):
         for width in (1100, 480):
             self.browser.send("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
