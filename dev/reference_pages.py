@@ -24,7 +24,8 @@ type, its attribute `units` in brackets, and its attribute `long_name`. Every da
 one dimension, and the first is the dimension scale of the others. An evaluation set of the deck
 adds a group `/evaluation/NAME` with the columns `step`, `loss`, `bits_per_byte`, `accuracy`,
 `accuracy_error`, `accuracy_per_token`, `accuracy_per_token_error`, `accuracy_per_byte` and
-`accuracy_per_byte_error`. Strings are UTF-8.
+`accuracy_per_byte_error`. Facts are attributes of `/`, `/deck` (one per key), `/memory` and
+`/timings`.
 """
 CHECKPOINT = """# Checkpoints
 
@@ -88,12 +89,7 @@ def run_file(directory):
                 unit = item.attrs.get("units", "")
                 lines.append(listed(f"`{name}` {type_of(item)}{f' [{unit}]' if unit else ''}: {item.attrs.get('long_name', '')}"))
             lines.append("")
-        lines += ["## Attributes", ""]
-        for group in ("/", "/deck", "/memory", "/timings"):
-            attributes = "one per key of the resolved deck, such as `run.steps`" if group == "/deck" else ", ".join(
-                f"`{attribute}`" for attribute in sorted(file[group].attrs) if not attribute.startswith("scratch."))
-            lines.append(listed(f"`{group}`: {attributes}"))
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def checkpoint(directory):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the rules of the source tree that no compiler checks.
 
-The wings and floors are those of the table of rooms in docs/design/README.md: a room includes only rooms on lower floors of its own wing or
-of wings that the table names before it, links what it includes, and third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
+The wings and floors are those of the list of rooms in docs/design/README.md: a room includes only rooms on lower floors of its own wing or
+of wings that the list names before it, links what it includes, and third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
 MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has, and fmt::join with its header of fmt 11.
 
 usage: check_layers.py [PROJECT_DIR]     prints one line per finding, exit code 1 when there is any
@@ -64,12 +64,13 @@ class Place:
 
 
 def places_of(page):
-    """The rows `| `compute` | 2 | `ops` | … |` of its table; a row without a wing belongs to the wing of the row before."""
+    """The list `- `compute`` with lines `  - 2 `ops`: …` for its rooms."""
     places, wings = {}, []
-    for wing, floor, room in re.findall(r"^\|\s*(?:`(\w+)`)?\s*\|\s*(\d+)\s*\|\s*`(\w+)`\s*\|", page, re.MULTILINE):
+    for wing, floor, room in re.findall(r"^(?:- `(\w+)`|  - (\d+) `(\w+)`: .*)$", page, re.MULTILINE):
         if wing:
             wings.append(wing)
-        places[room] = Place(wings[-1] if wings else "", len(wings), int(floor))
+        elif wings:
+            places[room] = Place(wings[-1], len(wings), int(floor))
     return places
 
 
@@ -81,9 +82,9 @@ def check_rooms(root, places, found):
     source = root / "src"
     folders = {p.name: p for p in source.glob("*/*") if p.is_dir()}
     for room in sorted(folders.keys() - places.keys()):
-        found.append(f"{folders[room].relative_to(root)}: not in the table of rooms in {MAP}")
+        found.append(f"{folders[room].relative_to(root)}: not in the list of rooms in {MAP}")
     for room in sorted(places.keys() - folders.keys()):
-        found.append(f"{MAP}: the table has a room '{room}' that src/ does not have")
+        found.append(f"{MAP}: the list has a room '{room}' that src/ does not have")
     for room in sorted(folders.keys() & places.keys()):
         folder, place = folders[room], places[room]
         if folder.parent.name != place.wing:
@@ -153,7 +154,7 @@ def check(root):
     found, warned = [], []
     places = places_of((root / MAP).read_text(encoding="utf-8"))
     if not places:
-        found.append(f"{MAP}: no table of rooms")
+        found.append(f"{MAP}: no list of rooms")
     check_rooms(root, places, found)
     check_files(root, found, warned)
     return found, warned
@@ -162,8 +163,7 @@ def check(root):
 def self_test():
     spdx = "// SPDX-License-Identifier: Apache-2.0\n"
     files = {
-        MAP: "| wing | floor | room | what |\n|---|---|---|---|\n| `low` | 0 | `base` | x |\n| | 1 | `h5` | x |\n| | 2 | `ops` | x |\n"
-             "| | 2 | `gone` | x |\n| `high` | 1 | `apart` | x |\n",
+        MAP: "- `low`\n  - 0 `base`: x\n  - 1 `h5`: x\n  - 2 `ops`: x\n  - 2 `gone`: x\n- `high`\n  - 1 `apart`: x\n",
         "src/low/base/CMakeLists.txt": "trireme_room(base LINKS trireme::ops)",
         "src/low/base/up.hpp": spdx + '#include "ops/x.hpp"\n#include <mpi.h>\n#include "bare.hpp"\n#include "nowhere/x.hpp"\n',
         "src/low/ops/CMakeLists.txt": "trireme_room(ops LINKS trireme::base)",
@@ -180,7 +180,7 @@ def self_test():
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
     }
     expected = [
-        "src/low/attic: not in the table", "room 'gone'", "links ops", "base (low, floor 0) includes ops (low, floor 2)",
+        "src/low/attic: not in the list", "room 'gone'", "links ops", "base (low, floor 0) includes ops (low, floor 2)",
         "<mpi.h> belongs to bench and comm", '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5",
         "h5 (low, floor 1) includes ops (low, floor 2)", "ops (low, floor 2) includes apart (high, floor 1)",
         "src/low/apart: docs/design/README.md has it in high",

@@ -26,6 +26,10 @@ HABITS = {
     "goes on": "continues, or resumes",
     "are others": "differ",
 }
+MOST_WORDS = 22_000  # of all pages together
+NEWCOMER = ("README.md", "docs/tour.md", "docs/glossary.md", "docs/adding-things.md")
+MOST_WORDS_OF_NEWCOMER = 9_000
+MOST_COLUMNS = 100
 MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
 
 
@@ -47,12 +51,30 @@ def wrong_links(source, page, text):
             yield f"{page}: the link {target} leads to no heading of {place}"
 
 
+def too_long(page, text):
+    """Lines beyond MOST_COLUMNS, except commands, rows of tables and words that cannot be broken."""
+    prose = re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    for number, line in enumerate(prose.split("\n"), 1):
+        if len(line) > MOST_COLUMNS and not line.startswith(("    ", "|")) and " " in line.lstrip("- ").strip("`"):
+            yield f"{page}:{number}: more than {MOST_COLUMNS} characters"
+
+
+def too_many_words(texts):
+    words = {page: len(text.split()) for page, text in texts.items()}
+    for pages, most in ((words, MOST_WORDS), (NEWCOMER, MOST_WORDS_OF_NEWCOMER)):
+        count = sum(words.get(page, 0) for page in pages)
+        if count > most:
+            yield f"{count} words in {'all pages' if pages is words else ', '.join(pages)}, more than {most}"
+
+
 def main():
     source = sys.argv[1]
     pages = markdown_files(source)
     wrong = [f"{page} is missing" for page in READING_ORDER if page not in pages]
-    for page in pages:
-        text = read(source, page)
+    texts = {page: read(source, page) for page in pages}
+    wrong += too_many_words(texts)
+    for page, text in texts.items():
+        wrong += too_long(page, text)
         wrong += wrong_links(source, page, text)
         wrong += [f"{page} names {name}, which does not exist" for name in sorted(set(FILE.findall(text)))
                   if not os.path.exists(os.path.join(source, name)) and not PLACEHOLDER.search(name)]
