@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of speed.sh --against: ratios of the median steps of FOLDER/DECK-PRECISION-{here,other}-ROUND.
+"""The table of speed.sh --against: the medians over all rounds of the median steps of FOLDER/DECK-PRECISION-{here,other}-ROUND, their
+ratio, and the lowest and highest ratio of a round.
   usage: PYTHONPATH=postproc compare_speed.py FOLDER ROUNDS "DECK PRECISION …" …"""
 import sys
 
@@ -18,8 +19,9 @@ def main():
     for deck, precision, *_ in rows:
         there, here = ([median_step(f"{folder}/{deck}-{precision}-{side}-{i}") for i in range(1, rounds + 1)] for side in ("other", "here"))
         ratios = np.array(here) / np.array(there)
-        times = "".join(f"{np.median(side):8.4g} s" for side in (there, here))
-        print(f"{deck + ' ' + precision:20}{times}{np.median(ratios):8.3f}{min(ratios):8.3f}{max(ratios):8.3f}")
+        medians = np.median(there), np.median(here)
+        times = "".join(f"{median:8.4g} s" for median in medians)
+        print(f"{deck + ' ' + precision:20}{times}{medians[1] / medians[0]:8.3f}{min(ratios):8.3f}{max(ratios):8.3f}")
 
 
 if __name__ == "__main__":

@@ -263,10 +263,12 @@ EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, 
 std::string engine_table(const EngineBench& r) {
   return fmt::format(
       "{:<12}{:>12}{:>10}{:>8}{:>14}\n{:<12}{:>12}{:>10}{:>8}{:>14.3f}\n{:<12}{:>12}{:>10}{:>8}"
-      "{:>14.3f}\nengine / plain: {:.4f} (half of the steps between {:.4f} and {:.4f}), {} {}\n",
-      "operation", "parameters", "buckets", "steps", "ms per step", "engine", r.parameters,
-      r.buckets, r.steps, r.engine_s * 1e3, "plain", r.parameters, 0, r.steps, r.plain_s * 1e3,
-      r.ratio, r.ratio_low, r.ratio_high, r.ranks, r.ranks == 1 ? "rank" : "ranks");
+      "{:>14.3f}\nengine / plain, median over pairs of consecutive steps: {:.4f} (half of them "
+      "between "
+      "{:.4f} and {:.4f}), {} {}\n",
+      "operation", "parameters", "buckets", "steps", "median ms", "engine", r.parameters, r.buckets,
+      r.steps, r.engine_s * 1e3, "plain", r.parameters, 0, r.steps, r.plain_s * 1e3, r.ratio,
+      r.ratio_low, r.ratio_high, r.ranks, r.ranks == 1 ? "rank" : "ranks");
 }
 
 std::string engine_json(const EngineBench& r) {

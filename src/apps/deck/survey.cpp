@@ -23,8 +23,16 @@ class Surveyor {
 
   template <class T>
   void operator()(const char* name, const T& value, const Key<T>& key) {
-    entries_.push_back({prefix_ + name, type_text(value), key.unit, range_text(key), key.help,
-                        key.required, key.change, yaml_text(value), plain(value)});
+    entries_.push_back({prefix_ + name,
+                        type_text(value),
+                        key.unit,
+                        range_text(key),
+                        key.help,
+                        key.required,
+                        key.change,
+                        yaml_text(value),
+                        plain(value),
+                        {}});
   }
   template <class S>
   void list(const char* name, std::vector<S>& items, const ListKey& key) {

@@ -45,11 +45,12 @@ std::string verdict(const Tuning& tuning) {
                                    : "No setting is measurably better (median ratio at most 0.990, "
                                      "upper quartile below 1). Keep the deck's values.";
   const Repeated& again = *tuning.repeated;
-  const std::string once_more =
-      fmt::format("{}, repeated against the deck's values in {} rounds: {} and {}, ratio {}",
-                  run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
-                  step_text(median(again.seconds)), step_text(median(again.own_seconds)),
-                  ratio_text(again.ratio));
+  const std::string once_more = fmt::format(
+      "{}, repeated against the deck's values in {} rounds: median times {} and {}, median ratio "
+      "{}",
+      run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
+      step_text(median(again.seconds)), step_text(median(again.own_seconds)),
+      ratio_text(again.ratio));
   return once_more + (&tuning.chosen() != tuning.runs.data()
                           ? "\nChosen: " + run_words(tuning, tuning.runs[again.run])
                           : "\nThis is not measurably better (median ratio at most 0.990, at most "
@@ -115,7 +116,7 @@ std::string tuning_table(const Tuning& tuning) {
   std::size_t width = 0;
   for (const Run& run : tuning.runs) width = std::max(width, run_words(tuning, run).size());
   std::string text = fmt::format("{:<{}}{:>12}{:>12}{:>12}  {:<24}{}\n", "step", width, "memory",
-                                 "predicted", "measured", "ratio (quartiles)", "bits");
+                                 "predicted", "measured", "ratio (quartiles)*", "bits");
   for (const Run& run : tuning.runs) {
     const Candidate& one = run.candidate;
     text += fmt::format(
@@ -124,6 +125,10 @@ std::string tuning_table(const Tuning& tuning) {
         run.seconds.empty() ? "-" : step_text(median(run.seconds)),
         run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
   }
+  text +=
+      "* The median over the rounds of the step's time divided by that of the deck's values in the "
+      "same round. It decides, not the ratio of the median times, which a change of the machine's "
+      "speed between rounds distorts.\n";
   text += fmt::format("{} settings were predicted; {} of them need more than {} per rank.\n",
                       tuning.predicted, tuning.too_large,
                       bytes_text(static_cast<double>(tuning.memory_bytes)));
