@@ -31,7 +31,8 @@ struct Operands {
   const std::byte* b;
   const std::byte* bias;
   std::byte* c;
-  float* sums;  ///< [M, N], of bf16 results over several blocks of K; else null
+  float* sums;      ///< [M, N], of bf16 results over several blocks of K; else null
+  float* row_sums;  ///< [M], of A's rows, added to; null unless requested
 };
 
 /// A block of K, in units.
@@ -64,8 +65,14 @@ class PackedMatmul : public Matmul::Implementation {
       workspace.reserve(
           {.shared = sum_bytes_ + shared_bytes_, .per_thread = thread_bytes_, .threads = threads_});
       auto* sums = sum_bytes_ > 0 ? reinterpret_cast<float*>(workspace.shared()) : nullptr;
-      multiply({call.a.data, call.b.data, call.bias.data, call.c.data, sums}, workspace);
+      auto* row_sums = sums_rows() ? reinterpret_cast<float*>(call.row_sums.data) : nullptr;
+      multiply({call.a.data, call.b.data, call.bias.data, call.c.data, sums, row_sums}, workspace);
     });
+  }
+  bool run_row_sums(const MatmulCall& call, device::Stream& stream) final {
+    if (sums_rows())
+      run(call, stream);
+    return sums_rows();
   }
 
  protected:

@@ -86,7 +86,12 @@ class MatmulAmx final : public PackedMatmul {
         around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
                        shape.m * shape.n * static_cast<std::int64_t>(size_bytes(shape.c)) >
                            cached_bytes) {
-    set_workspace(blocking_.chunk_panels * blocking_.panel_units, blocking_.copied_units);
+    set_workspace(blocking_.chunk_panels * blocking_.panel_units,
+                  blocking_.copied_units + (sums_rows() ? blocking_.group_rows : 0));
+  }
+
+  [[nodiscard]] bool sums_rows() const override {
+    return shape_.row_sums && shape_.m % block_edge == 0 && shape_.k % (2 * lanes) == 0;
   }
 
  private:
@@ -141,17 +146,23 @@ class MatmulAmx final : public PackedMatmul {
     return range.size() % lanes == 0 && 2 * range.end <= shape_.k;
   }
 
-  /// Rows of A where tiles can be loaded from them.
+  /// Rows of A where tiles can be loaded from them; adds to the row sums if `summed`.
   TRIREME_AMX void copy_rows(Unit* to,
                              const Operands& operands,
                              const Range& rows,
-                             const Range& range) const {
+                             const Range& range,
+                             bool summed) const {
     const MatmulShape& s = shape_;
     const std::int64_t stride = depth_.copied_stride();
     std::int64_t done = 0;
     if (s.a_transposed && has_whole_tiles(range)) {
       done = rows.size() / block_edge * block_edge;
-      pack_whole_rows(to, stride, {operands.a, s.k, s.m}, rows.begin, done, range.begin, range.end);
+      auto* sums = reinterpret_cast<float*>(to + blocking_.copied_units);
+      (summed ? pack_whole_rows<true> : pack_whole_rows<false>)(to, stride, {operands.a, s.k, s.m},
+                                                                rows.begin, done, range.begin,
+                                                                range.end, sums);
+      for (std::int64_t r = 0; summed && r < done; ++r)
+        operands.row_sums[rows.begin + r] += sums[r];
     }
     for (; done < rounded_up(rows.size(), block_edge); done += tile_rows) {
       Unit* at = to + done * stride;
@@ -175,7 +186,7 @@ class MatmulAmx final : public PackedMatmul {
     const Range rows{first_row, std::min(first_row + blocking_.group_rows, s.m)};
     Rows a{operands.a + 2 * (rows.begin * s.k + 2 * range.begin), 2 * s.k};
     if (blocking_.copied_units > 0) {
-      copy_rows(own, operands, rows, range);
+      copy_rows(own, operands, rows, range, operands.row_sums != nullptr && chunk.begin == 0);
       a = {reinterpret_cast<const std::byte*>(own), depth_.copied_stride() * unit_bytes};
     }
     stored();

@@ -8,22 +8,29 @@
 // whole tile: the last rows or columns, and the end of K.
 #pragma once
 
-#include "ops/cpu/x86/avx512_pack.hpp"
+#include "ops/cpu/x86/avx512_block.hpp"
 
 namespace trireme::ops::cpu::amx {
 
 using avx512::lanes;
 using avx512::panel_columns;
 
-/// Rows [row, row + rows) of a transposed A as avx512::pack_rows() does, 32 at a time. Requires:
-/// multiples of 32 rows and of 16 units.
-TRIREME_AVX512 inline void pack_whole_rows(Unit* to,
-                                           std::int64_t stride,
-                                           const Stored& a,
-                                           std::int64_t row,
-                                           std::int64_t rows,
-                                           std::int64_t begin,
-                                           std::int64_t end) {
+/// Rows [row, row + rows) of a transposed A as avx512::pack_rows() does, 32 at a time. With `summed`,
+/// sums[r] becomes the sum of row row + r over these units: 32 numbers at a time are added up by the
+/// dot product of pairs, whose unit has nothing to do while others transpose. Requires: multiples of
+/// 32 rows and of 16 units.
+template <bool summed>
+TRIREME_AVX512_BF16 inline void pack_whole_rows(Unit* to,
+                                                std::int64_t stride,
+                                                const Stored& a,
+                                                std::int64_t row,
+                                                std::int64_t rows,
+                                                std::int64_t begin,
+                                                std::int64_t end,
+                                                float* sums) {
+  const auto ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+  if constexpr (summed)
+    std::fill(sums, sums + rows, 0.0F);
   constexpr std::int64_t at_once = 2 * lanes;
   const std::int64_t row_bytes = 2 * a.columns;
   for (std::int64_t unit = begin; unit < end; unit += lanes)
@@ -31,6 +38,7 @@ TRIREME_AVX512 inline void pack_whole_rows(Unit* to,
       const std::byte* at = a.data + 2 * (2 * unit * a.columns + row + r);
       const std::byte* ahead = at + 2 * lanes * row_bytes;  // what follows along K
       __m512i low[16], high[16];
+      __m512 low_sum = _mm512_setzero_ps(), high_sum = low_sum;
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < lanes; ++i) {
         const __m512i first = _mm512_loadu_si512(at + 2 * i * row_bytes);
@@ -39,10 +47,25 @@ TRIREME_AVX512 inline void pack_whole_rows(Unit* to,
         __builtin_prefetch(ahead + (2 * i + 1) * row_bytes, 0, 2);
         low[i] = _mm512_unpacklo_epi16(first, second);
         high[i] = _mm512_unpackhi_epi16(first, second);
+        if constexpr (summed) {
+          low_sum = _mm512_dpbf16_ps(low_sum, (__m512bh)low[i], ones);
+          high_sum = _mm512_dpbf16_ps(high_sum, (__m512bh)high[i], ones);
+        }
+      }
+      // unpacklo takes four of every eight rows and unpackhi the other four.
+      if constexpr (summed) {
+        const __m512i upper =
+            _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+        const __m512i lower = _mm512_add_epi32(upper, _mm512_set1_epi32(8));
+        float* at_row = sums + r;
+        _mm512_storeu_ps(at_row, _mm512_add_ps(_mm512_loadu_ps(at_row),
+                                               _mm512_permutex2var_ps(low_sum, upper, high_sum)));
+        _mm512_storeu_ps(at_row + lanes,
+                         _mm512_add_ps(_mm512_loadu_ps(at_row + lanes),
+                                       _mm512_permutex2var_ps(low_sum, lower, high_sum)));
       }
       avx512::transpose(low);
       avx512::transpose(high);
-      // unpacklo takes four of every eight rows and unpackhi the other four.
       Unit* out = to + r * stride + unit - begin;
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < lanes; ++i) {
