@@ -171,9 +171,9 @@ def with_source(text, begin, source):
         sys.exit(f"error: no list after '{begin}' in CMakeLists.txt")
     parts = re.split(r"(\s+)", match.group(1))  # names at even places, what separates them at odd ones
     folder = pathlib.PurePath(source).parent
-    beside = [i for i in range(0, len(parts), 2) if pathlib.PurePath(parts[i]).parent == folder]
-    after = [i for i in beside if parts[i] < source]
-    at = after[-1] + 1 if after else beside[0]
+    siblings = [i for i in range(0, len(parts), 2) if pathlib.PurePath(parts[i]).parent == folder]
+    after = [i for i in siblings if parts[i] < source]
+    at = after[-1] + 1 if after else siblings[0]
     parts[at:at] = [" ", source] if after else [source, " "]
     return text[:match.start(1)] + "".join(parts) + text[match.end(1):]
 

@@ -6,7 +6,7 @@ usage: unicode_ranges.py > src/data/text/unicode_ranges.hpp
 
 Letters are general category L*, numbers N*, as \\p{L} and \\p{N} of regular expressions. They come from Python's unicodedata, or from
 the package unicodedata2 of PyPI where that is installed, which offers other versions of Unicode (unicodedata2==16.0.0 made the file that
-is here: the version of tokenizers and tiktoken at that time). White_Space is no category; its 25 code points, the same since
+is here: the version of tokenizers and tiktoken at that time). White_Space is not a category; its 25 code points, the same since
 Unicode 6.3, are listed here (PropList.txt of the Unicode Character Database).
 """
 import sys

@@ -58,7 +58,7 @@ collect() {
 cp build/trireme "$top/bin/"
 collect build/trireme
 
-# Open MPI, where it would lie below its prefix; OPAL_PREFIX moves it there. Network hardware that only HPC fabrics have is left out, as
+# Open MPI, where it would be below its prefix; OPAL_PREFIX moves it there. Network hardware that only HPC fabrics have is left out, as
 # are the tools and the debugger's parts: buckets of GPUs travel through NCCL, those of one host through shared memory.
 # The output of ompi_info is "path:pkglibdir:/usr/lib/…".
 where() { "${mpirun%/*}/ompi_info" --parsable --path "$1" | sed -n "s/^path:$1://p"; }

@@ -117,7 +117,7 @@ def check_includes(root, path, room, places, links, found):
         elif other == room or (room == "" and ("/" not in name or other in places)):
             continue
         elif other not in places:
-            found.append(f"{where}: '{other}' is no room")
+            found.append(f"{where}: '{other}' is not a room")
         elif not places[other].is_below(places[room]):
             found.append(f"{where}: {room} ({places[room]}) includes {other} ({places[other]})")
         elif other not in links:
@@ -181,7 +181,7 @@ def self_test():
     }
     expected = [
         "src/low/attic: not in the list", "room 'gone'", "links ops", "base (low, floor 0) includes ops (low, floor 2)",
-        "<mpi.h> belongs to bench and comm", '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5",
+        "<mpi.h> belongs to bench and comm", '"bare.hpp" does not name its room', "'nowhere' is not a room", "without linking trireme::h5",
         "h5 (low, floor 1) includes ops (low, floor 2)", "ops (low, floor 2) includes apart (high, floor 1)",
         "src/low/apart: docs/design/README.md has it in high",
         "src/low/ops/x.hpp:1: the SPDX line", "src/low/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",

@@ -5,7 +5,7 @@
 #   usage: bash modules/packages/setup.sh [tests]    tests: also what only tests and the formatter need, who say what they skip without it
 #          bash modules/packages/setup.sh libraries  prints the packages of the libraries alone, for tests/aarch64.sh
 # TRIREME_SETUP=skip says that the libraries come from elsewhere (environment modules, Spack): nothing is looked for or installed.
-# TRIREME_MPI=mpich takes MPICH in place of Open MPI. Where the CUDA compiler is installed, cudnn_frontend.sh beside this file runs as well.
+# TRIREME_MPI=mpich uses MPICH instead of Open MPI. If the CUDA compiler is installed, cudnn_frontend.sh in this folder runs as well.
 set -euo pipefail
 
 os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # tests name another

@@ -19,7 +19,7 @@ FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
 
 class Row:
     """One optimization and one quantity. `ratio` is off over on, of medians, and on over off where more is better: above 1 the optimization
-    pays; NaN where the divisor is 0. `spread` has the quartiles of the ratios of turns; its count is the number of turns with a ratio, which
+    pays; NaN where the divisor is 0. `spread` has the quartiles of the ratios of rounds; its count is the number of rounds with a ratio, which
     is 1 for what does not vary (bytes of a plan)."""
 
     def __init__(self, group):
@@ -32,8 +32,8 @@ class Row:
         order = -1 if self.unit in MORE_IS_BETTER else 1
         above, below = (self.off, self.on)[::order]
         self.ratio = above.ratio(below)
-        turns = np.intersect1d(sides[0][1], sides[1][1])
-        medians = [[np.median(values[of == turn]) for turn in turns] for values, of in sides]
+        rounds = np.intersect1d(sides[0][1], sides[1][1])
+        medians = [[np.median(values[of == round_]) for round_ in rounds] for values, of in sides]
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing, as of allocations: there is no ratio
             self.spread = Spread(np.divide(*medians[::order]))
 

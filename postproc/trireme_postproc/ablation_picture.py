@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of an ablation: off over on of each row, with the quartiles of the turns and what the literature claims."""
+"""The picture of an ablation: off over on of each row, with the quartiles of the rounds and what the literature claims."""
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
@@ -35,7 +35,7 @@ def _panel(axes, rows, title):
         text = number(row.ratio, 3) + (f"  (claimed {number(row.claimed, 3)})" if np.isfinite(row.claimed) else "")
         axes.annotate(text, (1, place), xycoords=axes.get_yaxis_transform(), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)
     axes.plot([row.ratio for row in rows], places, color=BLUE, marker="o", markersize=6, linestyle="none",
-              label="measured: ratio of medians, quartiles of turns")
+              label="measured: ratio of medians, quartiles of rounds")
     axes.set_yticks(places, [_name(row) for row in rows])
     axes.set_ylim(0, np.sum(lines))
     axes.set_xscale("log")

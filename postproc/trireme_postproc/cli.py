@@ -54,10 +54,10 @@ def _follow(options):
 
     if options.format not in LIVE:
         raise RunFileError("--follow writes csv or tensorboard. JSON lines are in RUN_DIR/steps.jsonl without it")
-    if not options.every > 0 or not options.patience >= 0:
-        raise RunFileError("--every and --patience must be positive numbers of seconds")
+    if not options.every > 0 or not options.timeout >= 0:
+        raise RunFileError("--every and --timeout must be positive numbers of seconds")
     try:
-        follow(options.run, options.format, options.output, options.every, options.patience)
+        follow(options.run, options.format, options.output, options.every, options.timeout)
     except KeyboardInterrupt:
         print()
 
@@ -112,10 +112,10 @@ def _timeline(options):
 def _watch(options):
     from .watch import watch
 
-    if not options.every > 0 or not options.patience >= 0:
-        raise RunFileError("--every and --patience must be positive numbers of seconds")
+    if not options.every > 0 or not options.timeout >= 0:
+        raise RunFileError("--every and --timeout must be positive numbers of seconds")
     try:
-        watch(options.run, options.once, options.every, options.patience)
+        watch(options.run, options.once, options.every, options.timeout)
     except KeyboardInterrupt:
         print()
 
@@ -157,7 +157,7 @@ def _report(options):
     runs = _several(options.runs)
     if options.watch:
         try:
-            watch_report(options.runs, options.output, options.step, options.every, options.patience)
+            watch_report(options.runs, options.output, options.step, options.every, options.timeout)
         except KeyboardInterrupt:
             write_report(runs, options.output, options.step)
     else:
@@ -178,7 +178,7 @@ def _several(paths):
 def _add_pace(verb):
     """Options of the verbs that follow a run."""
     verb.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="interval at which the run is read; default: %(default)s")
-    verb.add_argument("--patience", type=float, default=900.0, metavar="SECONDS",
+    verb.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS",
                       help="a run on another host that writes nothing for this long counts as ended; default: %(default)s")
 
 

@@ -61,7 +61,7 @@ def _ratios(axes, window, curves, names):
     axes.set_ylabel("ratio, running median")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.ticklabel_format(axis="y", useOffset=False)
-    if most < SAME:  # differences of rounding are no curves to look at
+    if most < SAME:  # differences of rounding are not curves to look at
         axes.set_ylim(1 - SAME, 1 + SAME)
         text = f"largest difference: {most:.1e} of the loss" if most > 0 else "no difference"
         axes.text(0.99, 0.05, text, transform=axes.transAxes, ha="right")

@@ -161,7 +161,7 @@ def _record(directory):
     return names, lambda step: time_of(step) if step in known else None, run
 
 
-def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):
+def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):
     """Writes the rows until the run has ended. `clock` and `pause` are the tests' own."""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
     log = Log(directory, keep=False)
@@ -181,8 +181,8 @@ def follow(path, kind, output=None, every_s=2.0, patience_s=900.0, say=print, cl
                 changed = clock()
                 run.forget()
             quiet_s = clock() - changed
-            if word != RUNNING and (word != UNKNOWN or quiet_s > min(QUIET_S, patience_s)):
-                reason = ended(run, previous, word, quiet_s, patience_s)
+            if word != RUNNING and (word != UNKNOWN or quiet_s > min(QUIET_S, timeout_s)):
+                reason = ended(run, previous, word, quiet_s, timeout_s)
                 if reason:
                     say(f"the run is over: {reason}")
                     return

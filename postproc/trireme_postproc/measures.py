@@ -52,7 +52,7 @@ def exposed_share(run):
 
 
 def share_of_ceiling(run):
-    """Arithmetic of one rank over what matrix products reached by themselves, in percent of each step; None where it was not measured."""
+    """Arithmetic of one rank over what matrix products reach alone, in percent of each step; None where it was not measured."""
     speed, ranks, ceiling = per_step(run, "flops_per_s"), ranks_of_steps(run), run.fact("ceiling_flops_per_s")
     if speed is None or not ceiling > 0 or not np.all(ranks > 0):
         return None

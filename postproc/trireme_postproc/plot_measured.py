@@ -89,7 +89,7 @@ def _sets(axes, curves, title, noun):
 
 
 def added_rows(run):
-    """What the run measured besides: a function of the axes for each row below the four panels."""
+    """What else the run measured: a function of the axes for each row below the four panels."""
     rows = []
     losses = evaluation.curves(run.evaluation, evaluation.LOSSES)
     accuracies = evaluation.curves(run.evaluation, evaluation.ACCURACIES)

@@ -116,7 +116,7 @@ def write_report(runs, output, step=None, refresh_s=None):
         raise
 
 
-def watch_report(paths, output, step=None, every_s=2.0, patience_s=900.0, clock=time.monotonic, pause=time.sleep):
+def watch_report(paths, output, step=None, every_s=2.0, timeout_s=900.0, clock=time.monotonic, pause=time.sleep):
     """Writes the report again whenever a record changes, until all runs have ended. `clock` and `pause` are the tests' own."""
     files = [locate(path) for path in paths]
     logs = [os.path.join(os.path.dirname(file), LOG) for file in files]
@@ -128,7 +128,7 @@ def watch_report(paths, output, step=None, every_s=2.0, patience_s=900.0, clock=
             signature, changed = now, clock()
             runs = [read_while_written(file, log=Log(os.path.dirname(file))) for file in files]
             write_report(runs, output, step, every_s)
-        if all(ended(run, last, word, clock() - changed, patience_s) for run, last, word in zip(runs, before, words)):
+        if all(ended(run, last, word, clock() - changed, timeout_s) for run, last, word in zip(runs, before, words)):
             write_report(runs, output, step)
             return
         pause(every_s)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads RUN_DIR/run.h5. The format is described in src/records/record/run/run_file.hpp.
 
-The file is whole at any moment, also while its run goes on, and may lack the newest rows then: with_log() adds them from steps.jsonl.
+The file is whole at any moment, also while its run continues, and may lack the newest rows then: with_log() adds them from steps.jsonl.
 Columns of a file from elsewhere can have different lengths, and any of them can be empty or absent.
 """
 
@@ -215,7 +215,7 @@ class RunFile:
 
 
 def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S, log=None):
-    """A RunFile of a run that goes on, with the newest rows of its log. What cannot be read is tried again."""
+    """A RunFile of a run that continues, with the newest rows of its log. What cannot be read is tried again."""
     for left in reversed(range(tries)):
         try:
             return RunFile(path, samples).with_log(log)

@@ -18,7 +18,7 @@ MOST_KEYS, LONGEST = 6, 40  # keys of the deck, and characters of a value, in th
 UNREADABLE = "unreadable"
 OWN = ("run.directory", "run.name")  # differ between any two runs
 COLUMNS = ("run", "state", "step", "steps", "best_validation", "best_validation_step", "tokens_per_s")
-# What --sort takes besides keys of the deck: the column, and whether large values come first.
+# What --sort takes in addition to deck keys: the column, and whether large values come first.
 ORDERS = {"run": ("run", False), "state": ("state", False), "steps": ("step", True), "validation": ("best_validation", False),
           "speed": ("tokens_per_s", True)}
 

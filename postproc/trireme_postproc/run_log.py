@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads RUN_DIR/steps.jsonl, which a run appends to while it goes on (src/records/record/run/run_log.hpp describes it): for rows that
+"""Reads RUN_DIR/steps.jsonl, which a run appends to while it continues (src/records/record/run/run_log.hpp describes it): for rows that
 run.h5 does not have yet. Nothing is locked."""
 
 import json

@@ -62,7 +62,7 @@ class StepTimeline:
         self.buckets = sorted({(i.span.index_of, i.index) for rank in ranks for i in rank.intervals if i.span.index_of})
 
     def alignment(self):
-        return "ranks side by side by the clocks of their hosts" if self.aligned else "every rank from the begin of its step"
+        return "ranks side by side by the clocks of their hosts" if self.aligned else "every rank from the beginning of its step"
 
     def parameters(self, bucket):
         """First and last parameter of a bucket; None where the file does not have it."""

@@ -163,14 +163,14 @@ class _Screen:
         self.shown = len(lines)
 
 
-def ended(run, previous, word, quiet_s, patience_s):
-    """Why the run is over, in a word; "" while it may go on. `previous`: the word of the look before, `quiet_s`: since when
+def ended(run, previous, word, quiet_s, timeout_s):
+    """Why the run is over, in a word; "" while it may continue. `previous`: the word of the look before, `quiet_s`: since when
     the record has not changed."""
     if word == ENDED and (previous == ENDED or run.finished()):
         return "finished" if run.finished() else "it ended before its last step; run the same command again to resume from the newest checkpoint"
-    if run.finished() and word == UNKNOWN and quiet_s > min(10.0, patience_s):
+    if run.finished() and word == UNKNOWN and quiet_s > min(10.0, timeout_s):
         return "finished"
-    if quiet_s > patience_s and word != RUNNING:
+    if quiet_s > timeout_s and word != RUNNING:
         return f"nothing new for {duration_text(quiet_s)}: it has ended, or hangs; see its log"
     return ""
 
@@ -180,7 +180,7 @@ def signature_of(*paths):
     return [(facts.st_size, facts.st_mtime_ns) for facts in (os.stat(path) for path in paths if os.path.exists(path))]
 
 
-def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
+def watch(path, once=False, every_s=2.0, timeout_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
     """Shows the run until it has ended. `clock` and `pause` are the tests' own."""
     out = out or sys.stdout
     log = Log(os.path.dirname(locate(path)))
@@ -197,7 +197,7 @@ def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.
         now = signature_of(run.path, log.path)
         if signature != now:
             signature, changed = now, clock()
-        reason = ended(run, previous, word, clock() - changed, patience_s)
+        reason = ended(run, previous, word, clock() - changed, timeout_s)
         screen.show(run, reason or word)
         if reason:
             print(f"the run is over: {reason}", file=out, flush=True)

@@ -23,8 +23,8 @@ TEST(DiagnosticTest, LeavesOutWhatIsEmpty) {
             "a.yaml:3:17: error: optimizer.beta1: 2 is outside [0, 1)");
   EXPECT_EQ(to_string(Diagnostic{{"a.yaml", 0, 0}, "", "is empty"}), "a.yaml: error: is empty");
   EXPECT_EQ(to_string(Diagnostic{{}, "", "no deck given"}), "error: no deck given");
-  EXPECT_EQ(to_string(Diagnostic{{"a\n", 0, 0}, "", "'\x1b[2J\x7f' is no key"}),
-            "a?: error: '?[2J?' is no key")
+  EXPECT_EQ(to_string(Diagnostic{{"a\n", 0, 0}, "", "'\x1b[2J\x7f' is not a key"}),
+            "a?: error: '?[2J?' is not a key")
       << "a deck's bytes do not command the terminal";
 }
 

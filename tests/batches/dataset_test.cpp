@@ -28,7 +28,7 @@ class Counting : public tokens::TokenStream {
   std::int64_t size_;
 };
 
-Demand demand(std::int64_t context, std::int64_t sequences, double fraction) {
+DataRequirements requirements(std::int64_t context, std::int64_t sequences, double fraction) {
   return {.context = context,
           .sequences = sequences,
           .vocabulary = 1 << 20,
@@ -97,7 +97,7 @@ TEST(Dataset, RefusesSpansOfAnotherLength) {
 }
 
 TEST(Split, ValidationIsTheLastPart) {
-  const auto parts = split(std::make_shared<Counting>(1000), demand(10, 4, 0.1));
+  const auto parts = split(std::make_shared<Counting>(1000), requirements(10, 4, 0.1));
   EXPECT_EQ(parts.train.num_tokens(), 900);
   ASSERT_TRUE(parts.validation);
   EXPECT_EQ(parts.validation->num_tokens(), 100);
@@ -111,11 +111,11 @@ TEST(Split, ValidationIsTheLastPart) {
 }
 
 TEST(Split, WithoutValidation) {
-  EXPECT_FALSE(split(std::make_shared<Counting>(1000), demand(10, 4, 0)).validation);
+  EXPECT_FALSE(split(std::make_shared<Counting>(1000), requirements(10, 4, 0)).validation);
 }
 
 TEST(Split, ReportsEverythingAtOnce) {
-  Demand wanted = demand(10, 4, 0.1);
+  DataRequirements wanted = requirements(10, 4, 0.1);
   wanted.vocabulary = 20;
   try {
     split(std::make_shared<Counting>(40), wanted);
@@ -130,7 +130,7 @@ TEST(Split, ReportsEverythingAtOnce) {
   }
 }
 
-std::size_t num_findings(std::int64_t tokens, const Demand& wanted) {
+std::size_t num_findings(std::int64_t tokens, const DataRequirements& wanted) {
   try {
     split(std::make_shared<Counting>(tokens), wanted);
   } catch (const UserError& error) {

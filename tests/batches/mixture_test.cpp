@@ -90,7 +90,7 @@ TEST(Mixture, APartThatStaysGoesOnWhereItWas) {
   const Dataset before({part(1, 5000), part(2, 700)}, {2048, 2048}, mixture_seed);
   constexpr std::int64_t change = 3001;
   Dataset after({part(3, 300), part(1, 5000)}, {1024, 3072}, mixture_seed);
-  after.go_on_from(before.position(), change);
+  after.continue_from(before.position(), change);
   auto windows = windows_of(before, MixtureOrder(mixture_seed, {2048, 2048}), 0, 0, 0, change);
   const auto then =
       windows_of(after, MixtureOrder(mixture_seed, {1024, 3072}), 1, change, change, change + 4000);
@@ -100,7 +100,7 @@ TEST(Mixture, APartThatStaysGoesOnWhereItWas) {
       << "no window twice within an epoch";
   // And the next start of the same mixture, from a later checkpoint, changes nothing.
   Dataset again({part(3, 300), part(1, 5000)}, {1024, 3072}, mixture_seed);
-  again.go_on_from(after.position(), change + 100);
+  again.continue_from(after.position(), change + 100);
   EXPECT_EQ(again.position(), after.position());
   for (std::int64_t i = change; i < change + 500; ++i) EXPECT_EQ(again.window(i), after.window(i));
 }
@@ -108,17 +108,17 @@ TEST(Mixture, APartThatStaysGoesOnWhereItWas) {
 TEST(Mixture, TheSameMixtureGoesOnAsIfItHadNotStopped) {
   const Dataset whole({part(1, 50), part(2, 70)}, {2048, 2048}, mixture_seed);
   Dataset resumed({part(1, 50), part(2, 70)}, {2048, 2048}, mixture_seed);
-  resumed.go_on_from(whole.position(), 123);
+  resumed.continue_from(whole.position(), 123);
   for (std::int64_t i = 123; i < 1000; ++i) EXPECT_EQ(resumed.window(i), whole.window(i));
   Dataset old({part(1, 50)}, {4096}, mixture_seed);
-  old.go_on_from("", 77);
+  old.continue_from("", 77);
   EXPECT_EQ(old.window(77), Dataset({part(1, 50)}, {4096}, mixture_seed).window(77));
 }
 
 TEST(Mixture, APositionThatIsNoneIsRefused) {
   Dataset data({part(1, 50)}, {4096}, mixture_seed);
   for (const char* text : {"x", "-1; 1 4096 0", "5", "5; 1 4095 0", "5; 1 4096 -1", "5; zz 4096 1"})
-    EXPECT_THROW(data.go_on_from(text, 10), UserError) << text;
+    EXPECT_THROW(data.continue_from(text, 10), UserError) << text;
 }
 
 TEST(Rows, ADatasetShowsThem) {

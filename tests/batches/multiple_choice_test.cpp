@@ -38,12 +38,12 @@ const std::vector<int> example_1 = {65535, 22, 1, 0, 2, 1, 5, 1, 6, 1, 50256};
 class Questions : public tokens::Scratch {
  protected:
   std::vector<Question> read(const std::string& content) {
-    return read_questions(write("file", content), demand);
+    return read_questions(write("file", content), requirements);
   }
   std::string refused(const std::string& content) {
     return user_error([&] { read(content); });
   }
-  QuestionDemand demand{.vocabulary = 50257, .context = 8};
+  QuestionRequirements requirements{.vocabulary = 50257, .context = 8};
 };
 
 class Hellaswag : public Questions {};
@@ -61,7 +61,7 @@ TEST_F(Hellaswag, IsReadAsLlmCWritesIt) {
 
 TEST_F(Hellaswag, NamesTheWrongExampleAndItsPlace) {
   const std::string good = header_of(20240522, 1, 2);
-  EXPECT_NE(refused("short").find("5 bytes are no evaluation file"), std::string::npos);
+  EXPECT_NE(refused("short").find("5 bytes are not an evaluation file"), std::string::npos);
   EXPECT_NE(refused(header_of(20240520, 1, 0)).find("magic 20240520"), std::string::npos);
   EXPECT_NE(refused(header_of(20240522, 2, 0)).find("version 2"), std::string::npos);
   EXPECT_NE(refused(header_of(20240522, 1, 0)).find("no question"), std::string::npos);
@@ -86,7 +86,7 @@ TEST_F(Hellaswag, NamesTheWrongExampleAndItsPlace) {
   EXPECT_NE(changed(3, 3).find("the label 3 names none of 3 choices"), std::string::npos);
   EXPECT_NE(changed(6, 60000).find("the context holds token 60000"), std::string::npos);
   EXPECT_NE(changed(11, 50257).find("choice 0 holds token 50257"), std::string::npos);
-  demand.context = 2;
+  requirements.context = 2;
   EXPECT_NE(refused(good + numbers_of(example_0) + numbers_of(example_1))
                 .find("choice 2 has 3 tokens, and the model's context 2"),
             std::string::npos);
@@ -102,10 +102,10 @@ TEST_F(Hellaswag, EveryCutOfAFileIsRefused) {
 class JsonLines : public Questions {
  protected:
   JsonLines() {
-    demand = {.format = ChoiceFormat::jsonl,
-              .vocabulary = 256,
-              .context = 64,
-              .tokenizer = tokenizer_.get()};
+    requirements = {.format = ChoiceFormat::jsonl,
+                    .vocabulary = 256,
+                    .context = 64,
+                    .tokenizer = tokenizer_.get()};
   }
   static Tokens bytes(const std::string& text) { return {text.begin(), text.end()}; }
   std::shared_ptr<const text::Tokenizer> tokenizer_ = text::byte_tokenizer();
@@ -140,12 +140,12 @@ TEST_F(JsonLines, ReportsEveryWrongLineAtOnce) {
       "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": \"B\"}\n"
       "{\"context\": \"\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n");
   const std::vector<std::string> expected = {
-      ":2:1: error: the line: is no JSON object",
+      ":2:1: error: the line: is not a JSON object",
       ":3:1: error: the line: has no context",
-      ":4:1: error: the line: context is no text but number",
+      ":4:1: error: the line: context is not text but number",
       ":5:1: error: the line: has no list of choices",
       ":6:1: error: the line: has 1 choice",
-      ":7:1: error: the line: a choice is no text but number",
+      ":7:1: error: the line: a choice is not text but number",
       ":8:1: error: the line: choice 1 is empty",
       ":9:1: error: the line: has no label",
       ":10:1: error: the line: the label is -1, not the number of a choice",
@@ -162,8 +162,9 @@ TEST_F(JsonLines, CountsWhatItDoesNotList) {
 }
 
 TEST_F(JsonLines, IsRefusedWhereThereIsNoFile) {
-  EXPECT_NE(user_error([&] { read_questions(at("none"), demand); }).find("--multiple-choice: '"),
-            std::string::npos);
+  EXPECT_NE(
+      user_error([&] { read_questions(at("none"), requirements); }).find("--multiple-choice: '"),
+      std::string::npos);
 }
 
 }  // namespace

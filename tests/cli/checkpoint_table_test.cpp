@@ -33,7 +33,7 @@ record::CheckpointFacts facts_of(std::int64_t step) {
   return facts;
 }
 
-/// Checkpoints of steps 2 and 4, a milestone, and a record of 4 steps whose last loss is no number.
+/// Checkpoints of steps 2 and 4, a milestone, and a record of 4 steps whose last loss is not a number.
 class CheckpointTableTest : public testing::Test {
  protected:
   CheckpointTableTest() {

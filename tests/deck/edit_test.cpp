@@ -67,7 +67,7 @@ TEST(Edit, AddsAKeyToItsSection) {
               Optional(std::string("model: {recompute: block}\nrun: {}\n")));
 }
 
-/// The section's last entry is no word, so the new one goes before its first.
+/// The section's last entry is not a word, so the new one goes before its first.
 TEST(Edit, AddsAKeyBesideLists) {
   EXPECT_THAT(with_values("data:\n  train:\n    text: [a]\nrun: {}\n", {{"data.rows", "stream"}}),
               Optional(std::string("data:\n  rows: stream\n  train:\n    text: [a]\nrun: {}\n")));

@@ -176,7 +176,7 @@ class Alter {
 };
 
 Deck altered(int round, int& keys) {
-  Deck deck{{}, Places("deck.yaml")};
+  Deck deck{{}, KeyPlaces("deck.yaml")};
   Alter alter(round, keys);
   describe(alter, deck.config);
   return deck;

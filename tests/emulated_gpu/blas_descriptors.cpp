@@ -32,7 +32,7 @@ template <class T, class Handle>
 cublasStatus_t destroy(Handle handle) {
   auto* object = const_cast<T*>(known<T>(handle));
   if (object == nullptr)
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, "what is destroyed is no descriptor of its kind");
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "what is destroyed is not a descriptor of its kind");
   object->tag = 0;
   delete object;
   return CUBLAS_STATUS_SUCCESS;

@@ -45,7 +45,7 @@ struct Preference {
   std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
 };
 
-/// Null for what is no T.
+/// Null for what is not a T.
 template <class T, class Handle>
 const T* known(Handle handle) {
   const auto* object = reinterpret_cast<const T*>(handle);

@@ -129,10 +129,10 @@ void Block::run(const void* kernel, const std::function<void()>& thread) {
 
 /// A fiber that can begin threads, or the one of the thread that goes on.
 Fiber& Block::next_fiber() {
-  const bool can_go_on = first_ready_ < ready_.size(), can_begin = !fresh_.empty();
-  if (!can_go_on && !can_begin)
+  const bool can_continue = first_ready_ < ready_.size(), can_begin = !fresh_.empty();
+  if (!can_continue && !can_begin)
     stuck();
-  if (can_go_on && (!can_begin || chooser_.one_of(2) == 0)) {
+  if (can_continue && (!can_begin || chooser_.one_of(2) == 0)) {
     const auto index = newest_first_ ? ready_.back() : ready_[first_ready_++];
     if (newest_first_)
       ready_.pop_back();

@@ -277,7 +277,7 @@ __global__ void matrices_off_their_places(int* out) {
 
 TEST_F(Kernels, TensorCoresTakeWholeWarpsAndWholeRows) {
   EXPECT_DEATH(die(product_of_a_part, memory_), "multiplies without its lane 9");
-  EXPECT_DEATH(die(matrices_off_their_places, memory_), "is no multiple of 16");
+  EXPECT_DEATH(die(matrices_off_their_places, memory_), "is not a multiple of 16");
 }
 
 /// From memory through shared memory to the neighbour's place.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPU's tensor cores do for src/compute/ops/cuda/mma.cuh, written down from the PTX ISA's figures
 // ("Matrix Fragments for mma.m16n8k16", "ldmatrix"), and cp.async for src/compute/ops/cuda/copy_ahead.cuh. A
-// lane whose warp does not come as a whole, and an address that is no multiple of 16, are errors as
+// lane whose warp does not come as a whole, and an address that is not a multiple of 16, are errors as
 // in block.hpp.
 #pragma once
 
@@ -19,7 +19,7 @@ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, 
 inline std::uintptr_t checked(const char* instruction, const void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   if (address % 16 != 0)
-    fail("%s: %p is no multiple of 16", instruction, at);
+    fail("%s: %p is not a multiple of 16", instruction, at);
   return address;
 }
 

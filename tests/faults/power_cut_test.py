@@ -77,7 +77,7 @@ class PowerCut(TrainingTest):
         self.assertEqual(disk.top.volatile(), read_tree(self.path("calm")), "the model of the disk is not what was there")
         return list(found.values())
 
-    def go_on(self, name, tree):
+    def resume(self, name, tree):
         write_tree(tree, self.path(name))
         return Run(subprocess.run([TRIREME, *self.words_of(name)], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                   capture_output=True, text=True, errors="replace", check=False))

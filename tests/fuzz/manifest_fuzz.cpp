@@ -25,7 +25,7 @@ void read_file(fuzz::Input& input) {
     return;
   try {
     static_cast<void>(record::read_manifest(directory.path));
-    fuzz::promise(false, "what is no manifest is refused");
+    fuzz::promise(false, "what is not a manifest is refused");
   } catch (const UserError&) {
   }
 }

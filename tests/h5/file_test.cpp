@@ -101,7 +101,7 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
 
   std::filesystem::resize_file(scratch / "some.h5", 700);
   EXPECT_THAT(refusal(scratch / "some.h5"), HasSubstr("damaged: "));
-  test::write_bytes(scratch / "text.h5", "this is no HDF5 file at all");
+  test::write_bytes(scratch / "text.h5", "this is not an HDF5 file at all");
   EXPECT_THAT(refusal(scratch / "text.h5"), HasSubstr("damaged: "));
 }
 

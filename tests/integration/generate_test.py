@@ -197,7 +197,7 @@ class Evaluate(Trained):
                     ranks=2)
         self.assertEqual(run.code, 2, run)
         self.assertEqual(len(run.errors), 3, run)
-        for part in ("--text", "q.jsonl:1:1: error: the line: is no JSON object", "q.jsonl:2:1: error: the line: the label 2 names none"):
+        for part in ("--text", "q.jsonl:1:1: error: the line: is not a JSON object", "q.jsonl:2:1: error: the line: the label 2 names none"):
             self.assertIn(part, run.err)
         self.assert_refused(start("evaluate", self.run_directory), 2, "there is nothing to evaluate")
         self.assert_refused(start("evaluate", self.run_directory, "--text", self.write("one", "x")), 2, "too few to predict one")

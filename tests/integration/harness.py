@@ -86,7 +86,7 @@ class TrainingTest(unittest.TestCase):
         if not is_root() or shutil.which("unshare") is None:
             self.skipTest("mounts of its own need root and unshare")
         namespace = subprocess.run(["unshare", "-m", "true"], stderr=subprocess.PIPE, text=True, check=False)
-        if namespace.returncode != 0:  # in a chroot whose root is no mount point, say
+        if namespace.returncode != 0:  # in a chroot whose root is not a mount point, say
             self.skipTest(f"mounts of its own need a mount namespace: {namespace.stderr.strip()}")
 
     def path(self, name):

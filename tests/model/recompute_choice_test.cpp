@@ -141,7 +141,7 @@ TEST(Recompute, IsToldInRuns) {
   EXPECT_THROW(recompute_text(RecomputeOfBlocks(Bytes{5})), ContractError);
 }
 
-/// Bytes that have decided nothing, and a list for another model, are no plan.
+/// Bytes that have decided nothing, and a list for another model, are not a plan.
 TEST(Recompute, OfAPlanIsAWordForEachBlock) {
   GptShape shape = small_shape();
   shape.recompute = RecomputeOfBlocks(Bytes{1 << 20});

@@ -29,7 +29,7 @@ TEST(AttentionOnGpu, EstimatesItsScratch) {
   EXPECT_EQ(ops::Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}), 4U * 6 * 65);
 }
 
-/// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute is not padded.
+/// cuDNN below 9.16 pads what is not a multiple of 128; what it does not compute is not padded.
 TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
   const ops::AttentionShape padded{
       .batch = 2, .time = 100, .heads = 2, .head_channels = 64, .dtype = DType::bf16};

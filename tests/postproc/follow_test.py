@@ -141,7 +141,7 @@ class FollowTest(unittest.TestCase):
         whole = RunFile(path)
         self.append("".join(lines_of(whole.steps, "step")) + "".join(lines_of(whole.validation, "validation")))
         self.assertEqual(run("export", self.directory, "--format", "tensorboard", "-o", self.at("whole"))[0], 0)
-        code, out, err = run("export", self.directory, "--format", "tensorboard", "--follow", "-o", self.at("live"), "--patience", "0")
+        code, out, err = run("export", self.directory, "--format", "tensorboard", "--follow", "-o", self.at("live"), "--timeout", "0")
         self.assertEqual((code, err), (0, ""))
         self.assertIn("the run is over: finished", out)
         expected, found = scalars(self.at("whole/tensorboard")), scalars(self.at("live/tensorboard"))
@@ -250,7 +250,7 @@ class FollowTest(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("--follow writes csv or tensorboard", err)
         self.append(line(1, 1.0))
-        for arguments in (("--every", "0"), ("--patience", "-1")):
+        for arguments in (("--every", "0"), ("--timeout", "-1")):
             self.assertEqual(run("export", self.directory, "--format", "csv", "--follow", *arguments)[0], 2)
         with open(self.at("steps.csv"), "w", encoding="ascii") as file:
             file.write("my,own\n")

@@ -42,7 +42,7 @@ class InstallTest(unittest.TestCase):
         self.assertIn("made-up", self.call(tool, "summary", run))
         self.call(tool, "plot", run)
         self.assertTrue(os.path.exists(self.directory + "/run.png"))
-        self.call(tool, "report", run, "-o", self.directory + "/run.html")  # which needs files that are no Python
+        self.call(tool, "report", run, "-o", self.directory + "/run.html")  # which needs files that are not Python
         self.assertTrue(os.path.exists(self.directory + "/run.html"))
 
 

@@ -147,7 +147,7 @@ class WatchTest(unittest.TestCase):
         for part in ("red?[31m", "0 of 9", "remaining   –", "validation  –", "none yet"):
             self.assertIn(part, out)
         self.assertEqual(printable("a\nb\x07ä"), "a?b?ä")
-        for arguments in (("--every", "0"), ("--patience", "-1")):
+        for arguments in (("--every", "0"), ("--timeout", "-1")):
             self.assertEqual(run("watch", self.path, *arguments)[0], 2)
 
     def test_durations(self):

@@ -24,7 +24,7 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
-#include "support/taking_turns.hpp"
+#include "support/sequential_ranks.hpp"
 
 namespace trireme::record {
 namespace {
@@ -35,13 +35,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 void save_on(int ranks, const std::string& directory, std::int64_t step, Retention retention = 0) {
-  test::TakingTurns(ranks).run(
+  test::SequentialRanks(ranks).run(
       [&](comm::World& world) { save_small(directory, step, world, retention); });
 }
 
 std::string refusal_of(const std::string& directory, int ranks = 2) {
   try {
-    test::TakingTurns(ranks).run([&](comm::World& world) { load_small(directory, world); });
+    test::SequentialRanks(ranks).run([&](comm::World& world) { load_small(directory, world); });
   } catch (const UserError& error) {
     EXPECT_EQ(error.findings().size(), 1U);
     return error.what();
@@ -72,7 +72,7 @@ TEST_P(Reshard, GivesBackEveryElementAndFact) {
   const std::string directory = scratch / "checkpoints/step-00000500";
   for (const std::int64_t bucket : {1, 600, 1'000'000})
     for (const auto padding : {layout::Padding::aligned, layout::Padding::none})
-      test::TakingTurns(readers).run([&](comm::World& world) {
+      test::SequentialRanks(readers).run([&](comm::World& world) {
         const CheckpointFacts facts = load_small(directory, world, bucket, padding);
         EXPECT_EQ(facts.step, 500);
         EXPECT_EQ(facts.next_sample, 4000U);
@@ -124,7 +124,7 @@ void pass_on(const std::string& directory,
              bool whole) {
   const layout::Plan plan = plan_for(ranks, bucket_elements, padding);
   const std::string from = directory + "/checkpoints/" + checkpoint_name(step);
-  test::TakingTurns(ranks).run([&](comm::World& world) {
+  test::SequentialRanks(ranks).run([&](comm::World& world) {
     Owned owned(plan, world.rank());
     if (!whole) {
       load_checkpoint(from, plan, facts_of(0).model, owned.wanted(), world);
@@ -204,7 +204,7 @@ TEST(Checkpoint, KeepsBf16Bits) {
 TEST(Checkpoint, CanBeWantedWholeByEveryRank) {
   const test::ScratchDirectory scratch;
   save_on(2, scratch.path(), 3);
-  test::TakingTurns(3).run([&](comm::World& world) {
+  test::SequentialRanks(3).run([&](comm::World& world) {
     std::vector<float> values(61 * 16);
     const MutableSlab all{"master", ParameterIndex(0), 0, view_of(values.data(), 61 * 16)};
     load_checkpoint(scratch / "checkpoints/step-00000003", plan_for(3), facts_of(3).model,
@@ -225,14 +225,14 @@ TEST(Checkpoint, AStateMayLackAParameter) {
   };
   const test::ScratchDirectory scratch;
   save_on(3, scratch.path(), 1);
-  test::TakingTurns(3).run([&](comm::World& world) {
+  test::SequentialRanks(3).run([&](comm::World& world) {
     const layout::Plan plan = plan_for(3);
     Owned owned(plan, world.rank());
     owned.fill();
     save_checkpoint(scratch.path(), plan, facts_of(2), without(owned.slabs()), 0, world);
   });
   for (const char* step : {"checkpoints/step-00000001", "checkpoints/step-00000002"})
-    test::TakingTurns(2).run([&](comm::World& world) {
+    test::SequentialRanks(2).run([&](comm::World& world) {
       const layout::Plan plan = plan_for(2);
       Owned owned(plan, world.rank());
       load_checkpoint(scratch / step, plan, facts_of(0).model, without(owned.wanted()), world);

@@ -77,7 +77,7 @@ TEST(CheckpointWriter, WritesTheSameBytesWhetherOrNotTheRunWaits) {
   save_checkpoint(run.scratch.path(), run.plan, facts_of(1), run.slabs(), 0, *run.world);
 
   {
-    const h5::Turn turn;  // the thread cannot make its file before this ends
+    const h5::LibraryLock lock;  // the thread cannot make its file before this ends
     run.writer.start(facts_of(2), run.slabs());
     EXPECT_TRUE(run.writer.under_way());
     EXPECT_TRUE(run.writer.busy());

@@ -161,7 +161,7 @@ TEST_F(RecordOfABrokenDisk, GoesOnWhenOnlyItsFileFindsNoRoom) {
   fate = Fate::file_full;
   EXPECT_THROW(go_on(scratch_, &said), StorageError) << "at the end alone";
   fate = Fate::none;
-  EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("The run goes on")));
+  EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("The run continues")));
   EXPECT_EQ(steps_in(scratch_), up_to(20)) << "as it was";
   EXPECT_EQ(look_at_log(scratch_ / "steps.jsonl").last_step, 30);
   expect_whole(0);

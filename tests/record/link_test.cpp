@@ -53,7 +53,7 @@ TEST_F(Elsewhere, AnEmptyDirectoryGivesWayAndCheckpointsDoNot) {
 
   const auto world = comm::make_self_world();
   save_small(run, 5, *world);
-  EXPECT_THAT(refusal(target), HasSubstr("checkpoints lie here already"));
+  EXPECT_THAT(refusal(target), HasSubstr("there are checkpoints here already"));
   EXPECT_EQ(newest_checkpoint(run)->step, 5);
 }
 

@@ -15,14 +15,14 @@
 #include "record/checkpoint_cases.hpp"
 
 #include "support/scratch_directory.hpp"
-#include "support/taking_turns.hpp"
+#include "support/sequential_ranks.hpp"
 
 namespace trireme::record {
 namespace {
 
 std::string saved_by(int ranks, const test::ScratchDirectory& scratch) {
   std::string directory;
-  test::TakingTurns(ranks).run([&](comm::World& world) {
+  test::SequentialRanks(ranks).run([&](comm::World& world) {
     const auto saved = save_small(scratch.path(), 5, world);
     if (world.rank() == 0)
       directory = saved.directory;
@@ -36,7 +36,7 @@ TEST(ManifestShare, IsReadByTheFirstRankAndHoldsWhatARankWants) {
   const Manifest whole = read_manifest(directory);
   for (const int ranks : {1, 3, 8}) {
     std::atomic<std::size_t> kept = 0, files = 0;
-    test::TakingTurns(ranks).run([&](comm::World& world) {
+    test::SequentialRanks(ranks).run([&](comm::World& world) {
       const layout::Plan plan = plan_for(ranks);
       Owned owned(plan, world.rank());
       const auto wanted = owned.wanted();

@@ -12,7 +12,7 @@
 #include "record/checkpoint_cases.hpp"
 
 #include "support/scratch_directory.hpp"
-#include "support/taking_turns.hpp"
+#include "support/sequential_ranks.hpp"
 
 namespace trireme::record {
 namespace {
@@ -26,7 +26,8 @@ using testing::HasSubstr;
 class VerifyCheckpoint : public testing::Test {
  protected:
   VerifyCheckpoint() {
-    test::TakingTurns(2).run([&](comm::World& world) { save_small(scratch_.path(), 7, world); });
+    test::SequentialRanks(2).run(
+        [&](comm::World& world) { save_small(scratch_.path(), 7, world); });
   }
   [[nodiscard]] std::string file(const std::string& name) const { return directory_ + "/" + name; }
   static void flip(const std::string& path, std::size_t position) {

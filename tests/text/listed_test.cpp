@@ -55,7 +55,7 @@ TEST(ListedVocabulary, RefusesATokenThatNoTwoOthersMake) {
     listed_vocabulary(to_text(vocabulary));
     ADD_FAILURE() << "a list of merges without a merge";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("token 258 (\"xyz\") is no merge of two"),
+    EXPECT_NE(std::string(error.what()).find("token 258 (\"xyz\") is not a merge of two"),
               std::string::npos)
         << error.what();
   }

@@ -282,7 +282,7 @@ def main():
         check_published(folder, [t.encode() for t in texts + mixed], texts + mixed)
         data = [t.encode("utf-8", "surrogateescape") for t in torn]
         ids = lists(run("encode", folder / "gpt2-ours", given=framed(data)))
-        expect(lists(run("decode", folder / "gpt2-ours", given=framed(ids)), "b") == data, "bytes that are no UTF-8 come back")
+        expect(lists(run("decode", folder / "gpt2-ours", given=framed(ids)), "b") == data, "bytes that are not UTF-8 come back")
     print(f"{checked} comparisons, all equal")
 
 

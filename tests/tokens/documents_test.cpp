@@ -82,9 +82,10 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
   };
   EXPECT_THAT(said("{\"body\": \"x\"}"),
               HasSubstr("bad.jsonl:3:1: error: the line has no key 'text'"));
-  EXPECT_THAT(said("{\"text\": 5}"), HasSubstr("'text' is no text but number"));
-  EXPECT_THAT(said("{\"text\": "), HasSubstr("bad.jsonl:3:1: error: the line is no JSON object"));
-  EXPECT_THAT(said("[1]"), HasSubstr("is no JSON object"));
+  EXPECT_THAT(said("{\"text\": 5}"), HasSubstr("'text' is not text but number"));
+  EXPECT_THAT(said("{\"text\": "),
+              HasSubstr("bad.jsonl:3:1: error: the line is not a JSON object"));
+  EXPECT_THAT(said("[1]"), HasSubstr("is not a JSON object"));
   // In a range that begins later the number counts from the file's begin.
   const std::string path = write("late.jsonl", good + good + "[]\n");
   EXPECT_THAT(user_error([&] { texts(path, "text", boundary(path, "text", 15)); }),

@@ -69,7 +69,7 @@ TEST_F(Megatron, WhatDoesNotFitIsRefused) {
   const std::string index = index_of(8, 2), tokens = tokens_of<std::uint16_t>();
   EXPECT_THAT(problem(index, tokens.substr(2)), HasSubstr("says 9 tokens of 2 bytes"));
   EXPECT_THAT(problem(index, tokens + "x"), HasSubstr("one of the two is truncated"));
-  EXPECT_THAT(problem(index.substr(0, 20), tokens), HasSubstr("is no index of Megatron"));
+  EXPECT_THAT(problem(index.substr(0, 20), tokens), HasSubstr("is not an index of Megatron"));
   EXPECT_THAT(problem(index.substr(0, index.size() - 1), tokens), HasSubstr("is truncated"));
   EXPECT_THAT(problem(index_of(6, 8), tokens), HasSubstr("tokens of type 6"));
   std::string other = index;

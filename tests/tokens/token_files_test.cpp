@@ -94,7 +94,7 @@ TEST_F(TokenShards, EveryBadShardAtOnce) {
   EXPECT_THAT(text, HasSubstr(paths[1] + ": error: token shard is truncated: 1029 bytes where its "
                                          "header says 1030"));
   EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token shard is too long: 1031"));
-  EXPECT_THAT(text, HasSubstr(paths[3] + ": error: is no token shard: 1 bytes"));
+  EXPECT_THAT(text, HasSubstr(paths[3] + ": error: is not a token shard: 1 bytes"));
   EXPECT_THAT(text, HasSubstr("version 2, this program reads version 1"));
   EXPECT_THAT(text, HasSubstr("starts with 20240326"));
   EXPECT_THAT(text, HasSubstr("shard of 0 tokens"));
@@ -231,8 +231,8 @@ TEST_F(TokenShards, MoreTokensThan31BitsCount) {
     file.seekp(2 * (tokens - 2));
     file.write("\x07\0\x09\0", 4);
   }
-  const TokenDemand demand{.format = TokenFormat::uint16, .vocabulary = 10};
-  const auto stream = open_token_files(check_token_files({path}, demand), 10);
+  const TokenRequirements requirements{.format = TokenFormat::uint16, .vocabulary = 10};
+  const auto stream = open_token_files(check_token_files({path}, requirements), 10);
   ASSERT_EQ(stream->size(), tokens);
   std::vector<std::int32_t> out(3);
   stream->read(tokens - 3, out);

@@ -104,7 +104,7 @@ TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
     first.add(step, {1, 4}, 3 * term(step), term(step));
   }
   NoiseScale second(8, 0.9);
-  second.go_on_from(first.packed(), "c");
+  second.continue_from(first.packed(), "c");
   for (int step = 6; step <= 30; ++step) {
     const auto expected = whole.add(step, {1, 4}, 3 * term(step), term(step));
     const auto found = second.add(step, {1, 4}, 3 * term(step), term(step));
@@ -112,11 +112,11 @@ TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
     EXPECT_EQ(found.smoothed_trace, expected.smoothed_trace);
     EXPECT_EQ(found.sequences, expected.sequences);
   }
-  second.go_on_from("", "c");  // of a run that did not measure
+  second.continue_from("", "c");  // of a run that did not measure
   EXPECT_EQ(second.sequences(), whole.sequences());
   for (const char* bad : {"1", "1 2", "x 0x1p+0 0x1p+0", "-1 0x1p+0 0x1p+0", "1 0x1p+0 zero",
                           "1 0x1p+0 nan", "1 0x1p+0 0x1p+0 4"})
-    EXPECT_THROW(second.go_on_from(bad, "c"), UserError) << bad;
+    EXPECT_THROW(second.continue_from(bad, "c"), UserError) << bad;
 }
 
 /// A session of `job`, its parameters initialized, whose first step begins with sample `first`.

@@ -73,7 +73,7 @@ class Compute {
   }
 
   /// Computes at least one round, until all ranks have finished writing.
-  void beside(const record::CheckpointWriter& writer) {
+  void run_during(const record::CheckpointWriter& writer) {
     double busy = 0;
     do {
       for (int i = 0; i < passes_; ++i) pass();
@@ -124,7 +124,7 @@ double seconds_of(const MadeUp& state,
     writer.start(facts, mine);
     std::optional<record::SavedCheckpoint> saved;
     do {
-      compute.beside(writer);
+      compute.run_during(writer);
       saved = writer.advance();
     } while (!saved);
     const double mine_s = saved->seconds;

@@ -13,7 +13,7 @@
 //    median over the repetitions.
 // 2. The rows of one size are interleaved, repetition by repetition, so that a disturbance of the
 //    machine affects all of them and ratios stay valid.
-// 3. On a GPU, buckets are in GPU memory, nccl is the only transport, and MPI is no baseline.
+// 3. On a GPU, buckets are in GPU memory, nccl is the only transport, and MPI is not a baseline.
 // 4. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
 //    copies `bytes` once, from and to its own memory (busbw = algbw).
 #pragma once

@@ -31,7 +31,7 @@
 #include "session/plan_of.hpp"
 #include "session/stop.hpp"
 
-#include "bench/lone_step.hpp"
+#include "bench/isolated_step.hpp"
 #include "bench/race.hpp"
 #include "plan/bucket_traffic.hpp"
 #include "plan/fit.hpp"
@@ -161,7 +161,7 @@ struct Sharing {
 /// `link.compute_lost`, `link.stretch` and `link.waiting_beside`. Collectives fill about half of
 /// the step.
 void measure_sharing(Link& link,
-                     LoneStep& lone,
+                     IsolatedStep& isolated,
                      comm::Communicator& communicator,
                      comm::World& world,
                      std::int64_t largest_bytes,
@@ -174,7 +174,7 @@ void measure_sharing(Link& link,
     bytes /= 2;
   constexpr std::int64_t granule = 64;
   const std::int64_t elements = rounded_up(bytes / 4, granule * communicator.size());
-  Traffic traffic(communicator, lone.device(), elements);
+  Traffic traffic(communicator, isolated.device(), elements);
   const double one = plan::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch, uneven;
@@ -185,12 +185,12 @@ void measure_sharing(Link& link,
     const double quiet = traffic.seconds();
     world.barrier();
     const double alone_from = now();
-    lone.step();
+    isolated.step();
     const double alone_s = now() - alone_from;
     world.barrier();
     const double from = now();
     traffic.enqueue(times);
-    lone.step();
+    isolated.step();
     const double beside_s = now() - from;
     const double busy = traffic.seconds();
     const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
@@ -210,7 +210,7 @@ void measure_sharing(Link& link,
 /// Each round takes about as long as three isolated steps.
 Sharing sharing_within(const FitRequest& request, const plan::Compute& compute) {
   constexpr double least = 3;
-  const double step_s = compute.seconds(lone_micro_steps);
+  const double step_s = compute.seconds(isolated_micro_steps);
   const double rounds = std::max(request.most_s / (3 * step_s), least);
   return {step_s, static_cast<int>(std::min(rounds, 1.0 * request.steps))};
 }
@@ -243,7 +243,7 @@ comm::Hosts hosts_of(comm::World& world, int threads) {
 
 /// Context of the measurement of links.
 struct Measured {
-  LoneStep& lone;
+  IsolatedStep& isolated;
   comm::World& world;  ///< all ranks
   device::Device& device;
   Sharing sharing;
@@ -270,7 +270,8 @@ std::vector<Link> measure_links(const Measured& measured,
     measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
     for (double* seconds : {&link.sums_s, &link.control_s})
       *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
-    measure_sharing(link, measured.lone, *communicator, measured.world, largest, measured.sharing);
+    measure_sharing(link, measured.isolated, *communicator, measured.world, largest,
+                    measured.sharing);
   }
   return links;
 }
@@ -312,8 +313,8 @@ Machine measure_machine(const session::Job& job,
       std::min<std::int64_t>(std::int64_t{session::choose_threads({}, world)} * world.local_size(),
                              std::max(std::thread::hardware_concurrency(), 1U));
   machine.ranks_per_host = world.local_size();
-  LoneStep lone(job, data, world, dtype);
-  machine.compute = measure_in_turns({&lone}, request.steps, request.most_s);
+  IsolatedStep isolated(job, data, world, dtype);
+  machine.compute = measure_alternately({&isolated}, request.steps, request.most_s);
   if (world.size() == 1)
     return machine;
 
@@ -328,7 +329,8 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
-  const Measured measured{lone, world, *device, sharing_within(request, machine.compute.front())};
+  const Measured measured{isolated, world, *device,
+                          sharing_within(request, machine.compute.front())};
   const plan::Wires wires = plan::wires_of(hosts_of(world, threads), copies, job.parallel.transport,
                                            job.parallel.reduction);
   bench.transports = {job.parallel.transport};

@@ -316,12 +316,12 @@ class Maker {
     const std::int64_t heads = attention.heads + attention.key_value_heads();
     const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
     const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
-    const bool turns = shape_.positions == model::Positions::rotary;
+    const bool rotates = shape_.positions == model::Positions::rotary;
     const View none(nullptr, 0, DType::f32);
     const View gain = gains ? tensor(D) : none, d_gain = gains ? tensor(DType::f32, D) : none;
     const ops::HeadNorm norm{.query_gain = gain,
                              .key_gain = gain,
-                             .table = turns ? tensor(DType::f32, attention.time * D) : none,
+                             .table = rotates ? tensor(DType::f32, attention.time * D) : none,
                              .shape = {.time = attention.time,
                                        .heads = heads,
                                        .head_channels = D,

@@ -59,10 +59,10 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
     if (late && repetition < 0)
       continue;
     for (Entrant& entrant : all) {
-      const double turn = timed(entrant.run, entrant.runs, stream, world);
-      spent += turn * entrant.runs;
+      const double seconds = timed(entrant.run, entrant.runs, stream, world);
+      spent += seconds * entrant.runs;
       if (repetition >= 0)
-        entrant.seconds.push_back(turn);
+        entrant.seconds.push_back(seconds);
     }
   }
   std::vector<double> medians;

@@ -155,14 +155,14 @@ class Checker : Findings {
   }
 
   void files_agree_in(const std::string& section, const trireme::batches::FilesConfig& files) {
-    const auto beside = [&](const char* key, bool needs, const char* other) {
+    const auto expect_with = [&](const char* key, bool needs, const char* other) {
       const std::string path = section + "." + key, source = section + "." + other;
       if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
         say(path, fmt::format("has no effect without {}, which is not given", source));
     };
-    beside("field", !files.field.empty() && files.text.empty(), "text");
-    beside("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
-           "tokens");
+    expect_with("field", !files.field.empty() && files.text.empty(), "text");
+    expect_with("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
+                "tokens");
   }
 
   /// Rows of documents need a token that begins a document.

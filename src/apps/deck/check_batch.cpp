@@ -91,7 +91,7 @@ class BatchChecker : Findings {
 }  // namespace
 
 std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
-                                      const Places& places) {
+                                      const KeyPlaces& places) {
   std::vector<BatchSize> sizes;
   if (places.readable("batch.sequences"))
     sizes.push_back({"batch.sequences", batch.sequences});

@@ -20,7 +20,7 @@ struct BatchSize {
 
 /// The sizes that could be read, from batch.sequences and batch.schedule.
 std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
-                                      const Places& places);
+                                      const KeyPlaces& places);
 
 void check_batch(const JobConfig& config,
                  const trireme::model::GptShape& shape,

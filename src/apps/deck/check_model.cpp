@@ -121,7 +121,7 @@ void recompute_of_every_block(const JobConfig& config, const GptShape& shape, Fi
 /// Findings about keys of rotary positions.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
-                                const Places& places,
+                                const KeyPlaces& places,
                                 Findings& findings) {
   static constexpr const char* scaling[] = {"model.rotary_scaling.low_freq_factor",
                                             "model.rotary_scaling.high_freq_factor",
@@ -159,7 +159,7 @@ void rotary_keys_mean_something(const JobConfig& config,
 
 void check_model(const JobConfig& config,
                  const GptShape& shape,
-                 const Places& places,
+                 const KeyPlaces& places,
                  Findings& findings) {
   if (findings.readable({"model", "model.rotary_scaling"}))
     rotary_keys_mean_something(config, shape, places, findings);

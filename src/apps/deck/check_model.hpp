@@ -11,7 +11,7 @@ namespace trireme::deck {
 /// `shape` is that of `config.model`. The caller reports missing sizes.
 void check_model(const JobConfig& config,
                  const trireme::model::GptShape& shape,
-                 const Places& places,
+                 const KeyPlaces& places,
                  Findings& findings);
 
 }  // namespace trireme::deck

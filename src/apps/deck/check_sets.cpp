@@ -23,7 +23,7 @@ bool names_a_group(const std::string& name) {
 }  // namespace
 
 void check_evaluation_sets(const session::EvaluateConfig& config,
-                           const Places& places,
+                           const KeyPlaces& places,
                            Findings& findings) {
   const auto& sets = config.sets;
   for (std::size_t i = 0; i < sets.size(); ++i) {

@@ -12,7 +12,7 @@ namespace trireme::deck {
 /// Adds a finding for each set whose name is not unique or cannot name a group of run.h5, and for
 /// each set without exactly one source.
 void check_evaluation_sets(const session::EvaluateConfig& config,
-                           const Places& places,
+                           const KeyPlaces& places,
                            Findings& findings);
 
 }  // namespace trireme::deck

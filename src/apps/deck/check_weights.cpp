@@ -47,7 +47,7 @@ void check_weights(const Deck& deck,
                    const Circumstances& circumstances,
                    std::vector<Diagnostic>& findings) {
   const JobConfig& config = deck.config;
-  const Places& places = deck.places;
+  const KeyPlaces& places = deck.places;
   if (!places.readable(weights_key) || !places.readable(rows_key))
     return;
   if (config.run.initial_weights.empty()) {

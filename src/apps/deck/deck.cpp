@@ -40,7 +40,7 @@ namespace {
 /// Far above the size of any deck, so that a large file given by mistake is not read.
 constexpr std::size_t largest_deck = std::size_t{1} << 20U;
 
-constexpr int deck_patience_ms = 10'000;
+constexpr int deck_timeout_ms = 10'000;
 
 /// Adds the text of the override to findings on the command line.
 void cite_override(Diagnostic& finding, const std::vector<std::string>& overrides) {
@@ -79,7 +79,7 @@ std::shared_ptr<const trireme::text::Tokenizer> Deck::tokenizer_of_data() const 
   return data.in_bytes() && other && shape().vocabulary > 256 ? nullptr : tokenizer;
 }
 
-bool Places::readable(const std::string& path) const {
+bool KeyPlaces::readable(const std::string& path) const {
   if (spoilt_.contains(""))
     return false;
   for (std::string part = path;; part.resize(part.rfind('.'))) {
@@ -90,7 +90,7 @@ bool Places::readable(const std::string& path) const {
   }
 }
 
-Place Places::of(const std::string& path) const {
+Place KeyPlaces::of(const std::string& path) const {
   for (std::string part = path;; part.resize(part.rfind('.'))) {
     if (const auto found = given_.find(part); found != given_.end())
       return found->second;
@@ -116,7 +116,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   std::array<char, 4096> block{};
   while (problem.empty() && bytes.size() <= largest_deck) {
     pollfd ready{file, POLLIN, 0};
-    if (::poll(&ready, 1, deck_patience_ms) == 0) {
+    if (::poll(&ready, 1, deck_timeout_ms) == 0) {
       problem = "no process writes into this pipe";
       break;
     }
@@ -145,7 +145,7 @@ Deck read(const std::string& bytes,
           const std::string& path,
           const std::vector<std::string>& overrides,
           std::vector<Diagnostic>& findings) {
-  Deck deck{{}, Places(path)};
+  Deck deck{{}, KeyPlaces(path)};
   const auto give_up = [&](Place place, std::string text) {
     findings.push_back({std::move(place), "", std::move(text)});
     deck.places.spoil("");

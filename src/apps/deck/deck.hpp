@@ -36,10 +36,10 @@ inline std::string leaf(const std::string& path) {
 }
 
 /// Where each key was given; keys are dotted paths ("optimizer.schedule.kind").
-class Places {
+class KeyPlaces {
  public:
-  Places() = default;
-  explicit Places(std::string file) : file_(std::move(file)) {}
+  KeyPlaces() = default;
+  explicit KeyPlaces(std::string file) : file_(std::move(file)) {}
 
   void give(const std::string& path, Place place) { given_[path] = std::move(place); }
   /// Marks a key or section that could not be read, whose struct contains the default. "" is the
@@ -62,7 +62,7 @@ class Places {
 
 struct Deck {
   JobConfig config;
-  Places places;
+  KeyPlaces places;
   /// The tokenizer of data.tokenizer; null until parse() has read it for circumstances.
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
 

@@ -22,7 +22,8 @@ struct Side {
 class Findings {
  public:
   /// Both must outlive the object; findings are appended to `all`.
-  Findings(const Places& places, std::vector<Diagnostic>& all) : places_(places), findings_(all) {}
+  Findings(const KeyPlaces& places, std::vector<Diagnostic>& all)
+      : places_(places), findings_(all) {}
 
   /// Whether all of these keys could be read.
   [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const;
@@ -31,7 +32,7 @@ class Findings {
   void disagree(std::vector<Side> sides);
 
  protected:
-  const Places& places_;
+  const KeyPlaces& places_;
 
  private:
   std::vector<Diagnostic>& findings_;

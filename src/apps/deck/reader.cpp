@@ -25,7 +25,7 @@ std::string folded(const std::string& name) {
 
 Reader::Reader(const Node* node,
                std::string path,
-               Places& places,
+               KeyPlaces& places,
                const std::vector<std::string>& all_keys,
                std::vector<Diagnostic>& findings)
     : path_(std::move(path)), places_(places), all_keys_(all_keys), findings_(findings) {

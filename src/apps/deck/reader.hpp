@@ -28,7 +28,7 @@ class Reader {
   /// paths of the whole deck, for hints.
   Reader(const Node* node,
          std::string path,
-         Places& places,
+         KeyPlaces& places,
          const std::vector<std::string>& all_keys,
          std::vector<Diagnostic>& findings);
 
@@ -107,7 +107,7 @@ class Reader {
 
   const Node* map_ = nullptr;
   std::string path_;
-  Places& places_;
+  KeyPlaces& places_;
   const std::vector<std::string>& all_keys_;
   std::vector<Diagnostic>& findings_;
   std::vector<std::string> known_;

@@ -84,7 +84,7 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-std::string origin(const Places& places, const std::string& path) {
+std::string origin(const KeyPlaces& places, const std::string& path) {
   if (!places.given(path))
     return "default";
   const Place place = places.of(path);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels in a step, bucket by bucket, and what it costs: the collectives of the engine
-// (reduce/engine.hpp) over the links of a machine file.
+// Computes the collectives of a step, bucket by bucket, and their cost over the links of a machine
+// file. They are those of the engine (reduce/engine.hpp).
 //
-// With copies of the state (parallel.replicate) a reduction has two parts, as in a run
-// (comm/transport/replicated_communicator.cpp): a reduce-scatter inside of each copy, at the same
-// time in all of them, and after it an all-reduce of the shard by messages among the ranks that own
-// it in each copy, all such groups at the same time. Where sums have a promised order, it is one
-// all-reduce of the whole bucket by messages among all ranks. Gathers stay inside of a copy.
+// With replicas (parallel.replicate) a reduction has two parts, as in a run
+// (comm/transport/replicated_communicator.cpp): a reduce-scatter inside each replica, at the same
+// time in all of them, and then an all-reduce of the shard by messages among the ranks that own it
+// in each replica. If the order of sums is promised, it is one all-reduce of the whole bucket by
+// messages among all ranks. Gathers stay inside a replica.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a deck's step costs a rank without communication, from the compute rows of a machine file.
+// Computes what a step costs a rank without communication, from the compute rows of a machine file.
 //
-// 1. The row of the same model, precision, threads and micro-batch is taken, that with the nearest
-//    number of ranks on a host; more ranks than CPUs share them evenly.
-// 2. Where the model or the micro-batch was not measured, the row of the same precision that is
-//    nearest in FLOP of a micro-step gives FLOP/s, and gradients complete in the order of layout
-//    after as much of backward as there are elements before them: an estimate, marked as one.
-// 3. When gradients are complete also gives when layers are read and gradients first written:
-//    backward takes two thirds of a micro-step, in the reverse order of forward; it goes on to a
-//    layer, and to a bucket, when the one before is complete. What has a bucket of its own (a tied
-//    embedding) is written by the head first.
+// 1. It uses the row of the same model, precision, threads and micro-batch with the nearest number
+//    of ranks on a host. If there are more ranks than CPUs, they share the CPUs evenly.
+// 2. If the model or the micro-batch was not measured, it uses the FLOP/s of the row of the same
+//    precision that is nearest in FLOP of a micro-step. Gradients are then assumed to complete in
+//    the order of the layout at an even pace. The result is marked as an estimate.
+// 3. The times when gradients are complete also give the times when layers are read and gradients
+//    are first written: backward takes two thirds of a micro-step, in the reverse order of forward,
+//    and continues to a layer when the one before is complete. A parameter with its own bucket (a
+//    tied embedding) is written by the head first.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a deck gets on a number of ranks: the very layout::Plan that a run would build, with the
-// bytes that each rank holds and sends. Arithmetic only, without MPI or a device.
+// The plan of a deck for a number of ranks: the layout::Plan that a run would build, with the bytes
+// that each rank holds and sends. Arithmetic only, without MPI or a device.
 //
-// `run.precision: auto` is decided by the hardware of the run; the plan then has what both
-// precisions would hold and send. `run.device: auto` is planned as a run on this machine would
-// decide.
+// `run.precision: auto` is decided by the hardware of the run, so the plan has the bytes of both
+// precisions. `run.device: auto` is planned as a run on this machine would decide.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The straight line through the measured times of a collective: seconds = latency + bytes x
-// seconds_per_byte (Hockney, "The communication challenge for MPP", 1994), so that relative errors
-// have the least sum of squares: a small bucket counts as much as a large one.
+// seconds_per_byte (Hockney, "The communication challenge for MPP", 1994). It minimizes the squares
+// of the relative errors, so a small bucket counts as much as a large one.
 //
-// Times of one number of ranks give those of another, since a collective of n ranks is n - 1 rounds
-// in each of which a rank passes a shard on (ring, exchange, reading from peers alike):
+// Times for one number of ranks give those for another, because a collective of n ranks is n - 1
+// rounds, in each of which a rank passes a shard on (ring, exchange and reading from peers alike):
 //
 //   T(N, B) = (N - 1) h(B / N),  h(x) = T(n, n x) / (n - 1)
 //
-// which for a straight line is 2(N - 1) latencies and 2(N - 1)/N of the bytes for an all-reduce.
+// For a straight line, this is 2(N - 1) latencies and 2(N - 1)/N of the bytes for an all-reduce.
 #pragma once
 
 #include <cstdint>

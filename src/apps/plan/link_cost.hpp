@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What communication costs a deck on a number of ranks, from the links of a machine file.
+// Computes what communication costs a deck on a number of ranks, from the links of a machine file.
 //
-// 1. A link of the same transport, order of additions, ranks and hosts is taken as it is.
-// 2. Else the one that is nearest in what takes part: ranks (shared_memory, mpi) or hosts
-//    (hierarchical), among those that are, as what is planned, on one host or on several. Its
-//    collectives are carried over (fit.hpp); the small exchanges grow with the logarithm of ranks.
-// 3. A hierarchical transport that was not measured is a link in shared memory, for the ranks of a
-//    host, and after it one of messages between hosts.
-// 4. Groups of ranks that communicate at the same time, each by itself (parallel.replicate), share
-//    what leaves a host, and on a host its CPUs: of another number of groups than was measured,
-//    each has more or less of the bytes, or of the time, in proportion.
+// 1. A link of the same transport, order of additions, ranks and hosts is used as it is.
+// 2. Otherwise the link with the nearest number of participants is used: ranks (shared_memory, mpi)
+//    or hosts (hierarchical), measured on one host if the plan is for one host, else on several. Its
+//    collectives are extrapolated (fit.hpp); the small exchanges grow with the logarithm of ranks.
+// 3. A hierarchical transport that was not measured is a link in shared memory for the ranks of a
+//    host, followed by a link of messages between hosts.
+// 4. Groups of ranks that communicate at the same time (parallel.replicate) share what leaves a
+//    host, and on a host its CPUs. For another number of groups than was measured, the bytes or the
+//    time of each change in proportion.
 // 5. What is not measured has no cost: find() names what is missing.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Wire {
   comm::Transport transport = comm::Transport::self;
   comm::Reduction reduction = comm::Reduction::sum;
   std::int64_t ranks = 1, hosts = 1;
-  std::int64_t groups = 1;  ///< of so many ranks that share a host
+  std::int64_t groups = 1;  ///< of ranks that share a host
 };
 
 class LinkCost {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A machine file: the measured costs from which the time of a step is predicted.
 // `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it
-// (plan/machine_file.hpp); people may read it and change it. Every key has its unit in its name or
-// beside it.
+// (plan/machine_file.hpp); users may read and edit it. Every key has its unit in its name or in a
+// comment.
 //
 // 1. A link is one way of communicating among a number of ranks on a number of hosts. Its
 //    collectives are measured at several sizes; bytes are those of the whole bucket.

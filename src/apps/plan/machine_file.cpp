@@ -67,7 +67,7 @@ class Writer {
 
 /// Rules that tie several keys together.
 void check_points(const Machine& machine,
-                  const deck::Places& places,
+                  const deck::KeyPlaces& places,
                   std::vector<Diagnostic>& findings) {
   for (std::size_t l = 0; l < machine.links.size(); ++l)
     for (std::size_t c = 0; c < machine.links[l].collectives.size(); ++c) {
@@ -84,7 +84,7 @@ void check_points(const Machine& machine,
 
 Machine parse_machine(const std::string& bytes, const std::string& path) {
   std::vector<Diagnostic> findings;
-  deck::Places places(path);
+  deck::KeyPlaces places(path);
   Machine machine;
   const deck::Node root = deck::parse_yaml(bytes, {.file = path}, findings);
   if (root.kind == deck::Node::Kind::null)

@@ -85,7 +85,7 @@ std::string gpu_note(const DeckPlan& plan) {
     return {};
   return "\nnote: cuDNN's workspace is estimated from the shapes, with an allowance, since only "
          "a GPU reports it; a captured graph is counted as 10 KiB per kernel, which no GPU has "
-         "measured; CUDA's context and NCCL's buffers are not counted, and the snapshot lies in "
+         "measured; CUDA's context and NCCL's buffers are not counted, and the snapshot is in "
          "the "
          "host's memory\n";
 }

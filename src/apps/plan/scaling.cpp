@@ -58,7 +58,7 @@ std::pair<std::size_t, ComputeCost> compute_of(const deck::Deck& deck,
   return best;
 }
 
-/// Whole matrices go to their homes and back: twice what a gather of as many bytes would send.
+/// Whole matrices go to their owners and back: twice what a gather of as many bytes would send.
 double matrices_seconds(const BucketTraffic& traffic, const DeckPlan& plan, std::size_t dtype) {
   const std::int64_t sent = plan.budgets[dtype].matrix_wire_bytes;
   const int ranks = plan.plan.ranks();

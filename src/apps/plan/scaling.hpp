@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme plan DECK --ranks N,… --machine FILE`: what a step of the deck will take on these
-// numbers of ranks, from the costs that were measured on a machine (plan/machine.hpp) and the
-// plan that each number of ranks would get.
+// `trireme plan DECK --ranks N,… --machine FILE`: predicts the time of a step of the deck on these
+// numbers of ranks, from measured costs (plan/machine.hpp) and the plan of each number of ranks.
 //
-//   weak    as many micro-steps per rank as the deck has on the first number of ranks: the batch
+//   weak    the micro-steps per rank that the deck has on the first number of ranks: the batch
 //           grows with the ranks
-//   strong  the deck's batch, where it can be split
+//   strong  the deck's batch, if it can be split
 //
-// A row states its basis: measured on that very number of ranks, carried over from another, or
-// not known at all because nothing of the kind was measured, or because the copies of
-// parallel.replicate do not go with so many ranks.
+// A row states its basis: measured on this number of ranks, extrapolated from another, or not
+// known, because nothing of the kind was measured or because the replicas of parallel.replicate do
+// not fit this number of ranks.
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,7 @@ class Play {
   }
 
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
-  /// From the beginning on: of collectives by themselves and exchanges, and what they sent.
+  /// From the beginning on: time of collectives alone and of exchanges, and bytes that they sent.
   [[nodiscard]] double communication_s() const { return communication_s_; }
   [[nodiscard]] std::int64_t sent_bytes() const { return sent_bytes_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of one step out of its parts, in the engine's order (reduce/engine.hpp):
+// Computes the time of one step from its parts, in the engine's order (reduce/engine.hpp):
 //
 //   rest          gradients are set to zero, data comes
 //   micro-steps   each reading of a layer waits for the gathers of its buckets. In the last
@@ -12,15 +12,15 @@
 //   update        bucket by bucket, the last one first: update, then its gather is enqueued; before
 //                 the first bucket with hidden matrices, these are orthogonalized (Muon). A run
 //                 does that bucket by bucket and sends them between ranks (optim/matrices.hpp), so
-//                 it has more products beside its gathers, and transfers, which are not in here
+//                 it has more products during its gathers, and transfers, which are not modelled
 //   control       one exchange of all ranks
 //
 // With shard: parameters a bucket is gathered before a layer reads it, in forward and in backward:
-// layout::Residency says when, as it does in a run (reduce/parameter_store.hpp).
+// layout::Residency decides when, as in a run (reduce/parameter_store.hpp).
 //
 // With an overlap switch off, compute waits right after each collective of its kind. Gathers of one
-// step run into the next; so some steps are played, until one is like the one before it, and the
-// last counts.
+// step continue into the next. So steps are simulated until one equals the step before it, and the
+// last one counts.
 #pragma once
 
 #include <algorithm>
@@ -69,12 +69,12 @@ struct StepPrediction {
   double step_s = 0;
   double exposed_s = 0;         ///< in which compute waited, both exchanges and ranks included
   double compute_s = 0;         ///< a step without communication
-  double communication_s = 0;   ///< of the collectives by themselves, and both exchanges
+  double communication_s = 0;   ///< of the collectives alone, and both exchanges
   double exchanges_s = 0;       ///< of it: both exchanges, for which compute always waits
   std::int64_t sent_bytes = 0;  ///< by a rank in its collectives
 
-  /// What overlap cannot beat, if communication took nothing from compute. Collectives run beside
-  /// the exchanges as well.
+  /// Lower limit of the step's time with overlap, if communication took nothing from compute.
+  /// Collectives run during the exchanges as well.
   [[nodiscard]] double least_s() const {
     return std::max(compute_s + exchanges_s, communication_s - exchanges_s);
   }

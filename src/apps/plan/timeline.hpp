@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two things that happen at the same time, as arithmetic: what compute does, in the order in which
-// it does it, and one queue of collectives beside it.
+// Simulates the time of compute and of one queue of collectives that run at the same time.
 //
-// 1. Collectives run one after another, in the order in which they were enqueued, none before it
-//    was.
-// 2. While one runs beside compute, compute goes on at (1 - compute_lost) of its pace, and the
-//    collective takes `stretch` times as long. While compute waits, the collective has its full
-//    pace. (0, 1) is a network that takes nothing from compute; (1, 1) one that stops it, so that
+// 1. Collectives run one after another, in the order in which they were enqueued, and never before
+//    they were enqueued.
+// 2. While a collective runs during compute, compute continues at (1 - compute_lost) of its pace,
+//    and the collective takes `stretch` times as long. While compute waits, the collective has its
+//    full pace. (0, 1) is a network that takes nothing from compute; (1, 1) is one that stops it, so
 //    overlap gains nothing.
 // 3. Time passes only in compute(), wait() and block().
 #pragma once
@@ -19,8 +18,7 @@ namespace trireme::plan {
 struct Sharing {
   double compute_lost = 0;
   double stretch = 1;
-  /// Of the time in which they run beside each other: what the slowest rank needs longer than the
-  /// mean one.
+  /// Share of the time in which both run by which the slowest rank takes longer than the mean.
   double waiting_beside = 0;
 };
 
@@ -28,23 +26,23 @@ class Timeline {
  public:
   explicit Timeline(Sharing sharing) : sharing_(sharing) {}
 
-  /// Work that takes so long by itself.
+  /// Work that takes this long without communication.
   void compute(double seconds);
-  /// Enqueues a collective that takes so long by itself. Returns its number.
+  /// Enqueues a collective that takes this long alone. Returns its number.
   std::size_t enqueue(double seconds);
   /// Compute waits for this collective, and so for those before it.
   void wait(std::size_t collective);
-  /// Compute waits for something else for so long; collectives go on.
+  /// Compute waits for something else for this long; collectives continue.
   void block(double seconds);
 
   [[nodiscard]] double now() const { return now_; }
   /// Time in which compute waited, from the beginning on.
   [[nodiscard]] double exposed() const { return exposed_; }
-  /// Time in which a collective ran beside compute, from the beginning on.
+  /// Time in which a collective ran during compute, from the beginning on.
   [[nodiscard]] double shared() const { return shared_; }
 
  private:
-  /// The running collective goes on for so much of its work.
+  /// The running collective does this much of its work.
   void advance(double work);
   void pass_waiting(double seconds);
 

@@ -31,7 +31,7 @@
 #include "session/session.hpp"
 
 #include "bench/fit.hpp"
-#include "bench/lone_step.hpp"
+#include "bench/isolated_step.hpp"
 #include "deck/check.hpp"
 #include "deck/job.hpp"
 #include "deck/value.hpp"
@@ -142,12 +142,12 @@ std::int64_t rank_bytes(const deck::Deck& deck, int ranks, int hosts) {
   return plan::whole_bytes(plan::plan_of(deck, ranks, hosts), 0);
 }
 
-/// Memory of the isolated step that measures compute, which is not sharded (bench/lone_step.hpp).
+/// Memory of the isolated step that measures compute, which is not sharded (bench/isolated_step.hpp).
 std::int64_t Tuner::lone_bytes(const Setting& setting) const {
-  deck::Deck lone = deck_of(setting);
-  lone.config.model.recompute = recompute_of(setting).recompute.key();  // like the run
-  lone.config.parallel = {};
-  return rank_bytes(lone, 1, 1);
+  deck::Deck isolated = deck_of(setting);
+  isolated.config.model.recompute = recompute_of(setting).recompute.key();  // like the run
+  isolated.config.parallel = {};
+  return rank_bytes(isolated, 1, 1);
 }
 
 /// The deck's transport and the others that can be used on these hosts.
@@ -249,7 +249,7 @@ void Tuner::skip_slow_computes() {
   std::string left_out;
   std::erase_if(choices_.computes, [&](const Choices::Compute& compute) {
     const double all_s =
-        bench::least_lone_seconds(sequence_s * static_cast<double>(compute.micro_sequences));
+        bench::least_isolated_seconds(sequence_s * static_cast<double>(compute.micro_sequences));
     if (compute.micro_sequences > own.micro_sequences && all_s > left_s) {
       left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", compute.micro_sequences);
       return true;
@@ -268,19 +268,21 @@ void Tuner::skip_slow_computes() {
 void Tuner::measure_computes(int steps, double each_s) {
   result_.machine.compute.clear();
   for (std::size_t begin = 0; begin < choices_.computes.size();) {
-    std::vector<std::unique_ptr<bench::LoneStep>> kept;
-    std::vector<bench::LoneStep*> lones;
+    std::vector<std::unique_ptr<bench::IsolatedStep>> kept;
+    std::vector<bench::IsolatedStep*> isolated_steps;
     std::int64_t bytes = 0;
     for (; begin < choices_.computes.size(); ++begin) {
       const Setting setting = with(own_, choices_.computes[begin]);
       bytes += lone_bytes(setting);
       if (bytes > result_.memory_bytes && !kept.empty())
         break;
-      kept.push_back(std::make_unique<bench::LoneStep>(job_of(setting), *data_, world_, dtype_));
-      lones.push_back(kept.back().get());
+      kept.push_back(
+          std::make_unique<bench::IsolatedStep>(job_of(setting), *data_, world_, dtype_));
+      isolated_steps.push_back(kept.back().get());
     }
     std::ranges::move(
-        bench::measure_in_turns(lones, steps, each_s * static_cast<double>(lones.size())),
+        bench::measure_alternately(isolated_steps, steps,
+                                   each_s * static_cast<double>(isolated_steps.size())),
         std::back_inserter(result_.machine.compute));
   }
 }

@@ -100,7 +100,7 @@ std::string capture_trouble(const device::Device& device,
       const std::size_t version = cudnn_version();
       if (!may_be_captured(shape, version, options))
         return fmt::format(
-            "cuDNN {}.{}.{} with a context of {}, which is no multiple of 128; cuDNN "
+            "cuDNN {}.{}.{} with a context of {}, which is not a multiple of 128; cuDNN "
             "9.16 can be captured with any",
             version / 10000, version / 100 % 100, version % 100, shape.time);
     }

@@ -28,7 +28,7 @@ struct AttentionShape {
   std::int64_t batch = 0, time = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
   bool drops = false;  ///< some calls will be with dropout; without it none may be
-  /// G, of keys and values; divides heads, of which so many in a row share one. 0: as many as
+  /// G, of keys and values; divides heads; heads / G consecutive heads share one. 0: as many as
   /// heads.
   std::int64_t grouped_heads = 0;
   /// Positions that a row sees, its own among them. 0: all up to its own.
@@ -75,7 +75,7 @@ class Attention {
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// What a plan of cuDNN may take in each direction beside what is computed from the shape. Only
+  /// Memory that a plan of cuDNN may need in each direction, in addition to what is computed from the shape. Only
   /// the library knows, on a GPU: an allowance, not measured.
   static constexpr std::size_t cudnn_plan_bytes = std::size_t{16} << 20U;
   /// What scratch_bytes() comes to on a GPU at most, estimated from the shape: cuDNN itself can

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention of single positions to those before them, whose keys and values were kept: what
 // a token costs while text is generated. A cache holds the keys and values of some sequences, each
-// of up to so many positions; a row of a call is one position of one of them.
+// of up to this many positions; a row of a call is one position of one of them.
 //
 // 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
 //    0 ... its own of its sequence, or to the last `window` of these, and with documents to none
@@ -10,7 +10,7 @@
 // 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
 //    fp32 as well (docs/design/compute.md): AMX and AVX-512 BF16 round probabilities to bf16.
-// 3. A cache begins as zeros, is fp32 whatever T is, and lies as the kernel reads it: per sequence
+// 3. A cache begins as zeros, is fp32 whatever T is, and is stored as the kernel reads it: per sequence
 //    and head of keys, tiles of 64 positions, keys transposed. Only this operation reads it.
 // 4. There is a body for CPUs alone (has_cached_attention).
 #pragma once

@@ -9,7 +9,7 @@
 
 namespace trireme::ops {
 
-/// What a loss has besides softmax and cross-entropy. Without either it is what it is without them,
+/// Terms of a loss in addition to softmax and cross-entropy. Without either it is what it is without them,
 /// to the bit.
 struct LossTerms {
   /// c: the loss sees c · tanh(logit / c) in the place of each logit. 0: the logit itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the document begins that a position belongs to, for attention that stays inside of
 // documents: the first key that a query may see. A token of its own begins each document, the end
-// of the text before; what lies before the first one in a row is the rest of a document that begins
+// of the text before; what is before the first one in a row is the rest of a document that begins
 // before the row.
 //
 //   starts[b, t] = the last position u <= t with tokens[b, u] = token, or 0 where there is none

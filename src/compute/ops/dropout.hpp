@@ -5,7 +5,7 @@
 //
 // The number of the first sample is read when the operation runs, not when it is called: all else
 // that an operation is given stays the same from step to step, so work that was captured once
-// (device.hpp) draws the masks of whichever batch lies in its memory.
+// (device.hpp) draws the masks of whichever batch is in its memory.
 //
 // Element e of sample s at site i is kept when uniform(word[e % 4]) >= rate, where word =
 // philox(key, counter = (i << 40) + e / 4, counter_high = s); kept elements are divided by (1 -
@@ -35,7 +35,7 @@ TRIREME_HOST_DEVICE inline float dropout_factor(const Dropout& d,
                                                 std::uint64_t element) {
   const auto words =
       philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, *d.first_sample + row);
-  // Chosen, not indexed: what a GPU indexes lies in memory.
+  // Chosen, not indexed: what a GPU indexes is in memory.
   const bool late = element % 4 >= 2, odd = element % 2 != 0;
   const std::uint32_t first = late ? words.w[2] : words.w[0];
   const std::uint32_t second = late ? words.w[3] : words.w[1];

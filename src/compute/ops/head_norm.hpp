@@ -2,7 +2,7 @@
 // RMS normalization of each head of queries and keys, whose products are bounded by it, and their
 // rotation (rotary.hpp) in the same pass:
 //
-//   y = turn(x / sqrt(mean(x²) + epsilon) · gain)        of each head
+//   y = rotate(x / sqrt(mean(x²) + epsilon) · gain)        of each head
 //
 // One gain serves all heads of queries and one all heads of keys, or there is none.
 //
@@ -28,7 +28,7 @@ namespace trireme::ops {
 struct HeadNorm {
   ConstView query_gain = {};  ///< [D] of T; optional, together with key_gain: 1
   ConstView key_gain = {};    ///< [D] of T
-  ConstView table = {};       ///< as in Rotate; optional: nothing turns
+  ConstView table = {};       ///< as in Rotate; optional: no rotation
   ConstView positions = {};   ///< as in Rotate; of forward only
   RotaryShape shape;          ///< its heads are those of queries and of keys
   std::int64_t query_heads;   ///< of these, the first ones
@@ -40,7 +40,7 @@ struct HeadNorm {
   [[nodiscard]] TRIREME_HOST_DEVICE const T* gain_of(std::int64_t head) const {
     return head < query_heads ? query_gain.as_optional<T>() : key_gain.as_optional<T>();
   }
-  /// Cosines; sines lie D / 2 after them. Null: nothing turns.
+  /// Cosines; sines are D / 2 after them. Null: no rotation.
   [[nodiscard]] TRIREME_HOST_DEVICE const float* angles_of(std::int64_t row) const {
     if (table.empty())
       return nullptr;

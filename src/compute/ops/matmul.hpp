@@ -27,7 +27,7 @@ namespace trireme::ops {
 
 /// What becomes of the sums before they are stored, with a second matrix Z of C's shape and dtype.
 /// gelu: Z = A · B + bias and C = gelu(Z). gelu_backward: C = (A · B) · gelu'(Z). Where the product
-/// does it by itself, the GELU sees the sums before they are rounded to Z's dtype.
+/// does it on its own, the GELU sees the sums before they are rounded to Z's dtype.
 enum class Epilogue : std::uint8_t { none, gelu, gelu_backward };
 
 /// C[M, N] = A[M, K] · B[K, N] (+ bias[N]) (+ C)
@@ -94,7 +94,7 @@ bool has_fast_bf16(const device::Device& device);
 /// rows are more or fewer.
 bool rows_are_independent(const device::Device& device);
 
-/// "2.6.3": that of oneDNN, a matrix library that products are measured beside, at run time; "not in
+/// "2.6.3": that of oneDNN, the matrix library that products are compared with, at run time; "not in
 /// this build" without.
 const char* onednn_version();
 

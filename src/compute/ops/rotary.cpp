@@ -11,12 +11,12 @@ namespace {
 
 double scaled_frequency(double frequency, const RotaryScaling& s) {
   const auto original = static_cast<double>(s.original_context);
-  const double turns = original * frequency / (2 * std::numbers::pi);  // within that context
-  if (turns > s.high_freq_factor)
+  const double rotations = original * frequency / (2 * std::numbers::pi);  // within that context
+  if (rotations > s.high_freq_factor)
     return frequency;
-  if (turns < s.low_freq_factor)
+  if (rotations < s.low_freq_factor)
     return frequency / s.factor;
-  const double share = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  const double share = (rotations - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return (1 - share) * frequency / s.factor + share * frequency;
 }
 
@@ -28,7 +28,7 @@ std::vector<double> rotary_frequencies(std::int64_t head_channels,
   TRIREME_EXPECT(head_channels >= 2 && head_channels % 2 == 0 && theta > 0,
                  "rotary positions of {} channels, theta {}", head_channels, theta);
   TRIREME_EXPECT(!scaling.active() || scaling.high_freq_factor > scaling.low_freq_factor,
-                 "rotary scaling between {} and {} turns", scaling.low_freq_factor,
+                 "rotary scaling between {} and {} rotations", scaling.low_freq_factor,
                  scaling.high_freq_factor);
   std::vector<double> frequencies;
   for (std::int64_t j = 0; j < head_channels / 2; ++j) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding: pairs of channels of queries and keys turn by an angle that grows with
+// Rotary position embedding: pairs of channels of queries and keys are rotated by an angle that grows with
 // the position, so that their products depend on distances alone. Source: Su et al. 2021, section
-// 3.4; in the halves form of transformers, where channel j turns together with channel j + D/2:
+// 3.4; in the halves form of transformers, where channel j is rotated together with channel j + D/2:
 //
 //   y[j]       = x[j] cos a - x[j + D/2] sin a        a = position · f[j],  j < D/2
 //   y[j + D/2] = x[j + D/2] cos a + x[j] sin a        f[j] = theta^(-2j/D), scaled
 //
-// The gradient turns back, by -a. Both work in place.
+// The gradient is rotated back, by -a. Both work in place.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ enum class Direction : bool { forward, inverse };
 
 struct RotaryShape {
   std::int64_t time = 0;           ///< positions of a sequence, for rows without `positions`
-  std::int64_t heads = 0;          ///< that turn: those of queries and of keys
+  std::int64_t heads = 0;          ///< that are rotated: those of queries and of keys
   std::int64_t head_channels = 0;  ///< D, even
   std::int64_t stride = 0;         ///< elements of a row, heads · D or more
 };

@@ -18,7 +18,7 @@ std::int64_t windows_in(std::int64_t tokens, std::int64_t context) {
   return tokens > context ? (tokens - 1) / context : 0;
 }
 
-/// The rows that lie in [begin, begin + count): the first, and how many.
+/// The rows that are in [begin, begin + count): the first, and how many.
 std::pair<std::int64_t, std::int64_t> rows_in(const RowStarts& rows,
                                               std::int64_t begin,
                                               std::int64_t count,
@@ -117,7 +117,7 @@ std::int64_t Dataset::num_samples() const {
   return sum;
 }
 
-Dataset::Shown Dataset::shown(std::int64_t sample) const {
+Dataset::Window Dataset::window_of(std::int64_t sample) const {
   TRIREME_EXPECT(sample >= base_, "sample {} before {}", sample, base_);
   const MixtureOrder::Place place = mixture_.at(sample - base_);
   const std::int64_t number = seen_[place.part] + place.sample, size = parts_[place.part].size();
@@ -126,14 +126,14 @@ Dataset::Shown Dataset::shown(std::int64_t sample) const {
 }
 
 std::int64_t Dataset::window(std::int64_t sample) const {
-  return shown(sample).window;
+  return window_of(sample).number;
 }
 
 void Dataset::fill(std::int64_t sample,
                    std::span<std::int32_t> tokens,
                    std::span<std::int32_t> targets) const {
-  const Shown what = shown(sample);
-  parts_[what.part].fill(what.window, tokens, targets);
+  const Window window = window_of(sample);
+  parts_[window.part].fill(window.number, tokens, targets);
 }
 
 std::vector<std::int64_t> Dataset::seen(std::int64_t samples) const {
@@ -167,69 +167,74 @@ namespace {
 
 using Found = std::vector<Diagnostic>;
 
-void check_vocabulary(const Stream& stream, const Demand& demand, Found& found) {
-  if (stream.tokens->vocabulary() > demand.vocabulary)
+void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Found& found) {
+  if (stream.tokens->vocabulary() > requirements.vocabulary)
     found.push_back({{},
                      "model.vocabulary",
                      fmt::format("{} does not hold the data, whose tokens reach up to {}",
-                                 demand.vocabulary, stream.tokens->vocabulary() - 1)});
+                                 requirements.vocabulary, stream.tokens->vocabulary() - 1)});
 }
 
 std::int64_t windows_of(const Stream& stream,
                         std::int64_t begin,
                         std::int64_t count,
-                        const Demand& demand) {
-  return count_windows(begin, count, demand.context, stream.rows.get());
+                        const DataRequirements& requirements) {
+  return count_windows(begin, count, requirements.context, stream.rows.get());
 }
 
 void check_mixture(const std::vector<Stream>& train,
                    const std::vector<std::int64_t>& quotas,
-                   const Demand& demand,
+                   const DataRequirements& requirements,
                    Found& found) {
   for (std::size_t i = 0; i < train.size(); ++i) {
     const std::int64_t size = train[i].tokens->size();
-    if (windows_of(train[i], 0, size, demand) < 1)
+    if (windows_of(train[i], 0, size, requirements) < 1)
       found.push_back({{},
                        train[i].key,
                        fmt::format("{} tokens make no sequence of context {}; give more text", size,
-                                   demand.context)});
+                                   requirements.context)});
     if (quotas[i] == 0)
       found.push_back(
           {{},
            train[i].key,
-           fmt::format("weight {} is no whole sample in {} of the mixture; give a larger one, or "
-                       "leave the part out",
-                       train[i].weight, MixtureOrder::block)});
+           fmt::format(
+               "weight {} is not a whole sample in {} of the mixture; give a larger one, or "
+               "leave the part out",
+               train[i].weight, MixtureOrder::block)});
   }
 }
 
-void check_source(const Stream& stream, std::int64_t train, const Demand& demand, Found& found) {
-  const std::int64_t samples = windows_of(stream, 0, train, demand);
-  if (samples < demand.sequences)
+void check_source(const Stream& stream,
+                  std::int64_t train,
+                  const DataRequirements& requirements,
+                  Found& found) {
+  const std::int64_t samples = windows_of(stream, 0, train, requirements);
+  if (samples < requirements.sequences)
     found.push_back(
         {{},
          stream.key,
          fmt::format("{} training tokens make {} sequences of context {}, a step takes {} "
                      "(batch.sequences); give more text or a smaller batch",
-                     train, samples, demand.context, demand.sequences)});
+                     train, samples, requirements.context, requirements.sequences)});
   const std::int64_t size = stream.tokens->size();
-  if (demand.validation_fraction > 0 && windows_of(stream, train, size - train, demand) < 1)
+  if (requirements.validation_fraction > 0 &&
+      windows_of(stream, train, size - train, requirements) < 1)
     found.push_back({{},
                      "data.validation_fraction",
                      fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
                                  "larger fraction, more text, or 0 for no validation",
-                                 demand.validation_fraction, size, size - train, demand.context,
-                                 demand.context + 1)});
+                                 requirements.validation_fraction, size, size - train,
+                                 requirements.context, requirements.context + 1)});
 }
 
 }  // namespace
 
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
-            const Demand& demand) {
+            const DataRequirements& requirements) {
   TRIREME_EXPECT(!train.empty() && train.front().tokens != nullptr, "a split of no stream");
   const bool mixed = train.size() > 1;
-  Demand wanted = demand;
+  DataRequirements wanted = requirements;
   if (mixed || validation)
     wanted.validation_fraction = 0;
   std::vector<double> weights;
@@ -240,18 +245,18 @@ Split split(const std::vector<Stream>& train,
   const std::int64_t border = mixed ? size : validation_begin(size, wanted.validation_fraction);
 
   Found found;
-  for (const Stream& stream : train) check_vocabulary(stream, demand, found);
+  for (const Stream& stream : train) check_vocabulary(stream, requirements, found);
   if (mixed)
     check_mixture(train, quotas, wanted, found);
   else
     check_source(train.front(), border, wanted, found);
   if (validation) {
-    check_vocabulary(*validation, demand, found);
-    if (windows_of(*validation, 0, validation->tokens->size(), demand) < 1)
+    check_vocabulary(*validation, requirements, found);
+    if (windows_of(*validation, 0, validation->tokens->size(), requirements) < 1)
       found.push_back({{},
                        validation->key,
                        fmt::format("{} tokens make no sequence of context {}; give more text",
-                                   validation->tokens->size(), demand.context)});
+                                   validation->tokens->size(), requirements.context)});
   }
   if (!found.empty())
     throw UserError(std::move(found));
@@ -259,23 +264,24 @@ Split split(const std::vector<Stream>& train,
   std::vector<Windows> parts;
   parts.reserve(train.size());
   for (const Stream& stream : train)
-    parts.emplace_back(stream.tokens, 0, mixed ? stream.tokens->size() : border, demand.context,
-                       stream.rows);
+    parts.emplace_back(stream.tokens, 0, mixed ? stream.tokens->size() : border,
+                       requirements.context, stream.rows);
   std::optional<Dataset> checked;
   const auto front_to_back = [&](const Stream& stream, std::int64_t begin) {
     checked.emplace(std::vector{Windows(stream.tokens, begin, stream.tokens->size() - begin,
-                                        demand.context, stream.rows)},
+                                        requirements.context, stream.rows)},
                     std::vector{MixtureOrder::block}, std::nullopt);
   };
   if (validation)
     front_to_back(*validation, 0);
   else if (wanted.validation_fraction > 0)
     front_to_back(train.front(), border);
-  return {Dataset(std::move(parts), std::move(quotas), demand.seed), std::move(checked)};
+  return {Dataset(std::move(parts), std::move(quotas), requirements.seed), std::move(checked)};
 }
 
-Split split(const std::shared_ptr<const tokens::TokenStream>& stream, const Demand& demand) {
-  return split({Stream{stream, nullptr}}, std::nullopt, demand);
+Split split(const std::shared_ptr<const tokens::TokenStream>& stream,
+            const DataRequirements& requirements) {
+  return split({Stream{stream, nullptr}}, std::nullopt, requirements);
 }
 
 }  // namespace trireme::batches

@@ -14,8 +14,8 @@
 //    end.
 // 3. The position states from which global sample index on this mixture has been in force, and how
 //    many samples of each part had been seen before. It is 0 and none at a run's beginning, and
-//    moves only where a run goes on with other parts or weights: samples before stay what they
-//    were, a part that is in both goes on where it was, and a new part begins with its first epoch.
+//    moves only where a run continues with other parts or weights: samples before stay what they
+//    were, a part that is in both continues where it was, and a new part begins with its first epoch.
 #pragma once
 
 #include <cstdint>
@@ -98,17 +98,17 @@ class Dataset {
   /// How many samples of each part the first `samples` of the run hold.
   [[nodiscard]] std::vector<std::int64_t> seen(std::int64_t samples) const;
 
-  /// The position as text, for a checkpoint, and on from one whose next sample is `next_sample`.
-  /// "" is the position of a run's beginning. Throws UserError for text that is no position.
+  /// The position as text, for a checkpoint, and how to continue from one whose next sample is
+  /// `next_sample`. "" is the position at the beginning of a run. Throws UserError for other text.
   [[nodiscard]] std::string position() const;
-  void go_on_from(const std::string& position, std::int64_t next_sample);
+  void continue_from(const std::string& position, std::int64_t next_sample);
 
  private:
-  struct Shown {
+  struct Window {
     std::size_t part;
-    std::int64_t window;
+    std::int64_t number;
   };
-  [[nodiscard]] Shown shown(std::int64_t sample) const;
+  [[nodiscard]] Window window_of(std::int64_t sample) const;
 
   std::vector<Windows> parts_;
   MixtureOrder mixture_;
@@ -129,7 +129,7 @@ struct Split {
 std::uint64_t content_hash(const Split& split);
 
 /// What a step needs of the data.
-struct Demand {
+struct DataRequirements {
   std::int64_t context = 0;        ///< tokens
   std::int64_t sequences = 0;      ///< of the global batch
   std::int64_t vocabulary = 0;     ///< of the model
@@ -149,13 +149,14 @@ struct Stream {
 /// rounded to the nearest token.
 std::int64_t validation_begin(std::int64_t num_tokens, double validation_fraction);
 
-/// Training data of one source or of a mixture. Without `validation`, one source gives the demand's
-/// fraction of its tokens to it. Throws UserError with everything that does not fit the demand: a
+/// Training data of one source or of a mixture. Without `validation`, one source gives its
+/// fraction of its tokens to it. Throws UserError with everything that does not meet `requirements`: a
 /// training part shorter than one global batch, parts and validation data shorter than one
 /// sequence, weights that give a part no place, a vocabulary that does not hold the tokens.
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
-            const Demand& demand);
-Split split(const std::shared_ptr<const tokens::TokenStream>& stream, const Demand& demand);
+            const DataRequirements& requirements);
+Split split(const std::shared_ptr<const tokens::TokenStream>& stream,
+            const DataRequirements& requirements);
 
 }  // namespace trireme::batches

@@ -36,7 +36,7 @@ template <class... Args>
   throw Wrong{fmt::format(text, std::forward<Args>(args)...)};
 }
 
-void expect_usable(const Question& question, const QuestionDemand& demand) {
+void expect_usable(const Question& question, const QuestionRequirements& requirements) {
   if (question.choices.size() < 2)
     wrong("has {} choice{}", question.choices.size(), question.choices.size() == 1 ? "" : "s");
   if (question.label < 0 || question.label >= std::ssize(question.choices))
@@ -45,16 +45,16 @@ void expect_usable(const Question& question, const QuestionDemand& demand) {
     if (tokens.empty())
       wrong("{} is empty", what);
     for (const std::int32_t token : tokens)
-      if (token < 0 || token >= demand.vocabulary)
+      if (token < 0 || token >= requirements.vocabulary)
         wrong("{} holds token {}, which a vocabulary of {} does not have", what, token,
-              demand.vocabulary);
+              requirements.vocabulary);
   };
   expect_tokens(question.context, "the context");
   for (std::size_t i = 0; i < question.choices.size(); ++i) {
     expect_tokens(question.choices[i], fmt::format("choice {}", i));
-    if (std::ssize(question.choices[i]) > demand.context)
+    if (std::ssize(question.choices[i]) > requirements.context)
       wrong("choice {} has {} tokens, and the model's context {}", i, question.choices[i].size(),
-            demand.context);
+            requirements.context);
   }
 }
 
@@ -92,7 +92,7 @@ std::string text_of(const json* value, const char* what) {
   if (value == nullptr)
     wrong("has no {}", what);
   if (!value->is_string())
-    wrong("{} is no text but {}", what, value->type_name());
+    wrong("{} is not text but {}", what, value->type_name());
   return value->get<std::string>();
 }
 
@@ -100,13 +100,13 @@ bool is_space(char c) {
   return std::strchr(" \t\n\r\v\f", c) != nullptr && c != '\0';
 }
 
-Question from_json(std::string_view line, const QuestionDemand& demand) {
+Question from_json(std::string_view line, const QuestionRequirements& requirements) {
   const json object = json::parse(line, nullptr, false);
   if (object.is_discarded() || !object.is_object())
-    wrong("is no JSON object");
+    wrong("is not a JSON object");
   Question question;
   const std::string context = text_of(find(object, {"context", "ctx", "query"}), "context");
-  const text::Tokenizer& tokenizer = *demand.tokenizer;
+  const text::Tokenizer& tokenizer = *requirements.tokenizer;
   tokenizer.encode(context, question.context);
   if (question.context.empty() && tokenizer.end_of_text())
     question.context.push_back(*tokenizer.end_of_text());
@@ -132,7 +132,8 @@ Question from_json(std::string_view line, const QuestionDemand& demand) {
   return question;
 }
 
-std::vector<Question> read_json_lines(const std::string& path, const QuestionDemand& demand) {
+std::vector<Question> read_json_lines(const std::string& path,
+                                      const QuestionRequirements& requirements) {
   const std::string all = files::read_whole(path);
   Findings findings(path);
   std::vector<Question> questions;
@@ -145,8 +146,8 @@ std::vector<Question> read_json_lines(const std::string& path, const QuestionDem
     if (text.find_first_not_of(" \t\r") == std::string_view::npos)
       continue;
     try {
-      questions.push_back(from_json(text, demand));
-      expect_usable(questions.back(), demand);
+      questions.push_back(from_json(text, requirements));
+      expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
       findings.add(line, "the line: " + problem.text);
     }
@@ -183,7 +184,7 @@ class Numbers {
 Question from_numbers(const std::string& bytes,
                       std::size_t& at,
                       std::int64_t index,
-                      const QuestionDemand& demand) {
+                      const QuestionRequirements& requirements) {
   Numbers header(bytes, at, bytes.size());
   const std::uint16_t first = header.next(), size = header.next();
   if (first != start)
@@ -201,19 +202,22 @@ Question from_numbers(const std::string& bytes,
     wrong("has {} bytes after its choices", numbers.left());
   if (number != index)
     wrong("has the index {}", number);
-  if (question.context.empty() && demand.tokenizer != nullptr && demand.tokenizer->end_of_text())
-    question.context.push_back(*demand.tokenizer->end_of_text());
+  if (question.context.empty() && requirements.tokenizer != nullptr &&
+      requirements.tokenizer->end_of_text())
+    question.context.push_back(*requirements.tokenizer->end_of_text());
   at += size;
   return question;
 }
 
-std::vector<Question> read_hellaswag(const std::string& path, const QuestionDemand& demand) {
+std::vector<Question> read_hellaswag(const std::string& path,
+                                     const QuestionRequirements& requirements) {
   const std::string bytes = files::read_whole(path);
   std::array<std::int32_t, 4> header{};
   if (bytes.size() < choice_header_bytes)
-    throw UserError(Place{path}, fmt::format("{} bytes are no evaluation file of llm.c: its header "
-                                             "alone has {}",
-                                             bytes.size(), choice_header_bytes));
+    throw UserError(Place{path},
+                    fmt::format("{} bytes are not an evaluation file of llm.c: its header "
+                                "alone has {}",
+                                bytes.size(), choice_header_bytes));
   std::memcpy(header.data(), bytes.data(), sizeof header);
   if (header[0] != choice_magic || header[1] != choice_version)
     throw UserError(Place{path},
@@ -226,8 +230,8 @@ std::vector<Question> read_hellaswag(const std::string& path, const QuestionDema
   for (std::int64_t i = 0; i < header[2]; ++i) {
     const std::size_t begin = at;
     try {
-      questions.push_back(from_numbers(bytes, at, i, demand));
-      expect_usable(questions.back(), demand);
+      questions.push_back(from_numbers(bytes, at, i, requirements));
+      expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
       findings.add(0, fmt::format("example {}, at byte {}: {}", i, begin, problem.text));
       if (at == begin)
@@ -243,13 +247,14 @@ std::vector<Question> read_hellaswag(const std::string& path, const QuestionDema
 
 }  // namespace
 
-std::vector<Question> read_questions(const std::string& path, const QuestionDemand& demand) {
-  TRIREME_EXPECT(demand.format != ChoiceFormat::jsonl || demand.tokenizer != nullptr,
+std::vector<Question> read_questions(const std::string& path,
+                                     const QuestionRequirements& requirements) {
+  TRIREME_EXPECT(requirements.format != ChoiceFormat::jsonl || requirements.tokenizer != nullptr,
                  "questions as text, and no tokenizer");
   const std::string file = tokens::find_shards({path}, "--multiple-choice").at(0);
-  std::vector<Question> questions = demand.format == ChoiceFormat::hellaswag
-                                        ? read_hellaswag(file, demand)
-                                        : read_json_lines(file, demand);
+  std::vector<Question> questions = requirements.format == ChoiceFormat::hellaswag
+                                        ? read_hellaswag(file, requirements)
+                                        : read_json_lines(file, requirements);
   if (questions.empty())
     throw UserError(Place{file}, "no question in this file");
   return questions;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiple-choice questions: a context, and choices of how it goes on, one of which is right.
+// Multiple-choice questions: a context, and choices of how it continues, one of which is right.
 //
 //   hellaswag   llm.c's evaluation file (dev/data/data_common.py, write_evalfile, there), numbers
 //               of 16 bits, little-endian, after a header of 256 int32: magic 20240522, version 1,
@@ -40,7 +40,7 @@ struct Question {
   auto fields() { return std::tie(context, choices, label); }
 };
 
-struct QuestionDemand {
+struct QuestionRequirements {
   ChoiceFormat format = ChoiceFormat::hellaswag;
   std::int64_t vocabulary = 0;                 ///< of the model
   std::int64_t context = 0;                    ///< the longest choice that it can judge
@@ -49,7 +49,8 @@ struct QuestionDemand {
 
 /// Throws UserError for a file that is missing, empty or not of the format, StorageError for one
 /// that cannot be read.
-std::vector<Question> read_questions(const std::string& path, const QuestionDemand& demand);
+std::vector<Question> read_questions(const std::string& path,
+                                     const QuestionRequirements& requirements);
 
 }  // namespace trireme::batches
 

@@ -62,7 +62,7 @@ std::string skipped_text(const tokens::CacheHeader& header, const tokens::TextSo
   return text;
 }
 
-/// Whether tokens are the bytes of the text, as they lie in it.
+/// Whether tokens are the bytes of the text, as they are stored in it.
 bool plain_bytes(const Setup& setup, const FilesConfig& files) {
   return files.field.empty() && (setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes");
 }

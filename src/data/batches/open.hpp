@@ -7,7 +7,7 @@
 //
 // One rank prepares per file system that holds the cache directory. Text goes through a cache file
 // (see token_cache.hpp) whose name follows from the deck alone; token files are read where they
-// lie, and opened when they are first read; synthetic tokens need no file.
+// are, and opened when they are first read; synthetic tokens need no file.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ struct Position {
 
 Position parsed(const std::string& text) {
   const auto refuse = [&] {
-    throw UserError(fmt::format("'{}' in the checkpoint is no position in the data", text));
+    throw UserError(fmt::format("'{}' in the checkpoint is not a position in the data", text));
   };
   Position position;
   std::istringstream groups(text);
@@ -54,7 +54,7 @@ std::string Dataset::position() const {
   return text;
 }
 
-void Dataset::go_on_from(const std::string& position, std::int64_t next_sample) {
+void Dataset::continue_from(const std::string& position, std::int64_t next_sample) {
   if (position.empty())
     return;
   const Position then = parsed(position);

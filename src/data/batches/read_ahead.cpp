@@ -13,7 +13,7 @@
 namespace trireme::batches {
 namespace {
 
-/// Tokens and targets that wait take at most so much, unless two micro-batches take more.
+/// Maximum size of the tokens and targets that wait, unless two micro-batches are larger.
 constexpr std::int64_t most_bytes = std::int64_t{16} << 20U;
 constexpr std::int64_t least_ahead = 2;
 

@@ -15,7 +15,7 @@
 namespace trireme::corpus {
 namespace {
 
-/// What an entry of the table of long pieces takes beside its bytes.
+/// Size of an entry of the table of long pieces, without its bytes.
 constexpr std::int64_t long_overhead = 96;
 
 std::string_view bytes_of(const text::PieceKey& key) {

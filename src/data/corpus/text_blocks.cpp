@@ -61,7 +61,7 @@ void TextFileBlocks::read(std::size_t block,
     begin = tokens::boundary(file.path, field_, one.begin);
     end = tokens::boundary(file.path, field_, one.end);
     if (begin == end)
-      return;  // what lies here belongs to an earlier block
+      return;  // what is here belongs to an earlier block
   }
   tokens::Documents documents(file.path, field_, begin, end);
   for (tokens::TextPiece piece; documents.next(piece);) use(piece.text);

@@ -38,7 +38,7 @@ class TextFileBlocks {
   /// Of what is read for the block, for progress.
   [[nodiscard]] std::int64_t bytes(std::size_t block) const;
   /// Calls `use` with the texts of the block, one after the other, the same ones in every pass.
-  /// Throws UserError for damaged compression and for what is no JSON line with the field,
+  /// Throws UserError for damaged compression and for what is not a JSON line with the field,
   /// StorageError.
   void read(std::size_t block, const std::function<void(std::string_view)>& use) const;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme tokenize`: text into shards of tokens (llm.c's format, tokens/token_files.hpp) with a
-// manifest beside them (tokens/manifest.hpp).
+// manifest next to them (tokens/manifest.hpp).
 //
 //     PREFIX_train_000000.bin …  PREFIX_val_000000.bin …  PREFIX_manifest.json
 //
 // The text is cut into units of about `shard_bytes`: whole files, and ranges of plain files that
 // are larger, cut where tokens do not change (tokens/documents.hpp). Unit k gives shard k of each
-// set; a set that got nothing of it has no shard k. Ranks take units in turns.
+// set; a set that got nothing of it has no shard k. Units are assigned to ranks cyclically.
 //
 // A document goes to validation when the hash of its first 64 KiB, as a fraction of 2^64, is below
 // `validation_fraction`: the same text is always in the same set. Each document begins with the

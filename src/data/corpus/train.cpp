@@ -150,7 +150,7 @@ class Neighbours {
   std::vector<std::unique_ptr<CellIndex[]>> kept_;
 };
 
-/// All pieces, one cell per byte. A token lies in as many cells as it has bytes: its id in the
+/// All pieces, one cell per byte. A token is in as many cells as it has bytes: its id in the
 /// first and the last of them, inside_a_token between. Pieces have a cell of between_pieces before
 /// and after.
 class Trainer {

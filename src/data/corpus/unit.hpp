@@ -42,7 +42,7 @@ struct UnitResult {
 };
 
 std::string to_json(const UnitResult& result);
-/// Nothing for text that is no result.
+/// Nothing for text that is not a result.
 std::vector<UnitResult> result_from_json(const std::string& text);
 
 /// The name of a shard without directories.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t deepest = 32;
 
-/// Where a byte of a text lies; both count from 1.
+/// Where a byte of a text is; both count from 1.
 Place place_of(const std::string& path, std::string_view bytes, std::size_t offset) {
   const std::string_view before = bytes.substr(0, std::min(offset, bytes.size()));
   const std::size_t line = before.rfind('\n');
@@ -131,7 +131,7 @@ void expect_keys(const std::string& path,
                  const Json& object,
                  std::initializer_list<std::string_view> known) {
   if (!object.is_object())
-    refuse_key(path, where, "this is no object {...}");
+    refuse_key(path, where, "expected an object {...}");
   std::vector<Diagnostic> findings;
   for (const auto& [key, value] : object.items())
     if (findings.size() < 20 && std::ranges::find(known, key) == known.end())

@@ -51,7 +51,7 @@ void list_merges(Vocabulary& vocabulary) {
     const auto parts = parts_below(entry.bytes, static_cast<Token>(id), ranks);
     if (parts.size() != 2)
       throw UserError(
-          fmt::format("token {} ({:?}) is no merge of two tokens of lower ranks, so this "
+          fmt::format("token {} ({:?}) is not a merge of two tokens of lower ranks, so this "
                       "tokenizer has no list of merges",
                       id, shortened(entry.bytes)));
     vocabulary.merges.emplace_back(ranks.at(parts[0]), ranks.at(parts[1]));

@@ -32,7 +32,7 @@ class MergeTable {
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
 
-  /// Room for so many merges.
+  /// Reserves room for this many merges.
   explicit MergeTable(std::size_t merges);
 
   /// False when the pair is there already.

@@ -12,7 +12,7 @@
 //
 // 1. The pieces follow one another without a gap: together they are the text.
 // 2. A piece begins where its predecessor ends, and does not depend on anything before that.
-// 3. Where a letter is followed by something that is no letter, a piece ends, under every pattern
+// 3. Where a letter is followed by something that is not a letter, a piece ends, under every pattern
 //    and whatever surrounds the two. So a text may be cut there: its pieces are those of its parts
 //    (next_cut).
 // 4. Scanners allocate nothing, and their time is linear in the text, whatever it contains.
@@ -45,7 +45,7 @@ std::optional<Pattern> pattern_of_expression(std::string_view expression);
 
 /// The first place at or after `from` where the text may be cut (3.); text.size() when there is
 /// none. `text` is a window of a whole text: it begins where that does, or at least 4 bytes before
-/// `from`. `whole`: it ends where that does; otherwise its last 3 bytes are read, but no cut lies
+/// `from`. `whole`: it ends where that does; otherwise its last 3 bytes are read, but no cut is
 /// in them.
 std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 

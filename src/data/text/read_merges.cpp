@@ -22,11 +22,11 @@ bool looks_special(std::string_view name) {
 std::vector<std::string> read_vocab(const FileText& file, Ids& ids) {
   const Json root = parse_json(file.path, file.bytes);
   if (!root.is_object())
-    throw UserError({file.path}, "this is no object {\"token\": id, ...}");
+    throw UserError({file.path}, "expected an object {\"token\": id, ...}");
   std::vector<std::pair<std::int64_t, std::string>> found;
   for (const auto& [name, id] : root.items()) {
     if (!id.is_number_integer())
-      refuse_key(file.path, shortened(name), "this id is no integer");
+      refuse_key(file.path, shortened(name), "the id is not an integer");
     found.emplace_back(id.get<std::int64_t>(), name);
   }
   std::ranges::sort(found);

@@ -54,7 +54,7 @@ std::string read_rank_line(std::string_view line, RankLine& out) {
   const auto [end, problem] =
       std::from_chars(digits.data(), digits.data() + digits.size(), out.rank);
   if (problem != std::errc() || end != digits.data() + digits.size() || out.rank < 0)
-    return "the rank is no integer from 0 on";
+    return "the rank is not an integer from 0 on";
   return "";
 }
 
@@ -132,10 +132,10 @@ Companion read_companion(const FileText& file) {
   Companion companion{*known, {}};
   const Json& tokens = member(root, "special_tokens");
   if (!tokens.is_null() && !tokens.is_object())
-    refuse_key(file.path, "special_tokens", "this is no object {\"name\": id, ...}");
+    refuse_key(file.path, "special_tokens", "expected an object {\"name\": id, ...}");
   for (const auto& [name, id] : tokens.items()) {
     if (!id.is_number_integer())
-      refuse_key(file.path, "special_tokens." + shortened(name), "this id is no integer");
+      refuse_key(file.path, "special_tokens." + shortened(name), "the id is not an integer");
     companion.special_tokens.emplace_back(name, id.get<std::int64_t>());
   }
   return companion;

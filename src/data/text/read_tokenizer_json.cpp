@@ -116,10 +116,10 @@ void Reader::read_pre_tokenizer() {
 void Reader::read_template(const Json& object, const std::string& where) {
   const Json& single = member(object, "single");
   if (!single.is_array() || single.empty())
-    refuse(where + ".single", "this is no list");
+    refuse(where + ".single", "expected a list");
   const Json& first = single.front();
   if (!first.is_object())
-    refuse(where + ".single[0]", "this is no object {...}");
+    refuse(where + ".single[0]", "expected an object {...}");
   const Json& special = member(first, "SpecialToken");
   if (special.is_null())
     return;
@@ -147,7 +147,7 @@ void Reader::read_tokens() {
   const Json& model = member(root_, "model");
   const Json& vocab = member(model, "vocab");
   if (!vocab.is_object())
-    refuse("model.vocab", "this is no object {...}");
+    refuse("model.vocab", "expected an object {...}");
   struct Found {
     std::int64_t id;
     VocabularyEntry entry;
@@ -156,7 +156,7 @@ void Reader::read_tokens() {
   std::vector<Found> found;
   const Json& added = member(root_, "added_tokens");
   if (!added.is_null() && !added.is_array())
-    refuse("added_tokens", "this is no list");
+    refuse("added_tokens", "expected a list");
   for (std::size_t i = 0; i < added.size(); ++i) {
     const std::string where = fmt::format("added_tokens[{}]", i);
     expect_keys(path_, where, added[i],
@@ -165,7 +165,7 @@ void Reader::read_tokens() {
     if (!id.is_number_integer() || !content.is_string())
       refuse(where, "this has no \"id\" and \"content\"");
     if (member(added[i], "special") != true)
-      refuse(where + ".special", "added tokens that are no special ones are not supported");
+      refuse(where + ".special", "added tokens that are not special ones are not supported");
     const auto& name = content.get_ref<const std::string&>();
     if (!special_ids_.emplace(name, 0).second)
       refuse(where + ".content", "this token is there twice");
@@ -179,7 +179,7 @@ void Reader::read_tokens() {
       continue;
     const std::string where = "model.vocab." + shortened(name);
     if (!id.is_number_integer())
-      refuse(where, "this id is no integer");
+      refuse(where, "the id is not an integer");
     auto bytes = from_alphabet(name);
     if (!bytes)
       refuse(where, "this is not in the alphabet of byte-level vocabularies");
@@ -222,7 +222,7 @@ MergePair Reader::read_merge(const Json& merge, const std::string& where) const 
 void Reader::read_merges() {
   const Json& merges = member(member(root_, "model"), "merges");
   if (!merges.is_array())
-    refuse("model.merges", "this is no list");
+    refuse("model.merges", "expected a list");
   for (std::size_t i = 0; i < merges.size(); ++i)
     vocabulary_.merges.push_back(read_merge(merges[i], fmt::format("model.merges[{}]", i)));
 }

@@ -3,7 +3,7 @@
 // messages, and throws a UserError that names line, offset or key.
 //
 // A file that asks for what is not supported (a normalizer, byte_fallback, Metaspace, added
-// tokens that are no special ones) is refused by the key's name: its tokens would be other ones.
+// tokens that are not special ones) is refused by the key's name: its tokens would be other ones.
 #pragma once
 
 #include <optional>

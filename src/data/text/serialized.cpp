@@ -128,7 +128,7 @@ std::string to_text(const Vocabulary& vocabulary) {
 
 Vocabulary vocabulary_from(std::string_view text) {
   if (!text.starts_with(serialized_bpe))
-    throw UserError({"serialized tokenizer"}, "it is no serialized vocabulary of byte pairs");
+    throw UserError({"serialized tokenizer"}, "it is not a serialized vocabulary of byte pairs");
   Lines lines(text);
   lines.next();
   lines.next();
@@ -153,7 +153,7 @@ Vocabulary vocabulary_from(std::string_view text) {
   if (vocabulary.end_of_text &&
       (*vocabulary.end_of_text >= std::ssize(vocabulary.tokens) ||
        !vocabulary.tokens[static_cast<std::size_t>(*vocabulary.end_of_text)].special))
-    lines.refuse("end_of_text is no special token");
+    lines.refuse("end_of_text is not a special token");
   read_merges(lines, vocabulary);
   if (!lines.done())
     lines.refuse("text after the last merge");

@@ -12,7 +12,7 @@ namespace trireme::text {
 
 using trireme::for_terminal;
 
-/// `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD, byte by byte.
+/// `text` as a JSON string, with its quotes. What is not UTF-8 becomes U+FFFD, byte by byte.
 std::string json_string(std::string_view text);
 
 /// The shortest text that reads back as `value`; null for what JSON cannot express.

@@ -57,7 +57,7 @@ class Tokenizer {
 /// 256 ids, which are the bytes; no end_of_text().
 std::shared_ptr<const Tokenizer> byte_tokenizer();
 
-/// A file tokenizer.json, vocab.json (with merges.txt beside it), *.tiktoken or llm.c's tokenizer
+/// A file tokenizer.json, vocab.json (with merges.txt next to it), *.tiktoken or llm.c's tokenizer
 /// *.bin; or a directory with one of them. Throws UserError naming file and line, offset or key;
 /// StorageError for a file that cannot be read.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);

@@ -46,7 +46,7 @@ struct Vocabulary {
   bool operator==(const Vocabulary&) const = default;
 };
 
-/// Bounds of what is read, against files that are no vocabularies.
+/// Bounds of what is read, against files that are not vocabularies.
 inline constexpr std::int64_t most_file_bytes = std::int64_t{64} << 20U;
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_pairs = std::size_t{1} << 23U;
@@ -70,7 +70,7 @@ std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry e
 std::optional<Token> find_end_of_text(const Vocabulary& vocabulary);
 
 /// A tokenizer for it. `source` is what mistakes are about. Throws UserError: bytes without a
-/// token, two tokens of the same bytes, a merge whose result is no token, a pair that is merged
+/// token, two tokens of the same bytes, a merge whose result is not a token, a pair that is merged
 /// twice.
 std::shared_ptr<const Tokenizer> make_tokenizer(Vocabulary vocabulary, const std::string& source);
 

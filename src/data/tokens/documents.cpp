@@ -130,12 +130,12 @@ bool Documents::next_line(TextPiece& piece) {
       continue;
     const auto object = nlohmann::json::parse(line, nullptr, false);
     if (object.is_discarded() || !object.is_object())
-      fail("is no JSON object; without --field or data's `field` the file is plain text");
+      fail("is not a JSON object; without --field or data's `field` the file is plain text");
     const auto found = object.find(field_);
     if (found == object.end())
       fail(fmt::format("has no key '{}'", field_));
     if (!found->is_string())
-      fail(fmt::format("'{}' is no text but {}", field_, found->type_name()));
+      fail(fmt::format("'{}' is not text but {}", field_, found->type_name()));
     text_ = found->get<std::string>();
     piece = {text_, true};
     return true;

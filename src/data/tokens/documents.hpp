@@ -62,7 +62,7 @@ class Documents {
   /// that is not compressed; end -1: to its end.
   Documents(std::string path, std::string field, std::int64_t begin = 0, std::int64_t end = -1);
 
-  /// False at the end. Throws UserError with file and line for what is no such JSON, and for
+  /// False at the end. Throws UserError with file and line for what is not such JSON, and for
   /// damaged compression; StorageError.
   bool next(TextPiece& piece);
 

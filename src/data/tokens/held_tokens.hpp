@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens in memory, and text that is made into them without a cache: for what is read once and is
-// small beside a training corpus.
+// small compared with a training corpus.
 #pragma once
 
 #include <cstdint>

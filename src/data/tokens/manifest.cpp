@@ -49,7 +49,7 @@ std::uint64_t hash_from(const Json& value) {
   const char* const end = text.data() + text.size();
   const auto [rest, problem] = std::from_chars(text.data(), end, hash, 16);
   if (problem != std::errc() || rest != end || text.size() != 16)
-    throw UserError(fmt::format("'{}' is no hash of 16 hexadecimal digits", text));
+    throw UserError(fmt::format("'{}' is not a hash of 16 hexadecimal digits", text));
   return hash;
 }
 
@@ -82,10 +82,11 @@ std::string to_json(const Manifest& manifest) {
 
 Manifest manifest_from_json(std::string_view text, const std::string& path) {
   const auto refuse = [&](const std::string& what) -> Manifest {
-    throw UserError(Place{path},
-                    fmt::format("is no manifest of trireme tokenize: {}; tokenize again, or move "
-                                "it away",
-                                what));
+    throw UserError(
+        Place{path},
+        fmt::format("is not a manifest of trireme tokenize: {}; tokenize again, or move "
+                    "it away",
+                    what));
   };
   try {
     const Json json = Json::parse(text);

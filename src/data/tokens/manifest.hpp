@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manifest that `trireme tokenize` leaves beside its shards, as JSON:
+// The manifest that `trireme tokenize` writes next to its shards, as JSON:
 //
 //     PREFIX_train_000000.bin  PREFIX_val_000000.bin  PREFIX_manifest.json
 //
@@ -34,16 +34,16 @@ struct Manifest {
 };
 
 std::string to_json(const Manifest& manifest);
-/// Throws UserError with `path` for what is no manifest.
+/// Throws UserError with `path` for what is not a manifest.
 Manifest manifest_from_json(std::string_view text, const std::string& path);
 
 /// PREFIX_manifest.json for PREFIX_train_NNNNNN.bin and PREFIX_val_NNNNNN.bin; "" for other names.
 std::string manifest_of_shard(const std::string& path);
 
-/// The manifests beside shards, each read once.
+/// The manifests next to shards, each read once.
 class Manifests {
  public:
-  /// How the shard at `path` differs from the manifest beside it, in a sentence; "" where it
+  /// How the shard at `path` differs from the manifest next to it, in a sentence; "" where it
   /// agrees or there is none. `tokenizer` is the hash of the run's; 0: not known.
   std::string problem(const std::string& path,
                       std::int64_t tokens,

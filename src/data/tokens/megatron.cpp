@@ -99,10 +99,10 @@ std::string read_megatron_index(const std::string& index_path,
   const files::InputFile file(index_path);
   std::array<std::byte, header_bytes> header{};
   if (file.read_some(0, header) < header.size())
-    return fmt::format("is no index of Megatron: {} bytes, its header alone takes {}", file.size(),
-                       header_bytes);
+    return fmt::format("is not an index of Megatron: {} bytes, its header alone takes {}",
+                       file.size(), header_bytes);
   if (std::memcmp(header.data(), magic.data(), magic.size()) != 0)
-    return "is no index of Megatron: it does not begin with MMIDIDX";
+    return "is not an index of Megatron: it does not begin with MMIDIDX";
   const auto version = number_at<std::uint64_t>(header.data() + 9);
   const auto type = number_at<std::uint8_t>(header.data() + 17);
   const auto sequences = number_at<std::int64_t>(header.data() + 18);

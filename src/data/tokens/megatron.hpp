@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The index of Megatron's token files: X.idx beside X.bin, little-endian.
+// The index of Megatron's token files: X.idx next to X.bin, little-endian.
 //
 //     "MMIDIDX\0\0", u64 version 1, u8 type, u64 sequences, u64 documents,
 //     i32 length of each sequence, i64 place of each sequence in X.bin (bytes),

@@ -5,7 +5,7 @@
 //    document with which the row before began, or from which it went on.
 // 2. The last row of a document is filled up with what follows it; the next row begins with the
 //    first document after that row. Rows share at most one token.
-// 3. So every long document is seen whole, and what is left out of the others is what lies between
+// 3. So every long document is seen whole, and what is left out of the others is what is between
 //    the end of a row and the next document.
 #pragma once
 

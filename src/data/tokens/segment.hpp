@@ -40,7 +40,7 @@ class BlockHashes {
   std::vector<std::byte> open_;  ///< of the block that is not full
 };
 
-/// Names what the blocks hold: equal for equal bytes, whatever files they lie in.
+/// Names what the blocks hold: equal for equal bytes, whatever files they are in.
 std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t bytes);
 
 class Segment {

@@ -212,7 +212,7 @@ class Finder {
     static thread_local std::vector<std::pair<std::string, int>> found;
     return found;
   }
-  /// glob()'s callback: no exception may pass through it, and glob() goes on after a 0.
+  /// glob()'s callback: no exception may pass through it, and glob() continues after a 0.
   static int note_unread(const char* directory, int error) {
     try {
       if (!leads_nowhere(error))

@@ -6,7 +6,7 @@
 //   tokenize        the fingerprint of the sources in PREFIX.parts/job
 //
 // With another function here every older run would resume as one with other data, and every cache
-// would be built again. So these values keep it; whatever is hashed anew takes XXH64
+// would be built again. So these values keep it; new hashes use XXH64
 // (base/hash.hpp), which is better and faster. No protection against intent.
 //
 // Source: Fowler, Noll, Vo; constants of the IETF draft draft-eastlake-fnv.

@@ -7,14 +7,14 @@
 //
 // Text becomes tokens file by file, in the order of find_text().
 //
-//   bytes      One token 10 (a newline) lies between two files where the first does not end with
-//              one. A file with a NUL byte in it is no text and is skipped, unless the deck gives
+//   bytes      One token 10 (a newline) is between two files where the first does not end with
+//              one. A file with a NUL byte in it is not text and is skipped, unless the deck gives
 //              it by its own name.
 //   otherwise  The tokens of one document after the other (documents.hpp), each after the
 //              tokenizer's end of text, where it has one. Plain text with a NUL byte in its first
 //              64 KiB is skipped in the same way.
 //
-// 1. A cache is written under a temporary name beside its place, fsync'ed and renamed: under its
+// 1. A cache is written under a temporary name in the same directory, fsync'ed and renamed: under its
 //    own name it is always whole. What killed processes left of it is removed before.
 // 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
 //    times, the bytes at both ends), what it holds by the hash of the tokens.
@@ -73,11 +73,11 @@ CacheHeader build_cache(const std::string& path,
                         const std::string& key = "data.train.text");
 
 /// Reads all of a cache: "" and its header when it is whole, else what is wrong with it, as in "is
-/// truncated: …": another version, damage. Throws UserError when the file is no cache at all, and
+/// truncated: …": another version, damage. Throws UserError when the file is not a cache at all, and
 /// so not ours to replace; StorageError when it cannot be read.
 std::string cache_problem(const std::string& path, CacheHeader& header);
 
-/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is no cache or
+/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is not a cache or
 /// its header does not fit its size, StorageError when it cannot be read.
 std::unique_ptr<TokenStream> open_cache(const std::string& path);
 

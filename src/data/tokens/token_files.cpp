@@ -85,11 +85,11 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
     return problem;
   }
   if (!headed)
-    return finding(path, fmt::format("is no token shard: {} bytes, the header of llm.c's alone "
+    return finding(path, fmt::format("is not a token shard: {} bytes, the header of llm.c's alone "
                                      "takes {}; for raw numbers give `format`",
                                      input.size(), llmc_header_bytes));
   return finding(path,
-                 fmt::format("is no token shard of llm.c: it starts with {}, not {} or {}, "
+                 fmt::format("is not a token shard of llm.c: it starts with {}, not {} or {}, "
                              "and there is no .idx of Megatron next to it; for raw numbers give "
                              "`format`",
                              magic, llmc_magic_2, llmc_magic_4));
@@ -130,18 +130,18 @@ void find_documents(std::span<const std::byte> bytes,
 /// Reads files once, one after the other.
 class Checker {
  public:
-  Checker(const TokenDemand& demand, std::int64_t all_bytes, TokenFiles& made)
-      : demand_(demand),
+  Checker(const TokenRequirements& requirements, std::int64_t all_bytes, TokenFiles& made)
+      : requirements_(requirements),
         all_bytes_(all_bytes),
         made_(made),
-        rows_(std::max<std::int64_t>(demand.row_context, 1)) {}
+        rows_(std::max<std::int64_t>(requirements.row_context, 1)) {}
 
   std::optional<Diagnostic> check(const Examined& examined) {
     const TokenFile& file = examined.file;
     const Segment segment(file.path, file.file_bytes, file.offset, file.width, file.tokens);
     if (wants_rows())
       for (const std::int64_t document : examined.documents) rows_.document(tokens_ + document);
-    const bool searches = wants_rows() && examined.documents.empty() && demand_.end_of_text;
+    const bool searches = wants_rows() && examined.documents.empty() && requirements_.end_of_text;
     BlockHashes hashes;
     const std::int64_t before = read_bytes_;
     for (std::int64_t block = 0; block < segment.num_blocks(); ++block) {
@@ -150,23 +150,23 @@ class Checker {
       const std::int64_t first = block * (block_bytes / file.width);
       std::optional<Diagnostic> found;
       with_width(file.width, [&]<class Token>(Token) {
-        if (const auto outside = first_outside<Token>(bytes, demand_.vocabulary))
+        if (const auto outside = first_outside<Token>(bytes, requirements_.vocabulary))
           found = outside_finding(file, first + outside->first, outside->second);
         else if (searches)
-          find_documents<Token>(bytes, tokens_ + first, *demand_.end_of_text, rows_);
+          find_documents<Token>(bytes, tokens_ + first, *requirements_.end_of_text, rows_);
       });
       if (found)
         return found;
-      if (demand_.progress)
-        demand_.progress(read_bytes_ += std::ssize(bytes), all_bytes_);
+      if (requirements_.progress)
+        requirements_.progress(read_bytes_ += std::ssize(bytes), all_bytes_);
     }
     read_bytes_ = before + file.file_bytes;
     const auto sums = hashes.finish();
     made_.sums.insert(made_.sums.end(), sums.begin(), sums.end());
     made_.files.push_back(file);
     tokens_ += file.tokens;
-    if (auto problem = manifests_.problem(file.path, file.tokens,
-                                          hash_of_blocks(sums, segment.bytes()), demand_.tokenizer);
+    if (auto problem = manifests_.problem(
+            file.path, file.tokens, hash_of_blocks(sums, segment.bytes()), requirements_.tokenizer);
         !problem.empty())
       return Diagnostic{{file.path}, "", std::move(problem)};
     return std::nullopt;
@@ -177,7 +177,7 @@ class Checker {
   }
 
  private:
-  [[nodiscard]] bool wants_rows() const { return demand_.row_context > 0; }
+  [[nodiscard]] bool wants_rows() const { return requirements_.row_context > 0; }
 
   template <class Action>
   static void with_width(int width, Action&& action) {
@@ -196,10 +196,10 @@ class Checker {
             "",
             fmt::format("token {} is {}, model.vocabulary is {} (byte {} of the file): these "
                         "tokens are another tokenizer's, or model.vocabulary is too small",
-                        place, token, demand_.vocabulary, file.offset + place * file.width)};
+                        place, token, requirements_.vocabulary, file.offset + place * file.width)};
   }
 
-  const TokenDemand& demand_;
+  const TokenRequirements& requirements_;
   const std::int64_t all_bytes_;
   std::int64_t read_bytes_ = 0;
   TokenFiles& made_;
@@ -211,18 +211,19 @@ class Checker {
 
 }  // namespace
 
-TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand) {
+TokenFiles check_token_files(const std::vector<std::string>& paths,
+                             const TokenRequirements& requirements) {
   std::vector<Diagnostic> found;
   std::vector<Examined> examined(paths.size());
   for (std::size_t i = 0; i < paths.size(); ++i)
-    if (auto finding = examine(paths[i], demand.format, examined[i]))
+    if (auto finding = examine(paths[i], requirements.format, examined[i]))
       found.push_back(*std::move(finding));
   if (!found.empty())
     throw UserError(std::move(found));
   TokenFiles made;
   std::int64_t all_bytes = 0;
   for (const Examined& one : examined) all_bytes += one.file.file_bytes;
-  Checker checker(demand, all_bytes, made);
+  Checker checker(requirements, all_bytes, made);
   for (const Examined& one : examined)
     if (auto finding = checker.check(one))
       found.push_back(*std::move(finding));

@@ -5,7 +5,7 @@
 //              there). Header words: magic, version, number of tokens, zeros.
 //                  magic 20240520, version 1: uint16 tokens (GPT-2's vocabulary)
 //                  magic 20240801, version 7: uint32 tokens (Llama 3's)
-//   Megatron   X.bin with nothing but tokens, and X.idx beside it: their type, and where sequences
+//   Megatron   X.bin with nothing but tokens, and X.idx next to it: their type, and where sequences
 //              and documents begin (megatron/core/datasets/indexed_dataset.py there)
 //   raw        nothing but tokens; the deck gives their width
 //
@@ -38,7 +38,7 @@ enum class TokenFormat : std::uint8_t { automatic, uint16, uint32 };
 inline constexpr std::int64_t llmc_header_bytes = 1024;
 inline constexpr std::int32_t llmc_magic_2 = 20240520, llmc_magic_4 = 20240801;  // by width
 
-/// Where the tokens of one file lie.
+/// Where the tokens of one file are.
 struct TokenFile {
   std::string path;
   std::int64_t file_bytes = 0, offset = 0, tokens = 0;
@@ -60,15 +60,15 @@ struct TokenFiles {
 };
 
 /// What the tokens must be.
-struct TokenDemand {
+struct TokenRequirements {
   TokenFormat format = TokenFormat::automatic;
   std::int64_t vocabulary = 0;
-  /// Not 0: rows of documents are wanted, of so many tokens.
+  /// Not 0: the number of tokens of a row, for rows of documents.
   std::int64_t row_context = 0;
   /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
-  /// `trireme tokenize` states, where one lies beside the files.
+  /// `trireme tokenize` states, if there is one next to the files.
   std::uint64_t tokenizer = 0;
   /// Called after each block with the bytes that were read and those of all files.
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
@@ -76,9 +76,10 @@ struct TokenDemand {
 
 /// Examines the files in the given order and reads every token once. Throws UserError with a
 /// finding for every file that is not what it should be: of another format or size, with a token at
-/// or above the vocabulary, another content than a manifest beside it states; StorageError for one
+/// or above the vocabulary, other content than the manifest next to it states; StorageError for one
 /// that cannot be read.
-TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand);
+TokenFiles check_token_files(const std::vector<std::string>& paths,
+                             const TokenRequirements& requirements);
 
 /// The stream. A token at or above `vocabulary` is found by the read() of it.
 std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);

@@ -41,7 +41,7 @@ class TokenStream {
   /// Names the content, every token of it: a run that resumes compares it with the one in its
   /// checkpoint, and ranks compare theirs.
   [[nodiscard]] virtual std::uint64_t content_hash() const = 0;
-  /// One line for people: what this is and where it lies.
+  /// One line for people: what this is and where it is.
   [[nodiscard]] virtual std::string description() const = 0;
   /// Copies the tokens [begin, begin + out.size()). Requires that range inside [0, size()).
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;

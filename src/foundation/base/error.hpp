@@ -7,7 +7,7 @@
 //    part, which statement, its reason, our place; printed by the rank where it occurs; exit 3. A
 //    std::system_error and the lack of memory belong here as well.
 // 3. Our own bug is a ContractError: the statement and its values; exit 4.
-// 4. "Checkpointed, not finished" is no error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
+// 4. "Checkpointed, not finished" is not an error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
 //    scheduler to start the job again.
 //
 // Throw freely; catch in main, in destructors and at thread entries, nowhere else.
@@ -25,7 +25,7 @@ namespace trireme {
 
 enum class ExitCode : int { done = 0, user_error = 2, environment = 3, contract = 4, requeue = 75 };
 
-/// Where in a text a finding lies; line and column count from 1, 0 means "the whole file".
+/// Where in a text a finding is; line and column count from 1, 0 means "the whole file".
 struct Place {
   std::string file;
   int line = 0;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t prime1 = 0x9E3779B185EBCA87U, prime2 = 0xC2B2AE3D27D4EB4FU,
                         prime3 = 0x165667B19E3779F9U, prime4 = 0x85EBCA77C2B2AE63U,
                         prime5 = 0x27D4EB2F165667C5U;
-static_assert(std::endian::native == std::endian::little, "words are read as they lie");
+static_assert(std::endian::native == std::endian::little, "words are read as they are stored");
 
 template <class Word>
 std::uint64_t word_at(const char* bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log lines about the progress of a long stage: at most a line every five seconds, with the time
-// that is left of the stage when it goes on as fast as until now.
+// left in the stage if it continues at the same speed.
 //
 // 1. A stage begins at the first call that names it, and ends at the first that names another. What
 //    was done before it began does not count as speed.

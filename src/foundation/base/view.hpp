@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Borrowed, typed pieces of memory. A view never owns, does not state on which device it lies (the
+// Borrowed, typed pieces of memory. A view never owns, does not state on which device it is (the
 // stream of a call does), and is two words and a dtype, so it is passed by value. Elements, not
 // bytes, are its unit.
 //
 // 1. Whoever makes a view keeps its memory until the work that reads it is done: on a stream, until
 //    the stream has reached it.
-// 2. Shapes are not part of a view: an operation takes them beside it and compares the number of
+// 2. Shapes are not part of a view: an operation takes them as separate arguments and compares the number of
 //    elements.
 // 3. Threads may read one view at the same time; writing through two that overlap is the caller's
 //    to order.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that processes lock, so that two jobs do not write into the same place: an flock, and a
-// line in the file that names the holder. The lock ends with the last process that has it, however
-// that ends; the line stays, without meaning then.
+// A lock file, so that two jobs do not write into the same place: an flock, and a line in the file
+// that names the holder. The lock ends with the last process that holds it, even if that is killed.
+// The line stays, and then means nothing.
 #pragma once
 
 #include <string>

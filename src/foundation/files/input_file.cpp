@@ -25,7 +25,7 @@ std::string read_whole(const std::string& path) {
   const InputFile file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   text.resize(file.read_some(0, std::as_writable_bytes(std::span(text))));
-  // A file of size 0 may lie in /proc, and a file that grows is read up to its present end.
+  // A file of size 0 may be in /proc, and a file that grows is read up to its present end.
   for (char block[4096];;) {
     const std::size_t more = file.read_some(static_cast<std::int64_t>(text.size()),
                                             std::as_writable_bytes(std::span(block)));

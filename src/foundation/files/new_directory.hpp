@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that is new when it appears, and whole: for results that a user keeps.
+// Writes a new directory that appears complete or not at all, for results that a user keeps.
 //
-// 1. Nothing that is there is overwritten. Anything but an empty directory at the path is a
-//    UserError, before the work and again after it.
-// 2. It is written beside its place, as PATH.part-PID; every file in it is synchronized before
-//    commit() renames it. So there is either all of it or none; what was not committed is removed.
+// 1. Nothing is overwritten. Anything but an empty directory at the path is a UserError, before the
+//    work and again after it.
+// 2. It is written next to its final place, as PATH.part-PID. Every file in it is synced before
+//    commit() renames it. A directory that was not committed is removed.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ void expect_new_directory(const std::string& path);
 
 class NewDirectory {
  public:
-  /// Makes the directory beside its place, and those around it. Throws UserError (rule 1).
+  /// Creates the temporary directory and the parent directories. Throws UserError (rule 1).
   explicit NewDirectory(const std::string& path);
   ~NewDirectory();
   NewDirectory(const NewDirectory&) = delete;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are written: over what was there, in its place at once, or where nothing was. Failures
-// are StorageErrors with the call, the path and the system's message.
+// Writes files. Failures are StorageErrors with the call, the path and the system's message.
 //
-//   write_file       the file is opened and overwritten: for text that a reader can do without
-//   replace_file     all or nothing, by way of PATH.tmp: where one process writes at a time
-//   StagedFile       the same for long files, and where several processes may write the same one
-//   new_file         never over another file
+//   write_file       overwrites the file in place: for text that a reader can do without
+//   replace_file     replaces the file completely or not at all, through PATH.tmp: if only one
+//                    process writes at a time
+//   StagedFile       the same for long files, and if several processes may write the same one
+//   new_file         never overwrites a file
 #pragma once
 
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies at a path, what is wrong with it, and changes of names that survive a power cut. Failures
-// are StorageErrors with the call, the path and the system's message.
+// Examines what is at a path, and renames and removes files so that the change survives a power cut.
+// Failures are StorageErrors with the call, the path and the system's message.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ bool is_about_the_path(int error);
 /// Throws StorageError for `call` ("open PATH") where the error is the machine's.
 void expect_about_the_path(int error, const std::string& call);
 
-/// "" for a regular file, else what lies in its place: "a directory", "a FIFO", "a socket", "a
+/// "" for a regular file, else what is in its place: "a directory", "a FIFO", "a socket", "a
 /// device". `mode` is st_mode.
 const char* other_than_file(unsigned mode);
 /// Throws StorageError for what is not a regular file.

@@ -33,7 +33,7 @@ void select(const Space& space, std::int64_t begin, std::int64_t count) {
 }
 
 /// Where types are converted, strings above all. HDF5 would take a MiB for each transfer,
-/// and 1.10.8 damages the heap where it gets none. Whoever uses it holds the turn.
+/// and 1.10.8 damages the heap where it gets none. Whoever uses it holds the lock.
 Properties with_room_for_conversions() {
   constexpr std::size_t bytes = std::size_t{256} << 10U;
   alignas(64) static std::array<std::byte, bytes> converted, background;
@@ -167,7 +167,7 @@ std::int64_t Dataset::stored_elements() const {
   const Handle<&H5Fclose> file(TRIREME_H5_OF(id(), "", H5Iget_file_id(id())));
   hsize_t bytes = 0;
   TRIREME_H5_OF(id(), "", H5Fget_filesize(file.get(), &bytes));
-  const Turn turn;
+  const LibraryLock lock;
   const hsize_t stored = H5Dget_storage_size(id());  // 0 where there is none, and where it fails
   if (const std::string reason = innermost_message(); stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
     detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason, __FILE__, __LINE__);
@@ -180,7 +180,7 @@ std::int64_t Dataset::stored_elements() const {
 }
 
 std::int64_t Dataset::file_offset() const {
-  const Turn turn;
+  const LibraryLock lock;
   detail::silence();
   const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value for a failure
   if (const std::string reason = innermost_message(); offset == HADDR_UNDEF)
@@ -194,7 +194,7 @@ Type Dataset::type() const {
 
 std::size_t Dataset::element_bytes() const {
   const Type disk = type();
-  const Turn turn;
+  const LibraryLock lock;
   return H5Tget_size(disk.get());
 }
 
@@ -207,7 +207,7 @@ void Dataset::transfer(
   const Space memory = line(count, false);
   const Space file(TRIREME_H5(H5Dget_space(id())));
   select(file, begin, count);
-  const Turn turn;  // for the room for conversions, which there is once
+  const LibraryLock lock;  // protects the one buffer for conversions
   const Properties how = with_room_for_conversions();
   if (to != nullptr)
     TRIREME_H5_OF(id(), "", H5Dread(id(), type.get(), memory.get(), file.get(), how.get(), to));

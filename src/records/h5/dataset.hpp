@@ -73,7 +73,7 @@ class Dataset {
   /// than that, so that a false length is not mistaken for a lack of memory. A virtual
   /// dataset's is believed.
   [[nodiscard]] std::int64_t stored_elements() const;
-  /// Where the data of one made by create_fixed() lies in its file, in bytes. They lie there as in
+  /// Where the data of one made by create_fixed() is in its file, in bytes. They are there as in
   /// memory, one after another.
   [[nodiscard]] std::int64_t file_offset() const;
   /// The type on disk, and its size.
@@ -113,7 +113,7 @@ class Dataset {
 /// elements, for programs that know HDF5's dimension scales. Once per scale.
 void make_scale(const Dataset& scale, const std::string& name, std::span<const Dataset> others);
 
-/// One stretch of a virtual dataset: `count` elements from `begin` on lie in another file.
+/// One stretch of a virtual dataset: `count` elements from `begin` on are in another file.
 struct VirtualPiece {
   std::int64_t begin = 0;
   std::int64_t count = 0;

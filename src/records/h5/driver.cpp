@@ -193,7 +193,7 @@ Properties file_access() {
 }
 
 std::string close_with_words(hid_t file) {
-  const Turn turn;
+  const LibraryLock lock;
   detail::silence();
   auto problem = std::make_shared<std::string>();
   if (Open* open = state_of(file); open != nullptr) {
@@ -210,7 +210,7 @@ herr_t close_file(hid_t file) {
 }
 
 std::string write_problem(hid_t file) {
-  const Turn turn;
+  const LibraryLock lock;
   const Open* open = state_of(file);
   return open == nullptr ? "" : *open->problem;
 }

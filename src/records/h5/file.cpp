@@ -53,7 +53,7 @@ void flush(const File& file) {
 }
 
 void close(File file) {
-  const Turn turn;
+  const LibraryLock lock;
   flush(file);
   const std::string what = detail::about("H5Fclose", file.get(), "");
   if (const std::string problem = close_with_words(file.release()); !problem.empty())

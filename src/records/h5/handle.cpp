@@ -40,18 +40,18 @@ herr_t take_innermost(unsigned depth, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
-std::recursive_mutex& turns() {
+std::recursive_mutex& library_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
 }
 
 }  // namespace
 
-Turn::Turn() {
-  turns().lock();
+LibraryLock::LibraryLock() {
+  library_mutex().lock();
 }
-Turn::~Turn() {
-  turns().unlock();
+LibraryLock::~LibraryLock() {
+  library_mutex().unlock();
 }
 
 bool is_the_systems(const std::string& message) {
@@ -85,7 +85,7 @@ void fail(const std::string& statement, const std::string& reason, const char* f
 }
 
 std::string about(const char* call, hid_t object, const std::string& name) {
-  const Turn turn;
+  const LibraryLock lock;
   const auto ask = [](auto get) {
     const auto length = get(nullptr, 0);
     std::string text(length > 0 ? static_cast<std::size_t>(length) + 1 : 1, '\0');

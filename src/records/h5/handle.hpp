@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of HDF5 ids, and the check around every HDF5 call.
 //
-// 1. HDF5 is not thread-safe. Every call of it in this room waits for its Turn, so threads may work
-//    on different objects at the same time; one object belongs to one thread. A turn is as long as
-//    one call, so bulk data must not be moved inside one (raw_file.hpp goes around HDF5).
+// 1. HDF5 is not thread-safe. Every call of it in this room holds a LibraryLock, so threads may work
+//    on different objects at the same time; one object belongs to one thread. The lock is held for
+//    one call, so bulk data must not be moved inside one (raw_file.hpp bypasses HDF5).
 // 2. HDF5's own printing of errors is off; a failing call is a StorageError with the call, the
-//    object and file that it was about, and the innermost message of HDF5's error stack. Where the
-//    system refused (no permission, a disk that fails, no memory) the system's message is in it;
-//    where it is the file that contradicts itself, the error is a DamagedError. Only that one is a
-//    reason to give a file up: what the system refused today it may allow tomorrow.
-// 3. Owners close their id when they go; a failing close is reported on stderr. Where a failing
-//    close must not pass (a checkpoint), call close() of file.hpp.
-// 4. HDF5's exit handler is off: what still has no owner at exit is not written.
+//    object and file that it was about, and the innermost message of HDF5's error stack. If the
+//    system refused the call (no permission, a failing disk, no memory), the error contains the
+//    system's message. If the file contradicts itself, the error is a DamagedError. Only that is a
+//    reason to give up a file: what the system refused today it may allow tomorrow.
+// 3. Owners close their id in their destructor and report a failing close on stderr. Where a
+//    failing close must not be ignored (a checkpoint), call close() of file.hpp.
+// 4. HDF5's exit handler is off: objects that are still open at exit are not written.
 #pragma once
 
 #include <string>
@@ -29,13 +29,13 @@ class DamagedError : public StorageError {
   using StorageError::StorageError;
 };
 
-/// The process's one turn at HDF5, held while it lives. A thread may take it again.
-class Turn {
+/// Holds the process's one lock on HDF5. A thread may take it again (it is recursive).
+class LibraryLock {
  public:
-  Turn();
-  ~Turn();
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  LibraryLock();
+  ~LibraryLock();
+  LibraryLock(const LibraryLock&) = delete;
+  LibraryLock& operator=(const LibraryLock&) = delete;
 };
 
 /// The innermost message of the current error stack, in one line.
@@ -95,7 +95,7 @@ class Handle {
   ~Handle() {
     if (!*this)
       return;
-    const Turn turn;
+    const LibraryLock lock;
     if (Destroy(raw_) < 0)
       detail::report_failed_close("closing an HDF5 object");
   }
@@ -122,13 +122,13 @@ using DatasetId = Handle<&H5Dclose>;
 
 }  // namespace trireme::h5
 
-/// The value of an HDF5 call, or a StorageError. The turn is taken before the arguments are looked
+/// The value of an HDF5 call, or a StorageError. The lock is taken before the arguments are looked
 /// at, because HDF5's constants are calls, and lasts to the end of the whole expression.
-#define TRIREME_H5(call)                                    \
-  (::trireme::h5::Turn(), ::trireme::h5::detail::silence(), \
+#define TRIREME_H5(call)                                           \
+  (::trireme::h5::LibraryLock(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__))
 /// The same for a call about `name` below `object` (or about `object` itself): the error names
 /// them, and the file that they are in.
-#define TRIREME_H5_OF(object, name, call)                   \
-  (::trireme::h5::Turn(), ::trireme::h5::detail::silence(), \
+#define TRIREME_H5_OF(object, name, call)                          \
+  (::trireme::h5::LibraryLock(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check_of((call), object, name, #call, __FILE__, __LINE__))

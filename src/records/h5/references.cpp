@@ -105,7 +105,7 @@ herr_t look(hid_t group, const char* name, const H5L_info_t* link, void* out) {
 }  // namespace
 
 std::string leads_outside(hid_t file) {
-  const Turn turn;
+  const LibraryLock lock;
   detail::silence();
   Found found;
   if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, look, &found) < 0)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One token from logits.
+// Draws one token from logits.
 //
-// The logits are divided by the temperature; of the tokens, the top_k most likely stay, and of
-// these the fewest most likely ones whose probabilities reach top_p; the token is drawn from what
-// stays. Of equally likely tokens the lower one counts as more likely. Source of top_p: Holtzman et
-// al. 2020, "The curious case of neural text degeneration", section 3.1.
+// The logits are divided by the temperature. Of the tokens, the top_k most likely are kept, and of
+// these the smallest set whose probabilities reach top_p. The token is drawn from that set. Of
+// equally likely tokens the lower id counts as more likely. Source of top_p: Holtzman et al. 2020,
+// "The curious case of neural text degeneration", section 3.1.
 #pragma once
 
 #include <cstdint>

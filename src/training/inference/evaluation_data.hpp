@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is evaluated on: text or tokens, or questions, read and checked by the first rank.
+// Reads and checks the data on which a model is evaluated: text, tokens, or questions. Rank 0 reads.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ std::vector<Generated> generate(NextLogits& model,
   const std::size_t alphabet = rules.alphabet > 0 ? static_cast<std::size_t>(rules.alphabet) : V;
   std::vector<Generated> all(requests.size());
   std::vector<Growing> growing;
-  std::vector<NextLogits::Asked> asked;
+  std::vector<NextLogits::Request> requests;
   std::vector<float> logits;
   std::size_t next = 0;
   std::vector<std::size_t> free(static_cast<std::size_t>(model.slots()));
@@ -88,23 +88,23 @@ std::vector<Generated> generate(NextLogits& model,
       growing.push_back({next, free.back(), requests[next].prompt});
     if (growing.empty())
       break;
-    asked.clear();
-    for (const Growing& one : growing) asked.push_back({one.slot, one.text});
+    requests.clear();
+    for (const Growing& one : growing) requests.push_back({one.slot, one.text});
     logits.resize(growing.size() * V);
-    model.after(asked, logits);
+    model.after(requests, logits);
     std::vector<Growing> still;
     for (std::size_t i = 0; i < growing.size(); ++i) {
       Growing& one = growing[i];
       Generated& to = all[one.request];
-      bool goes_on =
+      bool continues =
           append(one, requests[one.request], rules, std::span(logits).subspan(i * V, alphabet), to);
-      if (goes_on && decided)
+      if (continues && decided)
         decided(one.request, to.tokens.back());
-      if (goes_on && repeats(to.tokens, rules.repetition)) {
+      if (continues && repeats(to.tokens, rules.repetition)) {
         to.end = GenerateEnd::repetition;
-        goes_on = false;
+        continues = false;
       }
-      if (goes_on && std::ssize(to.tokens) < rules.tokens)
+      if (continues && std::ssize(to.tokens) < rules.tokens)
         still.push_back(std::move(one));
       else
         free.push_back(one.slot);

@@ -2,7 +2,7 @@
 // Texts from a model, one token after another, several at a time.
 //
 // Token i of sample s is drawn with counter (i, s) of (seed, Draw::text): the same seed, parameters
-// and prompt give the same tokens whatever else is generated beside them, and on any number of
+// and prompt give the same tokens whatever else is generated at the same time, and on any number of
 // ranks and threads.
 //
 // A text ends

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained model, to be used and not trained on: its parameters in fp32 on this rank's CPU, and
-// what encodes its text. What `trireme sample` and `trireme evaluate` read.
+// Loads a trained model for `trireme sample` and `trireme evaluate`: its parameters in fp32 on this
+// rank's CPU, and its tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct ModelSource {
 
 struct LoadedModel {
   weights::StoredModel stored;
-  /// Null where the run had token files without one, or none lies beside the weights.
+  /// Null where the run had token files without one, or there is none next to the weights.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Stream> stream;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiple choice: a model answers with the choice that it finds most likely after the context.
+// Answers multiple-choice questions with the choice that a model finds most likely.
 //
-// The likelihood of a choice is the sum of its tokens' losses, the first of them predicted by the
-// context's last token. The answer is the choice with the smallest sum (`sum`), the smallest sum
-// per token (`per_token`: what llm.c and nanochat do) or per byte of the choice's tokens
-// (`per_byte`: lm-evaluation-harness divides by the length of the text); of equals the lower one.
-// What is longer than the context loses its beginning.
+// The loss of a choice is the sum of its tokens' losses; the first token is predicted by the last
+// token of the context. The answer is the choice with the smallest sum (`sum`), the smallest sum per
+// token (`per_token`, as in llm.c and nanochat) or per byte of the choice's tokens (`per_byte`;
+// lm-evaluation-harness divides by the length of the text). Of equal choices the first is the
+// answer. A question that is longer than the context loses its beginning.
 //
-// Questions are shared out over the ranks (share_out.hpp); a row's losses do not depend on what is
-// beside it and are added in the order of the tokens, so all numbers have the same bits on any
-// number of ranks.
+// Questions are divided among the ranks (share_out.hpp). A row's losses do not depend on other rows
+// and are added in the order of the tokens, so all numbers have the same bits on any number of
+// ranks.
 #pragma once
 
 #include <cstdint>

@@ -42,23 +42,24 @@ class WithCache final : public NextLogits {
   [[nodiscard]] std::int64_t slots() const override { return decoder_.sequences(); }
   [[nodiscard]] const model::GptShape& shape() const override { return decoder_.shape(); }
 
-  void after(std::span<const Asked> asked, std::span<float> logits) override {
+  void after(std::span<const Request> requests, std::span<float> logits) override {
     const std::int64_t V = shape().vocabulary;
-    TRIREME_EXPECT(std::ssize(asked) <= slots() && std::ssize(logits) == std::ssize(asked) * V,
-                   "{} texts in {} slots, {} logits", asked.size(), slots(), logits.size());
+    TRIREME_EXPECT(
+        std::ssize(requests) <= slots() && std::ssize(logits) == std::ssize(requests) * V,
+        "{} texts in {} slots, {} logits", requests.size(), slots(), logits.size());
     const View results = logits_.view(DType::f32);
     std::vector<model::Decoder::Row> rows;
     std::vector<std::size_t> of_rows;  // which text a row is of
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      Slot& slot = slots_.at(asked[i].slot);
-      const Window window = window_of(asked[i].text, shape().context);
-      const std::size_t begin = asked[i].text.size() - window.size();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      Slot& slot = slots_.at(requests[i].slot);
+      const Window window = window_of(requests[i].text, shape().context);
+      const std::size_t begin = requests[i].text.size() - window.size();
       if (slot.grew_by_one(begin, window)) {
-        rows.push_back({static_cast<std::int32_t>(asked[i].slot),
+        rows.push_back({static_cast<std::int32_t>(requests[i].slot),
                         static_cast<std::int32_t>(window.size() - 1), window.back()});
         of_rows.push_back(i);
       } else {
-        read(asked[i].slot, window, results.slice(0, V));
+        read(requests[i].slot, window, results.slice(0, V));
         fetch(logits.subspan(i * static_cast<std::size_t>(V), static_cast<std::size_t>(V)),
               results.slice(0, V));
       }
@@ -125,11 +126,11 @@ class WithoutCache final : public NextLogits {
   [[nodiscard]] std::int64_t slots() const override { return 1; }
   [[nodiscard]] const model::GptShape& shape() const override { return gpt_.shape(); }
 
-  void after(std::span<const Asked> asked, std::span<float> logits) override {
+  void after(std::span<const Request> requests, std::span<float> logits) override {
     const std::int64_t V = shape().vocabulary;
-    TRIREME_EXPECT(asked.size() == 1 && std::ssize(logits) == V, "{} texts in one slot, {} logits",
-                   asked.size(), logits.size());
-    const Window window = window_of(asked[0].text, shape().context);
+    TRIREME_EXPECT(requests.size() == 1 && std::ssize(logits) == V,
+                   "{} texts in one slot, {} logits", requests.size(), logits.size());
+    const Window window = window_of(requests[0].text, shape().context);
     gpt_.next_logits(view_of(window.data(), std::ssize(window)), logits_.view(DType::f32), hooks_,
                      stream_);
     device_.copy(view_of(logits.data(), V), logits_.view(DType::f32), stream_);

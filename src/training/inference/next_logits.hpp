@@ -6,7 +6,7 @@
 //    from then on its newest tokens. A window moves by half a context at a time, so that a decoder,
 //    which has to read a moved window again, does so seldom. Both ways see the same window, so both
 //    give the same logits: to the bit where the decoder guarantees that.
-// 2. What is after a text depends on the text alone, not on the slot nor on what else is asked.
+// 2. What is after a text depends on the text alone, not on the slot or on the other requests.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ std::int64_t window_begin(std::int64_t length, std::int64_t context);
 
 class NextLogits {
  public:
-  /// A text, of one token at least, in one of the slots. A slot whose text has grown since it was
-  /// asked for last costs the tokens that are new.
-  struct Asked {
+  /// A text of at least one token in one of the slots. If the text of a slot has grown since its
+  /// last request, only the new tokens are computed.
+  struct Request {
     std::size_t slot = 0;
     std::span<const std::int32_t> text;
   };
@@ -39,8 +39,8 @@ class NextLogits {
   virtual ~NextLogits() = default;
   [[nodiscard]] virtual std::int64_t slots() const = 0;
   [[nodiscard]] virtual const model::GptShape& shape() const = 0;
-  /// logits = [asked, V], in memory of the host; complete at the return. All slots differ.
-  virtual void after(std::span<const Asked> asked, std::span<float> logits) = 0;
+  /// logits = [requests, V], in memory of the host; complete on return. All slots differ.
+  virtual void after(std::span<const Request> requests, std::span<float> logits) = 0;
 };
 
 /// With kept keys and values. `parameters` as for Gpt::bind; device, views, hooks and stream

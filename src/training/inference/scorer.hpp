@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of a trained model for rows of any length up to its context.
+// Computes the losses of a trained model for rows of any length up to its context.
 //
-// A row is computed in a window of the smallest width that holds it (width_of): the model is the
-// same, over the same parameters, of which a narrower window reads fewer positions. Rows that are
-// shorter than their window are filled up; what follows a token does not reach it.
+// A row is computed in the narrowest window that holds it (width_of), by the same model with the
+// same parameters. Shorter rows are padded at the end, which does not affect the tokens before.
 //
-// 1. A row's losses depend on the row alone: not on what is computed beside it, nor on the number
-//    of threads. On a GPU this holds up to rounding (model/gpt.hpp).
-// 2. The model of a width is made when it is first needed, and keeps the activations of one block.
+// 1. A row's losses depend on the row alone, not on other rows or on the number of threads. On a GPU
+//    this is true up to rounding (model/gpt.hpp).
+// 2. The model of a width is created when it is first needed, and keeps the activations of one
+//    block.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Row {
   std::vector<std::int32_t> tokens, targets;
 };
 
-/// The width of the window for so many tokens: 64 times a power of two, at most the context.
+/// The width of the window for this number of tokens: 64 times a power of two, at most the context.
 std::int64_t width_of(std::int64_t tokens, std::int64_t context);
 
 /// How many passes through the model a rank makes over its part of a set: as many as it needs, or

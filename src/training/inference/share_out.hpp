@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes through the model, shared out over the ranks: rank r makes every ranks-th of them.
+// Divides passes through a model among the ranks: rank r makes every ranks-th of them.
 //
-// 1. With Passes::equal a rank that has none of its own in a round makes the first one of that
-//    round as well, and its result does not count: the ranks that have one wait for its shards.
-// 2. An error of one rank becomes one of all (comm/control/together.hpp) with Passes::needed. With
-//    Passes::equal the others may be waiting for it in a gather, so it ends the job, as an error in
-//    a step does.
+// 1. With Passes::equal, a rank without a pass in a round repeats the first one of that round, and
+//    the result does not count: the other ranks need its shards.
+// 2. With Passes::needed, an error of one rank becomes an error of all
+//    (comm/control/together.hpp). With Passes::equal the others may be waiting for it in a gather,
+//    so it ends the job, as an error in a step does.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from a model: one sample while it trains, and any number of a trained one, prompts and
-// samples shared out over ranks. The prompt is encoded, and the sample decoded, by the tokenizer
-// that made the tokens of the run, which its checkpoints hold.
+// Generates text: one sample during training, or any number of samples from a trained model, with
+// prompts and samples divided among the ranks. The run's tokenizer, which its checkpoints contain,
+// encodes the prompts and decodes the samples.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct TextRequest {
   std::uint64_t seed = 0;
 };
 
-/// The continuation of the prompt, without the prompt; it goes on over the end of a text. Throws
+/// The continuation of the prompt, without the prompt; it continues after the end of a text. Throws
 /// UserError for a model whose vocabulary does not hold the tokenizer's. Each token costs a pass
 /// over the whole context, since a model that trains has no memory to spare for kept keys and
 /// values. `decided` is called for each token, and may throw to end the text.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a trained model on a stream of tokens: the mean over every token but the first.
+// Computes the loss of a trained model on a stream of tokens: the mean over every token but the
+// first.
 //
 // The stream is cut into windows of `context` targets that share one token, as in training
-// (data/dataset.hpp), and the rest at the end is a shorter one. Rank r takes every ranks-th window
-// (share_out.hpp). Each is computed by itself, and the sum is order-free, so the result has the
+// (batches/dataset.hpp); the last one may be shorter. Rank r computes every ranks-th window
+// (share_out.hpp). Each is computed separately, and the sum is order-free, so the result has the
 // same bits on any number of ranks.
 #pragma once
 

@@ -90,12 +90,12 @@ std::int64_t num_recordings(std::int64_t micro_steps) {
 std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences) {
-  constexpr std::int64_t per_block = 40, beside = 40, per_chunk = 4, per_part = 2;
+  constexpr std::int64_t per_block = 40, fixed = 40, per_chunk = 4, per_part = 2;
   const std::int64_t rows = micro_sequences * shape.context;
   const std::int64_t chunk =
       model::activation_plan(shape, dtype, micro_sequences, device::Kind::cuda).head_rows();
   const std::int64_t part = nn::rows_of_loss(shape.loss_rows, chunk, shape.context);
-  return beside + per_block * shape.layers +
+  return fixed + per_block * shape.layers +
          divided_up(rows, chunk) * (per_chunk + per_part * divided_up(chunk, part));
 }
 
@@ -118,20 +118,20 @@ model::RecomputeChoice decide_recompute(const Sections& config,
                                         const layout::Plan& plan,
                                         const RankKind& kind) {
   const layout::Budget budget = budget_of(config, plan, kind);
-  const std::int64_t beside =
+  const std::int64_t others =
       budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
       workspace_bytes(config, shape, plan, kind) + graph_bytes(config, shape, plan, kind);
   const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
   model::RecomputeChoice choice;
   if (const Bytes* limit = shape.recompute.limit()) {
-    choice = model::choose_recompute(shape, sizes, limit->count - beside);
+    choice = model::choose_recompute(shape, sizes, limit->count - others);
   } else {
     const nn::ActivationPlan kept =
         model::activation_plan(shape, sizes.dtype, sizes.micro_sequences, sizes.kind);
     choice = {shape.recompute, static_cast<std::int64_t>(kept.bytes() + kept.scratch().bytes()),
               true};
   }
-  choice.bytes += beside;
+  choice.bytes += others;
   return choice;
 }
 

@@ -276,7 +276,7 @@ void Journal::collect(std::int64_t step) {
           file.append(spreads);
           std::vector<device::TimeSample> samples;
           for (const std::string& one : all) {
-            if (one.empty())  // null is no address to copy to, even for nothing
+            if (one.empty())  // null is not an address to copy to, even for nothing
               continue;
             samples.resize(one.size() / sizeof(device::TimeSample));
             std::memcpy(samples.data(), one.data(), one.size());

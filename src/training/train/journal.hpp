@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer writes down: rows and spans for the record, deck.resolved.yaml, and the table at
-// the end. Rank 0 holds the record; the collective members are called by all ranks, because every
-// rank has samples to give.
+// Writes the record and the log of a run for the trainer: rows, spans, deck.resolved.yaml, and the
+// table at the end. Rank 0 holds the record. All ranks call the collective members, because every
+// rank contributes samples.
 //
-// The record is written while steps run, by a thread of rank 0 (record/run/run_writer.hpp): a member
-// hands over what is to be written, and a failure ends the run at the next one.
+// A thread of rank 0 writes the record while steps run (record/run/run_writer.hpp). A member hands
+// its data to that thread, and a failure ends the run at the next call.
 #pragma once
 
 #include <cstdint>
@@ -86,12 +86,12 @@ class Journal {
              bool whole,
              Log& log);
 
-  /// Where the time of a step went, one line per span name; what lies inside another span is taken
+  /// Where the time of a step went, one line per span name; what is inside another span is taken
   /// out of it, so the lines add up. Rank 0 only.
   void print_summary(Log& log) const;
 
  private:
-  /// Waits that began before the step did lie between steps, and are in the spans there: an
+  /// Waits that began before the step are between steps, and are in the spans there: an
   /// evaluation's, for one.
   void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
   /// On rank 0, `entry` with the record, while steps run. When too much waits already, so does this;

@@ -58,7 +58,7 @@ std::string NoiseScale::packed() const {
   return fmt::format("{} {:a} {:a}", count_, smoothed_.gradient_squared, smoothed_.trace);
 }
 
-void NoiseScale::go_on_from(const std::string& packed, const std::string& checkpoint) {
+void NoiseScale::continue_from(const std::string& packed, const std::string& checkpoint) {
   if (packed.empty())
     return;
   std::istringstream words(packed);

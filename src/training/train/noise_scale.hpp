@@ -66,7 +66,7 @@ class NoiseScale {
   /// The averages as one line of text, for a checkpoint.
   [[nodiscard]] std::string packed() const;
   /// Takes what packed() gave; "" leaves the averages empty. Throws UserError naming `checkpoint`.
-  void go_on_from(const std::string& packed, const std::string& checkpoint);
+  void continue_from(const std::string& packed, const std::string& checkpoint);
 
  private:
   std::int64_t context_;

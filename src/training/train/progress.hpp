@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person sees of a run: a bar on a terminal, sparse lines everywhere else and in the log
-// file.
+// Shows the progress of a run: a bar on a terminal, and lines elsewhere and in the log file.
 //
-// Lines are printed for each of the first 10 steps, every 10th to 100, every 100th after that, and
-// always for the last, so a log of a million steps stays readable. The remaining time comes from a
-// moving average of the time of a token that leaves out the first step of the run, which warms
-// caches up, and from the tokens that are left: steps may grow.
+// A line is printed for each of the first 10 steps, for every 10th step up to 100, for every 100th
+// after that, and for the last step, so the log of a million steps stays readable. The remaining
+// time is the number of remaining tokens times a moving average of the time per token, which omits
+// the first step of the run.
 #pragma once
 
 #include <cstdint>

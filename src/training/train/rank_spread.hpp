@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a number differs over the ranks, without any rank holding all of them: the smallest, the
-// median, the largest, and whose that is. Memory does not grow with the ranks, time with their
-// logarithm: a spread takes some tens of small reductions, for all its numbers at once.
+// Computes the smallest, median and largest value of a number over the ranks, and the rank with the
+// largest, without gathering the values. Memory does not grow with the ranks, and time grows with
+// their logarithm: some tens of small reductions for all numbers at once.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run comes to its record: a new one, its own continued, or a new one in the place of what
-// cannot be continued. Nothing is overwritten or removed: what is in the way is moved aside, under a
-// name that holds the reason, and the log notes it. Of steps.jsonl and run.h5 alike:
+// Opens the record of a run: a new one, or that of an earlier start, or a new one in place of a
+// record that cannot be continued. Nothing is overwritten or removed. A file that is in the way is
+// moved aside under a name that states the reason, and the log notes it. For steps.jsonl and run.h5:
 //
-//   run.h5.attempt-1   of a start that was killed before its first checkpoint
+//   run.h5.attempt-1   from a start that was killed before its first checkpoint
 //   run.h5.damaged-1   no line of steps.jsonl can be read
 //   run.h5.earlier-1   steps.jsonl was moved away
 //   run.h5.changed-1   another program changed run.h5 (record/run/run_record.hpp)

@@ -16,7 +16,7 @@
 namespace trireme::train {
 namespace {
 
-/// A rate that grows or falls by more than this between two steps is no schedule's doing.
+/// A rate that grows or falls by more than this between two steps is not caused by a schedule.
 constexpr double jump = 1.25;
 
 bool is_data(const std::string& key) {
@@ -63,7 +63,7 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
     if (fact_of(deck, "optimizer.schedule.decay_shape") == name)
       then.schedule.decay_shape = shape;
   take(deck, "run.steps", steps);
-  take(deck, "optimizer.schedule.steps", steps);  // "auto" is no number
+  take(deck, "optimizer.schedule.steps", steps);  // "auto" is not a number
   return then;
 }
 

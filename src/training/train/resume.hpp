@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run may change when it goes on from a checkpoint, and how it is reported.
+// What a run may change when it continues from a checkpoint, and how it is reported.
 //
 // A checkpoint carries the deck, the hash of the data and the identity of the run that wrote it.
-// Each key of the deck has a rule, beside its help (base/key.hpp): free keys may change and are
+// Each key of the deck has a rule, next to its help (base/key.hpp): free keys may change and are
 // shown; others make it another experiment and need an entry in run.allow_changes; the rest
 // never change, because the state in the checkpoint would mean nothing.
 //

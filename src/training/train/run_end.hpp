@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends a run from outside besides signals: time limits, and requests of another terminal.
+// External reasons to end a run other than signals: time limits, and requests from another terminal.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which whole spans a run keeps. What all ranks measured in all steps grows with both and would end
-// a large run; so run.h5 has statistics over all ranks (rank_spread.hpp), and whole spans of some
-// ranks and some steps, with a bound on their bytes that holds for any number of ranks and steps.
+// Chooses the ranks and steps whose full spans a run keeps. All spans of all ranks would fill the
+// memory of a large run. So run.h5 has statistics over all ranks (rank_spread.hpp), and full spans
+// of some ranks and some steps, within a limit on their bytes.
 //
 // 1. All ranks compute the same sample, from the deck and the plan.
-// 2. A run on few ranks that fits into the bound keeps every span.
+// 2. A run on few ranks that stays below the limit keeps every span.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr std::int64_t collect_every_steps = 50;
 struct SpanSample {
   std::int64_t ranks = 1;  ///< spread evenly over all, the first among them
   std::int64_t all_ranks = 1;
-  std::int64_t every_steps = 1;  ///< the first step, and every so many after it
+  std::int64_t every_steps = 1;  ///< the first step, and every N-th after it
   std::int64_t bytes = 0;        ///< at most, in run.h5
 
   [[nodiscard]] bool has_rank(std::int64_t rank) const {

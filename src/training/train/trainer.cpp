@@ -183,8 +183,8 @@ void Trainer::start() {
     session_.check_replicas(resumed->facts.step);
     first_step_ = resumed->facts.step + 1;
     session_.next_sample = resumed->facts.next_sample;
-    data_.train.go_on_from(fact_of(resumed->facts.more, data_position_fact),
-                           static_cast<std::int64_t>(session_.next_sample));
+    data_.train.continue_from(fact_of(resumed->facts.more, data_position_fact),
+                              static_cast<std::int64_t>(session_.next_sample));
     saved_step_ = resumed->facts.step;
   }
   bool finished = false;
@@ -209,7 +209,8 @@ void Trainer::start() {
   if (job_.evaluate.noise_scale.every_steps > 0) {
     noise_scale_.emplace(job_.shape.context, job_.evaluate.noise_scale.smoothing);
     if (resumed)
-      noise_scale_->go_on_from(fact_of(resumed->facts.more, noise_scale_fact), resumed->directory);
+      noise_scale_->continue_from(fact_of(resumed->facts.more, noise_scale_fact),
+                                  resumed->directory);
   }
   const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data_));
   comm::on_first_rank(world_, [&] {

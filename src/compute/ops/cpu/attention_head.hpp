@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head of attention on a CPU: where its rows lie, and which keys its queries see. Every body of
+// One head of attention on a CPU: where its rows are, and which keys its queries see. Every body of
 // attention asks here which tiles of 64 queries by 64 keys it need not compute (attention.cpp,
 // cached_attention.cpp, x86/bf16_attention.cpp), so windows and documents mean the same in each.
 //

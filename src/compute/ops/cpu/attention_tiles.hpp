@@ -5,7 +5,7 @@
 // (attention.cpp) and by that of single positions (cached_attention.cpp), which so have the same
 // bits.
 //
-// Layouts: queries and values lie as [tile, width] with rows of whole registers, keys as [channels,
+// Layouts: queries and values are stored as [tile, width] with rows of whole registers, keys as [channels,
 // tile], so that the product for a tile of scores reads 64 keys of one channel side by side. Scores
 // are [tile, tile]: rows are queries, columns are keys.
 //

@@ -5,7 +5,7 @@
 // a chunk stay in a cache while the rows of A pass by. Source of the scheme: Goto, van de Geijn,
 // "Anatomy of high-performance matrix multiplication", 2008.
 //
-// A kernel is a struct of static members, and carries the instructions of its processor by itself;
+// A kernel is a struct of static members, and states the instructions of its processor itself;
 // nothing here does:
 //
 //   units, panel_columns, panel_rows
@@ -38,8 +38,8 @@ class BlockedMatmul final : public PackedMatmul {
   }
 
  private:
-  /// A panel of A fits into the first-level cache beside passing lines of B; rows that are read
-  /// where they lie need not: 1152 units are a whole K = 2304 of bf16, which takes 0.96 of the time
+  /// A panel of A fits into the first-level cache together with the passing lines of B; rows that are read
+  /// where they are need not: 1152 units are a whole K = 2304 of bf16, which takes 0.96 of the time
   /// of two halves. The same for all kernels, so that these do not differ in bits.
   static Depth depth_of(const MatmulShape& s) {
     return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1152};
@@ -82,7 +82,7 @@ class BlockedMatmul final : public PackedMatmul {
     }
   }
 
-  /// Rows of A by panels of B, which lie in `scratch`; after them is room for the rows.
+  /// Rows of A by panels of B, which are in `scratch`; after them is room for the rows.
   void multiply_group(const Operands& operands,
                       const Range& rows,
                       const Range& panels,
@@ -129,7 +129,7 @@ class BlockedMatmul final : public PackedMatmul {
     return Kernel::panel_rows * depth_.copied_stride();
   }
 
-  /// The rows of A from `row` on, where they lie or in `own`.
+  /// The rows of A from `row` on, where they are or in `own`.
   Terms find_terms(const Operands& operands,
                    const Group& group,
                    std::int64_t row,
@@ -157,7 +157,7 @@ class BlockedMatmul final : public PackedMatmul {
     return terms;
   }
 
-  /// Of the rows of A after the group's, the lines that are fetched beside call `place`.
+  /// The lines of the next rows of A that are prefetched during call `place`.
   [[nodiscard]] Ahead rows_ahead(const Operands& operands,
                                  const Group& group,
                                  std::int64_t place) const {

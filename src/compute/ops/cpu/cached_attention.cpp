@@ -22,7 +22,7 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// Where the tiles of one sequence and head lie: [tiles][channels, tile] keys and, beside each,
+/// Where the tiles of one sequence and head are: [tiles][channels, tile] keys and, next to each,
 /// [tile, width] values.
 struct CacheLayout {
   std::int64_t channels, width, tiles;

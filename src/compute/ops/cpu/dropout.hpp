@@ -4,7 +4,7 @@
 // 1. Factors are those of ops/dropout.hpp, to the bit: 0, or 1 / (1 - rate).
 // 2. One counter serves four elements, so a run that begins elsewhere makes up to three factors
 //    that nothing reads, and one of any length makes whole groups of 64.
-// 3. A run lies in the caller's room, on its stack: threads share nothing.
+// 3. A run is in the caller's room, on its stack: threads share nothing.
 #pragma once
 
 #include <algorithm>

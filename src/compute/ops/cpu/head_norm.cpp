@@ -22,7 +22,7 @@ TRIREME_INLINE float gain_at(const T* gain, std::int64_t c) {
     return 1.0F;
 }
 
-/// x becomes turn(x · s · gain); null `cosines`: nothing turns.
+/// x becomes rotate(x · s · gain); null `cosines`: no rotation.
 template <bool Gains, class T>
 TRIREME_INLINE void scale_head(
     T* x, float s, const T* gain, const float* cosines, std::int64_t channels) {
@@ -135,7 +135,7 @@ constexpr std::int64_t rows_per_part = 64;
 using Sums = std::array<float, columns_together>;
 
 /// Adds dz xhat of `count` columns from `column` on, over the heads [begin, end) of one row; of
-/// what turns, to `second` those half a head further.
+/// what is rotated, to `second` those half a head further.
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void add_gain_terms(float* first,
                                                 float* second,
@@ -174,8 +174,8 @@ bool by_halves(const HeadNorm& all) {
   return has_avx512() && all.channels() % 2 == 0;
 }
 
-/// Sums of 64 rows are added up, so the error grows with rows / 64. By halves, or of what turns,
-/// the columns are those of the first half, and the others lie half a head further.
+/// Sums of 64 rows are added up, so the error grows with rows / 64. By halves, or of what is rotated,
+/// the columns are those of the first half, and the others are half a head further.
 template <class T>
 void gradient_of_gain(float* to,
                       const HeadNormBackward& call,
@@ -186,7 +186,7 @@ void gradient_of_gain(float* to,
   const T* raw = call.raw.as<T>();
   const float* rstd = call.rstd.as<float>();
   const std::int64_t rows = call.d_packed.elements / all.shape.stride;
-  const bool turns = !all.table.empty(), halved = turns || by_halves(all);
+  const bool rotates = !all.table.empty(), halved = rotates || by_halves(all);
   const std::int64_t half = all.channels() / 2;
   for_chunks(halved ? half : all.channels(), columns_together,
              [&](std::int64_t column, std::int64_t last) {

@@ -236,7 +236,7 @@ void normalize(const LayerNormForward& call, std::int64_t row, std::int64_t rows
                  call.epsilon);
 }
 
-/// Sums are normalized while they lie in the first cache.
+/// Sums are normalized while they are in the first cache.
 std::int64_t rows_together(const LayerNormForward& call, std::int64_t rows) {
   constexpr std::int64_t elements = 2048;
   return call.branch.empty() ? rows : std::max<std::int64_t>(1, elements / call.channels);

@@ -7,7 +7,7 @@
 // product instruction per unit.
 //
 //   panel of B   [units][panel columns]
-//   panel of A   [units][panel rows]; only of a transposed A, else A is read where it lies or from
+//   panel of A   [units][panel rows]; only of a transposed A, else A is read where it is or from
 //                a copy of its rows, widened where its units are
 //
 // 1. An element's sum runs over K in order, so kernels that fuse multiplication and addition give
@@ -56,7 +56,7 @@ struct Target {
   [[nodiscard]] std::int64_t element_bytes() const { return c_is_bf16 ? 2 : 4; }
 };
 
-/// Lines of memory that are wanted next, brought near beside the sums: `lines` of them with every
+/// Lines of memory that are needed next, prefetched during the sums: `lines` of them with every
 /// 16 units, at `first` + step * i + stride * j, the distances in bytes. They change no number.
 struct Ahead {
   const std::byte* first = nullptr;
@@ -73,8 +73,8 @@ struct Terms {
   Ahead ahead{};
 };
 
-/// Terms and target of the rows from `done` on; of a panel of A where that is packed. What lies
-/// ahead has been fetched beside the first rows.
+/// Terms and target of the rows from `done` on; of a panel of A where that is packed. What is
+/// ahead has been fetched during the first rows.
 template <bool packed>
 void skip_rows(Terms& terms, Target& target, std::int64_t done) {
   if constexpr (packed)

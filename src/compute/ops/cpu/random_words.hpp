@@ -2,7 +2,7 @@
 // philox() of base/random.hpp for sixteen counters at a time, which vectorizes: the ten rounds of a
 // counter depend on one another, those of sixteen counters do not.
 //
-// The words are those of philox(), to the bit. They lie by word and then by counter, the order in
+// The words are those of philox(), to the bit. They are by word and then by counter, the order in
 // which the rounds compute them; who needs them by element turns them (dropout.hpp). For AVX-512
 // there is x86/avx512_random.hpp.
 #pragma once

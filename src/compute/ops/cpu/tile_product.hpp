@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small fp32 tiles that lie in a thread's scratch, for attention, where a library call
+// Products of small fp32 tiles that are in a thread's scratch, for attention, where a library call
 // per tile would cost as much as the tile. Sums run over the depth in order, so the size of a
 // register block decides no bits. `Level` is what the kernel around is compiled for: with AVX-512
 // blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes). The

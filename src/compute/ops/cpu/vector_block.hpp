@@ -9,7 +9,7 @@
 //   NEON       4 of 4 lanes        6      24 + 4 + 1 of 32
 //   SSE2       4 of 4 lanes        2       8 + 4 + 1 of 16
 //
-// 1. The sum of an element runs over K in order, whichever block the element lies in: K alone
+// 1. The sum of an element runs over K in order, whichever block the element is in: K alone
 //    decides its bits. Multiplication and addition are fused where the processor can.
 // 2. Nothing is written beyond `columns` of a row.
 #pragma once
@@ -84,7 +84,7 @@ TRIREME_INLINE void store_sums(const typename Width::Vector (&sum)[rows][vectors
 }
 
 /// The block of `rows` rows and 16 columns over all of the terms' units. `packed`: A is a panel
-/// of `panel_rows` rows; else it lies in rows.
+/// of `panel_rows` rows; else it is in rows.
 template <class Width, int panel_rows, bool packed, int rows>
 TRIREME_INLINE void product_block(const Terms& terms, const Target& target) {
   constexpr int vectors = static_cast<int>(vector_panel_columns / Width::lanes);

@@ -26,7 +26,7 @@ struct FourLanes {
   static constexpr std::int64_t lanes = 4;
 };
 
-/// Columns of a panel of B: all the vectors of a line fit into registers beside their sums.
+/// Columns of a panel of B: all vectors of a line fit into registers together with their sums.
 inline constexpr std::int64_t vector_panel_columns = 16;
 
 /// From and to any address. Not through a pointer to a vector type of less alignment: clang forgets
@@ -152,7 +152,7 @@ void pack_a_transposed(Unit* to,
   }
 }
 
-/// Rows [row, row + rows) of an A that lies in rows, units [begin, end), `stride` units apart.
+/// Rows [row, row + rows) of an A that is in rows, units [begin, end), `stride` units apart.
 template <Units kind>
 void copy_rows(Unit* to,
                std::int64_t stride,

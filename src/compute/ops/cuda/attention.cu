@@ -204,7 +204,7 @@ __global__ void key_kernel(T* dqkv,
   write_row(dqkv + own.v + s * own.step, dv, 1.0F, own.D);
 }
 
-/// A warp per row of so many heads.
+/// One warp per row of each head.
 LaunchShape shape_for(const AttentionSizes& s, std::int64_t heads) {
   return {static_cast<unsigned>(blocks_for(s.batch * heads * s.time, warps)),
           dim3(warp_lanes, warps)};

@@ -10,7 +10,7 @@
 namespace trireme::ops::cuda {
 
 /// Which of a lane's scores are kept, bit 4 n + i for score i of block n: blocks are 16 rows by 8
-/// columns, beside one another. All lanes of a warp ask together, each for its own.
+/// columns, next to one another. All lanes of a warp ask together, each for its own.
 struct TileDropout {
   const Dropout& dropout;
   const Head& head;
@@ -44,7 +44,7 @@ struct TileDropout {
     return static_cast<std::uint64_t>((head.h * head.time + t) * head.time + s);
   }
   /// Four scores, each drawn for itself: from one row to the other, and from one column to the next,
-  /// t and s grow by so much.
+  /// t and s grow by these numbers.
   __device__ std::uint32_t four(
       std::int64_t t, std::int64_t s, int row_t, int row_s, int column_t, int column_s) const {
     std::uint32_t kept = 0;

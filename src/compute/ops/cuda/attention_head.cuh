@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a head's rows lie, for all kernels of attention.
+// Where a head's rows are, for all kernels of attention.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace trireme::ops::cuda {
 
-/// Where one (b, h) lies. Rows of q, k, v are `step` apart, those of out `heads · D`.
+/// Where one (b, h) is. Rows of q, k, v are `step` apart, those of out `heads · D`.
 struct Head {
   std::int64_t b, h, time, D, step, out_step;
   std::int64_t q, k, v, out, stats;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which positions of its row a query sees, inside of kernels: those from first_key(t) to t. The
 // first one never falls from a query to the next, so the queries that see a key are those from its
-// own position to an end, and what the rows of a tile see lies between what its first and its last
+// own position to an end, and what the rows of a tile see is between what its first and its last
 // row see. The CPU's is in cpu/attention_head.hpp.
 #pragma once
 

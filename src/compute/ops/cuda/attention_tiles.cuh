@@ -58,7 +58,7 @@ struct alignas(16) Chunk {
 };
 
 /// Rows of Width channels in shared memory. A row's chunks change places by its number, so that
-/// the same chunk of eight rows in a row lies in all banks.
+/// the same chunk of eight rows in a row is in all banks.
 template <int Width>
 struct Tile {
   static constexpr int chunks = Width / 8;

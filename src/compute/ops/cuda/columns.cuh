@@ -3,7 +3,7 @@
 //
 // Rows are cut into slices. A block adds up one slice for 32·N columns: each of its 8 warps takes
 // every eighth row, reading N neighbouring columns per lane; the warps' sums are added in order.
-// The slices' sums lie in the stream's workspace until a second kernel adds them to the result, in
+// The slices' sums are in the stream's workspace until a second kernel adds them to the result, in
 // an order of its own. Cut and order depend on the sizes alone, so the bits do too.
 #pragma once
 
@@ -84,7 +84,7 @@ __global__ void column_totals_kernel(ColumnTotals<K> totals,
   to[column] += total;
 }
 
-/// Adds K sums of each column that lie in `partial` = [slices, K, columns].
+/// Adds K sums of each column that are in `partial` = [slices, K, columns].
 template <int K>
 void add_column_totals(const char* name,
                        float* const (&to)[K],

@@ -3,7 +3,7 @@
 // an order of their own, so that the bits do not depend on who runs first: the rows are sorted by
 // token with a stable radix sort, and cut where a token ends and at every multiple of a stretch of
 // at least 64. A block adds up the rows between two cuts, in their order. Where these are all of a
-// token's, they go to its gradient; else the sums of a frequent token's cuts lie in the workspace,
+// token's, they go to its gradient; else the sums of a frequent token's cuts are in the workspace,
 // two to a stretch at the most, until a second kernel adds them up, in their order as well.
 //
 // The sort goes through the tokens' digits of 8 bits, lowest first. A slice of 256 rows is the work
@@ -175,7 +175,7 @@ struct SortedRows {
 };
 
 /// Where a stretch's rows of a token that has more elsewhere are added up: [stretches, 2, channels],
-/// of the token that begins in it, and of the one that goes on from before.
+/// of the token that begins in it, and of the one that continues from before.
 __device__ inline float* place_of(float* partial,
                                   std::int64_t stretch,
                                   bool begins,
@@ -223,7 +223,7 @@ __global__ void token_backward_kernel(EmbeddingBackward call, float* partial, So
   }
 }
 
-/// A block per stretch: of the token that begins in it and goes on after it, if there is one.
+/// A block per stretch: of the token that begins in it and continues after it, if there is one.
 template <int N>
 __global__ void frequent_token_kernel(float* dwte,
                                       float* partial,
@@ -287,7 +287,7 @@ std::int64_t sort_bytes(std::int64_t tokens) {
   return blocks_for(numbers * static_cast<std::int64_t>(sizeof(int)), 16) * 16;
 }
 
-/// Of the sums of stretches of so many rows.
+/// The number of rows of a stretch of sums.
 std::int64_t partial_bytes(std::int64_t tokens, std::int64_t channels, std::int64_t stretch) {
   return 2 * blocks_for(tokens, stretch) * channels * static_cast<std::int64_t>(sizeof(float));
 }

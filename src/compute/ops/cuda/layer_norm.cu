@@ -253,7 +253,7 @@ struct BackwardSlice {
 template <int N, class T>
 __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
     LayerNormBackward call, float* partial, std::int64_t rows_per_slice) {
-  // Two in turns, so that one barrier per turn suffices.
+  // Two alternating buffers, so that one barrier per iteration suffices.
   __shared__ float shared[2][rows_at_once * 2 * most_slice_threads / warp_lanes];
   const std::int64_t own = static_cast<std::int64_t>(threadIdx.x) * N;
   const std::int64_t channels = call.channels;

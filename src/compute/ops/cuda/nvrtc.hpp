@@ -11,7 +11,7 @@ namespace trireme::ops {
 /// "libnvrtc.so.13", of the toolkit that this was built with.
 std::string nvrtc_library();
 
-/// Empty when `library` and the builtins that it opens by itself can be opened, else a sentence
+/// Empty when `library` and the builtins that it opens itself can be opened, else a sentence
 /// with the name of the one that cannot, the loader's words, and what to do.
 std::string nvrtc_problem(const std::string& library = nvrtc_library());
 

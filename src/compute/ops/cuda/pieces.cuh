@@ -5,7 +5,7 @@
 // and kept there until the kernel has run. CUDA's arguments end at 4 KB, so a list has room for
 // few, and longer ones take several launches. Each array has blocks of its own, one after another
 // in the grid; a block looks its array up. A kernel takes the list as `const __grid_constant__`, so
-// that it is read where it lies.
+// that it is read where it is.
 #pragma once
 
 #include <cstdint>

@@ -124,8 +124,8 @@ __global__ void hash_of_blocks_kernel(std::uint64_t* hash, const std::uint64_t* 
 }
 
 constexpr int sum_threads = 128;
-/// Squares of fp32 values lie between 2^-298 and 2^256; the lowest bit of a mantissa is worth 2^-52
-/// of its value, and the words begin at 2^-1074. The values themselves lie in between.
+/// Squares of fp32 values are between 2^-298 and 2^256; the lowest bit of a mantissa is worth 2^-52
+/// of its value, and the words begin at 2^-1074. The values themselves are in between.
 constexpr int first_bin = 22, local_bins = 20;
 static_assert((1074 - 298 - 52) / bin_bits >= first_bin);
 static_assert((1074 + 255 - 52) / bin_bits + 2 < first_bin + local_bins);
@@ -198,7 +198,7 @@ __global__ void sum_kernel(std::int64_t* words, const __grid_constant__ SumList 
       atomicAdd(to + nan_word + k, static_cast<unsigned long long>(special[k]));
   for (int b = static_cast<int>(threadIdx.x); b < local_bins; b += sum_threads) {
     long long sum = 0;
-    // Each bin begins elsewhere, for the columns of one thread lie in one bank.
+    // Each bin begins elsewhere, for the columns of one thread are in one bank.
     for (int t = 0; t < sum_threads; ++t) sum += bins[b][(t + b) % sum_threads];
     if (sum != 0)
       atomicAdd(to + first_bin + b, static_cast<unsigned long long>(sum));

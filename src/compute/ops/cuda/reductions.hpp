@@ -48,7 +48,7 @@ void add_to_words(std::int64_t* words,
                   bool squared,
                   RawStream stream);
 void carry(std::int64_t* words, RawStream stream);
-/// All of these lie on the GPU.
+/// All of these are on the GPU.
 void values_of_words(double* values,
                      const std::int64_t* words,
                      std::int64_t count,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash of a tensor that depends on its bits and their places and on no order: base/hash.hpp, made
-// where the tensor lies. One pass that only reads.
+// where the tensor is. One pass that only reads.
 #pragma once
 
 #include <cstdint>

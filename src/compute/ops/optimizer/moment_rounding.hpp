@@ -5,7 +5,7 @@
 // distance, and the last place of a bf16 is more than 1/256 of it.
 //
 // The bits are a pure function of (seed, step, parameter, element, moment). There is no state, and
-// ranks, threads, buckets and shards are no argument, so results do not depend on them.
+// ranks, threads, buckets and shards are not arguments, so results do not depend on them.
 //
 // Element e of parameter p in step t has word[e % 4] of philox(key, counter = (p << 40) + e / 4,
 // counter_high = t): its lower half for the first moment, its upper half for the second.
@@ -21,7 +21,7 @@
 
 namespace trireme::ops {
 
-/// Where in the sequence the elements of a call lie; not read where moments are fp32.
+/// Where in the sequence the elements of a call are; not read where moments are fp32.
 struct MomentRounding {
   RandomKey key;
   std::uint64_t step = 0;       ///< counted from 1
@@ -37,7 +37,7 @@ struct MomentRounding {
 TRIREME_HOST_DEVICE inline std::uint32_t moment_word(const MomentRounding& rounding,
                                                      std::int64_t element) {
   const Words4 words = philox(rounding.key, rounding.counter(element), rounding.step);
-  // Chosen, not indexed: what a GPU indexes lies in memory.
+  // Chosen, not indexed: what a GPU indexes is in memory.
   const auto place = static_cast<std::uint64_t>(rounding.first + element) % 4;
   const std::uint32_t early = place == 0 ? words.w[0] : words.w[1];
   const std::uint32_t late = place == 2 ? words.w[2] : words.w[3];

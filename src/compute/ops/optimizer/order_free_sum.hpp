@@ -44,7 +44,7 @@ class OrderFreeSum {
   std::int64_t pending_ = 0;  // additions since the last normalize
 };
 
-/// An OrderFreeSum that streams of a device add to, one stream at a time. On a GPU the words lie
+/// An OrderFreeSum that streams of a device add to, one stream at a time. On a GPU the words are
 /// there, and come to the host when they are fetched.
 class StreamSum {
  public:
@@ -75,7 +75,7 @@ class StreamSum {
   std::int64_t pending_ = 0;           // additions to words_ since they were last carried
 };
 
-/// The values of sums whose words lie in memory of the stream's device one after the other, there.
+/// The values of sums whose words are in memory of the stream's device one after the other, there.
 /// Shapes: values [n] fp64, words [n, num_words] int64.
 void values_of_words(View values, ConstView words, device::Stream& stream);
 

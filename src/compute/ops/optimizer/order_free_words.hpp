@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The integers of an order-free sum (order_free_sum.hpp): where what lies, the carry, and the
+// The integers of an order-free sum (order_free_sum.hpp): what is where, the carry, and the
 // value. One text for the host and the GPU, so that both give the same bits.
 //
-// A double is an integer multiple of 2^-1074 with at most 53 significant bits, so it lies within
+// A double is an integer multiple of 2^-1074 with at most 53 significant bits, so it is within
 // three bins of 32 bits, and adding it is three integer additions. Integer addition is associative:
 // the sum does not depend on the order, on threads or on ranks.
 //
@@ -59,7 +59,7 @@ TRIREME_HOST_DEVICE inline double value_of_words(const std::int64_t* from) {
   std::int64_t carry = 0;
   for (int i = 0; i + 1 < num_bins; ++i) carry = (from[i] + carry) >> bin_bits;
   const bool negative = from[num_bins - 1] + carry < 0;
-  // The highest bin and the two below it hold at least 65 bits; what lies lower only breaks ties.
+  // The highest bin and the two below it hold at least 65 bits; what is lower only breaks ties.
   unsigned __int128 head = 0;
   int top = -1;
   bool lower = false, before_these = false;

@@ -12,7 +12,7 @@
 // safety factor that its authors recommend: 0.85 to 1.15.
 //
 // 1. Sums of squares are fp64, all else is fp32. With options.products = bf16, X, A, A A and P are
-//    rounded to bf16; what lies between the products is still computed in fp32. Results then differ
+//    rounded to bf16; what is between the products is still computed in fp32. Results then differ
 //    between processors by more than the last bits, as all products in bf16 do.
 // 2. The work is cut by shape alone, so results have the same bits on any number of threads.
 // 3. Nothing is allocated after construction; one call at a time per object, whose scratch is the
@@ -37,7 +37,7 @@ class Orthogonalize {
                 std::int64_t columns,
                 const OrthogonalizeOptions& options);
 
-  /// That a call needs beside the matrix.
+  /// Needed by a call in addition to the matrix.
   static std::int64_t scratch_bytes(std::int64_t rows, std::int64_t columns, DType products);
   /// Of a call: steps x (4 max min^2 + 2 min^3), where max and min are of rows and columns.
   static double flops(std::int64_t rows, std::int64_t columns, std::int64_t steps);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of work at a time on a thread of its own, and whether it is done.
+// Runs one piece of work at a time on its own thread.
 //
 // 1. start(), wait() and the destructor belong to one thread; done() never blocks.
-// 2. What the work throws comes out of wait().
-// 3. The destructor asks the work to end (its stop_token) and waits for it; a failure is dropped.
+// 2. wait() rethrows what the work threw.
+// 3. The destructor asks the work to end (its stop_token) and waits for it; it ignores a failure.
 #pragma once
 
 #include <atomic>

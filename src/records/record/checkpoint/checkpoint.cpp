@@ -95,7 +95,7 @@ class Totals {
   std::vector<std::int64_t> values_;
 };
 
-/// The first rank's manifest, of a checkpoint that this run can go on from.
+/// The first rank's manifest, of a checkpoint from which this run can resume.
 Manifest expected_manifest(const std::string& directory,
                            const layout::Plan& plan,
                            const NameValues& model) {

@@ -138,7 +138,7 @@ CheckpointFacts load_checkpoint(const std::string& directory,
                                 std::span<const MutableSlab> wanted,
                                 comm::World& world);
 
-/// What lies in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
+/// What is in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
 /// directories are left out. Not collective.
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
 /// The newest checkpoint by its name, whole or not (a damaged one is reported by load_checkpoint,
@@ -148,7 +148,7 @@ std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_director
 std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
 /// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
 /// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
-/// what lies there.
+/// what is there.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
 /// One checkpoint opened for reading by one process: for `trireme sample` and for tools.

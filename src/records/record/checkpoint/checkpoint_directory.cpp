@@ -67,7 +67,7 @@ bool is_leftover(const std::string& name) {
 }
 
 /// None where there is no such directory. Throws where it cannot be read, because a run whose
-/// checkpoints seem to be missing begins anew.
+/// checkpoints seem to be missing starts from step 0.
 std::vector<fs::path> entries_of(const std::string& directory) {
   std::error_code problem;
   std::vector<fs::path> found;
@@ -175,10 +175,11 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
     if (problem != std::errc::directory_not_empty)
       check(problem, "remove " + link);
     if (problem)
-      throw UserError(Place{link},
-                      fmt::format("checkpoints lie here already, and checkpoint.directory is {}: "
-                                  "move them there, or leave checkpoint.directory away",
-                                  directory));
+      throw UserError(
+          Place{link},
+          fmt::format("there are checkpoints here already, and checkpoint.directory is {}: "
+                      "move them there, or leave checkpoint.directory away",
+                      directory));
   } else if (fs::exists(there)) {
     if (fs::canonical(link, problem) == target)
       return;
@@ -287,7 +288,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) 
   std::vector<FoundCheckpoint> found;
   for (CheckpointPlace& place : places_in(checkpoints_of(run_directory))) {
     FoundCheckpoint one = look_at(std::move(place));
-    // A run that goes on may have removed it meanwhile.
+    // A run that continues may have removed it meanwhile.
     if (std::error_code ignored; one.whole || fs::exists(one.directory, ignored))
       found.push_back(std::move(one));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where checkpoints lie and how one becomes visible: names, the atomic commit, pruning. One process
+// The directory of checkpoints: names, the atomic commit of a checkpoint, and pruning. One process
 // (rank 0 under the run directory's lock) changes anything here.
 #pragma once
 
@@ -22,7 +22,7 @@ std::string checkpoints_of(const std::string& run_directory);
 /// that shows that trireme has used it: its lock, `latest`, or a checkpoint.
 void expect_place_of_checkpoints(const std::string& directory, const Place& place);
 /// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
-/// lie there already or elsewhere, StorageError when it cannot be made.
+/// are there already or elsewhere, StorageError when it cannot be made.
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
 /// "step-00000500"
 std::string checkpoint_name(std::int64_t step);
@@ -55,7 +55,7 @@ std::vector<std::string> prune(const std::string& run_directory,
 /// name is what people and scripts go by, so a copy under another name is not used.
 std::string name_problem(const std::string& directory, std::int64_t step);
 
-/// How to go on when the checkpoint in `directory` is of no use: names the next older whole one.
+/// What to do if the checkpoint in `directory` cannot be used: names the next older whole one.
 std::string way_out(const std::string& directory);
 
 }  // namespace trireme::record

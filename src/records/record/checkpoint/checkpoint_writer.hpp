@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints beside a run that goes on. Every rank's thread writes its file;
+// Writes checkpoints while the run continues. Every rank's thread writes its file;
 // when all have, the first rank's writes the manifest and makes the whole visible. Between the two
 // the ranks communicate once, in calls of the main thread: threads here do not use MPI.
 //
@@ -57,7 +57,7 @@ class CheckpointWriter {
   enum class Stage : std::uint8_t { idle, writing, committing };
 
   void gather_parts();
-  /// Throws UserError: a run must not go on from what is no number, nor remove good ones for it.
+  /// Throws UserError: a run must not resume from values that are not finite, or remove good checkpoints for them.
   void expect_finite(const std::vector<Part>& parts) const;
   void commit(const std::vector<Part>& parts);
   /// Adds those that no checkpoint of this writer had.

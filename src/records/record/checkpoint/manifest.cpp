@@ -336,7 +336,7 @@ std::string file_problem(const std::string& directory, const Manifest& manifest,
   if (status.type() == std::filesystem::file_type::not_found)
     return name + " is missing";
   if (!problem && !std::filesystem::is_regular_file(status))
-    return name + " is no file";
+    return name + " is not a file";
   const auto bytes = problem ? 0 : std::filesystem::file_size(path, problem);
   if (problem)
     throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.0:
+// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.2:
 //
 //   /            attributes filetype "trireme-checkpoint", version [2, 0], date_and_time, step,
 //                next_sample, seed, ranks, self_hash (XXH64 of everything below, see fingerprint())
@@ -10,7 +10,7 @@
 //   /pieces      rows of Piece
 //   /tensors/STATE/PARAMETER   virtual dataset over the pieces; attributes shape, content_hash
 //
-// Beside it lies manifest.xxh64, the XXH64 of its bytes as `xxhsum -c` takes it. So every bit of a
+// Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So every bit of a
 // checkpoint is under some hash: the manifest under this one, a rank file's data under its pieces'
 // and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
 //

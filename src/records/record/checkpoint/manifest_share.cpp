@@ -114,7 +114,7 @@ void check_rank_files(const std::string& directory,
   for (auto& [file, extents] : data) {
     const std::string path = directory + "/" + rank_file(static_cast<int>(file));
     if (frame_hash(files::InputFile(path), std::move(extents)) != manifest.file_frames[file])
-      damaged(path, "what lies between its pieces does not match its checksum");
+      damaged(path, "the bytes between its pieces do not match their checksum");
   }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank needs of a checkpoint's manifest. The first rank reads the manifest and broadcasts
-// it: the head (facts, parameters, states, files) at once, the pieces in blocks, of which every
-// rank keeps its own. So a file that all ranks need is opened once, and what a rank holds does not
-// grow with the number of ranks that wrote the checkpoint, but for 16 bytes per file.
+// The part of a checkpoint's manifest that one rank needs. Rank 0 reads the manifest and broadcasts
+// it: first the head (facts, parameters, states, files), then the pieces in blocks, of which every
+// rank keeps its own. So the file is opened once, and the memory of a rank does not grow with the
+// number of ranks that wrote the checkpoint, except for 16 bytes per file.
 //
-// 1. A rank keeps the pieces that hold an element it needs, and those of the files that it checks.
-// 2. File f is checked by rank f modulo the number of ranks, also where others read it: its size,
-//    and what HDF5 wrote into it.
+// 1. A rank keeps the pieces that contain an element it needs, and those of the files that it
+//    checks.
+// 2. Rank f modulo the number of ranks checks file f: its size, and what HDF5 wrote into it.
 #pragma once
 
 #include <cstdint>

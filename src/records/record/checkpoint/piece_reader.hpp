@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads runs of elements out of a checkpoint's rank files, of any number of ranks, and nothing but
-// those: a piece lies in one run of bytes at the offset that the manifest states.
+// Reads ranges of elements from the rank files of a checkpoint, written by any number of ranks. It
+// reads only the pieces that contain them; the manifest states their offsets.
 //
-// 1. A piece that is wanted whole is compared with its hash at once. Of one that is wanted in part,
-//    the caller adds up the hashes over all who read it (load_checkpoint), or reads it whole.
-// 2. The manifest's pieces may be a part of them, as long as they hold what is wanted.
+// 1. A piece that is read completely is compared with its hash at once. If only a part is needed,
+//    the caller adds up the hashes over all ranks that read it (load_checkpoint), or reads it
+//    completely.
+// 2. The manifest may contain a subset of the pieces, if it has those that are needed.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ class PieceReader {
   [[nodiscard]] std::uint64_t hash_of(const Piece& piece);
 
  private:
-  /// Elements [begin, begin + data.elements) of the parameter, which lie in the piece.
+  /// Elements [begin, begin + data.elements) of the parameter, which are in the piece.
   std::uint64_t read_part(const Piece& piece, std::int64_t begin, View data);
   [[noreturn]] void refuse(const Piece& piece) const;
   const files::InputFile& file(std::uint32_t rank);

@@ -97,7 +97,7 @@ std::vector<Placed> lay_out(const std::string& path,
   return placed;
 }
 
-/// Fills `block`, which lies at `begin` in the file: pieces from memory, and between them what HDF5
+/// Fills `block`, which is at `begin` in the file: pieces from memory, and between them what HDF5
 /// wrote. Hashes the elements on the way. `pieces` are those from the first that reaches into the
 /// block, in the order of the file.
 void compose(std::span<std::byte> block,
@@ -119,7 +119,7 @@ void compose(std::span<std::byte> block,
     const std::int64_t skip = from - placed.piece.offset;
     std::memcpy(part(from, to).data(), placed.data.data + skip,
                 static_cast<std::size_t>(to - from));
-    // An element may lie in two blocks: it counts in the second.
+    // An element may be in two blocks: it counts in the second.
     const auto element = static_cast<std::int64_t>(size_bytes(placed.data.dtype));
     const std::int64_t whole = (to - placed.piece.offset) / element;
     const ConstView fresh = placed.data.slice(placed.hashed, whole - placed.hashed);

@@ -62,7 +62,7 @@ void look_at_file(const std::string& directory,
   }
   note(found, path, [&] {
     if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
-      found.push_back({path, "what lies between its pieces does not match its checksum"});
+      found.push_back({path, "the bytes between its pieces do not match their checksum"});
   });
 }
 

@@ -15,7 +15,7 @@ struct CheckpointDamage {
   bool unreadable = false;
 };
 
-/// The manifest against its own hash; then, of every rank file, its size, each piece and what lies
+/// The manifest against its own hash; then, of every rank file, its size, each piece and what is
 /// between the pieces. Empty: every byte is as it was written.
 std::vector<CheckpointDamage> damage_of(const std::string& directory);
 

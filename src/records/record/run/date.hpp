@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The date as files carry it: "2026-08-01 17:04:05 +0000", UTC. Source: openPMD 1.1, attribute
+// Formats a date for files: "2026-08-01 17:04:05 +0000", in UTC. Source: openPMD 1.1, attribute
 // `date`.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in the way of a run's files is neither overwritten nor removed: it gets another name.
+// Renames files that are in the way of a run's files, so that nothing is overwritten or removed.
 #pragma once
 
 #include <string>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place where a run leaves everything, and the lock that keeps a second run out of it.
+// The directory of a run's files, and the lock that prevents a second run in it.
 //
-// The file `run.id` names the run that the directory belongs to: what its record and its
-// checkpoints carry as well, so that one from another run is not taken for ours.
+// The file `run.id` names the run to which the directory belongs. The record and the checkpoints
+// have the same name, so those of another run are recognized.
 //
-// 1. Nothing that lies in the directory is touched here but the files `lock` and `run.id`.
-// 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
-//    the file names the process that holds it. The directory itself is locked in the same way, so
-//    that a second run is refused also when the file was deleted (where a network file system locks
-//    directories for one host only, until expect_in_place() has made the file again).
-// 3. On a file system without flock the directory is used unlocked; locked() is false, so that the
-//    caller can warn.
+// 1. This class changes only the files `lock` and `run.id` in the directory.
+// 2. The lock is an flock of rank 0's process and ends with it; the text in the file names the
+//    process that holds it. The directory itself is locked in the same way, so a second run is
+//    refused even if the file was deleted. (A network file system locks directories for one host
+//    only, until expect_in_place() has recreated the file.)
+// 3. On a file system without flock the directory is used without a lock; locked() is false, so that
+//    the caller can warn.
 #pragma once
 
 #include <optional>

@@ -112,7 +112,7 @@ Spans earlier_spans(const std::string& path,
   return {};
 }
 
-/// A new run.h5.tmp beside the file, on the disk when this returns.
+/// Writes a new run.h5.tmp next to the file and syncs it.
 void write_temporary(const std::string& temporary,
                      const std::string& log,
                      const Rewinds& rewinds,
@@ -273,10 +273,10 @@ void RunRecord::Impl::write_file_or_warn() {
     if (!log_.usable())
       throw;
     if (!file_fails_)
-      options_.warn(
-          fmt::format("cannot write {}: {}. The run goes on and tries again later; all rows are in "
-                      "{}",
-                      file_in(directory_), problem.what(), log_.path()));
+      options_.warn(fmt::format(
+          "cannot write {}: {}. The run continues and tries again later; all rows are in "
+          "{}",
+          file_in(directory_), problem.what(), log_.path()));
     file_fails_ = true;
   }
 }
@@ -331,7 +331,7 @@ RunRecord RunRecord::resume(const std::string& directory,
   RunLog log(path, RunLog::Open::append);
   log.append(log_line(rewind_kind, field("step", step)));
   LogFacts facts = before;
-  // The number of that line, or less where a line was cut off before it: no row lies between them.
+  // The number of that line, or less where a line was cut off before it: no row is between them.
   facts.rewinds.add(before.last_line + 1, step);
   std::vector<std::string> warnings;
   Spans spans = earlier_spans(file_in(directory), facts, warnings);

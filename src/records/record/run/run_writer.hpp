@@ -37,7 +37,7 @@ class RunWriter {
   RunWriter(const RunWriter&) = delete;
   RunWriter& operator=(const RunWriter&) = delete;
 
-  /// `entry` holds copies of what it writes, `bytes` of them beside a small object.
+  /// `entry` holds copies of what it writes, `bytes` of them in addition to a small object.
   void write(Entry entry, std::size_t bytes = 0);
   [[nodiscard]] bool full() const;
   /// The record, once all entries are written.

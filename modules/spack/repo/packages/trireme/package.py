@@ -15,7 +15,7 @@ class Trireme(CMakePackage, CudaPackage):
 
     license("Apache-2.0")
 
-    variant("onednn", default=True, description="oneDNN, which bench matmul measures beside trireme's own products")
+    variant("onednn", default=True, description="oneDNN, which bench matmul compares with trireme's own products")
     variant("tests", default=False, description="Build the tests")
 
     depends_on("c", type="build")

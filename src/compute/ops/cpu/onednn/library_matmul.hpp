@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole product as one call of the CPU's matrix library, for measuring beside Matmul: what the
+// A whole product as one call of the CPU's matrix library, for comparison with Matmul: what the
 // library reaches when nothing is cut, fused or shared out by us. Training does not use it.
 //
 // 1. It runs on the threads that OpenMP has at construction, shared out by the library.

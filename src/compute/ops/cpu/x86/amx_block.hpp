@@ -66,7 +66,7 @@ class Prefetches {
 };
 
 /// The sums of a block that are not yet in C. They are stored some rows at a time, so that this can
-/// go on while the next block is multiplied.
+/// continue while the next block is multiplied.
 class PendingSums {
  public:
   PendingSums() = default;

@@ -3,16 +3,16 @@
 // a whole block of K. Two registers hold a line of B's panel, one a broadcast element of A: with 12
 // broadcasts and 2 loads for 24 fused multiply-adds, the multipliers are what limits.
 //
-// An element's sum runs over K in order and is the same whichever block the element lies in: not
+// An element's sum runs over K in order and is the same whichever block the element is in: not
 // the rows, columns or threads around it, K alone decides its bits.
 //
-// 1. B is always a panel (avx512_pack.hpp): 32 columns lie side by side, so a line of it is two
-//    loads. A is a panel where it is stored transposed, else it is read where it lies.
+// 1. B is always a panel (avx512_pack.hpp): 32 columns are side by side, so a line of it is two
+//    loads. A is a panel where it is stored transposed, else it is read where it is.
 // 2. Where K is cut into blocks, the sums of a block are added to those before it (Target::addend)
 //    in fp32, in the order of K; bias and rounding to bf16 come with the last one.
-// 3. Memory that is wanted next is fetched beside the sums, by prefetches spread over the loop: the
-//    rows of C, the sums that are added to and lie elsewhere, and the lines that Ahead names.
-// 4. Nothing is written beyond `columns` of a row; what lies there in registers is zero.
+// 3. Memory that is needed next is fetched during the sums, by prefetches spread over the loop: the
+//    rows of C, the sums that are added to and are elsewhere, and the lines that Ahead names.
+// 4. Nothing is written beyond `columns` of a row; what is there in registers is zero.
 #pragma once
 
 #include <algorithm>
@@ -99,12 +99,12 @@ TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
 }
 
 /// The block of `rows` rows and 32 columns over all of the terms' units. `packed`: A is a panel;
-/// else it lies in rows. The number of rows is fixed at compilation, so that all sums stay in
-/// registers. Inlined into callers that know what is stored and how far apart rows lie: with the 32
+/// else it is in rows. The number of rows is fixed at compilation, so that all sums stay in
+/// registers. Inlined into callers that know what is stored and how far apart rows are: with the 32
 /// units of a head of 64 channels, that takes 0.95 of the time of a call.
 template <Units kind, bool packed, int rows>
 TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& target) {
-  // Every third row that lies in rows has a pointer, so that all addresses of a unit fit into
+  // Every third row that is in rows has a pointer, so that all addresses of a unit fit into
   // registers: one of them kept in a vector register costs 3 % of the products.
   constexpr std::int64_t unit_bytes = sizeof(Unit);
   constexpr std::int64_t apart = 3, pointers = packed ? 1 : divided_up(rows, apart);

@@ -6,7 +6,7 @@
 // of T or null.
 //
 // 1. A row's mean and variance are two passes: squares of differences from the mean, which lose
-//    nothing where the mean is large beside the deviation. Sums run over lanes in order, then over
+//    nothing where the mean is large compared with the deviation. Sums run over lanes in order, then over
 //    the lanes.
 // 2. Null `mean`: nothing is subtracted (RMSNorm). Null `gamma` counts as ones, null `beta` as
 //    zeros.

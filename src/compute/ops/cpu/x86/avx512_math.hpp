@@ -32,7 +32,7 @@ TRIREME_AVX512_INLINE void store_floats(float* to, __m512 v, __mmask16 keep) {
   _mm512_mask_storeu_ps(to, keep, v);
 }
 
-/// AVX-512 BF16: it rounds to bf16 by itself, and takes numbers below 2^-126 for 0.
+/// AVX-512 BF16: it rounds to bf16 in hardware, and treats numbers below 2^-126 as 0.
 inline const bool has_bf16_rounding = __builtin_cpu_supports("avx512bf16");
 
 /// Rounds to nearest even; NaN stays NaN.

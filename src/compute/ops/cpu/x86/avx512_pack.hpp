@@ -217,7 +217,7 @@ TRIREME_AVX512 inline void pack_a_transposed(Unit* to,
   }
 }
 
-/// Rows [row, row + rows) of an A that lies in rows, units [begin, end), `stride` units apart. What a
+/// Rows [row, row + rows) of an A that is in rows, units [begin, end), `stride` units apart. What a
 /// last group of 16 units has beyond is zero.
 template <Units kind>
 TRIREME_AVX512 inline void copy_rows(Unit* to,

@@ -49,7 +49,7 @@ TRIREME_AVX512_INLINE void random_words_128(std::uint32_t* words,
                                             std::uint64_t first,
                                             std::uint64_t high) {
   constexpr int blocks = 2;
-  // Transposed as 4 x 4, so that four words of a counter come to lie together, and in order.
+  // Transposed as 4 x 4, so that four words of a counter end up together, and in order.
   const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   __m512i c[blocks][4];
   for (int b = 0; b < blocks; ++b) {

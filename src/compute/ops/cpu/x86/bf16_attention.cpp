@@ -54,7 +54,7 @@ TRIREME_AVX512_BF16 void pack_channels(Unit* to,
                                  head.time / 2);
 }
 
-/// A tile of rows beside one another: where they lie, their distance may be one that puts all of
+/// A tile of consecutive rows: in their place, their distance may be one that puts all of
 /// them into a few sets of the first-level cache.
 TRIREME_AVX512_BF16 void copy_rows(Unit* to,
                                    const Bf16* from,

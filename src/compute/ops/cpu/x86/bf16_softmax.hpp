@@ -7,7 +7,7 @@
 // 2. Hidden keys (Seen, bf16_tile.hpp) become zero; their scores count for nothing, so the products
 //    need not have computed them. Tiles that hide nothing are computed without masks, with the same
 //    bits.
-// 3. A row's bits do not depend on the rows beside it: sums over its 64 keys are added up in one
+// 3. A row's bits do not depend on the neighbouring rows: sums over its 64 keys are added up in one
 //    order.
 #pragma once
 

@@ -21,7 +21,7 @@ inline constexpr std::int64_t pairs = tile / 2;
 inline constexpr std::int64_t line_bytes = tile * 2;
 
 /// Of a tile whose rows are queries, what may be seen: on the diagonal what causality leaves, at
-/// the border of a window what lies above the diagonal.
+/// the border of a window what is above the diagonal.
 enum class Part : std::uint8_t { all, lower, upper };
 
 /// Of the same tile with keys as rows.

@@ -26,7 +26,7 @@
 namespace trireme::bench {
 
 /// Number of micro-steps of an isolated step.
-inline constexpr int lone_micro_steps = 2;
+inline constexpr int isolated_micro_steps = 2;
 
 /// Seconds of one step.
 struct StepPieces {
@@ -41,10 +41,13 @@ struct StepPieces {
   }
 };
 
-class LoneStep {
+class IsolatedStep {
  public:
   /// On a CPU, with OpenMP's number of threads. `data` are the job's and must outlive the object.
-  LoneStep(const session::Job& job, const batches::Split& data, comm::World& world, DType dtype);
+  IsolatedStep(const session::Job& job,
+               const batches::Split& data,
+               comm::World& world,
+               DType dtype);
 
   /// Runs a step on this rank.
   StepPieces step();
@@ -69,12 +72,12 @@ inline constexpr double warm_s = 1;
 /// Measures several isolated steps, interleaved so that disturbances affect all of them: `steps` of
 /// each after the warm-up, or at least three once all have taken `most_s`. The warm-up is three of
 /// each, or at least one once all have taken `warm_s`. Collective; the same on every rank.
-std::vector<plan::Compute> measure_in_turns(
-    const std::vector<LoneStep*>& lones,
+std::vector<plan::Compute> measure_alternately(
+    const std::vector<IsolatedStep*>& isolated_steps,
     int steps,
     double most_s = std::numeric_limits<double>::infinity());
 
 /// Minimum time to measure one isolated step, given the time of its micro-step.
-double least_lone_seconds(double micro_step_s);
+double least_isolated_seconds(double micro_step_s);
 
 }  // namespace trireme::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/lone_step.hpp"
+#include "bench/isolated_step.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -29,7 +29,7 @@ session::Job alone(const session::Job& job, DType dtype) {
   one.run.device = session::DeviceChoice::cpu;
   one.run.threads.value = omp_get_max_threads();
   one.run.precision = dtype == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
-  one.batch.sequences = lone_micro_steps * job.batch.micro_sequences;
+  one.batch.sequences = isolated_micro_steps * job.batch.micro_sequences;
   one.batch.schedule.clear();
   one.parallel = {};
   one.parallel.bucket_elements.value = 1;
@@ -43,10 +43,10 @@ session::Job alone(const session::Job& job, DType dtype) {
 
 }  // namespace
 
-LoneStep::LoneStep(const session::Job& job,
-                   const batches::Split& data,
-                   comm::World& world,
-                   DType dtype)
+IsolatedStep::IsolatedStep(const session::Job& job,
+                           const batches::Split& data,
+                           comm::World& world,
+                           DType dtype)
     : world_(world),
       job_(alone(session::decided(job, world, *device::make_cpu_device(1), dtype), dtype)),
       self_(comm::make_self_world()),
@@ -55,7 +55,7 @@ LoneStep::LoneStep(const session::Job& job,
       .initialize(*session_.compute_stream);
 }
 
-StepPieces LoneStep::step() {
+StepPieces IsolatedStep::step() {
   session_.recorder.clear();
   const session::StepOutcome outcome = session_.step(++number_, [] { return session::Requests{}; });
   StepPieces pieces{.step = outcome.seconds, .ready = {}};
@@ -84,7 +84,7 @@ StepPieces LoneStep::step() {
   return pieces;
 }
 
-StepPieces LoneStep::slowest() {
+StepPieces IsolatedStep::slowest() {
   world_.barrier();
   const StepPieces mine = step();
   std::vector<double> values = {mine.step, mine.micro_step, mine.last_micro_step,
@@ -105,7 +105,7 @@ StepPieces LoneStep::slowest() {
           slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
 }
 
-plan::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
+plan::Compute IsolatedStep::compute_of(const std::vector<StepPieces>& all) const {
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
     values.reserve(all.size());
@@ -138,26 +138,26 @@ plan::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
   return row;
 }
 
-std::vector<plan::Compute> measure_in_turns(const std::vector<LoneStep*>& lones,
-                                            int steps,
-                                            double most_s) {
-  std::vector<std::vector<StepPieces>> pieces(lones.size());
+std::vector<plan::Compute> measure_alternately(const std::vector<IsolatedStep*>& isolated_steps,
+                                               int steps,
+                                               double most_s) {
+  std::vector<std::vector<StepPieces>> pieces(isolated_steps.size());
   double taken = 0;
   for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i)
-    for (LoneStep* lone : lones) taken += lone->slowest().step;
+    for (IsolatedStep* one : isolated_steps) taken += one->slowest().step;
   for (int i = 0; i < steps && (i < least_steps || taken < most_s); ++i)
-    for (std::size_t which = 0; which < lones.size(); ++which) {
-      pieces[which].push_back(lones[which]->slowest());
+    for (std::size_t which = 0; which < isolated_steps.size(); ++which) {
+      pieces[which].push_back(isolated_steps[which]->slowest());
       taken += pieces[which].back().step;
     }
   std::vector<plan::Compute> rows;
-  for (std::size_t which = 0; which < lones.size(); ++which)
-    rows.push_back(lones[which]->compute_of(pieces[which]));
+  for (std::size_t which = 0; which < isolated_steps.size(); ++which)
+    rows.push_back(isolated_steps[which]->compute_of(pieces[which]));
   return rows;
 }
 
-double least_lone_seconds(double micro_step_s) {
-  return (1 + least_steps) * lone_micro_steps * micro_step_s;
+double least_isolated_seconds(double micro_step_s) {
+  return (1 + least_steps) * isolated_micro_steps * micro_step_s;
 }
 
 }  // namespace trireme::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several ranks in one process, one running at a time: for tests of collective code over libraries
 // that are not thread-safe (HDF5). A rank runs until it enters a collective or returns; then the
-// next one that can go on does.
+// next one that can continue does.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace trireme::test {
 
-class TakingTurns {
+class SequentialRanks {
  public:
-  explicit TakingTurns(int ranks) : ranks_(ranks), texts_(static_cast<std::size_t>(ranks)) {}
+  explicit SequentialRanks(int ranks) : ranks_(ranks), texts_(static_cast<std::size_t>(ranks)) {}
 
   /// Runs `body` as every rank and rethrows the exception of the lowest rank that threw. A body
   /// that throws between collectives while others wait is a broken test and would hang: the bodies
@@ -30,7 +30,7 @@ class TakingTurns {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks_; ++rank)
       threads.emplace_back([&, rank] {
-        const std::lock_guard turn(mutex_);
+        const std::lock_guard lock(mutex_);
         Member world(*this, rank);
         try {
           body(world);
@@ -47,7 +47,7 @@ class TakingTurns {
  private:
   class Member final : public comm::World {
    public:
-    Member(TakingTurns& group, int rank) : group_(group), rank_(rank) {}
+    Member(SequentialRanks& group, int rank) : group_(group), rank_(rank) {}
     [[nodiscard]] int rank() const override { return rank_; }
     [[nodiscard]] int size() const override { return group_.ranks_; }
     [[nodiscard]] int local_rank() const override { return rank_; }
@@ -90,14 +90,14 @@ class TakingTurns {
               combine_two(values[i], reinterpret_cast<const std::int64_t*>(all[r].data())[i]);
       }
     }
-    TakingTurns& group_;
+    SequentialRanks& group_;
     int rank_;
     std::string host_ = "testhost";
   };
 
-  /// Called with the turn; gives it up until all ranks have arrived.
+  /// Called with the mutex locked; unlocks it until all ranks have arrived.
   std::vector<std::string> exchange(int rank, const std::string& text) {
-    std::unique_lock turn(mutex_, std::adopt_lock);
+    std::unique_lock lock(mutex_, std::adopt_lock);
     texts_[static_cast<std::size_t>(rank)] = text;
     const auto round = round_;
     if (++arrived_ == ranks_) {
@@ -106,10 +106,10 @@ class TakingTurns {
       ++round_;
       everyone_.notify_all();
     } else {
-      everyone_.wait(turn, [&] { return round_ != round; });
+      everyone_.wait(lock, [&] { return round_ != round; });
     }
     auto result = gathered_;
-    turn.release();  // the turn stays with this rank
+    lock.release();  // the caller keeps the mutex locked
     return result;
   }
 
