@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats the C++ files that differ from a commit, and runs clang-tidy on the sources among them (where clang-tidy 16 is installed).
+# Formats the C++ files that differ from a commit, runs clang-tidy on the sources among them (where clang-tidy 16 is installed), and looks for
+# unclear words in changed lines (dev/plain_words.py).
 #   usage: bash dev/check_changes.sh [COMMIT]        default: HEAD, so what is not committed yet
-# Exit code 1 when a file had to be formatted or clang-tidy found something. As a hook: see .pre-commit-config.yaml.
+# Exit code 1 when a file had to be formatted, or clang-tidy or plain_words.py found something. As a hook: see .pre-commit-config.yaml.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "${1:-HEAD}"; git ls-files --others --exclude-standard; } |
   grep -E '^(src|tests)/.*\.(hpp|cpp|cu|cuh)$' | sort -u)
-[ ${#changed[@]} -gt 0 ] || { echo "no C++ file differs from ${1:-HEAD}"; exit 0; }
+status=0
+python3 dev/plain_words.py --changed "${1:-HEAD}" || status=1
+[ ${#changed[@]} -gt 0 ] || { echo "no C++ file differs from ${1:-HEAD}"; exit $status; }
 before=$(sha256sum "${changed[@]}")
 bash tests/format.sh --fix
-status=0
 if [ "$(sha256sum "${changed[@]}")" != "$before" ]; then
   echo "formatted: look at the changes and add them"
   status=1

@@ -39,7 +39,7 @@ def nvcc_of(build):
     raise Skipped(f"{build} was configured without nvcc")
 
 
-def cuobjdump_beside(nvcc):
+def cuobjdump_next_to(nvcc):
     candidates = [os.environ.get("CUOBJDUMP"), shutil.which("cuobjdump"), nvcc.parent / "cuobjdump"]
     candidates += [tool for folder in sys.path for tool in pathlib.Path(folder or ".").glob("nvidia/*/bin/cuobjdump")]
     for candidate in candidates:
@@ -78,7 +78,7 @@ def rows_of(text, arch):
 def kernels_of(build, arch):
     """{"room/file.cu kernel": Row} of all objects."""
     nvcc, version = nvcc_of(build)
-    tool = cuobjdump_beside(nvcc)
+    tool = cuobjdump_next_to(nvcc)
     all_rows = {}
     for item in sorted(build.glob("src/**/*.cu.o")):
         said = subprocess.run([tool, "--dump-resource-usage", str(item)], capture_output=True, text=True)

@@ -74,7 +74,7 @@ def _rows(axes, names):
     axes.grid(False, axis="y")
 
 
-def _beside(axes, at, right, text):
+def _write_next_to(axes, at, right, text):
     axes.annotate(text, (right, at), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)
 
 
@@ -94,7 +94,7 @@ def _speeds(axes, runs, names):
         if spread is not None and spread.count:
             axes.barh(at, spread.median, color=_look(at)["color"], height=0.6, alpha=0.85)
             axes.plot([spread.low, spread.high], [at, at], color=INK, linewidth=1.6, marker="|", markersize=9)
-            _beside(axes, at, max(spread.median, spread.high), number(spread.median) + _ratio_text(spread, spreads[0]))
+            _write_next_to(axes, at, max(spread.median, spread.high), number(spread.median) + _ratio_text(spread, spreads[0]))
     _rows(axes, names)
     axes.set_xlim(0, 1.35 * max(max(spread.high, spread.median) for spread in known))
     axes.set_xlabel(label("speed", ", ".join(sorted({spread.unit for spread in known}))))
@@ -118,7 +118,7 @@ def _times(axes, runs, names):
         ends += width
     for at, end in enumerate(ends):
         if end > 0:
-            _beside(axes, at, end, with_unit(end, unit) + (f"   × {number(end / ends[0], 3)}" if ends[0] > 0 else ""))
+            _write_next_to(axes, at, end, with_unit(end, unit) + (f"   × {number(end / ends[0], 3)}" if ends[0] > 0 else ""))
     _rows(axes, names)
     axes.set_xlim(0, 1.45 * max(ends.max(), 1e-300))
     axes.set_xlabel(label("time, mean of the recorded ranks", unit))

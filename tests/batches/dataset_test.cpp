@@ -123,9 +123,9 @@ TEST(Split, ReportsEverythingAtOnce) {
   } catch (const UserError& error) {
     ASSERT_EQ(error.findings().size(), 3U);
     EXPECT_THAT(error.what(), testing::HasSubstr("model.vocabulary: 20 does not hold the data, "
-                                                 "whose tokens reach up to 39"));
+                                                 "the data contain tokens up to 39"));
     EXPECT_THAT(error.what(), testing::HasSubstr("36 training tokens make 3 sequences of context "
-                                                 "10, a step takes 4"));
+                                                 "10, but a step needs 4"));
     EXPECT_THAT(error.what(), testing::HasSubstr("0.1 of 40 tokens is 4"));
   }
 }

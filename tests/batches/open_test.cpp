@@ -58,7 +58,7 @@ TEST_F(Open, BuildsReusesAndRebuilds) {
   EXPECT_EQ(fs::last_write_time(cache_path(setup)), built);
 
   write("text", "other words");
-  EXPECT_THAT(prepare(setup), HasSubstr("the text has changed, cached again 11 tokens"));
+  EXPECT_THAT(prepare(setup), HasSubstr("the text has changed; rebuilding the cache 11 tokens"));
   EXPECT_EQ(first(*open(setup), 5), "other");
 }
 
@@ -69,7 +69,7 @@ TEST_F(Open, ADamagedCacheIsBuiltAgainWithALine) {
   fs::resize_file(cache_path(setup), 130);
   std::string said = prepare(setup);
   EXPECT_THAT(said, HasSubstr(cache_path(setup) + ": the token cache is truncated: 130 bytes where "
-                                                  "its header says 146: it is built again"));
+                                                  "its header says 146; rebuilding it"));
   EXPECT_THAT(said, HasSubstr("data: cached 10 tokens"));
   EXPECT_EQ(content(cache_path(setup)), whole);
 
@@ -116,8 +116,8 @@ TEST_F(Open, NamesWhatItLeftOut) {
   fs::create_symlink("good", at("d/same"));
   const std::string said = prepare(text({at("d")}));
   EXPECT_THAT(said, HasSubstr("1 binary files skipped"));
-  EXPECT_THAT(said, HasSubstr("1 files or directories met again"));
-  EXPECT_THAT(said, HasSubstr("1 dangling links or special files left out"));
+  EXPECT_THAT(said, HasSubstr("1 files or directories found twice"));
+  EXPECT_THAT(said, HasSubstr("1 dangling links or special files skipped"));
 }
 
 TEST_F(Open, ExactlyOneSource) {

@@ -409,7 +409,7 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   EXPECT_TRUE(tree.shardings[2].budgets.empty());
   EXPECT_TRUE(tree.shardings[3].budgets.empty());
   EXPECT_THAT(plan::plan_text(tree),
-              HasSubstr("not with this reduction, order of buckets or number of copies"));
+              HasSubstr("not possible with this reduction, order of buckets or number of replicas"));
   EXPECT_FALSE(tree.shardings[0].budgets.empty());
 }
 
@@ -425,7 +425,7 @@ TEST(PlanCommand, CountsCopiesOnHosts) {
   EXPECT_EQ(plan.host_traffic[0].gradient_bytes, 4 * plan.plan.flat_elements());
   EXPECT_EQ(plan.host_traffic[0].parameter_bytes, 0);
   EXPECT_THAT(plan::plan_text(plan),
-              HasSubstr("8 ranks with 2 copies, 4 ranks each, shard: optimizer"));
+              HasSubstr("8 ranks with 2 replicas of 4 ranks, shard: optimizer"));
   const Node json = read_json(plan::plan_json(plan));
   EXPECT_EQ(number(json, "ranks"), 8);
   EXPECT_EQ(number(json, "replicas"), 2);

@@ -10,22 +10,12 @@ import sys
 
 from pages import MARKED, READING_ORDER, markdown_files, read
 
+sys.path.insert(0, os.path.join(sys.argv[1], "dev"))
+import plain_words  # noqa: E402  (from the folder above)
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/.-])((?:src|jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def|hpp|cpp|cuh?))\b")
 PLACEHOLDER = re.compile(r"/(?:\w+/)*x(?:_test)?\.\w+$|/ROOM/")  # of a recipe
-# Habits of this project's early texts that readers stumble over, and what to write instead.
-HABITS = {
-    "beside": "next to, in addition to, compared with, or during",
-    "lie|lies": "is, or is stored",
-    "so many": "this number of, or N",
-    "by itself": "alone, or separately",
-    "anew": "again",
-    "the begin": "the beginning",
-    "the mend": "the fix",
-    "leave away": "remove, or omit",
-    "goes on": "continues, or resumes",
-    "are others": "differ",
-}
 MOST_WORDS = 22_000  # of all pages together
 NEWCOMER = ("README.md", "docs/tour.md", "docs/glossary.md", "docs/adding-things.md")
 MOST_WORDS_OF_NEWCOMER = 9_000
@@ -78,8 +68,8 @@ def main():
         wrong += wrong_links(source, page, text)
         wrong += [f"{page} names {name}, which does not exist" for name in sorted(set(FILE.findall(text)))
                   if not os.path.exists(os.path.join(source, name)) and not PLACEHOLDER.search(name)]
-        wrong += [f"{page}: '{found}': write {better}" for habit, better in HABITS.items()
-                  for found in re.findall(rf"\b(?:{habit})\b", text, re.IGNORECASE)]
+        wrong += [f"{page}: '{line}': write {plain_words.HABITS[habit]}"
+                  for _, habit, line in plain_words.found_in((page, line) for line in text.split("\n"))]
         if len(MARKER.findall(text)) != len(MARKED.findall(text)):
             wrong.append(f"{page}: a line <!-- run --> or <!-- check --> is not directly above a fenced block with a language")
         if MARKER.search(text) and page not in READING_ORDER:

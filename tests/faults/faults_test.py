@@ -349,7 +349,7 @@ class Damage(FaultTest):
             shutil.rmtree(self.path("again"), ignore_errors=True)
             shutil.copytree(self.path("run"), self.path("again"), symlinks=True)
             run = self.train_well("run.steps=14", ranks=2, name="again")
-            self.assertRegex(run.out + run.err, r"steps\.jsonl: lines? [0-9, ]+ damaged and left out")
+            self.assertRegex(run.out + run.err, r"steps\.jsonl: lines? [0-9, ]+ damaged and skipped")
             steps = self.column("step", "steps", "again")
             self.assertGreaterEqual(len(steps), 12)
             self.assertEqual(steps, sorted(set(steps)))

@@ -36,7 +36,7 @@ VERDICTS = ("right", "reported", "silent", "hang", "crash", "lost", "advice", "d
 BAD = VERDICTS[2:]
 RANKS, SHARE_OF_RANKS = 2, 0.15
 # What a run says when its record, its cache or a checkpoint is not as it was left.
-WORDS = re.compile(r"damaged|beyond repair|built again|are missing|is not here|was changed by another|can be read|from step 0|names \"")
+WORDS = re.compile(r"damaged|rebuil(?:t|ding)|are missing|is not here|was changed by another|can be read|from step 0|names \"")
 ADVICE = re.compile(r"\b(remove|delete|rm)\b")
 
 

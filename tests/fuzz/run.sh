@@ -5,7 +5,7 @@
 #   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: no clang with libFuzzer here
 # With SECONDS each fuzzer looks for so long, elsewhere every time. Without, as a test, it tries a number of inputs from a fixed seed at
 # fixed addresses, so that the pace of the machine does not decide what it finds, and chance does only by the names of temporary files.
-# An input that was found stays in build-fuzz/found; put it into tests/fuzz/corpus with the mend.
+# An input that was found stays in build-fuzz/found; put it into tests/fuzz/corpus with the fix.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-}

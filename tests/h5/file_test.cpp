@@ -180,7 +180,7 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
                   const VirtualPiece piece{.begin = 0, .count = 10, .file = source, .dataset = "x"};
                   create_virtual(file, "shown", type_of<float>(), 10, {&piece, 1});
                 }),
-                HasSubstr(std::string("/shown shows a part of the file ") + source));
+                HasSubstr(std::string("/shown is a view of the file ") + source));
   // Nor may one object be written as another.
   EXPECT_THAT(refusal([](hid_t file) {
                 TRIREME_H5(H5Lcreate_soft("/a/b", file, "a/c", H5P_DEFAULT, H5P_DEFAULT));

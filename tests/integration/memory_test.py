@@ -117,7 +117,7 @@ class Memory(TrainingTest):
             _, record = self.compared(4, "parallel.replicate=2", f"parallel.shard={shard}", "checkpoint.asynchronous=true", *words)
             self.assertGreater(record["snapshot"], 0)
 
-    def test_bf16_has_masters_beside_half_the_parameters(self):
+    def test_bf16_adds_masters_to_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")
         self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))
         self.assertEqual(record["parameters"], 2 * (plan["parameter_elements"] + plan["padding_elements"]))

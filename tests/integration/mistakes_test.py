@@ -203,7 +203,7 @@ class Leftovers(TrainingTest):
                 with open(self.cache(), "wb") as file:
                     file.write(damaged)
                 run = self.train_well(f"run.steps={steps}", ranks=2)
-                self.assertRegex(run.out + run.err, rf"{self.cache()}: the token cache .*{words}.*it is built again")
+                self.assertRegex(run.out + run.err, rf"{self.cache()}: the token cache .*{words}.*rebuilding it")
                 with open(self.cache(), "rb") as file:
                     self.assertEqual(file.read(), whole)
 

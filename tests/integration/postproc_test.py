@@ -59,7 +59,7 @@ class Postproc(TrainingTest):
         self.train_well(*ENDLESS[1:], f"run.steps={steps + 5}")
         self.assertEqual(self.column("step", "steps"), list(range(1, steps + 6)))
 
-    def test_watch_beside_a_run(self):
+    def test_watch_during_a_run(self):
         running = self.start_alone()
         self.wait_for_line(running, "step     10/")
         drain = threading.Thread(target=running.stdout.read)

@@ -440,7 +440,7 @@ class RunDirectory(TrainingTest):
         after = {path: os.stat(path).st_mtime_ns for path in glob.glob(self.path("run/**/*.h5"), recursive=True)}
         self.assertEqual(before, after)
 
-    def test_a_new_run_lies_beside_a_finished_one(self):
+    def test_a_new_run_is_next_to_a_finished_one(self):
         for expected in ("run", "run-2", "run-3"):
             self.train_well("run.when_finished=new")
             self.assertEqual(self.column("step", "steps", expected), list(range(1, 13)))

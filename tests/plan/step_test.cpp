@@ -161,7 +161,7 @@ TEST(Step, CountsTheWaitForTheSlowestRankAsExposed) {
 /// gather's other half and the second one are beside 1 s of forward.
 TEST(Step, CountsTheUnevenPaceBesideCollectivesAsExposed) {
   StepModel model = two_buckets();
-  model.sharing.waiting_beside = 0.1;
+  model.sharing.waiting_during = 0.1;
   EXPECT_NEAR(predict_step(model).exposed_s, 2.5 + 0.1 * (2 + 0.5 + 1), 1e-9);
   EXPECT_DOUBLE_EQ(step_s(model), 12.5);
 }

@@ -133,7 +133,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertIn("made-up", by_directory[1])
         self.assertEqual(by_directory, by_file)
 
-    def test_plot_lies_beside_the_run_file(self):
+    def test_plot_is_next_to_the_run_file(self):
         made_up.write(self.path, steps=200)
         code, out, _ = run("plot", self.directory)
         self.assertEqual(code, 0)

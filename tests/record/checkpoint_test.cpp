@@ -463,7 +463,7 @@ TEST(Damage, OfAFileIsNamedWithTheWayOut) {
   EXPECT_THAT(refusal_of(directory),
               HasSubstr("manifest.h5: error: the checkpoint is truncated or damaged"));
   fs::remove(directory + "/manifest.h5");
-  EXPECT_THAT(refusal_of(directory), HasSubstr("no checkpoint: it has no manifest.h5"));
+  EXPECT_THAT(refusal_of(directory), HasSubstr("not a checkpoint: there is no manifest.h5"));
 }
 
 /// As if the manifest had been changed together with its sum.

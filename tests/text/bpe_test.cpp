@@ -94,7 +94,7 @@ TEST(Bpe, RefusesWhatIsNoByteLevelVocabulary) {
   vocabulary.merges.emplace_back(64, 66);
   EXPECT_THAT(findings_of(vocabulary), testing::HasSubstr("merge 2 makes ac"));
   vocabulary.merges.back() = {64, 65};
-  EXPECT_THAT(findings_of(vocabulary), testing::HasSubstr("merge 2 is there twice"));
+  EXPECT_THAT(findings_of(vocabulary), testing::HasSubstr("merge 2 occurs twice"));
 }
 
 std::string random_bytes(std::mt19937& draw, std::size_t size, int letters) {

@@ -170,7 +170,7 @@ TEST_F(Sources, EveryFindingAtOnce) {
     find_text({at("missing"), at("nothing"), empty, at("*.none"), at("dangling"), ""});
   });
   EXPECT_THAT(text, HasSubstr("data.train.text: '" + at("missing") + "': No such file"));
-  EXPECT_THAT(text, HasSubstr("directory '" + at("nothing") + "' holds no text file"));
+  EXPECT_THAT(text, HasSubstr("directory '" + at("nothing") + "' contains no text file"));
   EXPECT_THAT(text, HasSubstr("'" + empty + "' is empty"));
   EXPECT_THAT(text, HasSubstr("no file matches '" + at("*.none") + "'"));
   EXPECT_THAT(text, HasSubstr("'" + at("dangling") + "': No such file"));

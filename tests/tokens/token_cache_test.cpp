@@ -129,7 +129,7 @@ TEST_F(TokenCache, AnEntryWithoutTextIsAFindingAndLeavesNothing) {
   write("d/binary", std::string("\0", 1));
   const std::vector<std::string> entries{at("good"), at("d")};
   EXPECT_THAT(user_error([&] { build(entries); }),
-              HasSubstr("'" + at("d") + "' holds no text: 1 files"));
+              HasSubstr("'" + at("d") + "' contains no text: 1 files"));
   EXPECT_TRUE(fs::is_empty(at("tokens")));
 }
 
@@ -207,7 +207,7 @@ TEST_F(TokenCache, AStreamChecksABlockWhenItIsFirstRead) {
   std::vector<std::int32_t> tokens(10);
   const std::string text = storage_error([&] { stream->read(block_bytes - 5, tokens); });
   EXPECT_THAT(text, HasSubstr(path()));
-  EXPECT_THAT(text, HasSubstr("bytes 65664 to 131200 are not what was written there"));
+  EXPECT_THAT(text, HasSubstr("bytes 65664 to 131200 do not match their hash"));
 }
 
 TEST_F(TokenCache, AFileThatIsCutWhileItIsReadIsAnErrorWithItsName) {

@@ -161,7 +161,7 @@ TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
   std::vector<std::int32_t> out(10);
   stream->read(0, out);
   EXPECT_THAT(storage_error([&] { stream->read(69'000, out); }),
-              testing::AllOf(HasSubstr(paths[1]), HasSubstr("not what was written there")));
+              testing::AllOf(HasSubstr(paths[1]), HasSubstr("do not match their hash")));
   // Cut while it is open: an error with its name instead of a signal.
   std::filesystem::resize_file(paths[1], 2000);
   EXPECT_THAT(storage_error([&] { stream->read(99'000, out); }), HasSubstr(paths[1]));

@@ -172,7 +172,7 @@ TEST_F(Resume, ACheckpointOfAnotherRunIsRefused) {
   before_.run_id.clear();
   EXPECT_EQ(choose_run_id(directory, before_, job()), "fedcba9876543210");
   test::write_bytes(scratch / "run/run.id", "nonsense");
-  EXPECT_THAT(refused(), HasSubstr("run.id: error: this does not name a run"));
+  EXPECT_THAT(refused(), HasSubstr("run.id: error: the file does not contain the name of a run"));
 
   // Checkpoints that lie elsewhere, and nothing here that says whose they are.
   std::filesystem::remove(scratch / "run/run.id");

@@ -158,7 +158,7 @@ struct Sharing {
 };
 
 /// Measures the mutual slowdown of a step and collectives on the slowest ranks:
-/// `link.compute_lost`, `link.stretch` and `link.waiting_beside`. Collectives fill about half of
+/// `link.compute_lost`, `link.stretch` and `link.waiting_during`. Collectives fill about half of
 /// the step.
 void measure_sharing(Link& link,
                      IsolatedStep& isolated,
@@ -204,7 +204,7 @@ void measure_sharing(Link& link,
   }
   link.compute_lost = std::clamp(median(lost), 0.0, 1.0);
   link.stretch = std::max(median(stretch), 1.0);
-  link.waiting_beside = std::clamp(median(uneven), 0.0, 1.0);
+  link.waiting_during = std::clamp(median(uneven), 0.0, 1.0);
 }
 
 /// Each round takes about as long as three isolated steps.
@@ -325,25 +325,25 @@ Machine measure_machine(const session::Job& job,
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
   const layout::Plan plan = session::plan_of(job, world, *device);
-  const int copies = plan.replicas();
+  const int replicas = plan.replicas();
   const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
   const Measured measured{isolated, world, *device,
                           sharing_within(request, machine.compute.front())};
-  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), copies, job.parallel.transport,
+  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas, job.parallel.transport,
                                            job.parallel.reduction);
   bench.transports = {job.parallel.transport};
   std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
-  if (copies == 1) {
+  if (replicas == 1) {
     machine.links = measure_links(measured, world, wires.inside, bench, largest);
     return machine;
   }
   auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
-  TRIREME_EXPECT(mpi != nullptr, "{} copies without MPI", copies);
-  const int in_a_copy = world.size() / copies;
-  comm::MpiWorld copy(*mpi, world.rank() / in_a_copy);
-  comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_copy);
+  TRIREME_EXPECT(mpi != nullptr, "{} replicas without MPI", replicas);
+  const int in_a_replica = world.size() / replicas;
+  comm::MpiWorld copy(*mpi, world.rank() / in_a_replica);
+  comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_replica);
   machine.links = measure_links(measured, copy, wires.inside, bench, largest);
   // Whole buckets if sums have a guaranteed order, else shards.
   const std::int64_t parts = world.size() / wires.across->ranks;

@@ -41,17 +41,17 @@ std::int64_t bytes_of(std::int64_t elements, DType dtype) {
 }  // namespace
 
 Wires wires_of(const comm::Hosts& hosts,
-               int copies,
+               int replicas,
                Transport transport,
                comm::Reduction reduction) {
-  TRIREME_EXPECT(copies >= 1 && hosts.ranks() % copies == 0, "{} copies on {} ranks", copies,
+  TRIREME_EXPECT(replicas >= 1 && hosts.ranks() % replicas == 0, "{} replicas on {} ranks", replicas,
                  hosts.ranks());
-  const int in_a_copy = hosts.ranks() / copies;
-  Wires wires{wire_of(hosts, transport, reduction, [=](int rank) { return rank / in_a_copy; }), {}};
+  const int in_a_replica = hosts.ranks() / replicas;
+  Wires wires{wire_of(hosts, transport, reduction, [=](int rank) { return rank / in_a_replica; }), {}};
   const bool ordered = reduction != comm::Reduction::sum;
-  if (copies > 1)
+  if (replicas > 1)
     wires.across = wire_of(hosts, Transport::mpi, reduction,
-                           [=](int rank) { return ordered ? 0 : rank % in_a_copy; });
+                           [=](int rank) { return ordered ? 0 : rank % in_a_replica; });
   return wires;
 }
 
@@ -62,7 +62,7 @@ BucketTraffic::BucketTraffic(const Machine& machine,
     : plan_(plan), options_(options), inside_(LinkCost::find(machine, wires.inside)) {
   TRIREME_EXPECT(
       wires.inside.ranks == plan.ranks() && wires.across.has_value() == (plan.replicas() > 1),
-      "wires among {} ranks for a plan of {} in {} copies", wires.inside.ranks, plan.ranks(),
+      "wires among {} ranks for a plan of {} in {} replicas", wires.inside.ranks, plan.ranks(),
       plan.replicas());
   if (wires.across)
     across_ = LinkCost::find(machine, *wires.across);
@@ -105,7 +105,7 @@ void BucketTraffic::fill(StepModel& model) const {
     const Sharing other = across_->sharing();
     model.sharing.compute_lost = std::max(model.sharing.compute_lost, other.compute_lost);
     model.sharing.stretch = std::max(model.sharing.stretch, other.stretch);
-    model.sharing.waiting_beside = std::max(model.sharing.waiting_beside, other.waiting_beside);
+    model.sharing.waiting_during = std::max(model.sharing.waiting_during, other.waiting_during);
   }
   if (plan_.all_ranks() == 1)
     return;

@@ -31,9 +31,9 @@ struct Wires {
 };
 
 /// `transport`: inside of each copy, without auto. `hosts`: of all ranks of the run. Requires:
-/// copies of consecutive ranks, equally many in each.
+/// replicas of consecutive ranks, equally many in each.
 Wires wires_of(const comm::Hosts& hosts,
-               int copies,
+               int replicas,
                comm::Transport transport,
                comm::Reduction reduction);
 
@@ -64,7 +64,7 @@ class BucketTraffic {
   const layout::Plan& plan_;
   const layout::BudgetOptions options_;
   LinkCost inside_;                 // of a copy
-  std::optional<LinkCost> across_;  // copies, or with a promised order everywhere
+  std::optional<LinkCost> across_;  // replicas, or with a promised order everywhere
 };
 
 }  // namespace trireme::plan

@@ -81,9 +81,9 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
-  const int copies =
+  const int replicas =
       config.parallel.sharded() ? reduce::replicas(config.parallel, ranks, hosts) : 1;
-  DeckPlan result{trireme::session::plan_of(config.parallel, deck.shape(), ranks, wire, copies),
+  DeckPlan result{trireme::session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
                   config.parallel.shard,
                   {},
                   {},
@@ -145,12 +145,12 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
 
 DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts) {
   DeckPlan result = plan_of(deck, ranks, hosts);
-  const bool copies = result.plan.replicas() > 1;
+  const bool replicas = result.plan.replicas() > 1;
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     DeckPlan::Sharding& one = result.shardings.emplace_back();
     one.shard = shard;
     if ((layout::shards_gradients(shard) && !deck.config.parallel.can_shard_gradients()) ||
-        (copies && shard == layout::Shard::none))
+        (replicas && shard == layout::Shard::none))
       continue;
     deck::Deck other = deck;
     other.config.parallel.shard = shard;

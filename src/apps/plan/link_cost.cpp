@@ -141,7 +141,7 @@ Sharing LinkCost::sharing() const {
   for (const Part& part : parts_) {
     worst.compute_lost = std::max(worst.compute_lost, part.link->compute_lost);
     worst.stretch = std::max(worst.stretch, part.link->stretch);
-    worst.waiting_beside = std::max(worst.waiting_beside, part.link->waiting_beside);
+    worst.waiting_during = std::max(worst.waiting_during, part.link->waiting_during);
   }
   return worst;
 }

@@ -61,7 +61,7 @@ struct Link {
   double control_s = 0;
   double compute_lost = 0;
   double stretch = 1;
-  double waiting_beside = 0;
+  double waiting_during = 0;
   std::vector<Collective> collectives;
 };
 
@@ -177,7 +177,7 @@ void describe(V& v, Link& l) {
      .help = "Factor by which compute prolongs a collective that runs at the same time.",
      .min = 1.0,
      .max = 1e6});
-  v("waiting_beside", l.waiting_beside,
+  v("waiting_during", l.waiting_during,
     {.unit = "1",
      .help =
          "Share of the time of collectives during compute in which a rank waits for the slowest "

@@ -103,7 +103,7 @@ std::string shardings_text(const DeckPlan& plan) {
       text += fmt::format("{:>12}{:>12}", bytes_text(static_cast<double>(budget.held_bytes())),
                           bytes_text(static_cast<double>(budget.wire_bytes())));
     text += one.budgets.empty()
-                ? "  not with this reduction, order of buckets or number of copies\n"
+                ? "  not possible with this reduction, order of buckets or number of replicas\n"
                 : "\n";
   }
   return text;
@@ -166,7 +166,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
       word(plan.options().padding), plan.granule(), plan.all_ranks(),
       plan.all_ranks() == 1 ? "rank" : "ranks",
       plan.replicas() > 1
-          ? fmt::format(" with {} copies, {} ranks each", plan.replicas(), plan.ranks())
+          ? fmt::format(" with {} replicas of {} ranks", plan.replicas(), plan.ranks())
           : "",
       word(deck_plan.shard));
 
@@ -185,7 +185,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
 
   if (deck_plan.sharded())
     text += plan.replicas() > 1
-                ? "rank r of each copy owns elements [r * shard, (r + 1) * shard) of each bucket\n"
+                ? "rank r of each replica owns elements [r * shard, (r + 1) * shard) of each bucket\n"
                 : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
 
   text += fmt::format("\n{:<32}", "each rank, parameters in");

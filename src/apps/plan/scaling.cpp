@@ -102,7 +102,7 @@ std::string notes_text(const Scaling& scaling) {
   if (any(&ScalingRow::compute_carried_over))
     text += "+ compute was measured with another number of ranks on a host\n";
   if (any(&ScalingRow::compute_estimated))
-    text += "~ compute of another model, micro-batch or number of threads, carried over by FLOP\n";
+    text += "~ compute of another model, micro-batch or number of threads, scaled by FLOP\n";
   const auto unknown = std::ranges::find_if(
       scaling.rows, [](const ScalingRow& row) { return !row.missing.empty(); });
   if (unknown != scaling.rows.end())

@@ -215,7 +215,7 @@ StepPrediction predict_step(const StepModel& model) {
     const bool as_before = std::abs(took - result.step_s) <= equal_within * took;
     result.step_s = took;
     result.exposed_s = play.timeline().exposed() - exposed +
-                       model.sharing.waiting_beside * (play.timeline().shared() - shared);
+                       model.sharing.waiting_during * (play.timeline().shared() - shared);
     result.communication_s = play.communication_s() - communication;
     result.sent_bytes = play.sent_bytes() - sent;
     if (step > 0 && as_before)

@@ -19,7 +19,7 @@ struct Sharing {
   double compute_lost = 0;
   double stretch = 1;
   /// Share of the time in which both run by which the slowest rank takes longer than the mean.
-  double waiting_beside = 0;
+  double waiting_during = 0;
 };
 
 class Timeline {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements are dropped: a pure function of (seed, site, global sample, element within the
-// sample). The mask is never stored; backward computes it again. Results do not depend on ranks,
-// threads or micro-batches, because none of them is an argument.
+// The dropout mask: a pure function of (seed, site, global sample, element within the sample). It is
+// never stored; backward computes it again. Results do not depend on ranks, threads or
+// micro-batches, because these are not arguments.
 //
-// The number of the first sample is read when the operation runs, not when it is called: all else
-// that an operation is given stays the same from step to step, so work that was captured once
-// (device.hpp) draws the masks of whichever batch is in its memory.
+// The number of the first sample is read from device memory when the operation runs, not when it is
+// enqueued. So a captured micro-step (device.hpp) uses the masks of the batch that is in memory at
+// each launch.
 //
 // Element e of sample s at site i is kept when uniform(word[e % 4]) >= rate, where word =
 // philox(key, counter = (i << 40) + e / 4, counter_high = s); kept elements are divided by (1 -

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many samples each step takes, and which of them a rank computes in which micro-step. Pure
+// The number of samples of each step, and the samples that a rank computes in each micro-step. Pure
 // arithmetic.
 //
-// 1. The size of a step's global batch is a function of the step alone. Samples are taken in the
-//    order of their indices, whatever the sizes: a run whose batch grows sees the same samples in
-//    the same order as any other, in other portions.
-// 2. A step's global batch is the samples [first, first + sequences). Rank r takes the r-th of
-//    `ranks` equal blocks of it and walks through its block in micro-batches of consecutive
-//    samples. Another rank count sees the same global batches.
-// 3. All micro-batches have the same size, so a larger batch is more micro-steps of the same
+// 1. The size of a step's global batch is a function of the step alone. Samples are used in the
+//    order of their indices. So a run whose batch grows sees the same samples in the same order as
+//    any other, in batches of other sizes.
+// 2. A step's global batch is the samples [first, first + sequences). Rank r computes the r-th of
+//    `ranks` equal blocks of it, in micro-batches of consecutive samples. Another number of ranks
+//    sees the same global batches.
+// 3. All micro-batches have the same size, so a larger batch has more micro-steps and needs the same
 //    memory.
 #pragma once
 

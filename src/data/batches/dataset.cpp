@@ -171,7 +171,7 @@ void check_vocabulary(const Stream& stream, const DataRequirements& requirements
   if (stream.tokens->vocabulary() > requirements.vocabulary)
     found.push_back({{},
                      "model.vocabulary",
-                     fmt::format("{} does not hold the data, whose tokens reach up to {}",
+                     fmt::format("{} is too small: the data contain tokens up to {}",
                                  requirements.vocabulary, stream.tokens->vocabulary() - 1)});
 }
 
@@ -191,15 +191,15 @@ void check_mixture(const std::vector<Stream>& train,
     if (windows_of(train[i], 0, size, requirements) < 1)
       found.push_back({{},
                        train[i].key,
-                       fmt::format("{} tokens make no sequence of context {}; give more text", size,
+                       fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
                                    requirements.context)});
     if (quotas[i] == 0)
       found.push_back(
           {{},
            train[i].key,
            fmt::format(
-               "weight {} is not a whole sample in {} of the mixture; give a larger one, or "
-               "leave the part out",
+               "weight {} is less than one sample in {} of the mixture. Increase it, or "
+               "remove the part",
                train[i].weight, MixtureOrder::block)});
   }
 }
@@ -213,8 +213,8 @@ void check_source(const Stream& stream,
     found.push_back(
         {{},
          stream.key,
-         fmt::format("{} training tokens make {} sequences of context {}, a step takes {} "
-                     "(batch.sequences); give more text or a smaller batch",
+         fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
+                     "{} (batch.sequences). Give more text or a smaller batch",
                      train, samples, requirements.context, requirements.sequences)});
   const std::int64_t size = stream.tokens->size();
   if (requirements.validation_fraction > 0 &&
@@ -255,7 +255,7 @@ Split split(const std::vector<Stream>& train,
     if (windows_of(*validation, 0, validation->tokens->size(), requirements) < 1)
       found.push_back({{},
                        validation->key,
-                       fmt::format("{} tokens make no sequence of context {}; give more text",
+                       fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
                                    validation->tokens->size(), requirements.context)});
   }
   if (!found.empty())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a mixture each sample comes from, and which of that part's samples it is. Computed,
-// not stored, as the order within a part is (sample_order.hpp).
+// Assigns each sample of a run to a part of a mixture and to a sample of that part. Computed, not
+// stored, like the order within a part (sample_order.hpp).
 //
-// Samples come in blocks of 4096. In each block part k has its quota of places, which follows from
-// the weights once (largest remainders), and a pseudo-random permutation under (seed, mixture),
-// another one in each block, deals the places out.
+// Samples come in blocks of 4096. In each block part k has its quota of places, which is computed
+// from the weights once (largest remainders). A pseudo-random permutation under (seed, mixture), a
+// different one for each block, assigns the places.
 //
 // 1. at() is a pure function of (seed, quotas, index).
 // 2. Among the first n samples, for every n, each part's samples are 0, 1, 2, … without a gap.

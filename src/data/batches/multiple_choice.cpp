@@ -256,7 +256,7 @@ std::vector<Question> read_questions(const std::string& path,
                                         ? read_hellaswag(file, requirements)
                                         : read_json_lines(file, requirements);
   if (questions.empty())
-    throw UserError(Place{file}, "no question in this file");
+    throw UserError(Place{file}, "the file contains no questions");
   return questions;
 }
 

@@ -57,8 +57,8 @@ std::string skipped_text(const tokens::CacheHeader& header, const tokens::TextSo
       text += fmt::format(", {} {}", count, what);
   };
   add(static_cast<std::int64_t>(header.binary_files), "binary files skipped");
-  add(sources.repeated, "files or directories met again");
-  add(sources.left_out, "dangling links or special files left out");
+  add(sources.repeated, "files or directories found twice");
+  add(sources.left_out, "dangling links or special files skipped");
   return text;
 }
 
@@ -80,9 +80,9 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
       return;
     }
     if (!problem.empty())
-      log.warning("{}: the token cache {}: it is built again", path, problem);
+      log.warning("{}: the token cache {}; rebuilding it", path, problem);
     else
-      verb = "the text has changed, cached again";
+      verb = "the text has changed; rebuilding the cache";
   }
   tokens::Encoding encoding;
   StageProgress progress(log);

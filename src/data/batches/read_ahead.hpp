@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches read ahead of the steps that use them, by a thread of their own, so that a step
-// does not wait for a disk.
+// Reads micro-batches in advance, on its own thread, so that a step does not wait for a disk.
 //
 // The thread fills blocks (tokens and targets of one micro-batch) in the order in which steps will
-// ask for them, up to `ahead` of them, and waits when all are full until half of them have been
-// taken: waking it for every block would cost a step more than the block. take() gives the next
-// one; when a step asks for something else (a run that went back), the blocks are dropped and the
-// thread begins there.
+// need them, up to `ahead` of them. When all are full, it waits until half of them have been taken:
+// waking it for every block would cost a step more time than the block. take() returns the next
+// block. If a step needs another one (after a rewind), the blocks are dropped and the thread starts
+// from there.
 //
-// 1. What take() gives does not depend on the thread: it is Dataset::fill() of the samples.
-// 2. Memory is bounded: the blocks are made once. Nothing is read before the first take().
-// 3. An error in the thread (StorageError) is thrown by the take() that asks for the block.
+// 1. What take() returns does not depend on the thread: it is Dataset::fill() of the samples.
+// 2. Memory is bounded: the blocks are allocated once. Nothing is read before the first take().
+// 3. An error in the thread (StorageError) is thrown by the take() that needs the block.
 //
 // Threads: one thread calls take(). The dataset outlives the object.
 #pragma once

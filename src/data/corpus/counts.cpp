@@ -91,8 +91,8 @@ void PieceCounts::give_up_from(int end) {
 void PieceCounts::make_room() {
   if (end_ - first_ == 1)
     throw UserError(
-        fmt::format("{} are too little for one 256th of the distinct pieces of this "
-                    "text; give --memory more",
+        fmt::format("{} are not enough for 1/256 of the distinct pieces of this text. "
+                    "Increase --memory",
                     bytes_text(static_cast<double>(most_bytes_))));
   give_up_from(first_ + (end_ - first_) / 2);
 }

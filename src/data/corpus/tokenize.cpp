@@ -232,8 +232,8 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
   log.info("validation: {}", sums_text(manifest.validation));
   if (request.validation_fraction > 0 && manifest.validation.empty())
     log.warning(
-        "no document came to validation: there are too few of them for a fraction of {}; "
-        "data.validation_fraction in the deck splits tokens instead",
+        "the validation split is empty: there are too few documents for a fraction of {}. "
+        "Use data.validation_fraction in the deck to split tokens instead",
         request.validation_fraction);
   log.info("the shards are {}_*.bin, and {} describes them", request.output,
            manifest_path(request));

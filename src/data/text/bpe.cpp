@@ -163,7 +163,7 @@ void Bpe::add_listed(const TokenOfBytes& ids,
     else if (!merges_.add(left, right, rank, result->second))
       add_finding(
           findings, source,
-          fmt::format("merge {} is there twice: {} {}", rank + 1, to_alphabet(entry_of(left).bytes),
+          fmt::format("merge {} occurs twice: {} {}", rank + 1, to_alphabet(entry_of(left).bytes),
                       to_alphabet(entry_of(right).bytes)));
     ++rank;
   }

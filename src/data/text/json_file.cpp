@@ -44,7 +44,7 @@ class Builder {
   bool end_array() { return close(); }
   bool key(std::string& value) {
     if (open_.back()->contains(value)) {
-      problem_ = {{path_}, shortened(value), "this key comes twice in one object"};
+      problem_ = {{path_}, shortened(value), "the key occurs twice in one object"};
       return false;
     }
     key_ = std::move(value);
@@ -54,7 +54,7 @@ class Builder {
                    const std::string& /*last_token*/,
                    const nlohmann::detail::exception& /*error*/) {
     problem_ = {place_of(path_, bytes_, position == 0 ? 0 : position - 1), "",
-                position > bytes_.size() ? "the JSON ends too early: the file was cut"
+                position > bytes_.size() ? "the JSON ends too early: the file was truncated"
                                          : "this is not JSON"};
     return false;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON files from outside: parsed by nlohmann-json, with bounds that it does not have.
+// Parses JSON files of other programs with nlohmann-json, with additional limits.
 //
-// A mistake in the syntax is reported with line and column; one in the contents with the
-// key's path, as in "model.merges[17]". Refused as well: a key that comes twice in one object,
+// A syntax error is reported with line and column, and a wrong value with the path of its key, as in
+// "model.merges[17]". Also refused: a key that occurs twice in one object,
 // nesting below 32 levels, a file larger than most_file_bytes (vocabulary.hpp).
 #pragma once
 

@@ -148,7 +148,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_director
   if (const Format* format = format_of(file))
     return format->read({file.string(), bytes});
   throw UserError({file.string()},
-                  fmt::format("the name of a tokenizer's file is {}", endings(false)));
+                  fmt::format("a tokenizer file must be named {}", endings(false)));
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {
@@ -156,7 +156,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {
     if (serialized.starts_with(kind.header))
       return kind.make(serialized);
   throw UserError({"serialized tokenizer"},
-                  "it does not begin as one that this version of trireme wrote");
+                  "it was not written by this version of trireme");
 }
 
 }  // namespace trireme::text

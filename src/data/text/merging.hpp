@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The merging of one piece: which neighbours may be merged, at which rank, and doing so.
+// Merges the tokens of one piece: which neighbouring tokens may be merged, and at which rank.
 //
-// merge() gives the same tokens for short and long pieces; only the way there differs. Up to
-// short_piece tokens it looks for the lowest rank by going over all of them, without a heap and
-// without memory of its own. Beyond, a heap holds the candidates and a list the neighbours: n log n
-// for n bytes.
+// merge() gives the same tokens for short and long pieces, by different algorithms. Up to short_piece
+// tokens it searches all neighbours for the lowest rank, without a heap and without allocating
+// memory. For longer pieces a heap holds the candidates and a list the neighbours: n log n for n
+// bytes.
 //
 // Threads: const members are safe from several threads.
 #pragma once

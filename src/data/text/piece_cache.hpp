@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of pieces that came before: one cache per thread, shared by all tokenizers of the
-// process.
+// Caches the tokens of pieces that occurred before: one cache per thread, shared by all tokenizers
+// of the process.
 //
-// Short pieces: an entry is 64 bytes, a piece of up to 23 bytes with its length, up to 9 tokens,
-// and the number of the tokenizer that they are of. Longer ones, up to 256 bytes (rulers of - and
-// =, and words without spaces), have a table of their own. A piece has one place; what comes later
-// takes it. What is found is always what the tokenizer would have computed, so the cache never
-// changes a result.
+// Short pieces: an entry is 64 bytes, a piece of up to 23 bytes with its length, up to 9 tokens, and
+// the number of the tokenizer that computed them. Longer pieces, up to 256 bytes (rulers of - and =,
+// and words without spaces), have their own table. A piece has one place, and a later piece replaces
+// an earlier one. An entry is always what the tokenizer would compute, so the cache never changes a
+// result.
 //
-// 1. Pieces are compared byte by byte, not by their hash: a collision costs time and nothing else.
-// 2. A tokenizer has a number of its own for as long as the process lives. When 28 bits of it have
-//    wrapped around, the short pieces' table is emptied; long entries hold the whole number.
+// 1. Pieces are compared byte by byte, not by their hash: a collision only costs time.
+// 2. A tokenizer has its own number as long as the process lives. When 28 bits of it have wrapped
+//    around, the table of short pieces is emptied; long entries store the whole number.
 // 3. 4 MiB per thread and at most 1024 longer pieces, from the first use to the end of the thread.
 //
-// Threads: a cache is one thread's; no lock is taken.
+// Threads: a cache belongs to one thread; there is no lock.
 #pragma once
 
 #include <cstddef>

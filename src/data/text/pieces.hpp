@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text cut into pieces, before byte pairs are merged inside of each. The patterns are known by
+// Cuts a text into pieces, inside of which byte pairs are then merged. The patterns are published as
 // regular expressions; here each is a scanner that gives the same pieces. L, N and white space are
-// those of characters.hpp.
+// defined in characters.hpp.
 //
 //   gpt2      's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^ space L N]+|space+ not before text|space+
 //   llama3    (any case) contractions | [^\r\n L N]?L+ | N{1,3} | ?[^ space L N]+[\r\n]* |
@@ -12,8 +12,8 @@
 //
 // 1. The pieces follow one another without a gap: together they are the text.
 // 2. A piece begins where its predecessor ends, and does not depend on anything before that.
-// 3. Where a letter is followed by something that is not a letter, a piece ends, under every pattern
-//    and whatever surrounds the two. So a text may be cut there: its pieces are those of its parts
+// 3. If a letter is followed by something that is not a letter, a piece ends there, with every
+//    pattern and in any context. So a text may be cut there: its pieces are those of its parts
 //    (next_cut).
 // 4. Scanners allocate nothing, and their time is linear in the text, whatever it contains.
 //

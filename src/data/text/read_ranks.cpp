@@ -106,7 +106,7 @@ void read_llmc_tokens(const FileText& file, std::int64_t count, Token end, Vocab
         at < file.bytes.size() ? static_cast<unsigned char>(file.bytes[at]) : std::size_t{1};
     if (at + 1 + length > file.bytes.size())
       throw UserError({file.path},
-                      fmt::format("it ends at byte {}, within token {} of {}: the file was cut",
+                      fmt::format("it ends at byte {}, within token {} of {}: the file was truncated",
                                   file.bytes.size(), id, count));
     if (length == 0)
       vocabulary.tokens.emplace_back();
@@ -169,7 +169,7 @@ Vocabulary read_tiktoken(const FileText& file, const std::optional<Companion>& c
   if (!rest_of)
     throw UserError(
         {file.path},
-        fmt::format("{} ranks are those of no vocabulary that is known by its size (50256, 50280, "
+        fmt::format("{} ranks match no known vocabulary (50256, 50280, "
                     "100256, 128000): write a file {}.json, "
                     R"({{"pattern": "gpt2", "special_tokens": {{"<|endoftext|>": {}}}}})"
                     ", with the pattern it was made for: {}",

@@ -168,7 +168,7 @@ void Reader::read_tokens() {
       refuse(where + ".special", "added tokens that are not special ones are not supported");
     const auto& name = content.get_ref<const std::string&>();
     if (!special_ids_.emplace(name, 0).second)
-      refuse(where + ".content", "this token is there twice");
+      refuse(where + ".content", "the token occurs twice");
     const Json& same = member(vocab, name);
     if (!same.is_null() && same != id)
       refuse(where + ".id", "model.vocab gives this token another id");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary files of other programs. Each reader takes the bytes of a file and its path for
-// messages, and throws a UserError that names line, offset or key.
+// Readers of the vocabulary files of other programs. Each reads the bytes of a file, with its path
+// for messages, and throws a UserError that names the line, offset or key of a mistake.
 //
-// A file that asks for what is not supported (a normalizer, byte_fallback, Metaspace, added
-// tokens that are not special ones) is refused by the key's name: its tokens would be other ones.
+// A file that needs an unsupported feature (a normalizer, byte_fallback, Metaspace, added tokens that
+// are not special ones) is refused with the name of the key, because its tokens would differ.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first lines of a serialized tokenizer, which name its kind.
+// The first lines of a serialized tokenizer, which state its kind.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Untrusted bytes as text that may be shown or be put into JSON: a model may put any bytes
-// together, and so may the name of a file.
+// Converts untrusted bytes to text that is safe on a terminal or in JSON. A model may generate any
+// bytes, and a file name may contain any.
 #pragma once
 
 #include <string>

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a byte-pair tokenizer is, as plain data: what the readers of all file formats make, and what
-// a trained vocabulary is.
+// A byte-pair tokenizer as plain data: the result of the readers of all file formats, and of
+// training.
 //
-// A piece of text begins as the tokens of its bytes. Then, as long as any two neighbours may be
-// merged, the pair with the lowest rank is (of equals the leftmost). Which pairs may be:
+// A piece of text begins as the tokens of its bytes. As long as two neighbouring tokens may be
+// merged, the pair with the lowest rank is merged (of equal ranks the leftmost). These pairs may be
+// merged:
 //
-//   listed   those of `merges`, whose rank is their place in it; together they are the token that
-//            has the bytes of both. GPT-2's merges.txt and tokenizer.json.
-//   ranked   any two whose bytes together are a token; the rank is that token's id. tiktoken.
+//   listed   the pairs of `merges`; the rank is the place in that list. Together they are the token
+//            with the bytes of both. GPT-2's merges.txt and tokenizer.json.
+//   ranked   any two tokens whose bytes together are a token; the rank is its id. tiktoken.
 //
-// With `whole_pieces` a piece that is a token is that token, whatever the merges would make of it.
+// With `whole_pieces` a piece that is a token becomes that token, without merging.
 #pragma once
 
 #include <cstddef>

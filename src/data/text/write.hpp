@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vocabulary as the files that other programs read.
+// Writes a vocabulary as the files that other programs read.
 #pragma once
 
 #include <string>

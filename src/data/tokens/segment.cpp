@@ -131,9 +131,9 @@ void Segment::check_block(const files::InputFile& file, std::int64_t block) cons
   Room room;
   if (hash_of(read_block_of(file, block, room)) != hashes_[static_cast<std::size_t>(block)])
     throw StorageError("data", "read " + path_,
-                       fmt::format("bytes {} to {} are not what was written there: the file is "
-                                   "damaged, was changed while it was in use, or has other tokens "
-                                   "here than on rank 0; start again, and it is checked as a whole",
+                       fmt::format("bytes {} to {} do not match their hash: the file is damaged, "
+                                   "was changed while it was in use, or differs from that of rank "
+                                   "0. Start again to check the whole file",
                                    offset_ + block * block_bytes,
                                    offset_ + std::min(bytes(), (block + 1) * block_bytes)),
                        __FILE__, __LINE__);

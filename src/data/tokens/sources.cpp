@@ -113,7 +113,7 @@ class Finder {
       search(path, status);
       if (sources.files.size() == before && found_.size() == findings &&
           static_cast<std::size_t>(sources.repeated) == repeated)
-        report("directory '{}' holds no text file", path);
+        report("directory '{}' contains no text file", path);
     }
   }
 

@@ -47,7 +47,7 @@ class Packed {
   }
   [[noreturn]] void fail(const std::string& what) const {
     throw UserError(Place{file_.path()},
-                    fmt::format("{}, before byte {} of the file; make it again", what, at_));
+                    fmt::format("{}, before byte {} of the file; create it again", what, at_));
   }
 
  private:

@@ -147,7 +147,7 @@ void expect_text(const std::vector<std::string>& entries,
     if (files_of[i] > 0 && tokens_of[i] == 0)
       found.push_back({{},
                        key,
-                       fmt::format("'{}' holds no text: {} files, all empty or with NUL bytes",
+                       fmt::format("'{}' contains no text: {} files, all empty or with NUL bytes",
                                    entries[i], files_of[i])});
   if (found.empty() && std::ranges::all_of(tokens_of, [](std::uint64_t n) { return n == 0; }))
     found.push_back({{}, key, "no text in any of the entries"});
@@ -251,7 +251,7 @@ std::string open_segment(files::InputFile file, CacheHeader& header, Segment& se
   file.read(static_cast<std::int64_t>(sizeof header) + tokens * width,
             std::as_writable_bytes(std::span(hashes)));
   if (hash_of_blocks(hashes, tokens * width) != header.content_hash)
-    return "is damaged: the hashes of its tokens do not match theirs";
+    return "is damaged: its hashes do not match its tokens";
   Segment made(std::move(file), sizeof header, width, tokens);
   made.expect(std::move(hashes));
   segment = std::move(made);
@@ -276,7 +276,7 @@ std::unique_ptr<TokenStream> open_cache(const std::string& path) {
   if (const std::string problem = open_segment(files::InputFile(path), header, segments.front());
       !problem.empty())
     throw UserError(Place{path},
-                    fmt::format("the token cache {}; remove it and it is built again", problem));
+                    fmt::format("the token cache {}; remove it to rebuild it", problem));
   return std::make_unique<FileTokens>(
       std::move(segments), std::int64_t{header.vocabulary}, header.content_hash,
       fmt::format("{}{} tokens of {} text files in {}", header.tokens,

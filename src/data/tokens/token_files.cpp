@@ -195,7 +195,7 @@ class Checker {
     return {{file.path},
             "",
             fmt::format("token {} is {}, model.vocabulary is {} (byte {} of the file): these "
-                        "tokens are another tokenizer's, or model.vocabulary is too small",
+                        "tokens are from another tokenizer, or model.vocabulary is too small",
                         place, token, requirements_.vocabulary, file.offset + place * file.width)};
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One logical sequence of token ids, whatever it comes from: a cache of text, several shards read
-// as one, or made-up tokens. It never changes during a run.
+// as one, or generated tokens. It never changes during a run.
 //
 // Threads: every member is const and safe to call from several threads.
 //

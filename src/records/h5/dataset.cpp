@@ -173,7 +173,7 @@ std::int64_t Dataset::stored_elements() const {
     detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason, __FILE__, __LINE__);
   if (static_cast<hsize_t>(claimed) > std::min(bytes, stored) / element_bytes())
     throw DamagedError("HDF5", detail::about("reading", id(), ""),
-                       fmt::format("it claims {} elements, and the file holds {} of them", claimed,
+                       fmt::format("it states {} elements, but the file contains {}", claimed,
                                    bytes_text(static_cast<double>(std::min(bytes, stored)))),
                        __FILE__, __LINE__);
   return claimed;

@@ -9,7 +9,7 @@ namespace trireme::h5 {
 namespace {
 
 /// A name without a path: a file in the directory of the one that names it.
-bool is_beside(const std::string& file) {
+bool is_in_same_directory(const std::string& file) {
   return !file.empty() && file != ".." && file.find('/') == std::string::npos;
 }
 
@@ -37,8 +37,8 @@ std::string storage_outside(hid_t dataset) {
     std::string name(static_cast<std::size_t>(length) + 1, '\0');
     H5Pget_virtual_filename(creation.get(), i, name.data(), name.size());
     name.resize(static_cast<std::size_t>(length));
-    if (!is_beside(name))
-      return "shows a part of the file " + name;
+    if (!is_in_same_directory(name))
+      return "is a view of the file " + name;
   }
   return "";
 }

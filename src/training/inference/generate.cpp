@@ -78,7 +78,7 @@ std::vector<Generated> generate(NextLogits& model,
   const std::size_t alphabet = rules.alphabet > 0 ? static_cast<std::size_t>(rules.alphabet) : V;
   std::vector<Generated> all(requests.size());
   std::vector<Growing> growing;
-  std::vector<NextLogits::Request> requests;
+  std::vector<NextLogits::Request> slot_requests;
   std::vector<float> logits;
   std::size_t next = 0;
   std::vector<std::size_t> free(static_cast<std::size_t>(model.slots()));
@@ -88,10 +88,10 @@ std::vector<Generated> generate(NextLogits& model,
       growing.push_back({next, free.back(), requests[next].prompt});
     if (growing.empty())
       break;
-    requests.clear();
-    for (const Growing& one : growing) requests.push_back({one.slot, one.text});
+    slot_requests.clear();
+    for (const Growing& one : growing) slot_requests.push_back({one.slot, one.text});
     logits.resize(growing.size() * V);
-    model.after(requests, logits);
+    model.after(slot_requests, logits);
     std::vector<Growing> still;
     for (std::size_t i = 0; i < growing.size(); ++i) {
       Growing& one = growing[i];

@@ -93,7 +93,7 @@ record::RunRecord continued(const std::string& directory,
     return record::RunRecord::create(directory, header, options_of(job, log), step);
   }
   if (!found.damaged.empty())
-    log.warning("{}: {} damaged and left out", path, record::lines_text(found.damaged));
+    log.warning("{}: {} damaged and skipped", path, record::lines_text(found.damaged));
   if (const std::int64_t last = found.last_step.value_or(0); last + job.record.every_steps <= step)
     log.warning("{} ends with step {}, before the checkpoint: the rows up to step {} are missing",
                 path, last, step);

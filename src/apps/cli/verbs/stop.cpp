@@ -22,7 +22,7 @@ ExitCode request_of_run(const std::string& run_directory,
                         const char* what) {
   const std::string holder = record::ask_run(run_directory, request);
   print(fmt::format(
-      "Options the run in {} ({}) to {}. The run removes {} when it accepts the request.\n",
+      "Asked the run in {} ({}) to {}. The run removes {} when it accepts the request.\n",
       run_directory, holder, what, record::file_of(request)));
   return ExitCode::done;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory for the temporary files of a command, such as a token cache. Rank 0 creates it, all
-// ranks know its path, and the destructor removes it, or World::abort(). It is in the system's temporary directory, or
-// in `parent` if the files must be on a certain file system.
+// ranks know its path, and the destructor or World::abort() removes it. It is in the system's
+// temporary directory, or in `parent` if the files must be on a certain file system.
 #pragma once
 
 #include <algorithm>

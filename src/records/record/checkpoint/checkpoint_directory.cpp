@@ -178,7 +178,7 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
       throw UserError(
           Place{link},
           fmt::format("there are checkpoints here already, and checkpoint.directory is {}: "
-                      "move them there, or leave checkpoint.directory away",
+                      "move them there, or remove checkpoint.directory from the deck",
                       directory));
   } else if (fs::exists(there)) {
     if (fs::canonical(link, problem) == target)
@@ -186,8 +186,8 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
     if (problem && !files::is_about_the_path(problem.value()))
       check(problem, "find " + link);
     throw UserError(Place{link},
-                    fmt::format("this does not lead to checkpoint.directory {}: remove "
-                                "it, or leave checkpoint.directory away",
+                    fmt::format("this link does not lead to checkpoint.directory {}: "
+                                "remove it, or remove checkpoint.directory from the deck",
                                 directory));
   }
   fs::create_directory_symlink(target, link, problem);

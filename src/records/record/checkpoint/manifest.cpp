@@ -188,7 +188,7 @@ void expect_sum(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   const std::string sum_path = directory + "/" + manifest_sum_file;
   if (!is_there(path))
-    throw UserError(Place{directory}, "no checkpoint: it has no manifest.h5");
+    throw UserError(Place{directory}, "not a checkpoint: there is no manifest.h5");
   if (!is_there(sum_path))
     throw UserError(Place{sum_path}, "missing: the checkpoint is damaged, or older than format 2");
   if (files::read_whole(sum_path) != manifest_sum(directory))

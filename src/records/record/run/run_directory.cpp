@@ -88,8 +88,8 @@ std::string RunDirectory::stored_id() const {
     text.pop_back();
   if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
     throw UserError(Place{name},
-                    fmt::format("this does not name a run: remove it, and the run takes the name "
-                                "of its checkpoint in {}",
+                    fmt::format("the file does not contain the name of a run. Remove it to use the "
+                                "name in the checkpoint of {}",
                                 path_));
   return text;
 }

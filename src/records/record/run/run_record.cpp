@@ -101,8 +101,8 @@ Spans earlier_spans(const std::string& path,
     if (const auto line = line_of_file(path, facts))
       return read_spans(path, facts.rewinds, *line);
     warnings.push_back(
-        fmt::format("{} was changed by another program. It was moved to {}, and is made again from "
-                    "{} without the spans of earlier starts",
+        fmt::format("{} was changed by another program. It was moved to {}, and is rebuilt from {} "
+                    "without the spans of earlier starts",
                     path, move_aside(path, "changed"), run_log_name));
   } catch (const StorageError& problem) {
     warnings.push_back(
@@ -400,7 +400,7 @@ void RunRecord::close() {
 void expect_record(const std::string& directory) {
   const std::string path = log_in(directory);
   if (const LogFacts facts = look_at_log(path); facts.lines == 0)
-    throw UserError(Place{path}, facts.exists ? "this file holds no line of a run's record"
+    throw UserError(Place{path}, facts.exists ? "the file contains no line of a run's record"
                                               : "there is no record: name the directory of a run");
 }
 
@@ -409,7 +409,7 @@ std::vector<std::string> rebuild_run_file(const std::string& directory) {
   const LogFacts facts = look_at_log(path);
   std::vector<std::string> said;
   if (!facts.damaged.empty())
-    said.push_back(fmt::format("{}: {} damaged and left out", path, lines_text(facts.damaged)));
+    said.push_back(fmt::format("{}: {} damaged and skipped", path, lines_text(facts.damaged)));
   const Spans spans = earlier_spans(file_in(directory), facts, said);
   RunLog log(path, RunLog::Open::append);
   replace_file(directory, facts.rewinds, spans, [&](const std::string& line) {
