@@ -122,7 +122,7 @@ TEST(Split, ReportsEverythingAtOnce) {
     FAIL() << "no UserError";
   } catch (const UserError& error) {
     ASSERT_EQ(error.findings().size(), 3U);
-    EXPECT_THAT(error.what(), testing::HasSubstr("model.vocabulary: 20 does not hold the data, "
+    EXPECT_THAT(error.what(), testing::HasSubstr("model.vocabulary: 20 is too small: "
                                                  "the data contain tokens up to 39"));
     EXPECT_THAT(error.what(), testing::HasSubstr("36 training tokens make 3 sequences of context "
                                                  "10, but a step needs 4"));

@@ -39,7 +39,7 @@ class TimelineTest(unittest.TestCase):
         # made_up: a step of 100 ms, in which compute waits 2 ms for each of two buckets.
         for rank in (0, 1):
             self.assertRegex(out, rf"(?m)^  {rank} +0 +100\.0 +96\.00 +4\.000 +4\.0 %$")
-        self.assertIn("every rank from the begin of its step", out)
+        self.assertIn("every rank from the beginning of its step", out)
         self.assertEqual(out.count("  bucket 0  72.000 +3.000   83.000 +2.000\n"), 2)
         self.assertEqual(out.count("  bucket 1  75.000 +3.000   86.000 +2.000\n"), 2)
 

@@ -180,7 +180,7 @@ TEST_F(Readers, NameWhatADirectoryLacks) {
   write("two/a.tiktoken", "");
   write("two/b.bin", "");
   EXPECT_THAT(user_error([&] { load_tokenizer(at("two")); }), HasSubstr("several tokenizers"));
-  EXPECT_THAT(said("notes.txt", "hello"), HasSubstr("is *.json, "));
+  EXPECT_THAT(said("notes.txt", "hello"), HasSubstr("must be named *.json, "));
   EXPECT_THAT(said("x.model", "\x0a\x0b"), HasSubstr("x.model:1"));
 }
 

@@ -194,7 +194,7 @@ TEST_F(TokenCache, EveryFlippedBitAfterTheHeaderIsFound) {
   }
   for (std::size_t offset = whole.size() - 24; offset < whole.size(); ++offset) {
     damage(whole, offset, std::string(1, static_cast<char>(whole[offset] ^ 0x80)));
-    EXPECT_THAT(problem(), HasSubstr("is damaged: the hashes")) << offset;
+    EXPECT_THAT(problem(), HasSubstr("is damaged: its hashes")) << offset;
   }
 }
 

@@ -331,8 +331,8 @@ Machine measure_machine(const session::Job& job,
     bench.bytes = fit_sizes(largest);
   const Measured measured{isolated, world, *device,
                           sharing_within(request, machine.compute.front())};
-  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas, job.parallel.transport,
-                                           job.parallel.reduction);
+  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas,
+                                           job.parallel.transport, job.parallel.reduction);
   bench.transports = {job.parallel.transport};
   std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
   if (replicas == 1) {

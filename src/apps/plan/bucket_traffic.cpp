@@ -44,10 +44,11 @@ Wires wires_of(const comm::Hosts& hosts,
                int replicas,
                Transport transport,
                comm::Reduction reduction) {
-  TRIREME_EXPECT(replicas >= 1 && hosts.ranks() % replicas == 0, "{} replicas on {} ranks", replicas,
-                 hosts.ranks());
+  TRIREME_EXPECT(replicas >= 1 && hosts.ranks() % replicas == 0, "{} replicas on {} ranks",
+                 replicas, hosts.ranks());
   const int in_a_replica = hosts.ranks() / replicas;
-  Wires wires{wire_of(hosts, transport, reduction, [=](int rank) { return rank / in_a_replica; }), {}};
+  Wires wires{wire_of(hosts, transport, reduction, [=](int rank) { return rank / in_a_replica; }),
+              {}};
   const bool ordered = reduction != comm::Reduction::sum;
   if (replicas > 1)
     wires.across = wire_of(hosts, Transport::mpi, reduction,

@@ -184,9 +184,10 @@ std::string plan_text(const DeckPlan& deck_plan) {
   }
 
   if (deck_plan.sharded())
-    text += plan.replicas() > 1
-                ? "rank r of each replica owns elements [r * shard, (r + 1) * shard) of each bucket\n"
-                : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
+    text +=
+        plan.replicas() > 1
+            ? "rank r of each replica owns elements [r * shard, (r + 1) * shard) of each bucket\n"
+            : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
 
   text += fmt::format("\n{:<32}", "each rank, parameters in");
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));

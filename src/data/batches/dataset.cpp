@@ -189,18 +189,18 @@ void check_mixture(const std::vector<Stream>& train,
   for (std::size_t i = 0; i < train.size(); ++i) {
     const std::int64_t size = train[i].tokens->size();
     if (windows_of(train[i], 0, size, requirements) < 1)
-      found.push_back({{},
-                       train[i].key,
-                       fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
-                                   requirements.context)});
+      found.push_back(
+          {{},
+           train[i].key,
+           fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
+                       requirements.context)});
     if (quotas[i] == 0)
       found.push_back(
           {{},
            train[i].key,
-           fmt::format(
-               "weight {} is less than one sample in {} of the mixture. Increase it, or "
-               "remove the part",
-               train[i].weight, MixtureOrder::block)});
+           fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
+                       "remove the part",
+                       train[i].weight, MixtureOrder::block)});
   }
 }
 
@@ -253,10 +253,11 @@ Split split(const std::vector<Stream>& train,
   if (validation) {
     check_vocabulary(*validation, requirements, found);
     if (windows_of(*validation, 0, validation->tokens->size(), requirements) < 1)
-      found.push_back({{},
-                       validation->key,
-                       fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
-                                   validation->tokens->size(), requirements.context)});
+      found.push_back(
+          {{},
+           validation->key,
+           fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
+                       validation->tokens->size(), requirements.context)});
   }
   if (!found.empty())
     throw UserError(std::move(found));

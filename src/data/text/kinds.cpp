@@ -155,8 +155,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {
   for (const Serialized& kind : kinds)
     if (serialized.starts_with(kind.header))
       return kind.make(serialized);
-  throw UserError({"serialized tokenizer"},
-                  "it was not written by this version of trireme");
+  throw UserError({"serialized tokenizer"}, "it was not written by this version of trireme");
 }
 
 }  // namespace trireme::text

@@ -105,9 +105,10 @@ void read_llmc_tokens(const FileText& file, std::int64_t count, Token end, Vocab
     const std::size_t length =
         at < file.bytes.size() ? static_cast<unsigned char>(file.bytes[at]) : std::size_t{1};
     if (at + 1 + length > file.bytes.size())
-      throw UserError({file.path},
-                      fmt::format("it ends at byte {}, within token {} of {}: the file was truncated",
-                                  file.bytes.size(), id, count));
+      throw UserError(
+          {file.path},
+          fmt::format("it ends at byte {}, within token {} of {}: the file was truncated",
+                      file.bytes.size(), id, count));
     if (length == 0)
       vocabulary.tokens.emplace_back();
     else
