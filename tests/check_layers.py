@@ -23,7 +23,7 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "yaml-cpp/": {"deck"},
     "mpi.h": {"comm", "bench"},
     "nccl.h": {"comm"},
-    "cuda_runtime": {"device", "ops", "comm", "bench"},
+    "cuda_runtime": {"device", "ops", "comm"},
     "cublasLt.h": {"ops"},
     "cudnn": {"ops"},
     "hdf5": {"h5"},

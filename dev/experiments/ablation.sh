@@ -42,6 +42,7 @@ mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
 trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
+parts=${TRIREME_PARTS:-$(dirname "$trireme")/bench_parts} # of the same build
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
 nodes=${SLURM_JOB_NUM_NODES:-1}
@@ -132,8 +133,8 @@ for ((round = 0; round < rounds; ++round)); do
     train "$folder/$key/off-$second" $both $off
   done
   for turn in $((2 * round + 1)) $((2 * round + 2)); do
-    "$trireme" bench shards "$deck" "${common[@]}" "$small" --ranks "$ranks" --json "$folder/bench_shards/both-$turn.json" >/dev/null
-    "$trireme" bench pool --bytes 262144 --json "$folder/bench_pool/both-$turn.json" >/dev/null
+    "$parts" shards "$ranks" "$deck" "${common[@]}" "$small" >"$folder/bench_shards/both-$turn.json"
+    "$parts" pool 262144 >"$folder/bench_pool/both-$turn.json"
   done
 done
 

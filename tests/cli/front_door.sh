@@ -54,11 +54,10 @@ expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/qui
 expect 3 '' 'file system: open no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
 expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
 [ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
-expect 0 '"rows"' '' bench pool --bytes 64 --repetitions 1 --json -
+expect 0 '"rows"' '' bench generate "$source/tests/integration/tiny.yaml" --repetitions 1 --json -
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
 expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
-expect 0 ' 512 ' '' bench shards "$source/input/gpt2-124m.yaml" --ranks 512 --repetitions 1
 expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0
@@ -73,10 +72,10 @@ expect 2 '' 'there is nothing to evaluate' evaluate directory
 expect 2 '' 'usage: trireme evaluate' evaluate directory --multiple-choice q --format csv
 expect 2 '' "did you mean 'generate'?" genrate directory
 expect 2 '' 'shared_memory' bench reduce --transport foo
-expect 2 '' 'bad.yaml' bench pool --bytes 64 --json bad.yaml
+expect 2 '' 'bad.yaml' bench matmul --json bad.yaml
 expect 0 'oneDNN' '' --version
 expect 0 'usage: trireme' '' --help
-expect 0 'usage: trireme' '' bench pool --help
+expect 0 'usage: trireme' '' bench matmul --help
 
 # What cannot be written to standard output is an error.
 for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
@@ -89,13 +88,13 @@ for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
 done
 
 # A mistake in a verb's options shows the usage of this verb; `VERB --help` explains them.
-"$trireme" bench pool --bytes none 2>err
-if [ "$(grep -c 'trireme bench pool' err)" -ne 2 ] || grep -q 'bench reduce' err; then
-  echo "trireme bench pool --bytes none:"
+"$trireme" bench matmul --repetitions none 2>err
+if [ "$(grep -c 'trireme bench matmul' err)" -ne 2 ] || grep -q 'bench reduce' err; then
+  echo "trireme bench matmul --repetitions none:"
   cat err
   failures=$((failures + 1))
 fi
-expect 0 '--repetitions' '' bench pool --help
+expect 0 '--repetitions' '' bench matmul --help
 expect 2 '' 'trireme bench reduce' bench
 
 # All findings of a deck come at once, in the order of their places, and nothing else with them.

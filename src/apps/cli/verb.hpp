@@ -29,7 +29,7 @@ struct Arguments {
 using Action = std::function<ExitCode(Arguments)>;
 
 struct Verb {
-  const char* name;   ///< "plan"; two words for a verb of a group: "bench pool"
+  const char* name;   ///< "plan"; two words for a verb of a group: "bench ops"
   const char* usage;  ///< text after the name; may have several lines
   const char* help;   ///< one line
   Action (*declare)(CLI::App& command);

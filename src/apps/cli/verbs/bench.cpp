@@ -23,16 +23,13 @@
 #include "bench/generate.hpp"
 #include "bench/matmul.hpp"
 #include "bench/ops.hpp"
-#include "bench/pool.hpp"
 #include "bench/repetitions.hpp"
-#include "bench/shards.hpp"
 #include "cli/fit_command.hpp"
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
-#include "plan/deck_plan.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -245,51 +242,6 @@ Action declare_bench_engine(CLI::App& command) {
       });
       return report;
     });
-  };
-}
-
-Action declare_bench_shards(CLI::App& command) {
-  struct Options : DeckBench {
-    int ranks = 1;
-  };
-  const auto options = std::make_shared<Options>();
-  add_common(command, *options);
-  add_deck(command, options->deck)->required();
-  add_ranks(command, options->ranks);
-  return [options](Arguments) {
-    expect_new_file(options->json);
-    const deck::Deck deck = plan::parse_for_plan(options->deck.path, options->deck.overrides,
-                                                 circumstances_of(options->ranks));
-    const plan::DeckPlan plan = plan::plan_of(deck, options->ranks);
-    const auto result =
-        bench::bench_shards(plan.plan, *device::make_cpu_device(1),
-                            options->repetitions.value_or(bench::usual_repetitions));
-    return give({bench::shards_table(result), bench::shards_json(result)}, options->json);
-  };
-}
-
-Action declare_bench_pool(CLI::App& command) {
-  struct Options : Common {
-    bench::PoolBenchRequest request;
-    std::string device = "cpu";
-  };
-  const auto options = std::make_shared<Options>();
-  add_common(command, *options);
-  command
-      .add_option("--bytes", options->request.bytes,
-                  "Sizes in bytes, separated by commas. Default: 4096, 262144, 4194304, 67108864.")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
-  command.add_option("--device", options->device, "cpu, or cuda for the first GPU. Default: cpu.")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  return [options](Arguments) {
-    expect_new_file(options->json);
-    bench::PoolBenchRequest request = options->request;
-    request.repetitions = options->repetitions.value_or(request.repetitions);
-    const auto device =
-        options->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
-    const auto leases = bench::bench_pool(*device, request);
-    return give({bench::pool_table(leases), bench::pool_json(leases)}, options->json);
   };
 }
 

@@ -45,8 +45,6 @@ Action declare_save(CLI::App& command);
 // MPI and are collective.
 Action declare_bench_reduce(CLI::App& command);
 Action declare_bench_engine(CLI::App& command);
-Action declare_bench_shards(CLI::App& command);
-Action declare_bench_pool(CLI::App& command);
 Action declare_bench_matmul(CLI::App& command);
 Action declare_bench_generate(CLI::App& command);
 Action declare_bench_ops(CLI::App& command);
