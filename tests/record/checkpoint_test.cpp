@@ -22,6 +22,7 @@
 #include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint_cases.hpp"
 
+#include "support/checkpoint_reader.hpp"
 #include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 #include "support/sequential_ranks.hpp"

@@ -20,6 +20,7 @@
 #include "record/checkpoint_cases.hpp"
 #include "record/run/run_record.hpp"
 
+#include "support/checkpoint_reader.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::record {

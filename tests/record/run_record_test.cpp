@@ -150,7 +150,8 @@ TEST_F(RunRecordTest, LogAloneHoldsEverythingButSpans) {
 
 TEST_F(RunRecordTest, KeepsItsRowsWhenTheProcessIsKilled) {
   std::optional<RunRecord> open;
-  test::DoomedChild child([&] { open = begun(5000, {.sync_seconds = 1e9, .file_seconds = 1e9}); });
+  test::DoomedChild child(
+      [&] { open.emplace(begun(5000, {.sync_seconds = 1e9, .file_seconds = 1e9})); });
   child.kill();
   EXPECT_THAT(steps(), testing::IsEmpty()) << "whole, and of the start";
   EXPECT_TRUE(run_file_is_behind(scratch_.path()));

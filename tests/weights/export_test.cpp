@@ -21,6 +21,8 @@
 #include "weights/open.hpp"
 #include "weights/tensor_reader.hpp"
 
+#include "support/checkpoint_reader.hpp"
+
 namespace trireme::weights {
 namespace {
 

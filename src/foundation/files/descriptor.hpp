@@ -32,6 +32,7 @@ class Descriptor {
   ~Descriptor();
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool is_open() const { return file_ >= 0; }
   /// Bytes now.
   [[nodiscard]] std::int64_t size() const;
   /// At most bytes.size() of them, from `offset` on; fewer at the end only.

@@ -2,6 +2,7 @@
 #include "h5/attribute.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -83,37 +84,23 @@ herr_t collect_name(hid_t, const char* name, const H5A_info_t*, void* out) {
 
 }  // namespace
 
-void write_attribute(hid_t object, const std::string& name, const std::string& value) {
-  const char* text = value.c_str();
-  write(object, name, string_type(), scalar(), &text);
+template <class T>
+void write_attribute(hid_t object, const std::string& name, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    write_attribute(object, name, value.c_str());
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    std::vector<const char*> texts;
+    texts.reserve(value.size());
+    for (const std::string& text : value) texts.push_back(text.c_str());
+    write(object, name, string_type(), list(value.size()), texts.data());
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    write(object, name, type_of<T>(), scalar(), &value);
+  } else {
+    write(object, name, type_of<typename T::value_type>(), list(value.size()), value.data());
+  }
 }
 void write_attribute(hid_t object, const std::string& name, const char* value) {
-  write_attribute(object, name, std::string(value));
-}
-void write_attribute(hid_t object, const std::string& name, std::int64_t value) {
-  write(object, name, type_of<std::int64_t>(), scalar(), &value);
-}
-void write_attribute(hid_t object, const std::string& name, std::uint64_t value) {
-  write(object, name, type_of<std::uint64_t>(), scalar(), &value);
-}
-void write_attribute(hid_t object, const std::string& name, double value) {
-  write(object, name, type_of<double>(), scalar(), &value);
-}
-void write_attribute(hid_t object,
-                     const std::string& name,
-                     const std::vector<std::string>& values) {
-  std::vector<const char*> texts;
-  texts.reserve(values.size());
-  for (const std::string& value : values) texts.push_back(value.c_str());
-  write(object, name, string_type(), list(values.size()), texts.data());
-}
-void write_attribute(hid_t object,
-                     const std::string& name,
-                     const std::vector<std::int64_t>& values) {
-  write(object, name, type_of<std::int64_t>(), list(values.size()), values.data());
-}
-void write_attribute(hid_t object, const std::string& name, const std::vector<double>& values) {
-  write(object, name, type_of<double>(), list(values.size()), values.data());
+  write(object, name, string_type(), scalar(), &value);
 }
 
 bool has_attribute(hid_t object, const std::string& name) {
@@ -130,35 +117,31 @@ std::vector<std::string> attribute_names(hid_t object) {
   return names;
 }
 
-template <>
-std::string read_attribute<std::string>(hid_t object, const std::string& name) {
-  return only(read_texts(object, name), object, name);
+template <class T>
+T read_attribute(hid_t object, const std::string& name) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return only(read_texts(object, name), object, name);
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return read_texts(object, name);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return only(read_numbers<T>(object, name), object, name);
+  else
+    return read_numbers<typename T::value_type>(object, name);
 }
-template <>
-std::int64_t read_attribute<std::int64_t>(hid_t object, const std::string& name) {
-  return only(read_numbers<std::int64_t>(object, name), object, name);
-}
-template <>
-std::uint64_t read_attribute<std::uint64_t>(hid_t object, const std::string& name) {
-  return only(read_numbers<std::uint64_t>(object, name), object, name);
-}
-template <>
-double read_attribute<double>(hid_t object, const std::string& name) {
-  return only(read_numbers<double>(object, name), object, name);
-}
-template <>
-std::vector<std::string> read_attribute<std::vector<std::string>>(hid_t object,
-                                                                  const std::string& name) {
-  return read_texts(object, name);
-}
-template <>
-std::vector<std::int64_t> read_attribute<std::vector<std::int64_t>>(hid_t object,
-                                                                    const std::string& name) {
-  return read_numbers<std::int64_t>(object, name);
-}
-template <>
-std::vector<double> read_attribute<std::vector<double>>(hid_t object, const std::string& name) {
-  return read_numbers<double>(object, name);
-}
+
+template void write_attribute(hid_t, const std::string&, const std::string&);
+template void write_attribute(hid_t, const std::string&, const std::int64_t&);
+template void write_attribute(hid_t, const std::string&, const std::uint64_t&);
+template void write_attribute(hid_t, const std::string&, const double&);
+template void write_attribute(hid_t, const std::string&, const std::vector<std::string>&);
+template void write_attribute(hid_t, const std::string&, const std::vector<std::int64_t>&);
+template void write_attribute(hid_t, const std::string&, const std::vector<double>&);
+template std::string read_attribute(hid_t, const std::string&);
+template std::int64_t read_attribute(hid_t, const std::string&);
+template std::uint64_t read_attribute(hid_t, const std::string&);
+template double read_attribute(hid_t, const std::string&);
+template std::vector<std::string> read_attribute(hid_t, const std::string&);
+template std::vector<std::int64_t> read_attribute(hid_t, const std::string&);
+template std::vector<double> read_attribute(hid_t, const std::string&);
 
 }  // namespace trireme::h5

@@ -11,24 +11,18 @@
 
 namespace trireme::h5 {
 
-void write_attribute(hid_t object, const std::string& name, const std::string& value);
+/// T: std::string, std::int64_t, std::uint64_t, double, or a std::vector of the first, second or
+/// fourth.
+template <class T>
+void write_attribute(hid_t object, const std::string& name, const T& value);
 void write_attribute(hid_t object, const std::string& name, const char* value);
-void write_attribute(hid_t object, const std::string& name, std::int64_t value);
-void write_attribute(hid_t object, const std::string& name, std::uint64_t value);
-void write_attribute(hid_t object, const std::string& name, double value);
-void write_attribute(hid_t object, const std::string& name, const std::vector<std::string>& values);
-void write_attribute(hid_t object,
-                     const std::string& name,
-                     const std::vector<std::int64_t>& values);
-void write_attribute(hid_t object, const std::string& name, const std::vector<double>& values);
 
 bool has_attribute(hid_t object, const std::string& name);
 /// Names in alphabetical order.
 std::vector<std::string> attribute_names(hid_t object);
 
-/// T: std::string, std::int64_t, std::uint64_t, double, or a std::vector of the first, second or
-/// fourth. Numbers are converted by HDF5. Throws StorageError when it is missing or of another
-/// kind.
+/// Of the same types. Numbers are converted by HDF5. Throws StorageError when it is missing or of
+/// another kind.
 template <class T>
 T read_attribute(hid_t object, const std::string& name);
 

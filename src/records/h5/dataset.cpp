@@ -44,44 +44,35 @@ Properties with_room_for_conversions() {
 
 }  // namespace
 
-template <>
-Type type_of<std::int64_t>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_INT64)));
+template <class T>
+Type type_of() {
+  const auto copied = [](hid_t type) { return Type(TRIREME_H5(H5Tcopy(type))); };
+  if constexpr (std::is_same_v<T, Bf16>) {
+    // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
+    Type type = copied(H5T_IEEE_F32LE);
+    TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
+    TRIREME_H5(H5Tset_precision(type.get(), 16));
+    TRIREME_H5(H5Tset_size(type.get(), 2));
+    TRIREME_H5(H5Tset_ebias(type.get(), 127));
+    return type;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return copied(sizeof(T) == 4 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE);
+  } else if constexpr (std::is_signed_v<T>) {
+    return copied(sizeof(T) == 4 ? H5T_NATIVE_INT32 : H5T_NATIVE_INT64);
+  } else {
+    return copied(sizeof(T) == 2   ? H5T_NATIVE_UINT16
+                  : sizeof(T) == 4 ? H5T_NATIVE_UINT32
+                                   : H5T_NATIVE_UINT64);
+  }
 }
-template <>
-Type type_of<std::uint64_t>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT64)));
-}
-template <>
-Type type_of<std::int32_t>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_INT32)));
-}
-template <>
-Type type_of<std::uint32_t>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT32)));
-}
-template <>
-Type type_of<std::uint16_t>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT16)));
-}
-template <>
-Type type_of<float>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_FLOAT)));
-}
-template <>
-Type type_of<double>() {
-  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_DOUBLE)));
-}
-template <>
-Type type_of<Bf16>() {
-  // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
-  Type type(TRIREME_H5(H5Tcopy(H5T_IEEE_F32LE)));
-  TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
-  TRIREME_H5(H5Tset_precision(type.get(), 16));
-  TRIREME_H5(H5Tset_size(type.get(), 2));
-  TRIREME_H5(H5Tset_ebias(type.get(), 127));
-  return type;
-}
+template Type type_of<Bf16>();
+template Type type_of<float>();
+template Type type_of<double>();
+template Type type_of<std::int32_t>();
+template Type type_of<std::int64_t>();
+template Type type_of<std::uint16_t>();
+template Type type_of<std::uint32_t>();
+template Type type_of<std::uint64_t>();
 
 Type type_of(DType dtype) {
   switch (dtype) {

@@ -21,25 +21,9 @@
 
 namespace trireme::h5 {
 
-/// An owned copy of the type that memory of T or of `dtype` has.
+/// An owned copy of the type that memory of T (a number of dataset.cpp) or of `dtype` has.
 template <class T>
 Type type_of();
-template <>
-Type type_of<std::int64_t>();
-template <>
-Type type_of<std::uint64_t>();
-template <>
-Type type_of<std::int32_t>();
-template <>
-Type type_of<std::uint32_t>();
-template <>
-Type type_of<std::uint16_t>();
-template <>
-Type type_of<float>();
-template <>
-Type type_of<double>();
-template <>
-Type type_of<Bf16>();
 Type type_of(DType dtype);
 /// Variable-length UTF-8.
 Type string_type();

@@ -27,7 +27,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -150,28 +149,5 @@ std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoin
 /// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
 /// what is there.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
-
-/// One checkpoint opened for reading by one process: for `trireme sample` and for tools.
-class CheckpointReader {
- public:
-  /// Throws UserError as load_checkpoint does.
-  explicit CheckpointReader(const std::string& directory);
-  ~CheckpointReader();
-  CheckpointReader(CheckpointReader&&) noexcept;
-
-  [[nodiscard]] const CheckpointFacts& facts() const;
-  [[nodiscard]] const std::vector<std::string>& states() const;
-  /// Names in registration order.
-  [[nodiscard]] const std::vector<std::string>& parameters() const;
-  [[nodiscard]] int ranks() const;
-  [[nodiscard]] std::uint64_t content_hash(const std::string& state,
-                                           const std::string& parameter) const;
-  /// A whole parameter, verified; `data` has its element count.
-  void read(const std::string& state, const std::string& parameter, View data) const;
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 }  // namespace trireme::record

@@ -98,8 +98,8 @@ class RunLog {
   void sync();
   /// Whether a line was appended since the last sync().
   [[nodiscard]] bool waits() const { return waits_; }
-  /// False after a failure.
-  [[nodiscard]] bool usable() const { return usable_; }
+  /// False after a failure, and of one that was moved from.
+  [[nodiscard]] bool usable() const { return usable_ && file_.is_open(); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:

@@ -150,64 +150,39 @@ void replace_file(const std::string& directory,
 
 }  // namespace
 
-class RunRecord::Impl {
- public:
-  Impl(std::string directory,
-       RunLog log,
-       Rewinds rewinds,
-       Spans spans,
-       std::int64_t first_step,
-       RunRecordOptions options)
-      : directory_(std::move(directory)),
-        log_(std::move(log)),
-        rewinds_(std::move(rewinds)),
-        spans_(std::move(spans)),
-        first_step_(first_step),
-        options_(std::move(options)) {
-    last_sync_ = last_file_ = options_.clock();
-  }
+RunRecord::RunRecord(std::string directory,
+                     RunLog log,
+                     Rewinds rewinds,
+                     Spans spans,
+                     std::int64_t first_step,
+                     RunRecordOptions options)
+    : directory_(std::move(directory)),
+      log_(std::move(log)),
+      rewinds_(std::move(rewinds)),
+      spans_(std::move(spans)),
+      first_step_(first_step),
+      options_(std::move(options)) {
+  last_sync_ = last_file_ = options_.clock();
+}
 
-  void start(const RunHeader& header, bool with_tokenizer);
+void RunRecord::append_line(std::string_view kind, const std::string& fields) {
+  log_.append(log_line(kind, fields));
+  changed_ = true;
+}
 
-  template <class Row>
-  void append(const Row& row, const std::string& more = "") {
-    log_.append(log_line(Table<Row>::kind, fields_of(row, Table<Row>::columns) + more));
-    changed_ = true;
-  }
-  void append_line(std::string_view kind, const std::string& fields) {
-    log_.append(log_line(kind, fields));
-    changed_ = true;
-  }
-  void add_spans(std::span<const device::TimeSample> spans);
-  void want_file() { file_wanted_ = true; }
-  [[nodiscard]] std::int64_t spans_left_out() const { return spans_left_out_; }
-  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+template <class Row>
+requires(!std::ranges::range<Row>) void RunRecord::append(const Row& row) {
+  append_line(Table<Row>::kind, fields_of(row, Table<Row>::columns));
+  if constexpr (std::is_same_v<Row, CheckpointRow>)
+    file_wanted_ = true;
+}
+template void RunRecord::append(const StepRow&);
+template void RunRecord::append(const ValidationRow&);
+template void RunRecord::append(const SkippedRow&);
+template void RunRecord::append(const NoiseScaleRow&);
+template void RunRecord::append(const CheckpointRow&);
 
-  void do_due();
-  void sync();
-  void close();
-  void write_file_or_warn();
-  [[nodiscard]] bool usable() const { return !closed_ && log_.usable(); }
-
- private:
-  void write_file();
-
-  const std::string directory_;
-  RunLog log_;
-  const Rewinds rewinds_;
-  Spans spans_;
-  std::int64_t spans_left_out_ = 0;
-  const std::int64_t first_step_;  ///< that this start may record
-  const RunRecordOptions options_;
-  double last_sync_ = 0, sync_took_ = 0;  ///< when it ended, and how long it took
-  double last_file_ = 0, file_took_ = 0;
-  bool changed_ = false;      ///< since run.h5 was written
-  bool file_wanted_ = false;  ///< as soon as its share of the time allows
-  bool file_fails_ = false;   ///< and that was told
-  bool closed_ = false;
-};
-
-void RunRecord::Impl::start(const RunHeader& header, bool with_tokenizer) {
+void RunRecord::start(const RunHeader& header, bool with_tokenizer) {
   log_.append(session_line(header, first_step_));
   if (with_tokenizer && !header.tokenizer.empty())
     append_line(tokenizer_kind, field("text", header.tokenizer));
@@ -222,7 +197,7 @@ void RunRecord::Impl::start(const RunHeader& header, bool with_tokenizer) {
   write_file_or_warn();
 }
 
-void RunRecord::Impl::add_spans(std::span<const device::TimeSample> spans) {
+void RunRecord::append(std::span<const device::TimeSample> spans) {
   const auto most = options_.span_bytes / static_cast<std::int64_t>(sizeof(device::TimeSample));
   const auto room = std::clamp<std::int64_t>(most - std::ssize(spans_), 0, std::ssize(spans));
   spans_.insert(spans_.end(), spans.begin(), spans.begin() + room);
@@ -230,14 +205,14 @@ void RunRecord::Impl::add_spans(std::span<const device::TimeSample> spans) {
   changed_ = true;
 }
 
-void RunRecord::Impl::sync() {
+void RunRecord::sync() {
   const double begin = options_.clock();
   log_.sync();
   last_sync_ = options_.clock();
   sync_took_ = last_sync_ - begin;
 }
 
-void RunRecord::Impl::do_due() {
+void RunRecord::do_due() {
   const double now = options_.clock();
   const double since_sync = now - last_sync_, since_file = now - last_file_;
   if (log_.waits() && since_sync >= options_.sync_seconds &&
@@ -248,7 +223,7 @@ void RunRecord::Impl::do_due() {
     write_file_or_warn();
 }
 
-void RunRecord::Impl::write_file() {
+void RunRecord::write_file() {
   const double begin = options_.clock();
   file_wanted_ = changed_ = false;
   try {
@@ -265,7 +240,7 @@ void RunRecord::Impl::write_file() {
   file_took_ = last_file_ - begin;
 }
 
-void RunRecord::Impl::write_file_or_warn() {
+void RunRecord::write_file_or_warn() {
   try {
     write_file();
     file_fails_ = false;
@@ -281,21 +256,17 @@ void RunRecord::Impl::write_file_or_warn() {
   }
 }
 
-void RunRecord::Impl::close() {
+void RunRecord::close() {
   closed_ = true;
   sync();
   write_file();
 }
 
-RunRecord::RunRecord(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RunRecord::RunRecord(RunRecord&&) noexcept = default;
-RunRecord& RunRecord::operator=(RunRecord&&) noexcept = default;
-
 RunRecord::~RunRecord() {
-  if (!impl_ || !impl_->usable())
+  if (closed_ || !log_.usable())
     return;
   try {
-    impl_->close();
+    close();
   } catch (const std::exception& problem) {
     error_line("warning: the end of the record could not be written: {}", problem.what());
   }
@@ -311,10 +282,10 @@ RunRecord RunRecord::create(const std::string& directory,
     throw UserError(Place{path},
                     "the record of a run is here already: nothing was changed; choose another "
                     "run.directory");
-  auto impl = std::make_unique<Impl>(directory, RunLog(path, RunLog::Open::create), Rewinds{},
-                                     Spans{}, step + 1, std::move(options));
-  impl->start(header, true);
-  return RunRecord(std::move(impl));
+  RunRecord record(directory, RunLog(path, RunLog::Open::create), Rewinds{}, Spans{}, step + 1,
+                   std::move(options));
+  record.start(header, true);
+  return record;
 }
 
 RunRecord RunRecord::resume(const std::string& directory,
@@ -336,65 +307,35 @@ RunRecord RunRecord::resume(const std::string& directory,
   std::vector<std::string> warnings;
   Spans spans = earlier_spans(file_in(directory), facts, warnings);
   for (const std::string& warning : warnings) options.warn(warning);
-  auto impl = std::make_unique<Impl>(directory, std::move(log), std::move(facts.rewinds),
-                                     std::move(spans), step + 1, std::move(options));
-  impl->start(header, !before.has_tokenizer);
-  return RunRecord(std::move(impl));
+  RunRecord record(directory, std::move(log), std::move(facts.rewinds), std::move(spans), step + 1,
+                   std::move(options));
+  record.start(header, !before.has_tokenizer);
+  return record;
 }
 
-void RunRecord::append(const StepRow& row) {
-  impl_->append(row);
-}
-void RunRecord::append(const ValidationRow& row) {
-  impl_->append(row);
-}
-void RunRecord::append(const SkippedRow& row) {
-  impl_->append(row);
-}
-void RunRecord::append(const NoiseScaleRow& row) {
-  impl_->append(row);
-}
-void RunRecord::append(const CheckpointRow& row) {
-  impl_->append(row);
-  impl_->want_file();
-}
 void RunRecord::append(const std::string& set, const std::string& of, const EvaluationRow& row) {
-  impl_->append(row, field("set", set) + field("of", of));
+  append_line(Table<EvaluationRow>::kind,
+              fields_of(row, evaluation_columns) + field("set", set) + field("of", of));
 }
 void RunRecord::append(std::span<const RankSpanRow> rows) {
-  for (const RankSpanRow& row : rows) impl_->append(row);
+  for (const RankSpanRow& row : rows) append(row);
 }
 void RunRecord::append_dropped(std::int64_t step, bool validation) {
-  impl_->append_line(
+  append_line(
       dropped_kind,
       field("step", step) + field("what", std::string(validation ? Table<ValidationRow>::kind
                                                                  : Table<EvaluationRow>::kind)));
 }
-void RunRecord::append(std::span<const device::TimeSample> spans) {
-  impl_->add_spans(spans);
-}
-std::int64_t RunRecord::spans_left_out() const {
-  return impl_->spans_left_out();
-}
 void RunRecord::set_timing_fact(const std::string& name, double value, std::string_view unit) {
-  impl_->append_line(timing_fact_kind, field("name", name) + field("value", value) +
-                                           field("unit", std::string(unit)));
+  append_line(timing_fact_kind,
+              field("name", name) + field("value", value) + field("unit", std::string(unit)));
 }
 void RunRecord::set_anchors(std::span<const double> seconds) {
   for (std::size_t rank = 0; rank < seconds.size(); ++rank)
-    impl_->append(AnchorRow{impl_->first_step(), static_cast<std::int64_t>(rank), seconds[rank]});
+    append(AnchorRow{first_step_, static_cast<std::int64_t>(rank), seconds[rank]});
 }
 void RunRecord::set_memory(const std::string& name, std::int64_t bytes) {
-  impl_->append_line(memory_kind, field("name", name) + field("bytes", bytes));
-}
-void RunRecord::do_due() {
-  impl_->do_due();
-}
-void RunRecord::sync() {
-  impl_->sync();
-}
-void RunRecord::close() {
-  impl_->close();
+  append_line(memory_kind, field("name", name) + field("bytes", bytes));
 }
 
 void expect_record(const std::string& directory) {

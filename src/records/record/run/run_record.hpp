@@ -19,7 +19,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +28,7 @@
 #include "device/recorder.hpp"
 
 #include "record/run/rows.hpp"
+#include "record/run/run_file.hpp"
 #include "record/run/run_log.hpp"
 
 namespace trireme::record {
@@ -56,18 +57,14 @@ class RunRecord {
                           std::int64_t step,
                           const LogFacts& before,
                           RunRecordOptions options = {});
-  RunRecord(RunRecord&&) noexcept;
-  RunRecord& operator=(RunRecord&&) noexcept;
+  RunRecord(RunRecord&&) noexcept = default;
   /// Syncs and writes run.h5; prints a failure on stderr instead of throwing.
   ~RunRecord();
 
   /// A row of any type that has a Table (run_schema.hpp).
-  void append(const StepRow& row);
-  void append(const ValidationRow& row);
-  void append(const SkippedRow& row);
-  void append(const NoiseScaleRow& row);
-  /// run.h5 is written soon after.
-  void append(const CheckpointRow& row);
+  /// run.h5 is written soon after a CheckpointRow.
+  template <class Row>
+  requires(!std::ranges::range<Row>) void append(const Row& row);
   /// `set` names a group of run.h5; `of` describes the set.
   void append(const std::string& set, const std::string& of, const EvaluationRow& row);
   void append(std::span<const RankSpanRow> rows);
@@ -75,7 +72,7 @@ class RunRecord {
   void append_dropped(std::int64_t step, bool validation);
   void append(std::span<const device::TimeSample> spans);
   /// Number of spans that were dropped because `span_bytes` were reached.
-  [[nodiscard]] std::int64_t spans_left_out() const;
+  [[nodiscard]] std::int64_t spans_left_out() const { return spans_left_out_; }
 
   /// "flops_per_token", "dropped", … Replaces an earlier value.
   void set_timing_fact(const std::string& name, double value, std::string_view unit);
@@ -92,9 +89,30 @@ class RunRecord {
   void close();
 
  private:
-  class Impl;
-  explicit RunRecord(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  RunRecord(std::string directory,
+            RunLog log,
+            Rewinds rewinds,
+            Spans spans,
+            std::int64_t first_step,
+            RunRecordOptions options);
+  void start(const RunHeader& header, bool with_tokenizer);
+  void append_line(std::string_view kind, const std::string& fields);
+  void write_file();
+  void write_file_or_warn();
+
+  std::string directory_;
+  RunLog log_;
+  Rewinds rewinds_;
+  Spans spans_;
+  std::int64_t spans_left_out_ = 0;
+  std::int64_t first_step_;  ///< that this start may record
+  RunRecordOptions options_;
+  double last_sync_ = 0, sync_took_ = 0;  ///< when it ended, and how long it took
+  double last_file_ = 0, file_took_ = 0;
+  bool changed_ = false;      ///< since run.h5 was written
+  bool file_wanted_ = false;  ///< as soon as its share of the time allows
+  bool file_fails_ = false;   ///< and that was told
+  bool closed_ = false;
 };
 
 /// Throws UserError when there is no log of a run, StorageError.
