@@ -5,8 +5,6 @@
 
 #include "base/error.hpp"
 
-#include "model/gpt_impl.hpp"
-
 namespace trireme::model {
 namespace {
 
@@ -34,13 +32,13 @@ const GptShape& checked(const GptShape& s) {
 
 }  // namespace
 
-Gpt::Impl::Impl(device::Device& device,
-                const GptShape& given,
-                DType dtype,
-                std::int64_t micro_sequences,
-                std::uint64_t seed,
-                device::ScratchPool* scratch,
-                const ops::Options& options)
+Gpt::Gpt(device::Device& device,
+         const GptShape& given,
+         DType dtype,
+         std::int64_t micro_sequences,
+         std::uint64_t seed,
+         device::ScratchPool* scratch,
+         const ops::Options& options)
     : device_(device),
       scratch_(scratch != nullptr ? *scratch
                                   : own_scratch_.emplace(device, device::ScratchPool::Options{})),
@@ -58,14 +56,14 @@ Gpt::Impl::Impl(device::Device& device,
   size_of(micro_sequences);
 }
 
-std::size_t Gpt::Impl::size_of(std::int64_t sequences) {
+std::size_t Gpt::size_of(std::int64_t sequences) {
   const auto [found, is_new] = sizes_.try_emplace(sequences, sizes_.size());
   if (is_new)
     layers_.prepare(kernels_, {sequences, layers_.shape.context, dtype_});
   return found->second;
 }
 
-nn::Call Gpt::Impl::call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream) {
+nn::Call Gpt::call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream) {
   return {.bound = bound_,
           .plan = plan_,
           .memory = buffer_,
@@ -77,7 +75,7 @@ nn::Call Gpt::Impl::call_of(std::int64_t sequences, Hooks& hooks, device::Stream
           .size = size_of(sequences)};
 }
 
-void Gpt::Impl::bind(std::vector<ConstView> parameters, std::vector<View> gradients) {
+void Gpt::bind(std::vector<ConstView> parameters, std::vector<View> gradients) {
   const std::size_t count = layers_.registry.table().size();
   layers_.expect_values(parameters, dtype_);
   TRIREME_EXPECT(gradients.empty() || gradients.size() == count,
@@ -92,7 +90,7 @@ void Gpt::Impl::bind(std::vector<ConstView> parameters, std::vector<View> gradie
   bound_.gradients = std::move(gradients);
 }
 
-std::int64_t Gpt::Impl::checked_batch(const Batch& batch, const View& losses) const {
+std::int64_t Gpt::checked_batch(const Batch& batch, const View& losses) const {
   const std::int64_t rows = batch.tokens.elements;
   TRIREME_EXPECT(
       rows > 0 && rows % shape().context == 0 && rows / shape().context <= micro_sequences_,
@@ -107,7 +105,18 @@ std::int64_t Gpt::Impl::checked_batch(const Batch& batch, const View& losses) co
   return rows / shape().context;
 }
 
-void Gpt::Impl::train(
+template <class Finish>
+void Gpt::forward(nn::Call& call, ConstView tokens, const Finish& finish) const {
+  const device::Lease narrow = call.lease(plan_.scratch().narrow);
+  const device::Lease wide = call.lease(plan_.scratch().wide);
+  call.narrow = narrow.view();
+  call.wide = wide.view();
+  call.document_starts = layers_.document_starts(call, tokens);
+  layers_.forward(call, tokens);
+  finish(layers_.final_norm->output(call));
+}
+
+void Gpt::train(
     const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream) {
   const std::int64_t B = checked_batch(batch, losses);
   TRIREME_EXPECT(!bound_.gradients.empty(), "training a model that was bound without gradients");
@@ -117,28 +126,19 @@ void Gpt::Impl::train(
   call.dropout = {.rate = static_cast<float>(shape().dropout),
                   .key = dropout_key_,
                   .first_sample = batch.first_sample};
-  const device::Lease narrow = call.lease(plan_.scratch().narrow);
-  const device::Lease wide = call.lease(plan_.scratch().wide);
-  call.narrow = narrow.view();
-  call.wide = wide.view();
-  call.document_starts = layers_.document_starts(call, batch.tokens);
-  layers_.forward(call, batch.tokens);
-  layers_.head->train(call, final_output(call), batch.targets, losses);
-  backward(call, batch.tokens);
+  forward(call, batch.tokens, [&](View output) {
+    layers_.head->train(call, output, batch.targets, losses);
+    backward(call, batch.tokens);
+  });
 }
 
-void Gpt::Impl::evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream) {
+void Gpt::evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream) {
   nn::Call call = call_of(checked_batch(batch, losses), hooks, stream);
-  const device::Lease narrow = call.lease(plan_.scratch().narrow);
-  const device::Lease wide = call.lease(plan_.scratch().wide);
-  call.narrow = narrow.view();
-  call.wide = wide.view();
-  call.document_starts = layers_.document_starts(call, batch.tokens);
-  layers_.forward(call, batch.tokens);
-  layers_.head->evaluate(call, final_output(call), batch.targets, losses);
+  forward(call, batch.tokens,
+          [&](View output) { layers_.head->evaluate(call, output, batch.targets, losses); });
 }
 
-void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream) {
+void Gpt::next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream) {
   const GptShape& s = shape();
   TRIREME_EXPECT(tokens.elements >= 1 && tokens.elements <= s.context,
                  "{} tokens for a context of {}", tokens.elements, s.context);
@@ -149,54 +149,13 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
   TRIREME_EXPECT(!bound_.values.empty(), "a model without parameters: bind() comes first");
   nn::Call call = call_of(1, hooks, stream);
   layers_.head->prepare_row(kernels_, dtype_);
-  const device::Lease narrow = call.lease(plan_.scratch().narrow);
-  const device::Lease wide = call.lease(plan_.scratch().wide);
-  call.narrow = narrow.view();
-  call.wide = wide.view();
   const View window = call.view(layers_.window);
   device_.fill_zero(window, stream);
   device_.copy(window.slice(0, tokens.elements), tokens, stream);
-  call.document_starts = layers_.document_starts(call, window);
-  layers_.forward(call, window);
-  layers_.head->next_logits(
-      call, final_output(call).slice((tokens.elements - 1) * s.channels, s.channels), logits);
-}
-
-Gpt::Gpt(device::Device& device,
-         const GptShape& shape,
-         DType dtype,
-         std::int64_t micro_sequences,
-         std::uint64_t seed,
-         device::ScratchPool* scratch,
-         const ops::Options& options)
-    : impl_(std::make_unique<Impl>(device, shape, dtype, micro_sequences, seed, scratch, options)) {
-}
-
-Gpt::~Gpt() = default;
-
-void Gpt::bind(std::vector<ConstView> parameters, std::vector<View> gradients) {
-  impl_->bind(std::move(parameters), std::move(gradients));
-}
-
-void Gpt::train(
-    const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream) {
-  impl_->train(batch, losses, last_micro_step, hooks, stream);
-}
-
-void Gpt::evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream) {
-  impl_->evaluate(batch, losses, hooks, stream);
-}
-
-void Gpt::next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream) {
-  impl_->next_logits(tokens, logits, hooks, stream);
-}
-
-const GptShape& Gpt::shape() const {
-  return impl_->shape();
-}
-
-std::size_t Gpt::activation_bytes() const {
-  return impl_->activation_bytes();
+  forward(call, window, [&](View output) {
+    layers_.head->next_logits(call, output.slice((tokens.elements - 1) * s.channels, s.channels),
+                              logits);
+  });
 }
 
 }  // namespace trireme::model

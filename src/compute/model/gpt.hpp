@@ -24,11 +24,15 @@
 // 6. The results of a row depend only on that row, not on B or its place in the batch. On a GPU
 //    this holds up to the rounding of sums.
 // 7. All work is enqueued on the given stream; with an inline CPU stream it is complete on return.
+// 8. Training retains the activations of every block; in evaluation all blocks use those of block 0.
+//    Scratch is leased while it is needed: `narrow` and `wide` for a whole call, the logits for the
+//    head, the rest for backward. Memory is planned for `micro_sequences`, the largest batch.
+//    Products are created at the first use of a batch size.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <span>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "base/random.hpp"
@@ -39,7 +43,9 @@
 
 #include "model/config.hpp"
 #include "model/layers.hpp"
+#include "nn/call.hpp"
 #include "nn/hooks.hpp"
+#include "nn/kernels.hpp"
 #include "ops/options.hpp"
 
 namespace trireme::model {
@@ -70,7 +76,6 @@ class Gpt {
       std::uint64_t seed,
       device::ScratchPool* scratch = nullptr,
       const ops::Options& options = {});
-  ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
 
@@ -90,13 +95,39 @@ class Gpt {
   /// does not read later tokens.
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
-  [[nodiscard]] const GptShape& shape() const;
+  [[nodiscard]] const GptShape& shape() const { return layers_.shape; }
   /// Bytes of activations retained between forward and backward, without scratch.
-  [[nodiscard]] std::size_t activation_bytes() const;
+  [[nodiscard]] std::size_t activation_bytes() const { return plan_.bytes(); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  /// The index of a prepared batch size, in the order of first use.
+  std::size_t size_of(std::int64_t sequences);
+  /// The number of sequences. Throws ContractError if sizes or dtypes do not agree.
+  std::int64_t checked_batch(const Batch& batch, const View& losses) const;
+  nn::Call call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream);
+  /// From tokens to the final norm's output, which `finish` reads while scratch is leased.
+  template <class Finish>
+  void forward(nn::Call& call, ConstView tokens, const Finish& finish) const;
+
+  /// With recompute: block: recomputes the activations of the block from its input.
+  void forward_again(const nn::Call& call, const Block& block) const;
+  /// Backward from the gradient of the final norm's output, in call.narrow, to the embeddings.
+  void backward(const nn::Call& call, ConstView tokens) const;
+  /// `dx` is the gradient of the stream, `d_branch` scratch for it after dropout.
+  void backward_residual(const nn::Call& call, std::size_t i, View dx, View d_branch) const;
+
+  device::Device& device_;
+  std::optional<device::ScratchPool> own_scratch_;  // if the caller gave none
+  device::ScratchPool& scratch_;
+  const DType dtype_;
+  const std::int64_t micro_sequences_;
+  const RandomKey dropout_key_;
+  Layers layers_;
+  const nn::ActivationPlan plan_;
+  device::Buffer buffer_;
+  nn::Kernels kernels_;
+  std::map<std::int64_t, std::size_t> sizes_;  // by sequences
+  nn::Bound bound_;
 };
 
 }  // namespace trireme::model

@@ -3,12 +3,12 @@
 // own gradients before its input's, so that a gradient is reported as early as possible.
 // Activations that forward did not retain are recomputed just before they are needed, with the same
 // ops as in forward.
-#include "model/gpt_impl.hpp"
+#include "model/gpt.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::model {
 
-void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
+void Gpt::backward(const nn::Call& call, ConstView tokens) const {
   const std::int64_t elements = call.rows() * layers_.shape.channels;
   const device::Lease all_dx = call.lease(plan_.scratch().dx);
   const device::Lease all_d_branch = call.lease(plan_.scratch().d_branch);
@@ -37,7 +37,7 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
   layers_.embedding->backward(call, d_embedded, tokens);
 }
 
-void Gpt::Impl::forward_again(const nn::Call& call, const Block& block) const {
+void Gpt::forward_again(const nn::Call& call, const Block& block) const {
   layers_.norm(block.begin).forward(call, layers_.stream(call, block.begin));
   for (std::size_t i = block.begin; i < block.end; ++i) {
     const nn::Branch& branch = *layers_.residuals[i].branch;
@@ -49,10 +49,7 @@ void Gpt::Impl::forward_again(const nn::Call& call, const Block& block) const {
   }
 }
 
-void Gpt::Impl::backward_residual(const nn::Call& call,
-                                  std::size_t i,
-                                  View dx,
-                                  View d_branch) const {
+void Gpt::backward_residual(const nn::Call& call, std::size_t i, View dx, View d_branch) const {
   const Residual& residual = layers_.residuals[i];
   const std::int64_t C = layers_.shape.channels;
   if (call.dropout.active())
