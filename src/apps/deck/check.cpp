@@ -19,11 +19,7 @@
 
 #include "optim/groups.hpp"
 
-#include "deck/check_batch.hpp"
-#include "deck/check_model.hpp"
-#include "deck/check_sets.hpp"
-#include "deck/check_shard.hpp"
-#include "deck/check_tree.hpp"
+#include "deck/check_parts.hpp"
 #include "deck/findings.hpp"
 #include "deck/survey.hpp"
 

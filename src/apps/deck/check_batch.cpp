@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deck/check_batch.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "deck/check_parts.hpp"
 
 namespace trireme::deck {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deck/check_model.hpp"
-
 #include <string>
 
 #include <fmt/format.h>
+
+#include "deck/check_parts.hpp"
 
 namespace trireme::deck {
 namespace {

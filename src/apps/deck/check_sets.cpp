@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deck/check_sets.hpp"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "deck/check_parts.hpp"
 
 namespace trireme::deck {
 namespace {

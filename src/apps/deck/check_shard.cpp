@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deck/check_shard.hpp"
-
 #include <string>
 #include <utility>
 
 #include "reduce/layout_options.hpp"
+
+#include "deck/check_parts.hpp"
 
 namespace trireme::deck {
 

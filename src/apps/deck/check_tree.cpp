@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "deck/check_tree.hpp"
-
 #include <bit>
 #include <cstdint>
 
 #include <fmt/format.h>
 
-#include "deck/check_batch.hpp"
+#include "deck/check_parts.hpp"
 
 namespace trireme::deck {
 namespace {
