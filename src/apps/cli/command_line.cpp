@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
@@ -157,7 +158,11 @@ ExitCode run(int argc, char** argv) {
     std::fputs(usage.c_str(), stderr);
     return ExitCode::user_error;
   }
-  return chosen.action({argc, argv, chosen.verb->name});
+  Arguments arguments{argc, argv, chosen.verb->name};
+  for (const CLI::Option* option : chosen.command->get_options())
+    arguments.options.emplace_back(option->get_name(),
+                                   fmt::format("{}", fmt::join(option->results(), " ")));
+  return chosen.action(arguments);
 }
 
 }  // namespace trireme::cli

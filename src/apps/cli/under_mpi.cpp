@@ -107,10 +107,11 @@ ExitCode with_shared_deck(comm::World& world,
 
 namespace {
 
-/// Throws if MPI does not connect the processes: each would do the whole work in the same
-/// directory.
-void expect_one_job(comm::World& world, const char* verb) {
-  if (std::string_view(verb) != "doctor")
+/// Throws if MPI does not connect the processes (each would do the whole work in the same directory),
+/// or if their verbs, builds or options differ. Decks are compared by with_deck(), key by key;
+/// --threads may differ.
+void expect_one_job(comm::World& world, const Arguments& arguments) {
+  if (std::string_view(arguments.verb) != "doctor")
     if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))
       throw CommError("MPI", "connect the processes",
                       fmt::format("{}: {}", finding->text, finding->remedy), __FILE__, __LINE__);
@@ -118,8 +119,13 @@ void expect_one_job(comm::World& world, const char* verb) {
   const BuildInfo& build = build_info();
   comm::expect_agreement(
       world,
-      {{"verb", verb, Owner::user},
+      {{"verb", arguments.verb, Owner::user},
        {"trireme", fmt::format("{} {}", build.version, build.git_revision), Owner::machine}});
+  std::vector<comm::Fact> options;
+  for (const auto& [name, words] : arguments.options)
+    if (name != "DECK" && name != "--threads")
+      options.push_back({name, words, Owner::user});
+  comm::expect_agreement(world, options);
 }
 
 }  // namespace
@@ -128,7 +134,7 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
   const comm::MpiScope mpi(arguments.argc, arguments.argv);
   const auto world = comm::make_mpi_world();
   try {
-    expect_one_job(*world, arguments.verb);
+    expect_one_job(*world, arguments);
     return action(*world);
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world->rank() == 0)

@@ -28,7 +28,7 @@ record::NameValues build_facts();
 /// Runs `action` between MPI_Init and MPI_Finalize. Prints user errors on rank 0 and failures on
 /// the rank where they occur; a failure on a single rank aborts the job. Before `action`, throws if
 /// MPI does not connect the processes that the launcher started (except for doctor, which reports
-/// it), or if their verbs or builds differ.
+/// it), or if their verbs, options or builds differ.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
 
 /// External requests to stop, and when the process started, by the steady clock.

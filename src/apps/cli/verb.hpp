@@ -10,6 +10,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -19,11 +21,12 @@ class App;
 
 namespace trireme::cli {
 
-/// The arguments of main(), for MPI_Init, and the name of the verb.
+/// The arguments of main(), for MPI_Init, the name of the verb, and its options with their words.
 struct Arguments {
   int& argc;
   char**& argv;
   const char* verb;
+  std::vector<std::pair<std::string, std::string>> options{};
 };
 
 using Action = std::function<ExitCode(Arguments)>;

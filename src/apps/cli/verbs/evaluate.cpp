@@ -4,11 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/log.hpp"
 
-#include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 
 #include "inference/evaluate_run.hpp"
@@ -28,14 +26,6 @@ struct EvaluateOptions {
 
 ExitCode evaluate(comm::World& world, const EvaluateOptions& options) {
   const inference::EvaluateRequest& r = options.request;
-  comm::expect_agreement(world, {{"MODEL", r.source.path},
-                                 {"--step", fmt::format("{}", r.source.step.value_or(-1))},
-                                 {"--text", fmt::format("{}", fmt::join(r.data.text, " "))},
-                                 {"--tokens", fmt::format("{}", fmt::join(r.data.tokens, " "))},
-                                 {"--field", r.data.field},
-                                 {"--multiple-choice", r.data.multiple_choice},
-                                 {"--format", fmt::format("{}", static_cast<int>(r.data.format))},
-                                 {"--json", options.json}});
   if (r.data.text.empty() && r.data.tokens.empty() && r.data.multiple_choice.empty())
     throw UserError("there is nothing to evaluate. Give --text, --tokens or --multiple-choice.");
   comm::on_first_rank(world, [&] { expect_new_file(options.json); });

@@ -14,7 +14,6 @@
 #include "base/log.hpp"
 #include "files/output_file.hpp"
 
-#include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 
 #include "text/terminal.hpp"
@@ -126,29 +125,7 @@ class Printer {
   bool begun_ = false;
 };
 
-std::vector<comm::Fact> facts_of(const SampleOptions& options) {
-  const inference::SampleRequest& r = options.request;
-  const inference::Distribution& d = r.rules.distribution;
-  return {{"MODEL", r.source.path},
-          {"--step", fmt::format("{}", r.source.step.value_or(-1))},
-          {"--prompt", options.prompt},
-          {"--prompts", options.prompts},
-          {"--field", options.field},
-          {"--samples", fmt::format("{}", r.samples)},
-          {"--tokens", fmt::format("{}", r.rules.tokens)},
-          {"--temperature", fmt::format("{}", d.temperature)},
-          {"--top-k", fmt::format("{}", d.top_k)},
-          {"--top-p", fmt::format("{}", d.top_p)},
-          {"--seed", fmt::format("{}", r.rules.seed)},
-          {"--stop-repetition", fmt::format("{}", r.rules.repetition)},
-          {"--ignore-end", fmt::format("{}", !r.ends)},
-          {"--batch", fmt::format("{}", r.at_once)},
-          {"--no-cache", fmt::format("{}", !r.cache)},
-          {"--json", options.json}};
-}
-
 ExitCode sample(comm::World& world, const SampleOptions& options) {
-  comm::expect_agreement(world, facts_of(options));
   inference::SampleRequest request = options.request;
   comm::on_first_rank(world, [&] {
     expect_new_file(options.json);

@@ -7,11 +7,10 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/log.hpp"
 
-#include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 
 #include "text/tokenizer.hpp"
@@ -29,15 +28,6 @@ struct TokenizeOptions {
 
 ExitCode tokenize(comm::World& world, const TokenizeOptions& options) {
   corpus::TokenizeRequest request = options.request;
-  using Owner = comm::Fact::Owner;
-  comm::expect_agreement(
-      world,
-      {{"--tokenizer", options.tokenizer, Owner::user},
-       {"--text", fmt::format("{}", fmt::join(request.text, " ")), Owner::user},
-       {"--field", request.field, Owner::user},
-       {"--output", request.output, Owner::user},
-       {"--validation-fraction", fmt::format("{}", request.validation_fraction), Owner::user},
-       {"--shard-bytes", fmt::format("{}", request.shard_bytes), Owner::user}});
   std::string serialized;
   comm::on_first_rank(world, [&] {
     serialized = (options.tokenizer == "bytes" ? text::byte_tokenizer()

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/log.hpp"
 #include "base/packing.hpp"
@@ -17,7 +17,6 @@
 #include "base/text.hpp"
 #include "files/new_directory.hpp"
 
-#include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 
@@ -92,14 +91,6 @@ void train_on(const corpus::CountedCorpus& corpus,
 
 ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
-  using Owner = comm::Fact::Owner;
-  comm::expect_agreement(world,
-                         {{"--text", fmt::format("{}", fmt::join(words.files, " ")), Owner::user},
-                          {"--field", words.field, Owner::user},
-                          {"--vocabulary", fmt::format("{}", words.vocabulary), Owner::user},
-                          {"--pattern", words.pattern, Owner::user},
-                          {"--output", words.output, Owner::user},
-                          {"--memory", fmt::format("{}", words.memory_gib), Owner::user}});
   const text::Pattern pattern = text::pattern_named(words.pattern).value();
   const corpus::TextFileBlocks texts(files_of(world, words), words.field);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

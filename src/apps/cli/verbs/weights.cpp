@@ -58,14 +58,6 @@ ExitCode run_import(comm::World& world, const ImportOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   const Clock clock;
   weights::ImportRequest request = words.request;
-  const std::string mine =
-      fmt::format("{}\n{}\n{}\n{}", request.source, request.output, words.tokenizer, request.seed);
-  const std::string first = world.broadcast(mine, 0);
-  comm::together(world, [&] {
-    if (mine != first)
-      throw UserError(
-          fmt::format("rank {} was started with different arguments from rank 0", world.rank()));
-  });
   request.without_tokenizer = words.tokenizer == "none";
   std::string serialized;
   if (!request.without_tokenizer && !words.tokenizer.empty()) {
