@@ -21,7 +21,7 @@ struct BatchSize {
 
 /// The sizes that could be read, from batch.sequences and batch.schedule.
 std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
-                                      const Places& places);
+                                      const KeyPlaces& places);
 
 /// Batches that cannot be split over the ranks, and invalid schedules.
 void check_batch(const JobConfig& config,
@@ -33,13 +33,13 @@ void check_batch(const JobConfig& config,
 /// `config.model`. The caller reports missing sizes.
 void check_model(const JobConfig& config,
                  const trireme::model::GptShape& shape,
-                 const Places& places,
+                 const KeyPlaces& places,
                  Findings& findings);
 
 /// Adds a finding for each of evaluate.sets whose name is not unique or cannot name a group of
 /// run.h5, and for each set without exactly one source.
 void check_evaluation_sets(const session::EvaluateConfig& config,
-                           const Places& places,
+                           const KeyPlaces& places,
                            Findings& findings);
 
 /// parallel.shard: gradients and parameters, and parallel.replicate. With these, each bucket is

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run.hpp"
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "files/path.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "record/checkpoint/checkpoint_directory.hpp"
+
+#include "train/opening_lines.hpp"
+#include "train/record_start.hpp"
+#include "train/run_end.hpp"
+
+namespace trireme::train {
+
+Run::Run(const session::Job& the_job, comm::World& ranks, Log& the_log, session::SignalScope& stops)
+    : job(the_job),
+      world(ranks),
+      log(the_log),
+      signals(stops),
+      directory(choose_directory(job, world), world),
+      run_requests(listen(directory, world, signals)),
+      data(session::open_data(job, directory.file("tokens"), world, log)),
+      training(job, data, world),
+      saver(job, training.plan, training.engine, training.optimizer, *training.device, world) {}
+
+void Run::start() {
+  warn_unlocked(directory, log);
+  comm::on_first_rank(world, [&] { expect_known_checkpoints(directory, job); });
+  if (!job.checkpoint.directory.empty()) {
+    comm::on_first_rank(world, [&] {
+      record::expect_place_of_checkpoints(job.checkpoint.directory,
+                                          job.place_of("checkpoint.directory"));
+    });
+    checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory");
+    warn_unlocked(*checkpoints, log);
+    comm::on_first_rank(world,
+                        [&] { record::link_checkpoints(directory.path(), checkpoints->path()); });
+  }
+  std::optional<session::Saver::Resumed> resumed;
+  {
+    const device::Span span(training.recorder, device::SpanName::checkpoint_read);
+    resumed = saver.load_newest(directory.path(), log, *training.compute_stream);
+  }
+  if (resumed) {
+    training.check_replicas(resumed->facts.step);
+    first_step = resumed->facts.step + 1;
+    training.next_sample = resumed->facts.next_sample;
+    data.train.continue_from(fact_of(resumed->facts.more, data_position_fact),
+                          static_cast<std::int64_t>(training.next_sample));
+    saved_step = resumed->facts.step;
+  }
+  bool all_steps = false;
+  comm::on_first_rank(world, [&] { all_steps = is_finished(job, directory.path()); });
+  finished = !world.broadcast(all_steps ? "finished" : "", 0).empty();
+  if (finished)
+    return;
+  if (!job.evaluate.sets.empty())
+    sets.emplace(job, world);
+  std::optional<Resumption> before;
+  record::NameValues origin;
+  if (resumed) {
+    before = Resumption::of(*resumed);
+    origin = weights::origin_facts(resumed->facts.more);
+    if (const std::string line = unread_weights(*before, job); !line.empty())
+      log.info("{}", line);
+  } else if (job.run.initial_weights.empty()) {
+    saver.initialize(*training.compute_stream);
+  } else {
+    origin = saver.start_from_files(log, *training.compute_stream);
+  }
+  if (job.evaluate.noise_scale.every_steps > 0) {
+    noise_scale.emplace(job.shape.context, job.evaluate.noise_scale.smoothing);
+    if (resumed)
+      noise_scale->continue_from(fact_of(resumed->facts.more, noise_scale_fact), resumed->directory);
+  }
+  const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data));
+  comm::on_first_rank(world, [&] {
+    if (before)
+      expect_allowed(*before, job, data_hash);
+    directory.set_id(choose_run_id(directory, before, job));
+  });
+  open_files(before, origin);
+  record::NameValues more{{run_id_fact, directory.id()},
+                          {data_hash_fact, data_hash},
+                          {data_position_fact, data.train.position()},
+                          {tokenizer_fact, tokenizer_text(job)}};
+  more.insert(more.end(), origin.begin(), origin.end());
+  saver.prepare(directory.path(), std::move(more));
+}
+
+void Run::open_files(const std::optional<Resumption>& before, const record::NameValues& origin) {
+  signals.training_begins();  // from here on there is a record, which a stop must close
+  comm::on_first_rank(world, [&] {
+    files::expect_writable_place(directory.file("log.txt"));
+    log.also_to_file(directory.file("log.txt"));
+  });
+  const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
+  journal.emplace(job, training.shape, training.plan, *training.device, training.dtype, directory,
+                  resumed_step, origin, training.recorder, world, log);
+  if (before && world.rank() == 0) {
+    for (const std::string& line : change_table(*before, job)) log.info("{}", line);
+    if (const std::string warning = rate_jump(*before, job); !warning.empty())
+      log.warning("{}", warning);
+  }
+  log_opening_lines(job, training, first_step, log);
+  epochs.emplace(data.train, static_cast<std::int64_t>(training.next_sample));
+  const std::int64_t samples = training.sizes.until(job.run.steps);
+  log.info("{}", epochs->forecast(samples));
+  if (const std::string warning = epochs->warning(samples); world.rank() == 0 && !warning.empty())
+    log.warning("{}", warning);
+  if (world.rank() == 0)
+    progress.emplace(log, terminal_listens(), first_step, job.run.steps,
+                     model::flops_per_token(job.shape));
+}
+
+void Run::expect_in_place() {
+  comm::on_first_rank(world, [&] {
+    directory.expect_in_place();
+    if (checkpoints)
+      checkpoints->expect_in_place();
+  });
+}
+
+}  // namespace trireme::train
