@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -11,13 +10,13 @@
 
 #include <mpi.h>
 
-#include "base/quantile.hpp"
 #include "base/round_up.hpp"
 
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/mpi_world.hpp"
 
 #include "bench/collectives_check.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -32,7 +31,6 @@ struct TimedCollective {
   CollectivesBenchRow row;
   Trial trial;
   std::function<void()> run;
-  std::vector<double> seconds{};
 };
 
 CollectivesBenchRow row_of(std::string operation,
@@ -68,40 +66,6 @@ void fill_ones(View full, device::Stream& stream) {
                                                 : ConstView(view_of(rounded.data(), full.elements)),
                        stream);
   stream.synchronize();
-}
-
-/// Ranks that wake from a sleep in World::barrier() would start at different times, so MPI's own
-/// barrier, which spins, follows it.
-void start_together(comm::World& world) {
-  world.barrier();
-  if (auto* mpi = dynamic_cast<comm::MpiWorld*>(&world))
-    TRIREME_MPI(MPI_Barrier(mpi->comm()));
-}
-
-void race(comm::World& world,
-          std::vector<TimedCollective>& contestants,
-          int repetitions,
-          double seconds,
-          int in_a_row) {
-  using Clock = std::chrono::steady_clock;
-  double spent = 0;  // the same on all ranks
-  for (int repetition = -collective_warmups; repetition < repetitions; ++repetition) {
-    const bool late = spent > seconds;
-    if (late && repetition > 1)
-      break;
-    if (late && repetition < 0)
-      continue;
-    for (TimedCollective& contestant : contestants) {
-      start_together(world);
-      const auto start = Clock::now();
-      for (int i = 0; i < in_a_row; ++i) contestant.run();
-      const double mine = std::chrono::duration<double>(Clock::now() - start).count() / in_a_row;
-      const double slowest = comm::largest_of_ranks(world, std::array{mine}).front();
-      spent += slowest * in_a_row;
-      if (repetition >= 0)
-        contestant.seconds.push_back(slowest);
-    }
-  }
 }
 
 /// A transport with a separate bucket for every operation, as in training, where gradients are
@@ -245,11 +209,18 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
         add_memcpy(from.view(dtype), to.view(dtype), world.size(), *stream, contestants);
       }
       check(world, *stream, contestants);
-      race(world, contestants, request.repetitions, request.seconds,
-           static_cast<int>(std::clamp<std::int64_t>(request.row_bytes / bytes, 1, most_in_a_row)));
-      for (TimedCollective& contestant : contestants) {
-        CollectivesBenchRow& row = contestant.row;
-        row.seconds = median(contestant.seconds);
+      std::vector<std::function<void()>> runs;
+      for (const TimedCollective& contestant : contestants) runs.push_back(contestant.run);
+      const auto seconds = race(runs, *stream, world,
+                                {.repetitions = request.repetitions,
+                                 .warmups = collective_warmups,
+                                 .seconds = request.seconds,
+                                 .in_a_row = static_cast<int>(std::clamp<std::int64_t>(
+                                     request.row_bytes / bytes, 1, most_in_a_row)),
+                                 .starts_exactly = true});
+      for (std::size_t i = 0; i < contestants.size(); ++i) {
+        CollectivesBenchRow& row = contestants[i].row;
+        row.seconds = seconds[i];
         row.algbw = row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds : 0;
         row.busbw = row.algbw * bus_factor(row.operation, row.ranks);
         rows.push_back(row);

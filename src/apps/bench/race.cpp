@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/race.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
 
+#include <mpi.h>
+
 #include "base/quantile.hpp"
 #include "device/recorder.hpp"
+
+#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_world.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -14,8 +20,11 @@ namespace {
 double timed(const std::function<void()>& run,
              int runs,
              device::Stream& stream,
-             comm::World& world) {
+             comm::World& world,
+             bool exactly = false) {
   world.barrier();
+  if (auto* mpi = dynamic_cast<comm::MpiWorld*>(&world); mpi != nullptr && exactly)
+    TRIREME_MPI(MPI_Barrier(mpi->comm()));
   const double begin = device::steady_seconds();
   for (int i = 0; i < runs; ++i) run();
   stream.synchronize();
@@ -44,8 +53,8 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
   std::vector<Entrant> all;
   all.reserve(entrants.size());
   for (const std::function<void()>& run : entrants) {
-    Entrant& entrant = all.emplace_back(Entrant{run});
-    if (stream.device().kind() == device::Kind::cpu)
+    Entrant& entrant = all.emplace_back(Entrant{run, std::max(1, limits.in_a_row)});
+    if (limits.in_a_row > 0 || stream.device().kind() == device::Kind::cpu)
       continue;
     spent += timed(run, 1, stream, world);  // libraries choose and load their kernels
     const double seconds = timed(run, 1, stream, world);
@@ -59,7 +68,8 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
     if (late && repetition < 0)
       continue;
     for (Entrant& entrant : all) {
-      const double seconds = timed(entrant.run, entrant.runs, stream, world);
+      const double seconds =
+          timed(entrant.run, entrant.runs, stream, world, limits.starts_exactly);
       spent += seconds * entrant.runs;
       if (repetition >= 0)
         entrant.seconds.push_back(seconds);

@@ -21,6 +21,11 @@ struct RaceLimits {
   int warmups = 1;
   /// Time limit: after it, no warm-up begins, and no repetition after the second.
   double seconds = 1e9;
+  /// Runs of a repetition; 0: as above.
+  int in_a_row = 0;
+  /// All ranks leave a barrier of MPI, which spins, before each repetition: for what is shorter than
+  /// waking from a sleep in World::barrier().
+  bool starts_exactly = false;
 };
 
 /// Seconds per function, in their order; the same on all ranks. Collective.
