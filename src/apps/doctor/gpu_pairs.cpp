@@ -5,13 +5,10 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace trireme::doctor {
 namespace {
-
-using Json = nlohmann::json;
 
 bool is_on(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)

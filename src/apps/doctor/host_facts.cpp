@@ -5,7 +5,6 @@
 #include <set>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -16,8 +15,6 @@
 
 namespace trireme::doctor {
 namespace {
-
-using Json = nlohmann::json;
 
 /// The text after the first "KEY :" at the beginning of a line.
 std::string value_of(std::string_view text, std::string_view key) {
@@ -114,28 +111,6 @@ HostFacts facts_of_this_host(const std::string& host) {
     facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
   }
   return facts;
-}
-
-std::string json_text(const HostFacts& facts) {
-  return Json{{"host", facts.host},
-              {"kernel", facts.kernel},
-              {"processor", facts.processor},
-              {"features", facts.features},
-              {"governor", facts.governor},
-              {"cpus", facts.cpus},
-              {"cpu_limit", facts.cpu_limit},
-              {"memory_bytes", facts.memory_bytes},
-              {"available_bytes", facts.available_bytes},
-              {"memory_limit_bytes", facts.memory_limit_bytes},
-              {"memory_limit_free_bytes", facts.memory_limit_free_bytes},
-              {"huge_pages", facts.huge_pages},
-              {"shared_huge_pages", facts.shared_huge_pages},
-              {"reserved_huge_bytes", facts.reserved_huge_bytes},
-              {"locked_bytes", facts.locked_bytes},
-              {"open_files", facts.open_files},
-              {"shm_bytes", facts.shm_bytes},
-              {"shm_free_bytes", facts.shm_free_bytes}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace trireme::doctor

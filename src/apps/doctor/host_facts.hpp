@@ -46,9 +46,6 @@ HostFacts facts_of_this_host(const std::string& host);
 /// Memory that processes can still allocate: the available memory, or less within control groups.
 std::int64_t usable_bytes(const HostFacts& facts);
 
-/// As JSON.
-std::string json_text(const HostFacts& facts);
-
 /// "8 MiB" or "unlimited".
 std::string size_text(std::int64_t bytes);
 

@@ -9,12 +9,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/packing.hpp"
 #include "base/quantile.hpp"
 #include "files/path.hpp"
 
@@ -24,7 +24,6 @@ namespace trireme::doctor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -178,21 +177,14 @@ void measure_file_systems(comm::World& world,
   std::exception_ptr failed;
   try {
     const comm::World::AtWork work(world);
-    if (world.local_rank() == 0) {
-      const FileSystem own = measure_file_system(world.host(), directory);
-      mine = Json{own.host,       own.directory,         own.type,
-                  own.free_bytes, own.write_bytes_per_s, own.sync_seconds}
-                 .dump(-1, ' ', false, Json::error_handler_t::replace);
-    }
+    if (world.local_rank() == 0)
+      mine = pack(measure_file_system(world.host(), directory));
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  for (const std::string& text : world.gather_all(mine)) {
-    if (text.empty())
-      continue;
-    const Json json = Json::parse(text);
-    measured.push_back({json[0], json[1], json[2], json[3], json[4], json[5]});
-  }
+  for (const std::string& text : world.gather_all(mine))
+    if (!text.empty())
+      measured.push_back(unpack<FileSystem>(text));
   if (failed)
     std::rethrow_exception(failed);
 }

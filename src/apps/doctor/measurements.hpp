@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "comm/control/world.hpp"
@@ -23,6 +24,10 @@ struct FileSystem {
   std::int64_t free_bytes = 0;
   double write_bytes_per_s = 0;  ///< of one file, including the synchronization
   double sync_seconds = 0;       ///< median of a 4 KiB write that is synchronized
+
+  auto fields() {
+    return std::tie(host, directory, type, free_bytes, write_bytes_per_s, sync_seconds);
+  }
 };
 
 /// Writes up to 256 MiB, for at most about five seconds, into a file without a name in `directory`,

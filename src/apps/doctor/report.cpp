@@ -172,7 +172,24 @@ std::string report_json(const Report& report) {
                     {"pmix", report.launch.pmix}};
   json["hosts"] = OrderedJson::array();
   for (const HostFacts& host : report.hosts)
-    json["hosts"].push_back(OrderedJson::parse(json_text(host)));
+    json["hosts"].push_back({{"host", host.host},
+                             {"kernel", host.kernel},
+                             {"processor", host.processor},
+                             {"features", host.features},
+                             {"governor", host.governor},
+                             {"cpus", host.cpus},
+                             {"cpu_limit", host.cpu_limit},
+                             {"memory_bytes", host.memory_bytes},
+                             {"available_bytes", host.available_bytes},
+                             {"memory_limit_bytes", host.memory_limit_bytes},
+                             {"memory_limit_free_bytes", host.memory_limit_free_bytes},
+                             {"huge_pages", host.huge_pages},
+                             {"shared_huge_pages", host.shared_huge_pages},
+                             {"reserved_huge_bytes", host.reserved_huge_bytes},
+                             {"locked_bytes", host.locked_bytes},
+                             {"open_files", host.open_files},
+                             {"shm_bytes", host.shm_bytes},
+                             {"shm_free_bytes", host.shm_free_bytes}});
   json["ranks"] = OrderedJson::array();
   for (const comm::RankPlace& rank : report.placement.ranks)
     json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});
