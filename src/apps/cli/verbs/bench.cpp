@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,9 +8,7 @@
 
 #include <omp.h>
 
-#include "base/build_info.hpp"
-
-#include "model/gpt.hpp"
+#include "files/output_file.hpp"
 
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
@@ -17,19 +16,22 @@
 #include "session/machine.hpp"
 #include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
+#include "session/saver.hpp"
 
+#include "bench/checkpoints.hpp"
 #include "bench/collectives.hpp"
 #include "bench/engine.hpp"
+#include "bench/fit.hpp"
 #include "bench/generate.hpp"
 #include "bench/matmul.hpp"
 #include "bench/ops.hpp"
 #include "bench/repetitions.hpp"
-#include "cli/fit_command.hpp"
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
+#include "plan/machine_file.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -38,12 +40,6 @@ struct Report {
   std::string table, json;
   ExitCode code = ExitCode::done;
 };
-
-/// Outputs a report on one rank.
-ExitCode give(const Report& report, const std::string& path) {
-  give_result(report.table, path, report.json);
-  return ExitCode::done;
-}
 
 /// Options of every bench.
 struct Common {
@@ -66,7 +62,7 @@ ExitCode bench_on_ranks(Arguments arguments,
   return under_mpi(arguments, [&](comm::World& world) {
     comm::on_first_rank(world, [&] { expect_new_file(json); });
     const Report report = measure(world);
-    comm::on_first_rank(world, [&] { give(report, json); });
+    comm::on_first_rank(world, [&] { give_result(report.table, json, report.json); });
     return report.code;
   });
 }
@@ -101,6 +97,39 @@ ExitCode bench_deck(
       return ExitCode::done;
     });
     return report;
+  });
+}
+
+/// Measures this machine for the deck (bench/fit.hpp), its storage in the directory of `path`, and
+/// writes the results into the machine file `path`, whose results for other numbers of ranks, hosts
+/// or models are kept. Throws UserError before measuring if `path` is something else.
+ExitCode fit_command(Arguments arguments,
+                     const DeckArguments& deck,
+                     const std::string& path,
+                     const bench::FitRequest& request) {
+  return under_mpi(arguments, [&](comm::World& world) {
+    plan::Machine older;
+    comm::on_first_rank(world, [&] {
+      if (std::filesystem::exists(path))
+        older = plan::read_machine(path);
+    });
+    return with_deck(world, deck, [&](const session::Job& job, Log& log) {
+      plan::Machine fresh = bench::measure_machine(job, world, log, request);
+      const std::filesystem::path file(path);
+      const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
+          world, file.has_parent_path() ? file.parent_path().string() : ".",
+          {.facts = session::facts_of(job),
+           .step_s =
+               fresh.compute.front().seconds(session::most_micro_steps(job.batch, world.size()))});
+      fresh.storage_bytes_per_s = checkpoint.bytes_per_s;
+      fresh.storage_latency_s = checkpoint.latency_s;
+      fresh.storage_tensor_s = checkpoint.tensor_s;
+      comm::on_first_rank(world, [&] {
+        print(plan::machine_table(fresh));
+        files::write_staged(path, plan::machine_text(plan::merged(older, fresh)));
+      });
+      return ExitCode::done;
+    });
   });
 }
 
