@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files of a new operation: contract, checks and dispatch, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
+"""Makes the files of a new operation: contract, checks and dispatch, bodies for CPU and CUDA, and a test in CMake that fails until its
 reference is written.
 
 usage: dev/new_op.py NAME [--root PROJECT]        NAME in lower case: soft_cap
@@ -190,12 +190,8 @@ def main():
     there = [path for path in files if (arguments.root / path).exists()]
     if there:
         sys.exit(f"error: {', '.join(there)} exists already; nothing was written")
-    lists = {}
-    for path, begin, source in (("src/compute/ops/CMakeLists.txt", "set(cpu_bodies ", f"cpu/{name}.cpp"),
-                                ("src/compute/ops/CMakeLists.txt", "set(kernels ", f"cuda/{name}.cu"),
-                                ("src/compute/ops/CMakeLists.txt", "SOURCES ", f"{name}.cpp"),
-                                ("tests/ops/CMakeLists.txt", "SOURCES ", f"{name}_test.cpp")):
-        lists[path] = with_source(lists.get(path, (arguments.root / path).read_text()), begin, source)
+    path = "tests/ops/CMakeLists.txt"
+    lists = {path: with_source((arguments.root / path).read_text(), "SOURCES ", f"{name}_test.cpp")}
     for path, text in {**files, **lists}.items():
         (arguments.root / path).write_text(text)
         print(("changed " if path in lists else "made    ") + path)

@@ -20,7 +20,7 @@ constexpr int transfer_tag = 17;
 /// Active chunks per direction, shared by the peers. Source: as for UnevenGather
 /// (comm/collective/uneven_gather.hpp).
 constexpr std::size_t window = 64;
-constexpr std::size_t least_window = 2;  // of a peer
+constexpr std::size_t least_of_a_peer = 2;  // chunks
 
 /// The data that this rank exchanges with one peer in one direction, cut into chunks.
 struct Channel {
@@ -47,7 +47,7 @@ std::vector<Channel> channels_of(const std::vector<Message>& messages,
 }
 
 std::size_t window_of(const std::vector<Channel>& channels) {
-  return channels.empty() ? 0 : std::max(window / channels.size(), least_window);
+  return channels.empty() ? 0 : std::max(window / channels.size(), least_of_a_peer);
 }
 
 class MpiTransfer final : public Transfer {
