@@ -31,7 +31,7 @@ def common(runs, name):
 
 
 def losses_at_equal(runs, name):
-    """Rows: the loss when runs had trained for equally many steps or tokens (`name`), at quarters of what they have in common."""
+    """Rows: the loss when runs had trained for the same number of steps or tokens (`name`), at quarters of what they have in common."""
     end = common(runs, name)
     if end <= 0:
         return []
@@ -175,8 +175,8 @@ def compare(runs):
     lines = ["runs"] + columns_text([(name, run.path) for name, run in zip(names, runs)], "  ", left=2) + [""]
     lines += _difference_lines("keys of the deck that differ", differences(runs), names)
     lines += _difference_lines("facts that differ", differences(runs, _facts), names)
-    lines += _spread_lines("loss after equally many steps", losses_at_equal(runs, "step"), names)
-    lines += _spread_lines("loss after equally many tokens", losses_at_equal(runs, "tokens"), names)
+    lines += _spread_lines("loss after the same number of steps", losses_at_equal(runs, "step"), names)
+    lines += _spread_lines("loss after the same number of tokens", losses_at_equal(runs, "tokens"), names)
     lines += same_losses(runs, names) + [""]
     lines += _spread_lines("evaluated at the last common step", evaluations(runs), names)
     lines += _spread_lines("speed, over the recorded steps", speeds(runs), names)

@@ -126,7 +126,7 @@ def _time(run):
     if seconds is not None and len(seconds) >= 8:
         spread = Spread(seconds.values, seconds.unit)
         if 100 * (spread.high - spread.low) > VARYING * spread.median:
-            yield (f"steps take unequally long: a quarter less than {with_unit(spread.low, spread.unit)}, a quarter more than "
+            yield (f"the time of a step varies: a quarter of the steps take less than {with_unit(spread.low, spread.unit)}, a quarter more than "
                    f"{with_unit(spread.high, spread.unit)}")
     stalls = run.checkpoints.get("stall_s")
     if stalls is not None and len(stalls) and seconds is not None and stalls.unit == seconds.unit:
@@ -145,7 +145,7 @@ def _ranks(run):
     median, longest = (float(table[name].values[rows].sum()) for name in ("median_s", "max_s"))
     if median > 0 and 100 * (longest / median - 1) >= UNEQUAL:
         ranks, counts = np.unique(table["max_rank"].values[rows], return_counts=True)
-        yield (f"ranks compute unequally fast: the slowest spends {100 * (longest / median - 1):.0f} % more time in {TRAIN} than the median rank; "
+        yield (f"ranks differ in speed: the slowest spends {100 * (longest / median - 1):.0f} % more time in {TRAIN} than the median rank; "
                f"most often it is rank {int(ranks[np.argmax(counts)])}")
 
 

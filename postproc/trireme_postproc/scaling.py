@@ -124,7 +124,7 @@ def series(runs):
                 found.append(Series(kind, value, group))
     if not found:
         text = ", ".join(f"{point.name}: {point.ranks} ranks, {point.batch or MISSING} sequences" for point in points)
-        raise RunFileError(f"{runs[0].path}: no two runs have the same batch.sequences, in all or per rank, on different numbers of ranks ({text}): "
+        raise RunFileError(f"{runs[0].path}: no two runs have the same batch.sequences, in total or per rank, on different numbers of ranks ({text}): "
                            "give runs that do")
     return found
 

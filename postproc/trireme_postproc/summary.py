@@ -14,7 +14,8 @@ SHAPE = ("layers", "heads", "channels", "context", "vocabulary")
 def _model(run):
     deck = run.deck
     preset = deck.get("model.preset", "none")
-    shape = ", ".join(f"{deck['model.' + key]} {key}" for key in SHAPE if "model." + key in deck)
+    shape = ", ".join(f"{deck['model.' + key]} {key}" if key.endswith("s") else f"{key} {deck['model.' + key]}"
+                      for key in SHAPE if "model." + key in deck)
     if preset not in ("none", "", "~", "null"):
         return f"{preset} ({shape})" if shape else preset
     return shape or MISSING

@@ -33,7 +33,7 @@ class EmulatedGpu(TrainingTest):
     def test_a_model_larger_than_the_gpu_is_refused_before_anything_is_allocated(self):
         run = self.train("model.layers=64", "model.heads=32", "model.channels=4096", "run.device=cuda", ranks=2, name="large")
         self.assertEqual(run.code, 3, run)
-        self.assertRegex(run.err, r"a rank needs [0-9.]+ GiB, and the GPU leaves it (16|15\.\d+) GiB\. .*a rank")
+        self.assertRegex(run.err, r"a rank needs [0-9.]+ GiB, but the GPU allows it (16|15\.\d+) GiB\. .*a rank")
 
     def test_gradients_and_parameters_in_shards_have_the_bits_of_one_reduction_per_micro_step(self):
         small = (*SMALL, "run.device=cuda", "parallel.bucket_elements=2000")

@@ -65,7 +65,7 @@ TEST(Groups, TheFirstMatchingRuleAppliesAndKeepsValuesThatItDoesNotGive) {
   EXPECT_EQ(groups.all.size(), 4U);  // one rule, matrices and a gain: two groups
   const std::string text = groups_text(groups);
   EXPECT_THAT(text, ::testing::HasSubstr("wte.*"));
-  EXPECT_THAT(text, ::testing::HasSubstr("no rule"));
+  EXPECT_THAT(text, ::testing::HasSubstr("default"));
 }
 
 TEST(Groups, PatternsMayHaveStarsAndQuestionMarks) {

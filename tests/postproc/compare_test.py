@@ -72,7 +72,7 @@ class CompareTest(unittest.TestCase):
         share = statistics.median(100 * 0.024 / (2 * seconds) for seconds in columns["seconds"])
         self.assertEqual(by_name["exposed share of the step (rank 0)"][1], f"{share:.2f} %")
         self.assertEqual(by_name["exposed share of the step (rank 0)"][-1], "3.000")
-        for title in ("loss after equally many steps", "loss after equally many tokens"):
+        for title in ("loss after the same number of steps", "loss after the same number of tokens"):
             losses = self.rows(text, title)
             self.assertEqual([row[-1] for row in losses], ["1.000", "1.250"] * 4)
             self.assertEqual(losses[-2][2], f"{statistics.median(columns['loss'][38:]):.3f} nat/token")  # 5 % of 40 steps

@@ -25,8 +25,8 @@ TEST(HostMemory, NamesTheLimitThatIsTooLow) {
   const AvailableMemory room{8 * gib, 5 * gib, "the memory of the host", "ulimit -v"};
   EXPECT_EQ(memory_problem(room, 4 * gib, 2), "");
   EXPECT_EQ(memory_problem(room, 4 * gib, 3),
-            "3 ranks need 12 GiB (4 GiB each), and the memory of the host leaves 8 GiB");
-  EXPECT_EQ(memory_problem(room, 6 * gib, 1), "a rank needs 6 GiB, and ulimit -v leaves it 5 GiB");
+            "3 ranks need 12 GiB (4 GiB each), but the memory of the host allows 8 GiB");
+  EXPECT_EQ(memory_problem(room, 6 * gib, 1), "a rank needs 6 GiB, but ulimit -v allows it 5 GiB");
 }
 
 TEST(ShareOfCpus, RespectsQuotas) {

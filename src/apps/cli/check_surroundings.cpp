@@ -154,7 +154,7 @@ std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int 
     const std::int64_t bytes = plan::whole_bytes(plan, i);
     const std::string problem = trireme::session::memory_problem(room, bytes, ranks);
     text +=
-        fmt::format("memory: in {} a rank needs {}; {} leaves {}{}\n", name(plan.dtypes[i]),
+        fmt::format("memory: in {} a rank needs {}; {} allows {}{}\n", name(plan.dtypes[i]),
                     size_text(bytes), room.host_limit, size_text(room.host_bytes),
                     problem.empty() ? ""
                                     : fmt::format(". Warning: on this host {}. {}", problem,

@@ -46,7 +46,7 @@ std::string groups_text(const Groups& groups) {
                                  "parameters", "elements", "learning rate", "weight decay");
   for (const Group& group : groups.all)
     text +=
-        fmt::format("{:<32}{:>12}{:>12}{:>15g}{:>14g}\n", group.rule < 0 ? "no rule" : group.match,
+        fmt::format("{:<32}{:>12}{:>12}{:>15g}{:>14g}\n", group.rule < 0 ? "default" : group.match,
                     group.parameters, group.elements, group.learning_rate, group.weight_decay);
   return text;
 }

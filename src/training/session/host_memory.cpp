@@ -72,10 +72,10 @@ AvailableMemory available_memory() {
 
 std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks) {
   if (bytes > available.process_bytes)
-    return fmt::format("a rank needs {}, and {} leaves it {}", size_text(bytes),
+    return fmt::format("a rank needs {}, but {} allows it {}", size_text(bytes),
                        available.process_limit, size_text(available.process_bytes));
   if (bytes > available.host_bytes / ranks)
-    return fmt::format("{} rank{} need{} {}{}, and {} leaves {}", ranks, ranks == 1 ? "" : "s",
+    return fmt::format("{} rank{} need{} {}{}, but {} allows {}", ranks, ranks == 1 ? "" : "s",
                        ranks == 1 ? "s" : "", size_text(bytes * ranks),
                        ranks == 1 ? "" : fmt::format(" ({} each)", size_text(bytes)),
                        available.host_limit, size_text(available.host_bytes));

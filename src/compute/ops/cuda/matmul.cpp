@@ -67,8 +67,8 @@ void expect_multipliable(const MatmulShape& s) {
                       "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
 }
 
-/// One way to multiply: what cuBLASLt is given, and the algorithms chosen so far.
-struct Way {
+/// One variant of the product: its description for cuBLASLt, and the algorithms chosen so far.
+struct Variant {
   struct Known {
     Alignments alignments;
     cublasLtMatmulAlgo_t algorithm;
@@ -237,23 +237,23 @@ class MatmulCuda final : public Matmul::Implementation {
     });
   }
 
-  [[nodiscard]] cublasStatus_t enqueue(const Way& way,
+  [[nodiscard]] cublasStatus_t enqueue(const Variant& variant,
                                        const cublasLtMatmulAlgo_t& algorithm,
                                        const Operands& operands,
                                        device::Stream& stream) const {
     constexpr float alpha = 1;
-    return cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
+    return cublasLtMatmul(library_.handle, variant.description.raw, &alpha, operands.b, first_.raw,
                           operands.a, second_.raw, &operands.beta, operands.c, result_.raw,
                           operands.c, result_.raw, &algorithm,
                           device::cuda::workspace_of(stream, options_.workspace_bytes),
                           options_.workspace_bytes, device::cuda::handle_of(stream));
   }
 
-  void launch(const Way& way,
+  void launch(const Variant& variant,
               const cublasLtMatmulAlgo_t& algorithm,
               const Operands& operands,
               device::Stream& stream) const {
-    if (const auto status = enqueue(way, algorithm, operands, stream);
+    if (const auto status = enqueue(variant, algorithm, operands, stream);
         status != CUBLAS_STATUS_SUCCESS)
       throw DeviceError("cuBLASLt",
                         description_of({alignment_of(operands.b), alignment_of(operands.a),
@@ -261,17 +261,17 @@ class MatmulCuda final : public Matmul::Implementation {
                         words_of(status), __FILE__, __LINE__);
   }
 
-  /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this way is not used
+  /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this variant is not used
   /// again, and the result is false.
-  bool try_launch(const Way& way,
-                  Way::Known& known,
+  bool try_launch(const Variant& variant,
+                  Variant::Known& known,
                   const Operands& operands,
                   device::Stream& stream) {
-    const auto status = enqueue(way, known.algorithm, operands, stream);
+    const auto status = enqueue(variant, known.algorithm, operands, stream);
     if (status == CUBLAS_STATUS_SUCCESS)
       return true;
     known.found = false;
-    note_refusal(way, known.alignments, status);
+    note_refusal(variant, known.alignments, status);
     return false;
   }
 
@@ -291,10 +291,12 @@ class MatmulCuda final : public Matmul::Implementation {
         alignments[2]);
   }
 
-  void note_refusal(const Way& way, const Alignments& alignments, cublasStatus_t status) const {
-    const char* what = fused_ && &way == &*fused_     ? "GELU"
-                       : summed_ && &way == &*summed_ ? "sums of rows"
-                                                      : "a bias";
+  void note_refusal(const Variant& variant,
+                    const Alignments& alignments,
+                    cublasStatus_t status) const {
+    const char* what = fused_ && &variant == &*fused_     ? "GELU"
+                       : summed_ && &variant == &*summed_ ? "sums of rows"
+                                                          : "a bias";
     device_.note(
         fmt::format("cuBLASLt refuses a product with {} ({}), which is computed in two "
                     "operations instead: {}",
@@ -302,8 +304,8 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
   /// The heuristics' first `most` algorithms; none where cuBLASLt offers none. Any status but
-  /// success means that this way is not offered.
-  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Way& way,
+  /// success means that this variant is not offered.
+  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Variant& variant,
                                                                     const Alignments& alignments,
                                                                     int most) {
     Preference preference;
@@ -318,16 +320,16 @@ class MatmulCuda final : public Matmul::Implementation {
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
+        library_.handle, variant.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS) {
       // Products of one row take no bias: there INVALID_VALUE is the expected answer.
       const bool expected = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                             (shape_.m == 1 && status == CUBLAS_STATUS_INVALID_VALUE);
-      if (&way == &plain_)
+      if (&variant == &plain_)
         refusal_ = status;
       else if (!expected)
-        note_refusal(way, alignments, status);
+        note_refusal(variant, alignments, status);
       return {};
     }
     found.resize(static_cast<std::size_t>(count));
@@ -336,20 +338,21 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
   /// Null where there is none.
-  Way::Known* algorithm_for(Way& way,
-                            const Alignments& alignments,
-                            const Operands& operands,
-                            device::Stream& stream) {
-    for (Way::Known& known : way.known)
+  Variant::Known* algorithm_for(Variant& variant,
+                                const Alignments& alignments,
+                                const Operands& operands,
+                                device::Stream& stream) {
+    for (Variant::Known& known : variant.known)
       if (known.alignments == alignments)
         return known.found ? &known : nullptr;
     constexpr int candidates = 8;
-    const auto offered = offers(way, alignments, options_.timed ? candidates : 1);
-    Way::Known& known = way.known.emplace_back(Way::Known{alignments, {}, !offered.empty()});
+    const auto offered = offers(variant, alignments, options_.timed ? candidates : 1);
+    Variant::Known& known =
+        variant.known.emplace_back(Variant::Known{alignments, {}, !offered.empty()});
     if (offered.empty())
       return nullptr;
     known.algorithm =
-        offered[offered.size() > 1 ? fastest(way, offered, operands, stream) : 0].algo;
+        offered[offered.size() > 1 ? fastest(variant, offered, operands, stream) : 0].algo;
     return &known;
   }
 
@@ -373,7 +376,7 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
   /// On the operands at hand; the results go aside, for C may be added to.
-  std::size_t fastest(const Way& way,
+  std::size_t fastest(const Variant& variant,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
                       const Operands& operands,
                       device::Stream& stream) const {
@@ -382,7 +385,7 @@ class MatmulCuda final : public Matmul::Implementation {
     std::size_t best = 0;
     double shortest = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < offered.size(); ++i) {
-      const auto work = [&] { launch(way, offered[i].algo, trial, stream); };
+      const auto work = [&] { launch(variant, offered[i].algo, trial, stream); };
       if (const double seconds = seconds_of(work, stream); seconds < shortest) {
         shortest = seconds;
         best = i;
@@ -397,10 +400,10 @@ class MatmulCuda final : public Matmul::Implementation {
   Library& library_;
   cublasStatus_t refusal_ = CUBLAS_STATUS_NOT_SUPPORTED;  // of plain_ by the heuristics
   Layout first_, second_, result_;
-  Way plain_;
-  std::optional<Way> biased_;  // with the bias, where its dtype allows it
-  std::optional<Way> fused_;   // with the epilogue, where the shape allows it
-  std::optional<Way> summed_;  // with the sums of A's rows, which it writes to row_sums_
+  Variant plain_;
+  std::optional<Variant> biased_;  // with the bias, where its dtype allows it
+  std::optional<Variant> fused_;   // with the epilogue, where the shape allows it
+  std::optional<Variant> summed_;  // with the sums of A's rows, which it writes to row_sums_
   device::Buffer row_sums_;
 };
 
