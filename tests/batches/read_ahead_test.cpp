@@ -38,7 +38,7 @@ class Source : public tokens::TokenStream {
 };
 
 /// The second of two ranks.
-const Consumption consumption{.sizes = BatchSizes(12), .micro_sequences = 2, .rank = 1, .ranks = 2};
+const Consumption consumption{.sizes = BatchSizes(12), .rank = 1, .of = {0, 2, 2}};
 
 void expect_block(const Dataset& data,
                   const ReadAhead::Block& block,
@@ -80,8 +80,7 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
 TEST(ReadAhead, FollowsBatchesThatChange) {
   const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, std::nullopt);
   // The second of two ranks, whose block begins after half of the step.
-  const Consumption grows{
-      .sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .micro_sequences = 2, .rank = 1, .ranks = 2};
+  const Consumption grows{.sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .rank = 1, .of = {0, 2, 2}};
   ReadAhead ahead(data, grows, {});
   std::int64_t first = 0;
   for (std::int64_t step = 1; step <= 40; ++step) {
@@ -93,6 +92,22 @@ TEST(ReadAhead, FollowsBatchesThatChange) {
     }
     first += sequences;
   }
+}
+
+TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
+  const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, std::nullopt);
+  // 7 samples on 3 ranks: the last has 2, of which the second micro-step gets none.
+  ReadAhead ahead(data, {.sizes = BatchSizes(7), .rank = 2, .of = {0, 2, 3}},
+                  std::vector<std::int32_t>(100, 3));
+  const ReadAhead::Block& whole = ahead.take(1, 0, 0);
+  EXPECT_EQ(whole.samples.first, 5);
+  EXPECT_EQ(whole.samples.count, 2);
+  EXPECT_EQ(whole.bytes, 2 * 10 * 3);
+  const ReadAhead::Block& none = ahead.take(1, 0, 1);
+  EXPECT_EQ(none.samples.count, 0);
+  EXPECT_EQ(none.rows(), 1);
+  EXPECT_EQ(none.bytes, 0);
+  EXPECT_EQ(ahead.take(2, 7, 0).samples.first, 12);
 }
 
 TEST(ReadAhead, ReadsNothingBeforeItIsAsked) {

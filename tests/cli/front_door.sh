@@ -28,7 +28,7 @@ expect() {
   fi
 }
 
-printf 'run: {directory: r, steps: -1, stpes: 3}\nmodel: {preset: gpt2-124m}\nbatch: {sequences: 9, micro_sequences: 2}\n' >bad.yaml
+printf 'run: {directory: r, steps: -1, stpes: 3}\nmodel: {preset: gpt2-124m}\nbatch: {sequences: 9, micro_sequences: 2, equal_ranks: true}\n' >bad.yaml
 : >empty.yaml
 mkdir directory
 

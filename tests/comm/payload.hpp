@@ -5,7 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
+#include <functional>
 
 #include "base/dtype.hpp"
 #include "base/random.hpp"
@@ -48,19 +48,16 @@ inline float ordered_sum(int num_ranks, std::int64_t i, DType dtype, int round =
   return rounded(sum, dtype);
 }
 
-/// (g0 + g1) + (g2 + g3) …: neighbours in pairs, level by level; a value without a neighbour goes
-/// to the next level unchanged. In fp32, rounded once to `dtype`.
+/// (g0 + g1) + (g2 + g3) …: the sum of the first half of the ranks, which has one more of an odd
+/// number, plus that of the others. In fp32, rounded once to `dtype`.
 inline float paired_sum(int num_ranks, std::int64_t i, DType dtype, int round = 0) {
-  std::vector<float> level;
-  for (int r = 0; r < num_ranks; ++r) level.push_back(rounded(gradient(r, i, round), dtype));
-  while (level.size() > 1) {
-    std::vector<float> next;
-    for (std::size_t k = 0; k + 1 < level.size(); k += 2) next.push_back(level[k] + level[k + 1]);
-    if (level.size() % 2 != 0)
-      next.push_back(level.back());
-    level.swap(next);
-  }
-  return rounded(level[0], dtype);
+  const std::function<float(int, int)> sum_of = [&](int begin, int end) {
+    if (end - begin == 1)
+      return rounded(gradient(begin, i, round), dtype);
+    const int middle = end - (end - begin) / 2;
+    return sum_of(begin, middle) + sum_of(middle, end);
+  };
+  return rounded(sum_of(0, num_ranks), dtype);
 }
 
 }  // namespace trireme::comm::testing

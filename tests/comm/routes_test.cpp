@@ -4,7 +4,6 @@
 #include "comm/collective/routes.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <numeric>
 #include <random>
@@ -26,7 +25,7 @@ std::string in_order(const std::vector<std::string>& terms) {
 std::string in_pairs(const std::vector<std::string>& terms) {
   if (terms.size() == 1)
     return terms[0];
-  const auto left = static_cast<std::ptrdiff_t>(std::bit_ceil(terms.size()) / 2);
+  const auto left = static_cast<std::ptrdiff_t>((terms.size() + 1) / 2);
   return "(" + in_pairs({terms.begin(), terms.begin() + left}) + "+" +
          in_pairs({terms.begin() + left, terms.end()}) + ")";
 }

@@ -185,7 +185,7 @@ TEST(Check, NamesBatchesThatWork) {
   const auto findings = [](std::int64_t sequences, std::int64_t micro, int ranks) {
     return findings_of(good,
                        {"batch.sequences=" + std::to_string(sequences),
-                        "batch.micro_sequences=" + std::to_string(micro)},
+                        "batch.micro_sequences=" + std::to_string(micro), "batch.equal_ranks=true"},
                        ranks);
   };
   int refused = 0;

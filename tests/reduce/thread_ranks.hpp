@@ -21,13 +21,13 @@
 
 namespace trireme::testing {
 
-/// The sum of term(first), …, term(first + count - 1) in pairs. Requires: count is a power of two.
+/// The sum of term(first), …, term(first + count - 1) in pairs.
 template <class Term>
 float sum_of_pairs(std::size_t first, std::size_t count, const Term& term) {
   if (count == 1)
     return term(first);
-  const std::size_t half = count / 2;
-  return sum_of_pairs(first, half, term) + sum_of_pairs(first + half, half, term);
+  const std::size_t left = (count + 1) / 2;
+  return sum_of_pairs(first, left, term) + sum_of_pairs(first + left, count - left, term);
 }
 
 /// The state that the ranks share.

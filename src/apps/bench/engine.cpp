@@ -132,7 +132,7 @@ double Plain::step(std::int64_t number) {
   losses_.clear(*stream_);
   stream_->device().fill_zero(gradients_.view(DType::f32), *stream_);
   for (std::int64_t micro = 0; micro < batches_.micro_steps(); ++micro) {
-    micro_batch_.load(data_.train, batches_.first_sample(next_sample_, world_.rank(), micro),
+    micro_batch_.load(data_.train, batches_.micro_batch(next_sample_, world_.rank(), micro).first,
                       batches_.micro_sequences, *stream_);
     const bool last = micro + 1 == batches_.micro_steps();
     model_.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks_, *stream_);
@@ -188,6 +188,12 @@ double timed(Action&& action) {
 
 /// Throws unless the loop makes the same additions as the engine.
 void expect_same_additions(const session::Job& job, const comm::World& world) {
+  if (const std::int64_t unit = job.batch.micro_sequences * world.size();
+      job.batch.sequences % unit != 0)
+    throw UserError(fmt::format(
+        "bench engine gives every rank the same number of full micro-batches, but batch.sequences "
+        "is {}. Use a multiple of {}.",
+        job.batch.sequences, unit));
   if (job.optimizer.kind != optim::Kind::adamw)
     throw UserError(fmt::format(
         "bench engine compares with a loop of AdamW, but optimizer.kind is {}. Use adamw.",

@@ -84,8 +84,7 @@ class Verifier {
            const VerifyRequest& request)
       : job_(job), data_(data), world_(world), log_(log), request_(request) {
     for (std::int64_t step = 1; step <= request.steps; ++step)
-      if (batches::Batches{job.batch.sizes().at(step), job.batch.micro_sequences, world.size()}
-              .micro_steps() > 1)
+      if (session::batches_of(job, job.batch.sizes().at(step), world.size()).micro_steps() > 1)
         several_micro_steps_ = true;
   }
 

@@ -91,13 +91,15 @@ std::string summary(const deck::Deck& deck, int ranks) {
     if (const std::string note = model::slow_attention_note(shape, DType::bf16); !note.empty())
       text += fmt::format("       note: {}\n", note);
   for (const batches::BatchSizes::Part& part : sizes.parts()) {
-    const batches::Batches batch{part.sequences, config.batch.micro_sequences, ranks};
+    const batches::Batches batch = trireme::session::batches_of(config, part.sequences, ranks);
     text += fmt::format(
         "{}{} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
         part.step == 1 ? "step:  " : fmt::format("       from step {}: ", part.step),
         part.sequences, shape.context, count(part.sequences * shape.context), ranks,
         ranks == 1 ? "rank" : "ranks", batch.micro_steps(),
         batch.micro_steps() == 1 ? "step" : "steps", batch.micro_sequences);
+    if (const std::string note = batches::uneven_text(batch); !note.empty())
+      text += fmt::format("       note: {}\n", note);
   }
   text += fmt::format("run:   {} steps, {} tokens, into {}\n", config.run.steps,
                       count(sizes.until(config.run.steps) * shape.context), config.run.directory);

@@ -20,17 +20,16 @@
 namespace trireme::cli {
 namespace {
 
-/// A note if the batch cannot be split over the ranks; else "".
-std::string batch_note(const trireme::session::BatchConfig& batch, int ranks) {
-  const std::int64_t unit = batch.micro_sequences * ranks;
-  const batches::BatchSizes sizes = batch.sizes();
+/// A note about each size of the batch with which some ranks idle; else "".
+std::string batch_note(const deck::JobConfig& config, int ranks) {
+  std::string notes;
+  const batches::BatchSizes sizes = config.batch.sizes();
   for (const batches::BatchSizes::Part& part : sizes.parts())
-    if (part.sequences % unit != 0)
-      return fmt::format(
-          "\nnote: a run on {} ranks needs another batch size: {} sequences are not a multiple of "
-          "{} = {} micro_sequences x {} ranks\n",
-          ranks, part.sequences, unit, batch.micro_sequences, ranks);
-  return {};
+    if (const std::string note =
+            batches::uneven_text(trireme::session::batches_of(config, part.sequences, ranks));
+        !note.empty())
+      notes += fmt::format("\nnote: {}\n", note);
+  return notes;
 }
 
 /// Which spans the record of a run on this number of ranks contains.
@@ -38,7 +37,7 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
   if (!config.record.spans)
     return {};
   const auto spans = trireme::train::spans_of_a_step(
-      config.parallel, trireme::session::most_micro_steps(config.batch, plan.all_ranks()),
+      config.parallel, trireme::session::most_micro_steps(config, plan.all_ranks()),
       static_cast<std::int64_t>(plan.buckets().size()),
       config.optimizer.kind == trireme::optim::Kind::muon);
   return fmt::format(
@@ -76,7 +75,7 @@ std::string plan_command(const std::string& deck_path,
                      (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
          (recompute.empty() ? "" : "\n" + recompute) +
          (output.schedule ? "\n" + plan::schedule_text(plan.schedule) : "") +
-         record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
+         record_note(deck.config, plan.plan) + batch_note(deck.config, circumstances.ranks) +
          (scaling ? "\n" + plan::scaling_text(*scaling) : "");
 }
 

@@ -21,7 +21,8 @@ class BatchChecker : Findings {
         sizes_(readable_sizes(config.batch, places_)) {}
 
   void batches_split() {
-    if (!circumstances_.trains || !readable({"batch.micro_sequences"}))
+    if (!circumstances_.trains || !config_.batch.equal_ranks ||
+        !readable({"batch.micro_sequences", "batch.equal_ranks"}))
       return;
     for (const BatchSize& size : sizes_) splits(size);
   }

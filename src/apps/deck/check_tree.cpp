@@ -79,9 +79,7 @@ class TreeChecker : Findings {
       return std::has_single_bit(static_cast<std::uint64_t>(n));
     };
     const std::int64_t ranks = circumstances_.ranks;
-    if (!is_power(ranks))
-      say("parallel.reduction",
-          fmt::format("tree needs a power of two of ranks, but there are {}. Use ordered.", ranks));
+    const auto least = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(ranks)));
     if (!is_power(shards)) {
       const auto below =
           static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shards)));
@@ -89,10 +87,10 @@ class TreeChecker : Findings {
           fmt::format("{} is not a power of two. Use {} or {}.", shards, below, 2 * below));
       return;
     }
-    if (is_power(ranks) && shards < ranks)
+    if (shards < least)
       say("parallel.logical_shards",
           fmt::format("{} logical shards are too few for {} ranks. Use {} or more.", shards, ranks,
-                      ranks));
+                      least));
     if (!readable({"batch.micro_sequences"}))
       return;
     for (const auto& [path, sequences] : readable_sizes(config_.batch, places_))

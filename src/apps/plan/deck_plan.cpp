@@ -120,7 +120,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
   if (config.parallel.reduces_micro_steps())
-    result.reductions_per_step = trireme::session::most_micro_steps(config.batch, ranks);
+    result.reductions_per_step = trireme::session::most_micro_steps(config, ranks);
   for (const DType dtype : result.dtypes) {
     const trireme::session::RankKind of_a_rank{dtype, result.device};
     layout::Budget& budget =

@@ -167,8 +167,10 @@ ScalingRow scaling_row(const deck::Deck& deck,
     return predict_step(model);
   };
   row.weak = of_micro_steps(weak_micro_steps);
-  if (config.batch.sequences % (config.batch.micro_sequences * ranks) == 0)
-    row.strong = of_micro_steps(config.batch.sequences / (config.batch.micro_sequences * ranks));
+  if (config.parallel.reduction != trireme::comm::Reduction::tree ||
+      config.parallel.logical_shards.value_or(0) >= ranks)
+    row.strong = of_micro_steps(
+        trireme::session::batches_of(config, config.batch.sequences, ranks).micro_steps());
   return row;
 }
 

@@ -33,16 +33,16 @@ std::vector<std::size_t> ends_of(const layout::Plan& plan) {
 
 }  // namespace
 
-std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, int ranks, int leaves) {
+std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, std::int64_t parts) {
   std::int64_t common = 0;
   const batches::BatchSizes batches = batch.sizes();
   for (const batches::BatchSizes::Part& part : batches.parts())
     common = std::gcd(common, part.sequences);
-  const std::int64_t parts = std::lcm(std::int64_t{ranks}, std::int64_t{leaves});
-  TRIREME_EXPECT(parts > 0, "{} ranks, {} leaves", ranks, leaves);
+  TRIREME_EXPECT(parts > 0, "{} parts", parts);
+  const std::int64_t share = divided_up(common, parts);
   std::vector<std::int64_t> sizes;
-  for (std::int64_t size = 1; size * parts <= common; ++size)
-    if (common % (size * parts) == 0)
+  for (std::int64_t size = 1; size <= share; ++size)
+    if (share % size == 0)
       sizes.push_back(size);
   return sizes;
 }

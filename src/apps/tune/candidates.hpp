@@ -42,7 +42,7 @@ struct Choices {
 
 /// Micro-batch sizes with which every batch of the deck can be split over the ranks and over
 /// `leaves` parts (of reduction: tree; else 1); ascending.
-std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, int ranks, int leaves);
+std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, std::int64_t parts);
 
 /// `own` and the `most` - 1 other sizes with the smallest ratio to it; ascending.
 std::vector<std::int64_t> nearest(std::vector<std::int64_t> sizes,

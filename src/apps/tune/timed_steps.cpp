@@ -35,11 +35,12 @@ double between_micro_steps(const device::Recorder& recorder) {
 /// The job with at most about `most_micro_steps` per step (whole leaves), without evaluation and
 /// replica checks.
 session::Job shortened(session::Job job, int ranks, std::int64_t most_micro_steps) {
-  const std::int64_t unit = job.batch.micro_sequences * ranks;
-  const std::int64_t whole = job.batch.sequences / unit;
-  const std::int64_t most = rounded_up(std::max(most_micro_steps, least_micro_steps),
-                                       reduce::leaves_per_rank(job.parallel, ranks));
-  job.batch.sequences = std::min(whole, most) * unit;
+  const std::int64_t leaves = session::batches_of(job, job.batch.sequences, ranks).leaves;
+  const std::int64_t parts = leaves > 0 ? leaves : ranks;
+  const std::int64_t of_a_part =
+      divided_up(std::max(most_micro_steps, least_micro_steps) * ranks, parts);
+  job.batch.sequences =
+      std::min(job.batch.sequences, of_a_part * parts * job.batch.micro_sequences);
   job.batch.schedule.clear();
   job.record.spans = true;
   job.evaluate = {};
@@ -54,7 +55,7 @@ double seconds_of_a_step(const session::Job& the_job,
                          comm::World& world,
                          const TimedSteps& request) {
   const auto micro_steps = [&](const session::Job& one) {
-    return one.batch.sequences / (one.batch.micro_sequences * world.size());
+    return session::batches_of(one, one.batch.sequences, world.size()).micro_steps();
   };
   const session::Job job =
       shortened(the_job, world.size(), std::min(request.most_micro_steps, micro_steps(the_job)));

@@ -115,7 +115,7 @@ class Tuner {
   }
   [[nodiscard]] OwnStep own_step() const {
     return {result_.runs.front().candidate.predicted_s,
-            session::most_micro_steps(deck_.config.batch, world_.size())};
+            session::most_micro_steps(deck_.config, world_.size())};
   }
   /// The value of rank 0, on every rank.
   template <class T>
@@ -173,8 +173,7 @@ void Tuner::find_transports() {
 /// own first.
 void Tuner::find_computes() {
   const auto& config = deck_.config;
-  const int leaves =
-      static_cast<int>(world_.size() * reduce::leaves_per_rank(config.parallel, world_.size()));
+  const std::int64_t leaves = session::batches_of(config, 1, world_.size()).leaves;
   choices_.computes = {{own_.micro_sequences, own_.recompute}};
   if (lone_bytes(own_) > result_.memory_bytes)
     throw UserError(fmt::format(
@@ -182,8 +181,9 @@ void Tuner::find_computes() {
         "measured. Use fewer ranks per host or a smaller batch.micro_sequences.",
         bytes_text(static_cast<double>(lone_bytes(own_))),
         bytes_text(static_cast<double>(result_.memory_bytes))));
-  for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
-                                          own_.micro_sequences, most_micro_batches)) {
+  for (const std::int64_t micro :
+       nearest(micro_batches(config.batch, leaves > 0 ? leaves : world_.size()),
+               own_.micro_sequences, most_micro_batches)) {
     if (request_.same_bits && micro != own_.micro_sequences)
       continue;
     const auto recompute = recompute_that_fits(micro);

@@ -127,7 +127,8 @@ void Gpt::train(
                   .key = dropout_key_,
                   .first_sample = batch.first_sample};
   forward(call, batch.tokens, [&](View output) {
-    layers_.head->train(call, output, batch.targets, losses);
+    layers_.head->train(call, output, batch.targets, losses,
+                        batch.loss_scale.value_or(1.0F / static_cast<float>(losses.elements)));
     backward(call, batch.tokens);
   });
 }

@@ -61,6 +61,9 @@ struct Batch {
   /// It increases through the whole run, so every step has its own masks. Only training with
   /// dropout reads it.
   const std::uint64_t* first_sample = nullptr;
+  /// Factor of every token's loss in the sum whose gradient is added; none: one over the number of
+  /// tokens, so the gradient is that of the mean.
+  std::optional<float> loss_scale = {};
 };
 
 class Gpt {
@@ -82,7 +85,8 @@ class Gpt {
   /// Views in registration order; gradients fp32, may be empty for evaluation and sampling.
   void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
 
-  /// Adds the gradient of the mean over B·T of the loss to the bound gradients; dropout is on.
+  /// Adds the gradient of the mean over B·T of the loss, or of the sum scaled by
+  /// batch.loss_scale, to the bound gradients; dropout is on.
   /// losses = [B, T] fp32, one per token, unscaled. `last_micro_step`: gradient_ready is called.
   void train(
       const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream);

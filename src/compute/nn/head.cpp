@@ -121,8 +121,7 @@ void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losse
     }
 }
 
-void Head::train(const Call& call, ConstView x, ConstView targets, View losses) const {
-  const float scale = 1.0F / static_cast<float>(losses.elements);
+void Head::train(const Call& call, ConstView x, ConstView targets, View losses, float scale) const {
   const device::Lease all_logits = call.lease(call.plan.scratch().logits);
   const device::Lease rounded = call.lease(call.plan.scratch().d_logits);
   const bool rounds = call.plan.scratch().d_logits.elements > 0;

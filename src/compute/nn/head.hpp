@@ -58,9 +58,9 @@ class Head {
 
   /// Losses per token. x = [rows, channels], the final norm's output.
   void evaluate(const Call& call, ConstView x, ConstView targets, View losses) const;
-  /// Losses, and the gradient of their mean (with z-loss, if any): adds that of the weight, and
-  /// writes that of x to call.narrow.
-  void train(const Call& call, ConstView x, ConstView targets, View losses) const;
+  /// Losses, and the gradient of `scale` times their sum (with z-loss, if any): adds that of the
+  /// weight, and writes that of x to call.narrow.
+  void train(const Call& call, ConstView x, ConstView targets, View losses, float scale) const;
   /// Logits [rows, V] fp32, after the cap.
   void logits(const Call& call, ConstView x, View logits) const;
   /// Logits [V] fp32 of one row, after the cap.

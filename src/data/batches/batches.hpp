@@ -5,20 +5,24 @@
 // 1. The size of a step's global batch is a function of the step alone. Samples are used in the
 //    order of their indices. So a run whose batch grows sees the same samples in the same order as
 //    any other, in batches of other sizes.
-// 2. A step's global batch is the samples [first, first + sequences). Rank r computes the r-th of
-//    `ranks` equal blocks of it, in micro-batches of consecutive samples. Another number of ranks
-//    sees the same global batches.
-// 3. All micro-batches have the same size, so a larger batch has more micro-steps and needs the same
-//    memory.
+// 2. A step's global batch is the samples [first, first + sequences). Each rank computes one block
+//    of it, in micro-batches of consecutive samples. Another number of ranks sees the same global
+//    batches.
+// 3. The number of ranks need not divide the batch: blocks may differ by one sample, or by leaves of
+//    a tree, and a rank's last micro-batch may be smaller. A larger batch has more micro-steps and
+//    needs the same memory.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/pairwise.hpp"
 
 namespace trireme::batches {
 
@@ -75,25 +79,64 @@ class BatchSizes {
 /// One step's batch.
 struct Batches {
   std::int64_t sequences = 0;        ///< over all ranks
-  std::int64_t micro_sequences = 0;  ///< per rank and micro-step
+  std::int64_t micro_sequences = 0;  ///< per rank and micro-step, at most
   int ranks = 1;
+  std::int64_t leaves = 0;  ///< of a tree of gradients; 0: there is none
 
-  [[nodiscard]] std::int64_t per_rank() const { return sequences / ranks; }
-  [[nodiscard]] std::int64_t micro_steps() const { return per_rank() / micro_sequences; }
+  /// Sequences of one rank, and the first of them in the batch. With leaves, those of its leaves;
+  /// otherwise an equal share, and one more on the first ranks where the batch does not divide.
+  struct Share {
+    std::int64_t begin = 0, count = 0;
+  };
+  [[nodiscard]] Share share(int rank) const {
+    if (leaves > 0) {
+      const LeafRange own = leaves_of_term(leaves, rank, ranks);
+      return {sequences / leaves * own.begin, sequences / leaves * own.count};
+    }
+    const std::int64_t least = sequences / ranks, more = sequences % ranks;
+    return {rank * least + std::min<std::int64_t>(rank, more), least + (rank < more ? 1 : 0)};
+  }
 
-  /// Throws ContractError when the batch does not divide; `trireme check` reports it before.
+  /// Of the rank with most of them. With leaves, it is one whose number was halved least often.
+  [[nodiscard]] std::int64_t most_sequences() const {
+    const auto parts = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(ranks)));
+    return leaves > 0 ? sequences / parts : share(0).count;
+  }
+
+  /// Of the rank with most of them. Without leaves, every rank takes part in as many, the last of
+  /// which may have no samples of it.
+  [[nodiscard]] std::int64_t micro_steps() const {
+    return (most_sequences() + micro_sequences - 1) / micro_sequences;
+  }
+  [[nodiscard]] std::int64_t micro_steps(int rank) const {
+    return leaves > 0 ? share(rank).count / micro_sequences : micro_steps();
+  }
+
+  /// Throws ContractError when leaves do not divide; `trireme check` reports it before.
   void validate() const {
     TRIREME_EXPECT(ranks >= 1 && micro_sequences >= 1 && sequences >= 1 &&
-                       sequences % (micro_sequences * ranks) == 0,
-                   "{} sequences over {} ranks in micro-batches of {}", sequences, ranks,
-                   micro_sequences);
+                       (leaves == 0 || sequences % (micro_sequences * leaves) == 0),
+                   "{} sequences in {} leaves over {} ranks in micro-batches of {}", sequences,
+                   leaves, ranks, micro_sequences);
   }
 
-  /// The first sample of `rank`'s micro-batch number `micro` in the step whose batch starts at
-  /// `first`.
-  [[nodiscard]] std::int64_t first_sample(std::int64_t first, int rank, std::int64_t micro) const {
-    return first + rank * per_rank() + micro * micro_sequences;
+  /// Consecutive samples of one micro-batch.
+  struct Micro {
+    std::int64_t first = 0;
+    std::int64_t count = 0;  ///< to be trained on; 0: `first` only stands for a sample
+  };
+  /// `rank`'s micro-batch number `micro` in the step whose batch starts at `first`.
+  [[nodiscard]] Micro micro_batch(std::int64_t first, int rank, std::int64_t micro) const {
+    const Share own = share(rank);
+    const std::int64_t at = micro * micro_sequences;
+    if (at < own.count)
+      return {first + own.begin + at, std::min(micro_sequences, own.count - at)};
+    return {first + std::min(own.begin, sequences - 1), 0};
   }
 };
+
+/// A sentence if some ranks have fewer sequences than others, with sizes of the batch that divide;
+/// else "".
+std::string uneven_text(const Batches& batches);
 
 }  // namespace trireme::batches

@@ -19,10 +19,9 @@ constexpr std::int64_t least_ahead = 2;
 
 std::size_t ring_of(const Consumption& consumption, std::int64_t context) {
   const std::int64_t block =
-      2 * consumption.micro_sequences * context * std::int64_t{sizeof(std::int32_t)};
+      2 * consumption.of.micro_sequences * context * std::int64_t{sizeof(std::int32_t)};
   // A whole step, so that the first micro-step of a step is there when the step before has ended.
-  const Batches largest{consumption.sizes.largest(), consumption.micro_sequences,
-                        consumption.ranks};
+  const Batches largest = consumption.of_size(consumption.sizes.largest());
   const std::int64_t wanted = std::min(largest.micro_steps() + 1, most_bytes / block);
   return static_cast<std::size_t>(std::max(wanted, least_ahead) + 1);
 }
@@ -45,7 +44,7 @@ ReadAhead::ReadAhead(const Dataset& dataset,
       consumption_(std::move(consumption)),
       bytes_of_(std::move(bytes_of)),
       blocks_(ring_of(consumption_, dataset.context())) {
-  const auto tokens = static_cast<std::size_t>(consumption_.micro_sequences * dataset.context());
+  const auto tokens = static_cast<std::size_t>(consumption_.of.micro_sequences * dataset.context());
   for (Block& block : blocks_) {
     block.tokens.resize(tokens);
     block.targets.resize(tokens);
@@ -68,7 +67,7 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::advance() {
   const Batches batches = consumption_.batches(next_step_);
-  if (++next_micro_ < batches.micro_steps())
+  if (++next_micro_ < batches.micro_steps(consumption_.rank))
     return;
   next_micro_ = 0;
   next_first_ += batches.sequences;
@@ -146,13 +145,14 @@ void ReadAhead::fill(Block& block) const {
   const auto context = static_cast<std::size_t>(dataset_.context());
   block.problem = nullptr;
   try {
-    const std::int64_t first = consumption_.batches(block.step)
-                                   .first_sample(block.step_first, consumption_.rank, block.micro);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(consumption_.micro_sequences); ++row)
-      dataset_.fill(first + static_cast<std::int64_t>(row),
+    block.samples = consumption_.batches(block.step)
+                        .micro_batch(block.step_first, consumption_.rank, block.micro);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(block.rows()); ++row)
+      dataset_.fill(block.samples.first + static_cast<std::int64_t>(row),
                     std::span(block.tokens).subspan(row * context, context),
                     std::span(block.targets).subspan(row * context, context));
-    block.bytes = bytes_of_tokens(block.targets, bytes_of_);
+    const auto counted = static_cast<std::size_t>(block.samples.count) * context;
+    block.bytes = bytes_of_tokens(std::span(block.targets).first(counted), bytes_of_);
   } catch (...) {
     block.problem = std::current_exception();
   }

@@ -14,6 +14,7 @@
 // Threads: one thread calls take(). The dataset outlives the object.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -30,11 +31,14 @@ namespace trireme::batches {
 /// Which samples one rank needs in each step.
 struct Consumption {
   BatchSizes sizes;
-  std::int64_t micro_sequences = 1;
-  int rank = 0, ranks = 1;
+  int rank = 0;
+  Batches of = {};  ///< all but the number of sequences
 
-  [[nodiscard]] Batches batches(std::int64_t step) const {
-    return {sizes.at(step), micro_sequences, ranks};
+  [[nodiscard]] Batches batches(std::int64_t step) const { return of_size(sizes.at(step)); }
+  [[nodiscard]] Batches of_size(std::int64_t sequences) const {
+    Batches one = of;
+    one.sequences = sequences;
+    return one;
   }
 };
 
@@ -42,7 +46,10 @@ class ReadAhead {
  public:
   struct Block {
     std::int64_t step = 0, step_first = -1, micro = 0;  ///< as in take()
-    std::vector<std::int32_t> tokens, targets;
+    Batches::Micro samples;
+    std::vector<std::int32_t> tokens, targets;  ///< of as many samples as a micro-batch has at most
+    /// Samples that are filled.
+    [[nodiscard]] std::int64_t rows() const { return std::max<std::int64_t>(samples.count, 1); }
     std::int64_t bytes = 0;  ///< of text, in the targets
     std::exception_ptr problem;
   };

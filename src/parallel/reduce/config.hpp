@@ -180,13 +180,14 @@ void describe_sums(V& v, ParallelConfig& c) {
   v("reduction", c.reduction,
     {.help =
          "Order of additions of gradients. sum: the fastest, which depends on transport and "
-         "replicate. ordered: rank order. tree: logical_shards in pairs, for the same bits on 1, "
-         "2, 4, … ranks. ordered and tree have the same bits on every transport and placement."});
+         "replicate. ordered: rank order. tree: logical_shards in pairs, for the same bits on any "
+         "number of ranks. ordered and tree have the same bits on every transport and placement."});
   v("logical_shards", c.logical_shards,
     {.unit = "shards",
      .help = "Number of equal parts of the global batch that reduction: tree adds: a power of two "
-             "and a multiple of the number of ranks. Needs log2(logical_shards / ranks) more "
-             "gradient buffers per rank.",
+             "that is not below the number of ranks. Ranks have equally many if their number is a "
+             "power of two as well. Needs log2(logical_shards / ranks) more gradient buffers per "
+             "rank.",
      .min = 1,
      .max = 1 << 24});
   v("gradient_dtype", c.gradient_dtype,

@@ -114,8 +114,9 @@ class Engine final : private CollectiveQueue::Source {
   }
 
   /// Call before the first micro-step. Zeroes the gradients, unless they share slots: then
-  /// before_write() does.
-  void begin_step();
+  /// before_write() does. `leaves`: of this rank, with reduction: tree; default: the most that a
+  /// rank has.
+  void begin_step(std::optional<std::int64_t> leaves = std::nullopt);
   /// For the current step only: adds the squares of every leaf's gradient on this rank, before
   /// leaves are added to one another, to `squares` on the compute stream. Call after begin_step().
   /// Requires: reduction: tree, whose leaves do not depend on the number of ranks; `squares`

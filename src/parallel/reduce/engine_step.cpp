@@ -12,7 +12,7 @@
 
 namespace trireme::reduce {
 
-void Engine::begin_step() {
+void Engine::begin_step(std::optional<std::int64_t> leaves) {
   ++steps_begun_;
   compute_.record(*step_began_[event_set()]);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
@@ -20,7 +20,7 @@ void Engine::begin_step() {
                    "a step begins while bucket {} is {}", b, name(buckets_[b].phase));
   round_ = 0;
   num_updated_ = 0;
-  leaves_.begin_step();
+  leaves_.begin_step(leaves.value_or(leaves_.most()));
   leaf_squares_ = nullptr;
   parameters_.begin_step(steps_begun_);
   transfers_.begin_step(steps_begun_);

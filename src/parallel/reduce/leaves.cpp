@@ -9,26 +9,22 @@
 
 namespace trireme::reduce {
 
-std::int64_t leaves_per_rank(const ParallelConfig& config, int ranks) {
+std::int64_t most_leaves_of_a_rank(const ParallelConfig& config, int ranks) {
   if (config.reduction != comm::Reduction::tree)
     return 1;
   const std::int64_t leaves = config.logical_shards.value_or(0);
-  TRIREME_EXPECT(
-      leaves > 0 && std::has_single_bit(static_cast<std::uint64_t>(leaves)) && leaves % ranks == 0,
-      "a tree of {} logical shards on {} ranks", leaves, ranks);
-  return leaves / ranks;
+  TRIREME_EXPECT(leaves >= ranks && std::has_single_bit(static_cast<std::uint64_t>(leaves)),
+                 "a tree of {} logical shards on {} ranks", leaves, ranks);
+  return leaves / static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(ranks)));
 }
 
 int num_waiting_sums(std::int64_t leaves) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(leaves))) - 1;
 }
 
-Leaves::Leaves(std::int64_t leaves,
-               const layout::Plan& plan,
-               View gradients,
-               device::Device& device)
-    : per_step_(leaves), gradients_(gradients), device_(device) {
-  const int num_waiting = num_waiting_sums(leaves);
+Leaves::Leaves(std::int64_t most, const layout::Plan& plan, View gradients, device::Device& device)
+    : most_(most), per_step_(most), gradients_(gradients), device_(device) {
+  const int num_waiting = num_waiting_sums(most);
   if (num_waiting == 0)
     return;
   memory_ = device_.allocate(static_cast<std::size_t>(num_waiting) * gradients_.bytes(),
@@ -44,6 +40,15 @@ Leaves::Leaves(std::int64_t leaves,
   }
 }
 
+void Leaves::begin_step(std::int64_t leaves) {
+  TRIREME_EXPECT(
+      leaves >= 1 && leaves <= most_ && std::has_single_bit(static_cast<std::uint64_t>(leaves)),
+      "a step of {} leaves where {} are the most", leaves, most_);
+  per_step_ = leaves;
+  num_waiting_ = static_cast<std::size_t>(num_waiting_sums(leaves));
+  finished_ = 0;
+}
+
 void Leaves::set_aside(device::Stream& stream) {
   TRIREME_ASSERT(!in_last(), "leaf {} of {} is the last", finished_, per_step_);
   const int num_pairs = std::countr_one(static_cast<std::uint64_t>(finished_));
@@ -56,7 +61,7 @@ void Leaves::set_aside(device::Stream& stream) {
 
 void Leaves::add_waiting(ParameterIndex parameter, device::Stream& stream) const {
   TRIREME_ASSERT(in_last(), "leaf {} of {} is not the last", finished_, per_step_);
-  for (std::size_t k = 0; k < waiting_.size(); ++k)
+  for (std::size_t k = 0; k < num_waiting_; ++k)
     run(ops::Add{.sum = own_[at(parameter)],
                  .term = waiting_parts_[at(parameter) * waiting_.size() + k]},
         stream);

@@ -4,10 +4,10 @@
 //
 // The global batch is cut into `logical_shards` equal leaves of consecutive sequences. A
 // leaf's gradient is accumulated from zero over its micro-steps, in order; leaves are added in
-// pairs, pairs in pairs, and so on. Rank r of N owns the leaves [r L/N, (r+1) L/N), a whole subtree
-// when all counts are powers of two, and the communicator adds the subtrees in pairs as well. So
-// the additions are the same on 1, 2, 4, … ranks; only the rank that performs each one differs.
-// Partial sums are fp32.
+// pairs, pairs in pairs, and so on. Each rank owns a whole subtree (base/pairwise.hpp), and the
+// communicator adds the subtrees in pairs as well. So the additions are the same on 1, 2, 3, …
+// ranks; only the rank that performs each one differs. If the number of ranks is not a power of
+// two, some have twice as many leaves as others. Partial sums are fp32.
 //
 //   leaves   0  1  2  3  4  5  6  7        1 rank: all additions
 //             \/    \/    \/    \/
@@ -35,34 +35,38 @@
 
 namespace trireme::reduce {
 
-/// Number of leaves that one rank adds up; 1 unless the reduction is a tree. Requires:
-/// logical_shards is a power of two and a multiple of `ranks`; `trireme check` reports a violation
-/// earlier.
-std::int64_t leaves_per_rank(const ParallelConfig& config, int ranks);
+/// Number of leaves that the rank with most of them adds up; 1 unless the reduction is a tree.
+/// Requires: logical_shards is a power of two and large enough that every rank has a leaf; `trireme
+/// check` reports a violation earlier.
+std::int64_t most_leaves_of_a_rank(const ParallelConfig& config, int ranks);
 
 /// Number of waiting sums needed to add `leaves` leaves: log2(leaves).
 int num_waiting_sums(std::int64_t leaves);
 
 class Leaves {
  public:
-  /// `leaves`: per rank and step. `gradients`: the arena in which every leaf accumulates.
-  Leaves(std::int64_t leaves, const layout::Plan& plan, View gradients, device::Device& device);
+  /// `most`: leaves of a step. `gradients`: the arena in which every leaf accumulates.
+  Leaves(std::int64_t most, const layout::Plan& plan, View gradients, device::Device& device);
 
+  [[nodiscard]] std::int64_t most() const { return most_; }
+  /// Number of leaves of this step.
   [[nodiscard]] std::int64_t per_step() const { return per_step_; }
   /// Number of leaves of this step that were set aside.
   [[nodiscard]] std::int64_t finished() const { return finished_; }
   [[nodiscard]] bool in_last() const { return finished_ + 1 == per_step_; }
   [[nodiscard]] std::size_t bytes() const { return memory_.bytes(); }
 
-  void begin_step() { finished_ = 0; }
+  /// Requires: `leaves` is a power of two, most() at most.
+  void begin_step(std::int64_t leaves);
   /// Sets the leaf in the arena aside and zeroes the arena. Requires: not in_last().
   void set_aside(device::Stream& stream);
   /// Makes the last leaf's gradient of one parameter the sum over all leaves. Requires: in_last().
   void add_waiting(ParameterIndex parameter, device::Stream& stream) const;
 
  private:
-  std::int64_t per_step_;
+  std::int64_t most_, per_step_;
   std::int64_t finished_ = 0;
+  std::size_t num_waiting_ = 0;  // in this step
   View gradients_;
   device::Device& device_;
   device::Buffer memory_;            // [waiting sum][flat element]

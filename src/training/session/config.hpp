@@ -74,6 +74,7 @@ struct BatchChange {
 struct BatchConfig {
   std::int64_t sequences = 0;
   std::int64_t micro_sequences = 0;
+  bool equal_ranks = false;
   std::vector<BatchChange> schedule = {};
 
   /// The batch sizes of all steps. Requires: the deck was checked.
@@ -208,8 +209,8 @@ template <class V>
 void describe(V& v, BatchConfig& c) {
   v("sequences", c.sequences,
     {.unit = "sequences",
-     .help =
-         "Global batch: sequences per step over all ranks. batch.schedule changes it during a run.",
+     .help = "Global batch: sequences per step over all ranks, whose number need not divide it. "
+             "batch.schedule changes it during a run.",
      .min = 1,
      .max = 1 << 24,
      .required = true,
@@ -221,6 +222,9 @@ void describe(V& v, BatchConfig& c) {
      .min = 1,
      .max = 1 << 24,
      .required = true});
+  v("equal_ranks", c.equal_ranks,
+    {.help = "Refuse a batch that does not give every rank the same number of full micro-batches. "
+             "Set it when idle ranks would be a mistake, or to compare speeds."});
   v.list("schedule", c.schedule,
          {.help =
               "Changes of the global batch at later steps, in ascending order. They change the "

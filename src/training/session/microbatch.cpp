@@ -70,9 +70,7 @@ void MicroBatch::load(const batches::Dataset& dataset,
   send(slot, first, count, compute);
 }
 
-void MicroBatch::load(const batches::ReadAhead::Block& block,
-                      std::int64_t first,
-                      device::Stream& compute) {
+void MicroBatch::load(const batches::ReadAhead::Block& block, device::Stream& compute) {
   const std::int64_t elements = sequences_ * context_;
   TRIREME_EXPECT(std::ssize(block.tokens) == elements, "{} tokens into a micro-batch of {}",
                  block.tokens.size(), elements);
@@ -80,7 +78,7 @@ void MicroBatch::load(const batches::ReadAhead::Block& block,
   auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
   std::ranges::copy(block.tokens, tokens);
   std::ranges::copy(block.targets, tokens + elements);
-  send(slot, first, sequences_, compute);
+  send(slot, block.samples.first, block.rows(), compute);
 }
 
 std::span<const std::int32_t> MicroBatch::targets() const {

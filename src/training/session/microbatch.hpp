@@ -37,8 +37,8 @@ class MicroBatch {
             std::int64_t count,
             device::Stream& compute);
 
-  /// Loads a block that was read ahead, whose first sample is `first`.
-  void load(const batches::ReadAhead::Block& block, std::int64_t first, device::Stream& compute);
+  /// Loads a block that was read ahead.
+  void load(const batches::ReadAhead::Block& block, device::Stream& compute);
 
   /// Targets of the last load, in host memory.
   [[nodiscard]] std::span<const std::int32_t> targets() const;

@@ -26,23 +26,31 @@
 
 namespace trireme::session {
 
-std::int64_t most_micro_steps(const BatchConfig& batch, int ranks) {
-  return batches::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
+batches::Batches batches_of(const Sections& config, std::int64_t sequences, int ranks) {
+  return {sequences, config.batch.micro_sequences, ranks,
+          config.parallel.reduction == comm::Reduction::tree
+              ? config.parallel.logical_shards.value_or(0)
+              : 0};
+}
+
+std::int64_t most_micro_steps(const Sections& config, int ranks) {
+  return batches_of(config, config.batch.sizes().largest(), ranks).micro_steps();
 }
 
 layout::BudgetOptions budget_options(const Sections& config,
                                      const layout::Plan& plan,
                                      const RankKind& kind) {
-  layout::BudgetOptions options{.parameter_dtype = kind.dtype,
-                                .shard = config.parallel.shard,
-                                .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
-                                .partial_sums = reduce::num_waiting_sums(
-                                    reduce::leaves_per_rank(config.parallel, plan.all_ranks())),
-                                .snapshot = holds_snapshot(config.checkpoint, kind.device)};
+  layout::BudgetOptions options{
+      .parameter_dtype = kind.dtype,
+      .shard = config.parallel.shard,
+      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+      .partial_sums = reduce::num_waiting_sums(
+          reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
+      .snapshot = holds_snapshot(config.checkpoint, kind.device)};
   options.gathers = config.parallel.gather_options();
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.parallel.reduces_micro_steps())
-    options.micro_step_reductions = most_micro_steps(config.batch, plan.all_ranks());
+    options.micro_step_reductions = most_micro_steps(config, plan.all_ranks());
   return options;
 }
 
@@ -109,7 +117,7 @@ std::int64_t graph_bytes(const Sections& config,
   model::GptShape any =
       shape;  // the recomputation may not be decided yet, and does not matter here
   any.recompute = model::Recompute::none;
-  return bytes_per_kernel * num_recordings(most_micro_steps(config.batch, plan.all_ranks())) *
+  return bytes_per_kernel * num_recordings(most_micro_steps(config, plan.all_ranks())) *
          kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
 }
 

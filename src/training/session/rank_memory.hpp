@@ -26,8 +26,10 @@ struct RankKind {
   device::Kind device = device::Kind::cpu;
 };
 
+/// How `sequences` of a step are divided over the ranks.
+batches::Batches batches_of(const Sections& config, std::int64_t sequences, int ranks);
 /// Number of micro-steps of the largest step.
-std::int64_t most_micro_steps(const BatchConfig& batch, int ranks);
+std::int64_t most_micro_steps(const Sections& config, int ranks);
 
 layout::BudgetOptions budget_options(const Sections& config,
                                      const layout::Plan& plan,

@@ -109,10 +109,7 @@ Session::Session(const Job& the_job,
       replicas_(engine, world, *device, *compute_stream),
       bytes_of_(text_bytes(job)),
       read_ahead_(data.train,
-                  {.sizes = sizes,
-                   .micro_sequences = job.batch.micro_sequences,
-                   .rank = world.rank(),
-                   .ranks = world.size()},
+                  {.sizes = sizes, .rank = world.rank(), .of = batches_of(job, 0, world.size())},
                   bytes_of_),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       losses_(*device) {
@@ -124,12 +121,7 @@ Session::Session(const Job& the_job,
   if (job.evaluate.noise_scale.every_steps > 0)
     for (PendingStep& pending : pending_)
       pending.leaf_squares = std::make_unique<ops::StreamSum>(*device);
-  for (const batches::BatchSizes::Part& part : sizes.parts()) {
-    batches(part.step).validate();
-    TRIREME_EXPECT(batches(part.step).micro_steps() % engine.leaves() == 0,
-                   "{} micro-steps for {} leaves", batches(part.step).micro_steps(),
-                   engine.leaves());
-  }
+  for (const batches::BatchSizes::Part& part : sizes.parts()) batches(part.step).validate();
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -181,9 +173,9 @@ void Session::expect_equal_plans() {
 void Session::micro_steps(std::int64_t number) {
   const auto first = static_cast<std::int64_t>(next_sample);
   const batches::Batches batch = batches(number);
-  const std::int64_t per_leaf = batch.micro_steps() / engine.leaves();
+  const std::int64_t steps = batch.micro_steps(world.rank()), per_leaf = steps / engine.leaves();
   const bool reduces_each = job.parallel.reduces_micro_steps();
-  for (std::int64_t micro = 0; micro < batch.micro_steps(); ++micro) {
+  for (std::int64_t micro = 0; micro < steps; ++micro) {
     if (micro > 0 && micro % per_leaf == 0)
       engine.next_leaf();
     if (micro > 0 && reduces_each)
@@ -192,20 +184,28 @@ void Session::micro_steps(std::int64_t number) {
     device::Span loading(recorder, device::SpanName::data_next);
     const batches::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
     text_bytes_ += block.bytes;
-    micro_batch_.load(block, batch.first_sample(first, world.rank(), micro), *compute_stream);
+    micro_batch_.load(block, *compute_stream);
     loading.end();
     const device::StreamSpan training(recorder, device::SpanName::model_train, 0, *compute_stream);
-    train_micro_step(micro == 0, reduces_each || micro + 1 == batch.micro_steps());
-    losses_.add_values(micro_batch_.losses(), *compute_stream);
+    train_micro_step(block.samples.count, micro == 0, reduces_each || micro + 1 == steps);
+    if (block.samples.count > 0)
+      losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
   next_sample += static_cast<std::uint64_t>(batch.sequences);
 }
 
-void Session::train_micro_step(bool first, bool last) {
-  if (graphs && engine.steps_begun() > 1)
-    graphs->train(micro_batch_.batch(), micro_batch_.losses(), first, last);
+void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {
+  model::Batch batch = micro_batch_.batch();
+  const bool full = sequences == micro_batch_.sequences();
+  if (!full)  // a sequence weighs as much as in a full micro-batch; one that only stands for a
+              // sample, which other ranks need for their collectives, nothing
+    batch.loss_scale =
+        sequences == 0 ? 0
+                       : 1.0F / static_cast<float>(micro_batch_.sequences() * job.shape.context);
+  if (graphs && engine.steps_begun() > 1 && full)
+    graphs->train(batch, micro_batch_.losses(), first, last);
   else
-    model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
+    model.train(batch, micro_batch_.losses(), last, hooks, *compute_stream);
 }
 
 void Session::compute(std::int64_t number) {
@@ -214,7 +214,11 @@ void Session::compute(std::int64_t number) {
   text_bytes_ = 0;
   compute_stream->record(*pending.began);
   losses_.clear(*compute_stream);
-  engine.begin_step();
+  const batches::Batches batch = batches(number);
+  engine.begin_step(
+      batch.leaves > 0
+          ? std::optional(leaves_of_term(batch.leaves, world.rank(), world.size()).count)
+          : std::nullopt);
   pending.engine_step = engine.steps_begun();
   if (measures_noise(number)) {
     pending.leaf_squares->clear(*compute_stream);
@@ -227,7 +231,8 @@ void Session::compute(std::int64_t number) {
   engine.finish_reduction();
   compute_stream->record(*pending.optimizer_began);
   optimizer.step(number, job.schedule_steps(),
-                 1.0 / static_cast<double>(world.size() * batches(number).micro_steps()), &losses_);
+                 static_cast<double>(batch.micro_sequences) / static_cast<double>(batch.sequences),
+                 &losses_);
   compute_stream->record(*pending.optimizer_ended);
 }
 
@@ -249,9 +254,10 @@ double Session::leaf_norm_squared(std::int64_t number) {
   ops::OrderFreeSum& squares = pending_of(number).leaf_squares->fetched();
   world.sum(squares.words());
   // A leaf's gradient is a sum over its micro-steps.
-  const std::int64_t micro_steps = batches(number).micro_steps() / engine.leaves();
-  const auto of_a_leaf = static_cast<double>(micro_steps);
-  const auto leaves = static_cast<double>(world.size() * engine.leaves());
+  const batches::Batches batch = batches(number);
+  const auto of_a_leaf =
+      static_cast<double>(batch.sequences / (batch.leaves * batch.micro_sequences));
+  const auto leaves = static_cast<double>(batch.leaves);
   return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }
 

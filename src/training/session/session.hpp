@@ -50,6 +50,7 @@
 #include "session/micro_step_graphs.hpp"
 #include "session/microbatch.hpp"
 #include "session/model_hooks.hpp"
+#include "session/rank_memory.hpp"
 #include "session/stop.hpp"
 
 namespace trireme::session {
@@ -106,7 +107,7 @@ class Session {
   void record_for(std::int64_t number);
 
   [[nodiscard]] batches::Batches batches(std::int64_t step) const {
-    return {sizes.at(step), job.batch.micro_sequences, world.size()};
+    return batches_of(job, sizes.at(step), world.size());
   }
 
   /// Validation loss, if the deck has evaluation and validation data. Throws
@@ -153,7 +154,8 @@ class Session {
     return every > 0 && number % every == 0;
   }
   void micro_steps(std::int64_t number);
-  void train_micro_step(bool first, bool last);
+  /// `sequences`: those to train on; 0: the pass is made for the other ranks only.
+  void train_micro_step(std::int64_t sequences, bool first, bool last);
   Requests finish_step(std::int64_t number, Requests mine);
 
   /// Events on compute, and other data of a step, until its outcome is read.

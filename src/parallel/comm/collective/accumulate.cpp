@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -13,6 +12,7 @@
 
 #include "base/clones.hpp"
 #include "base/error.hpp"
+#include "base/pairwise.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -128,7 +128,7 @@ void add_tree(float* to,
   } else if (count == 1) {
     return widen(to, source(0), n);
   }
-  const std::size_t left = std::bit_ceil(count) / 2;
+  const std::size_t left = first_half(count);
   add_tree<T>(to, sources.first(left), at, n);
   alignas(64) std::array<float, block_elements> right;
   add_tree<T>(right.data(), sources.subspan(left), at, n);

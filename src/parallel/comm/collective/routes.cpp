@@ -2,10 +2,10 @@
 #include "comm/collective/routes.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/pairwise.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -20,7 +20,7 @@ void append_tree(Postfix& all, int first, int count) {
     all.push_back(first);
     return;
   }
-  const auto left = static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)) / 2);
+  const int left = first_half(count);
   append_tree(all, first, left);
   append_tree(all, first + left, count - left);
   all.push_back(plus);
