@@ -68,8 +68,7 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
     if (late && repetition < 0)
       continue;
     for (Entrant& entrant : all) {
-      const double seconds =
-          timed(entrant.run, entrant.runs, stream, world, limits.starts_exactly);
+      const double seconds = timed(entrant.run, entrant.runs, stream, world, limits.starts_exactly);
       spent += seconds * entrant.runs;
       if (repetition >= 0)
         entrant.seconds.push_back(seconds);

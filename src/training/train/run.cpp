@@ -52,7 +52,7 @@ void Run::start() {
     first_step = resumed->facts.step + 1;
     training.next_sample = resumed->facts.next_sample;
     data.train.continue_from(fact_of(resumed->facts.more, data_position_fact),
-                          static_cast<std::int64_t>(training.next_sample));
+                             static_cast<std::int64_t>(training.next_sample));
     saved_step = resumed->facts.step;
   }
   bool all_steps = false;
@@ -77,7 +77,8 @@ void Run::start() {
   if (job.evaluate.noise_scale.every_steps > 0) {
     noise_scale.emplace(job.shape.context, job.evaluate.noise_scale.smoothing);
     if (resumed)
-      noise_scale->continue_from(fact_of(resumed->facts.more, noise_scale_fact), resumed->directory);
+      noise_scale->continue_from(fact_of(resumed->facts.more, noise_scale_fact),
+                                 resumed->directory);
   }
   const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data));
   comm::on_first_rank(world, [&] {

@@ -119,8 +119,7 @@ ExitCode fit_command(Arguments arguments,
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
           world, file.has_parent_path() ? file.parent_path().string() : ".",
           {.facts = session::facts_of(job),
-           .step_s =
-               fresh.compute.front().seconds(session::most_micro_steps(job, world.size()))});
+           .step_s = fresh.compute.front().seconds(session::most_micro_steps(job, world.size()))});
       fresh.storage_bytes_per_s = checkpoint.bytes_per_s;
       fresh.storage_latency_s = checkpoint.latency_s;
       fresh.storage_tensor_s = checkpoint.tensor_s;
