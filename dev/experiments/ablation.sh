@@ -43,6 +43,7 @@ folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can re
 trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
 parts=${TRIREME_PARTS:-$(dirname "$trireme")/bench_parts} # of the same build
+[ -x "$parts" ] || { echo "error: $parts is missing: build the target bench_parts" >&2 && exit 3; }
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
 nodes=${SLURM_JOB_NUM_NODES:-1}

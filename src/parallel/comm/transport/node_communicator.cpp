@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory inside a node, messages between nodes. With one node it is the transport
-// `shared_memory`, with several `hierarchical`.
+// `shared_memory`, with several `hierarchical`. The transport `mpi` has a node for every rank, and
+// memory that no other rank reads.
 //
 // Nothing is copied into or out of buffers: a rank reads the peers' buckets in place. Only rank k
 // writes the k-th shard, in its own bucket, and only rank k reads the k-th shard of any rank's
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "device/cpu/cpu_stream.hpp"
@@ -76,8 +78,10 @@ class NodeShards final : public Shards {
  public:
   NodeShards(View bucket, int rank, int size, const NodeGrid& grid, const SharedSegment* segment)
       : Shards(bucket, rank, size) {
-    if (segment == nullptr)
+    if (segment == nullptr) {
+      distances.push_back(0);
       return;
+    }
     const std::byte* mine = segment->piece(grid.local_rank);
     for (int local = 0; local < grid.num_local(); ++local)
       distances.push_back(segment->piece(local) - mine);
@@ -113,8 +117,10 @@ class NodeCommunicator final : public Communicator {
                    MpiWorld& world,
                    device::Device& device,
                    const Options& options,
-                   NodeGrid grid)
-      : transport_(transport),
+                   NodeGrid grid,
+                   std::size_t chunk_bytes)
+      : device_(device),
+        transport_(transport),
         reduction_(reduction),
         sum_(summation_of(reduction)),
         comm_(OwnedComm::duplicate(world.comm())),
@@ -122,7 +128,6 @@ class NodeCommunicator final : public Communicator {
         size_(world.size()),
         grid_(std::move(grid)),
         progress_(world.watchdog()),
-        barrier_(grid_.node.get(), progress_),
         windows_(grid_.node.get(), world.progress(), grid_.local_rank),
         owners_at_(owners_by_local_rank(grid_)),
         sources_(static_cast<std::size_t>(grid_.num_local())),
@@ -131,44 +136,48 @@ class NodeCommunicator final : public Communicator {
               progress_,
               column_of(grid_),
               device,
-              message_bytes(options, false)),
+              chunk_bytes),
         exchange_(comm_.get(),
                   progress_,
                   reduction,
                   grid_.hosts,
                   device,
-                  message_bytes(options, false),
+                  chunk_bytes,
                   options.exchange_bytes),
-        uneven_gather_(comm_.get(), progress_, grid_.hosts, message_bytes(options, false)),
-        integers_(comm_.get(), progress_) {}
+        uneven_gather_(comm_.get(), progress_, grid_.hosts, chunk_bytes),
+        integers_(comm_.get(), progress_) {
+    if (shares_memory())
+      barrier_.emplace(grid_.node.get(), progress_);
+  }
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string_view name() const override { return word(transport_); }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
-    return windows_.allocate(bytes, what);
+    return shares_memory() ? windows_.allocate(bytes, what) : device_.allocate(bytes, what);
   }
 
   [[nodiscard]] std::size_t peer_bytes() const override { return peer_bytes_; }
 
   std::unique_ptr<Shards> shards(View full) override {
     expect_bucket(full, size_);
-    return std::make_unique<NodeShards>(full, rank_, size_, grid_,
-                                        full.empty() ? nullptr : &windows_.segment_of(full));
+    const SharedSegment* segment =
+        shares_memory() && !full.empty() ? &windows_.segment_of(full) : nullptr;
+    return std::make_unique<NodeShards>(full, rank_, size_, grid_, segment);
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     run("reduce_scatter", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.reduce(s);
-      self.barrier_.arrive_and_wait();
+      self.meet();
     });
   }
 
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     run("all_gather", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.gather(s);
-      self.barrier_.arrive_and_wait();
+      self.meet();
     });
   }
 
@@ -176,7 +185,7 @@ class NodeCommunicator final : public Communicator {
     run("all_reduce", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
       self.reduce(s);
       self.gather(s);
-      self.barrier_.arrive_and_wait();
+      self.meet();
     });
   }
 
@@ -203,7 +212,7 @@ class NodeCommunicator final : public Communicator {
       integers_.all_reduce(s.full);
       return;
     }
-    barrier_.arrive_and_wait();
+    meet();
     if (!std::exchange(s.read_to_sum, true))
       count_read(s, grid_.local_rank, read_to_sum_, num_others());
     const bool in_rings =
@@ -212,12 +221,13 @@ class NodeCommunicator final : public Communicator {
       exchange_.reduce_scatter(s.full, s.distances);
       return;
     }
-    for (const int owner : owners_at_[static_cast<std::size_t>(grid_.local_rank)]) {
-      const View block = s.of(owner);
-      std::ranges::transform(s.distances, sources_.begin(),
-                             [&](std::ptrdiff_t distance) { return block.data + distance; });
-      sum_(block.data, sources_, block.elements, block.dtype);
-    }
+    if (shares_memory())
+      for (const int owner : owners_at_[static_cast<std::size_t>(grid_.local_rank)]) {
+        const View block = s.of(owner);
+        std::ranges::transform(s.distances, sources_.begin(),
+                               [&](std::ptrdiff_t distance) { return block.data + distance; });
+        sum_(block.data, sources_, block.elements, block.dtype);
+      }
     ring_.reduce_scatter(s.full, s.own.elements);
   }
 
@@ -228,14 +238,16 @@ class NodeCommunicator final : public Communicator {
       ring_.all_gather(s.full, s.own.elements);
     else
       uneven_gather_.all_gather(s.full);
-    barrier_.arrive();
+    if (!shares_memory())
+      return;
+    barrier_->arrive();
     if (!std::exchange(s.read_to_gather, true))
       for (int local = 0; local < grid_.num_local(); ++local)
         if (local != grid_.local_rank)
           count_read(s, local, read_to_gather_[static_cast<std::size_t>(local)], 1);
     for (int step = 1; step < grid_.num_local(); ++step) {
       const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
-      barrier_.wait_for(static_cast<int>(local));
+      barrier_->wait_for(static_cast<int>(local));
       for (const int owner : owners_at_[local]) {
         const View shard = s.of(owner);
         copy_past_caches(shard.data, shard.data + s.distances[local], shard.bytes());
@@ -243,6 +255,12 @@ class NodeCommunicator final : public Communicator {
     }
   }
 
+  /// With the ranks that read this one's memory.
+  void meet() {
+    if (barrier_)
+      barrier_->arrive_and_wait();
+  }
+  [[nodiscard]] bool shares_memory() const { return transport_ != Transport::mpi; }
   [[nodiscard]] std::size_t num_others() const {
     return static_cast<std::size_t>(grid_.num_local() - 1);
   }
@@ -255,6 +273,7 @@ class NodeCommunicator final : public Communicator {
       peer_bytes_ += others * covered.add(s.of(owner).data, s.own.bytes());
   }
 
+  device::Device& device_;
   Transport transport_;
   Reduction reduction_;
   Summation sum_;
@@ -263,7 +282,7 @@ class NodeCommunicator final : public Communicator {
   int size_;
   NodeGrid grid_;
   Progress progress_;
-  NodeBarrier barrier_;
+  std::optional<NodeBarrier> barrier_;  // where memory is shared
   Windows windows_;
   std::vector<std::vector<int>> owners_at_;  // [local]: owners of its shards
   std::vector<const std::byte*> sources_;    // [local]
@@ -287,7 +306,19 @@ std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      const Options& options,
                                                      OwnedComm node) {
   return std::make_unique<NodeCommunicator>(transport, reduction, world, device, options,
-                                            make_grid(world, std::move(node)));
+                                            make_grid(world, std::move(node)),
+                                            message_bytes(options, false));
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
+                                                    MpiWorld& world,
+                                                    device::Device& device,
+                                                    const Options& options) {
+  NodeGrid grid{OwnedComm::duplicate(MPI_COMM_SELF), OwnedComm::duplicate(world.comm()),
+                Hosts::apart(world.size()), world.rank()};
+  return std::make_unique<NodeCommunicator>(
+      Transport::mpi, reduction, world, device, options, std::move(grid),
+      message_bytes(options, world.local_size() == world.size()));
 }
 
 }  // namespace trireme::comm
