@@ -54,10 +54,10 @@ expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/qui
 expect 3 '' 'file system: open no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
 expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
 [ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
-expect 0 '"rows"' '' bench generate "$source/tests/integration/tiny.yaml" --repetitions 1 --json -
+expect 0 '"rows"' '' bench matmul "$source/tests/integration/tiny.yaml" --repetitions 1 --json -
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
-expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
+expect 0 'ranks have between 0 and 1 of the' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
 expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0

@@ -65,13 +65,8 @@ std::span<const Verb> verbs() {
        "[--reduction R] [--no-baselines] [DECK [section.key=value ...] --fit FILE]    under mpirun",
        "Compare collectives with MPI's own; with --fit, measure this machine for a deck.",
        declare_bench_reduce},
-      {"bench engine", "DECK [section.key=value ...]    alone or under mpirun",
-       "Compare a step with and without the gradient engine.", declare_bench_engine},
       {"bench matmul", "[DECK] [section.key=value ...]    alone or under mpirun",
        "Time the matrix products of a deck.", declare_bench_matmul},
-      {"bench generate", "[DECK] [section.key=value ...]    alone or under mpirun",
-       "Time the generation of a token with and without a cache of keys and values.",
-       declare_bench_generate},
       {"bench ops",
        "[DECK] [section.key=value ...]    alone or under mpirun\n"
        "all benches: [--repetitions K] [--json FILE]",

@@ -20,9 +20,7 @@
 
 #include "bench/checkpoints.hpp"
 #include "bench/collectives.hpp"
-#include "bench/engine.hpp"
 #include "bench/fit.hpp"
-#include "bench/generate.hpp"
 #include "bench/matmul.hpp"
 #include "bench/ops.hpp"
 #include "bench/repetitions.hpp"
@@ -239,37 +237,6 @@ Action declare_bench_ops(CLI::App& command) {
                             device, world, request);
                         return Report{bench::ops_table(operations), bench::ops_json(operations)};
                       });
-  };
-}
-
-Action declare_bench_generate(CLI::App& command) {
-  return [options = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(
-        arguments, *options,
-        [&](const session::Job& job, device::Device& device, comm::World& world) {
-          constexpr std::int64_t texts = 8;
-          constexpr int repetitions = 3;
-          const auto generating = bench::bench_generate(
-              job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
-              texts, options->repetitions.value_or(repetitions),
-              session::operation_options(job, device));
-          return Report{bench::generate_table(generating), bench::generate_json(generating)};
-        });
-  };
-}
-
-Action declare_bench_engine(CLI::App& command) {
-  return [options = declare_deck_bench(command, true)](Arguments arguments) {
-    return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
-      Report report;
-      with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
-        const auto result = bench::bench_engine(
-            job, world, log, options->repetitions.value_or(bench::usual_repetitions));
-        report = {bench::engine_table(result), bench::engine_json(result)};
-        return ExitCode::done;
-      });
-      return report;
-    });
   };
 }
 

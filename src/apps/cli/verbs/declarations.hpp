@@ -44,9 +44,7 @@ Action declare_save(CLI::App& command);
 // bench.cpp: benchmarks of single parts. `reduce`, `engine`, `matmul`, `generate` and `ops` start
 // MPI and are collective.
 Action declare_bench_reduce(CLI::App& command);
-Action declare_bench_engine(CLI::App& command);
 Action declare_bench_matmul(CLI::App& command);
-Action declare_bench_generate(CLI::App& command);
 Action declare_bench_ops(CLI::App& command);
 
 }  // namespace trireme::cli

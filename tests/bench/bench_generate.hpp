@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench generate`: times a generated token at the end of a full context, with and without
+// `bench_steps generate DECK`: times a generated token at the end of a full context, with and without
 // a cache of keys and values (model/decoder.hpp), and the reading of a prompt.
 //
 // The parameters are a deck's initial ones. All ranks measure independently at the same time
@@ -47,7 +47,5 @@ GenerateBench bench_generate(const model::GptShape& shape,
                              const ops::Options& options);
 
 std::string generate_table(const GenerateBench& bench);
-/// {"context": …, "ratio": …, "rows": [{"what": …, "tokens": …, "seconds": …}, …]}
-std::string generate_json(const GenerateBench& bench);
 
 }  // namespace trireme::bench

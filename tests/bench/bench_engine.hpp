@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench engine DECK`: measures the overhead of the gradient engine on one rank, and its
+// `bench_steps engine DECK`: measures the overhead of the gradient engine on one rank, and its
 // gain on several ranks.
 //
 // engine the deck's step as in a run: buckets, events, the search for gradients that are
@@ -44,8 +44,5 @@ struct EngineBench {
 EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, int steps);
 
 std::string engine_table(const EngineBench& result);
-/// {"rows": [{"operation": "engine" | "plain", "parameters": …, "buckets": …, "seconds": …}, …],
-/// "ratio": …}
-std::string engine_json(const EngineBench& result);
 
 }  // namespace trireme::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/engine.hpp"
+#include "bench_engine.hpp"
 
 #include <utility>
 #include <vector>
@@ -275,20 +275,6 @@ std::string engine_table(const EngineBench& r) {
       "operation", "parameters", "buckets", "steps", "median ms", "engine", r.parameters, r.buckets,
       r.steps, r.engine_s * 1e3, "plain", r.parameters, 0, r.steps, r.plain_s * 1e3, r.ratio,
       r.ratio_low, r.ratio_high, r.ranks, r.ranks == 1 ? "rank" : "ranks");
-}
-
-std::string engine_json(const EngineBench& r) {
-  const auto row = [&](const char* operation, std::size_t buckets, double seconds) {
-    return fmt::format(
-        "{{\"operation\": \"{}\", \"parameters\": {}, \"buckets\": {}, \"seconds\": {:.9g}}}",
-        operation, r.parameters, buckets, seconds);
-  };
-  return fmt::format(
-      "{{\"rows\": [\n  {},\n  {}\n], \"ranks\": {}, \"ratio\": {:.6g}, \"ratio_quartiles\": "
-      "[{:.6g}, "
-      "{:.6g}]}}\n",
-      row("engine", r.buckets, r.engine_s), row("plain", 0, r.plain_s), r.ranks, r.ratio,
-      r.ratio_low, r.ratio_high);
 }
 
 }  // namespace trireme::bench

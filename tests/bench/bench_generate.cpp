@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/generate.hpp"
+#include "bench_generate.hpp"
 
 #include <functional>
 #include <memory>
@@ -127,20 +127,6 @@ std::string generate_table(const GenerateBench& bench) {
               ? fmt::format("; a token is {:.1f} times as fast with a cache of keys and values\n",
                             bench.ratio)
               : "; this device has no cache of keys and values\n");
-}
-
-std::string generate_json(const GenerateBench& bench) {
-  std::string text = fmt::format(
-      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"context\": {}, \"ratio\": "
-      "{:.9g},\n\"rows\": [",
-      name(bench.dtype), bench.ranks, bench.threads, bench.context, bench.ratio);
-  const char* separator = "\n  ";
-  for (const GenerateBenchRow& row : bench.rows) {
-    text += fmt::format("{}{{\"what\": \"{}\", \"tokens\": {}, \"seconds\": {:.9g}}}", separator,
-                        row.what, row.tokens, row.seconds);
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
 }
 
 }  // namespace trireme::bench
