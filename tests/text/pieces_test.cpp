@@ -43,6 +43,29 @@ TEST(Gpt2, KnowsUnicode) {
   EXPECT_THAT(pieces(Pattern::gpt2, "e\u0301te\u0301"), ElementsAre("e", "\u0301", "te", "\u0301"));
 }
 
+// The vectors were computed with `regex`, of DeepSeek pass by pass.
+TEST(CasedFamily, EndsWordsAtCapitalsAndKeepsContractions) {
+  EXPECT_THAT(pieces(Pattern::o200k, "HelloWorld don't HTTPServer x"),
+              ElementsAre("Hello", "World", " don't", " HTTPServer", " x"));
+  EXPECT_THAT(pieces(Pattern::o200k, "\u4e2dA 12345//\n"),
+              ElementsAre("\u4e2d", "A", " ", "123", "45", "//\n"));
+  EXPECT_THAT(pieces(Pattern::o200k, "e\u0301t ABC's"), ElementsAre("e\u0301t", " ABC's"));
+  EXPECT_THAT(pieces(Pattern::tekken, "HelloWorld don't 12"),
+              ElementsAre("Hello", "World", " don", "'t", " ", "1", "2"));
+}
+
+TEST(DeepSeek, SplitsNumbersThenEastAsianThenTheRest) {
+  EXPECT_THAT(pieces(Pattern::deepseek, "word1234 \u4f60\u597dabc #tag, x!!\n\n  y"),
+              ElementsAre("word", "123", "4", " ", "\u4f60\u597d", "abc", " #", "tag", ",", " x",
+                          "!!\n\n", " ", " y"));
+  EXPECT_THAT(pieces(Pattern::deepseek, "\x01\x02x\x03 1"),
+              ElementsAre("\x01", "\x02x", "\x03", " ", "1"));
+}
+
+TEST(SmolLm, SplitsNumbersThenAsGpt2) {
+  EXPECT_THAT(pieces(Pattern::smollm, "a  12 b's"), ElementsAre("a", "  ", "1", "2", " b", "'s"));
+}
+
 TEST(Gpt4Family, PutsOneCharacterBeforeAWord) {
   for (const Pattern pattern : {Pattern::cl100k, Pattern::llama3, Pattern::nanochat})
     EXPECT_THAT(pieces(pattern, "\r\n\tif (x)"), ElementsAre("\r\n", "\tif", " (", "x", ")"));
@@ -87,10 +110,10 @@ TEST(Pieces, NamesAndExpressionsAreReadBack) {
   for (const Pattern pattern :
        {Pattern::gpt2, Pattern::cl100k, Pattern::llama3, Pattern::nanochat}) {
     EXPECT_EQ(pattern_named(name_of(pattern)), pattern);
-    EXPECT_EQ(pattern_of_expression(expression_of(pattern)), pattern);
+    EXPECT_EQ(pattern_of_expressions(expressions_of(pattern)), pattern);
   }
   EXPECT_FALSE(pattern_named("gpt3"));
-  EXPECT_FALSE(pattern_of_expression("\\s+"));
+  EXPECT_FALSE(pattern_of_expressions({"\\s+"}));
 }
 
 // A text that has letters of one to four bytes, what follows them, and bytes outside of UTF-8.

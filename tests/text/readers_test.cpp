@@ -74,8 +74,8 @@ TEST_F(Readers, RefuseByItsKeyWhatTokenizerJsonAsksForAndIsNotImplemented) {
   const auto says = [&](std::string_view from, std::string_view to) {
     return said("tokenizer.json", replaced(json, from, to));
   };
-  EXPECT_THAT(says("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
-              HasSubstr("tokenizer.json: error: normalizer: this is not supported"));
+  EXPECT_THAT(says("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}"),
+              HasSubstr("tokenizer.json: error: normalizer: 'NFKC' is not supported"));
   EXPECT_THAT(says("\"byte_fallback\": false", "\"byte_fallback\": true"),
               HasSubstr("model.byte_fallback"));
   EXPECT_THAT(says("\"dropout\": null", "\"dropout\": 0.1"), HasSubstr("model.dropout"));
@@ -84,8 +84,10 @@ TEST_F(Readers, RefuseByItsKeyWhatTokenizerJsonAsksForAndIsNotImplemented) {
   EXPECT_THAT(says("\"type\": \"ByteLevel\"", "\"type\": \"Metaspace\""),
               HasSubstr("pre_tokenizer.type: 'Metaspace'"));
   EXPECT_THAT(says("\"type\": \"BPE\"", "\"type\": \"Unigram\""), HasSubstr("model.type"));
-  EXPECT_THAT(says("\"special\": true", "\"special\": false"),
-              HasSubstr("added_tokens[0].special"));
+  EXPECT_THAT(
+      said("tokenizer.json", replaced(replaced(json, "\"special\": true", "\"special\": false"),
+                                      "\"lstrip\": false", "\"lstrip\": true")),
+      HasSubstr("added_tokens[0].lstrip"));
   EXPECT_THAT(says("\"version\"", "\"new_thing\": 1, \"version\""), HasSubstr("new_thing"));
   EXPECT_THAT(says("\"a b\"", "\"a  b\""), HasSubstr("model.merges[0]"));
   EXPECT_THAT(says("\"ab\": 256", "\"ab\": 2560000"), HasSubstr("model.vocab.ab: id 2560000"));
@@ -97,6 +99,64 @@ TEST_F(Readers, RefuseByItsKeyWhatTokenizerJsonAsksForAndIsNotImplemented) {
               HasSubstr("the file was truncated"));
   EXPECT_THAT(said("tokenizer.json", std::string(100, '[')), HasSubstr("32 levels"));
   EXPECT_THAT(said("tokenizer.json", "[1]"), HasSubstr("tokenizer.json"));
+}
+
+TEST_F(Readers, IgnoreTruncationAndPadding) {
+  const std::string json = tokenizer_json(small());
+  write("tokenizer.json",
+        replaced(replaced(json, "\"truncation\": null", "\"truncation\": {\"max_length\": 8}"),
+                 "\"padding\": null", "\"padding\": {\"pad_id\": 0}"));
+  EXPECT_EQ(load_tokenizer(directory_)->serialized(), to_text(small()));
+}
+
+TEST_F(Readers, NormalizeAndFindAddedTokensThatAreNotSpecial) {
+  Vocabulary vocabulary = small();
+  const auto think = static_cast<Token>(vocabulary.tokens.size());
+  vocabulary.tokens.push_back({"<think>", false, true});
+  vocabulary.tokens.push_back({"<think>\n", false, true});
+  vocabulary.nfc = true;
+  const std::string json = tokenizer_json(vocabulary);
+  write("tokenizer.json", json);
+  const auto tokenizer = load_tokenizer(directory_);
+  EXPECT_EQ(tokenizer->serialized(), to_text(vocabulary));
+  EXPECT_EQ(tokenizer_from(tokenizer->serialized())->hash(), tokenizer->hash());
+  EXPECT_THAT(tokenizer->added_tokens(), testing::ElementsAre("<think>", "<think>\n"));
+  std::vector<Token> tokens;
+  tokenizer->encode("a<think>b<think>\ne\u0301", tokens);
+  std::string text;
+  tokenizer->decode(tokens, text);
+  EXPECT_EQ(text, "a<think>b<think>\n\u00e9");
+  EXPECT_EQ(tokens.at(1), think);
+  EXPECT_EQ(tokens.at(3), think + 1);
+  EXPECT_EQ(tokenizer->bytes_of(think), 7);
+}
+
+TEST_F(Readers, TellWhatBeginsATextFromWhatEndsIt) {
+  Vocabulary llama;
+  llama.tokens = small().tokens;
+  llama.merges = small().merges;
+  std::erase_if(llama.tokens, [](const VocabularyEntry& entry) { return entry.special; });
+  const auto first = static_cast<Token>(llama.tokens.size());
+  for (const char* name : {"<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"})
+    llama.tokens.push_back({name, true});
+  write("tokenizer.json", tokenizer_json(llama));
+  const auto tokenizer = load_tokenizer(directory_);
+  EXPECT_EQ(tokenizer->end_of_text(), first);
+  EXPECT_THAT(tokenizer->ends_of_text(), testing::ElementsAre(first + 1, first + 2, first));
+  write("tokenizer.json", tokenizer_json(small()));
+  EXPECT_THAT(load_tokenizer(directory_)->ends_of_text(),
+              testing::ElementsAre(*load_tokenizer(directory_)->end_of_text()));
+}
+
+TEST_F(Readers, TakeEveryPatternAsItIsWritten) {
+  for (const Pattern pattern :
+       {Pattern::gpt2, Pattern::cl100k, Pattern::llama3, Pattern::nanochat, Pattern::qwen2,
+        Pattern::o200k, Pattern::tekken, Pattern::deepseek, Pattern::smollm}) {
+    Vocabulary vocabulary = small();
+    vocabulary.pattern = pattern;
+    write("tokenizer.json", tokenizer_json(vocabulary));
+    EXPECT_EQ(load_tokenizer(directory_)->serialized(), to_text(vocabulary)) << name_of(pattern);
+  }
 }
 
 TEST_F(Readers, TakeTheTokenThatATemplatePutsBeforeATextForItsBeginning) {

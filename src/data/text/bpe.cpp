@@ -11,7 +11,9 @@
 #include "base/hash.hpp"
 
 #include "text/merging.hpp"
+#include "text/nfc.hpp"
 #include "text/piece_cache.hpp"
+#include "text/spellings.hpp"
 #include "text/vocabulary.hpp"
 
 namespace trireme::text {
@@ -59,6 +61,9 @@ class Bpe final : public Tokenizer {
 
   std::int64_t vocabulary() const override { return std::ssize(vocabulary_.tokens); }
   std::optional<Token> end_of_text() const override { return vocabulary_.end_of_text; }
+  std::vector<Token> ends_of_text() const override { return find_ends_of_text(vocabulary_); }
+  std::vector<std::pair<std::string, Token>> special_tokens() const override;
+  std::vector<std::string> added_tokens() const override { return added_.texts(); }
   std::string kind() const override { return "bpe"; }
   std::uint64_t hash() const override { return hash_; }
   std::string serialized() const override { return to_text(vocabulary_); }
@@ -86,6 +91,8 @@ class Bpe final : public Tokenizer {
                   const std::string& source);
   void add_ranked(const TokenOfBytes& ids, const std::string& source);
   void find_whole_pieces(const TokenOfBytes& ids);
+  /// Of text without added tokens.
+  void encode_part(std::string_view text, std::vector<Token>& out) const;
   /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
   std::size_t tokens_of(std::string_view piece, Token* out) const;
   void encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const;
@@ -94,9 +101,19 @@ class Bpe final : public Tokenizer {
   std::array<Token, 256> byte_tokens_{};
   MergeTable merges_{0};
   WholeTokens whole_;
+  Spellings added_;
+  std::vector<Token> added_ids_;
   std::uint64_t hash_ = 0;
   std::uint64_t number_ = 0;  ///< of this tokenizer in this process
 };
+
+std::vector<std::pair<std::string, Token>> Bpe::special_tokens() const {
+  std::vector<std::pair<std::string, Token>> found;
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
+    if (vocabulary_.tokens[id].special)
+      found.emplace_back(vocabulary_.tokens[id].bytes, static_cast<Token>(id));
+  return found;
+}
 
 constexpr std::size_t most_findings = 20;
 void add_finding(std::vector<Diagnostic>& findings, const std::string& source, std::string text) {
@@ -119,6 +136,13 @@ Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
   if (!findings.empty())
     throw UserError(std::move(findings));
   find_whole_pieces(ids);
+  std::vector<std::string> added;
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
+    if (vocabulary_.tokens[id].added) {
+      added.push_back(vocabulary_.tokens[id].bytes);
+      added_ids_.push_back(static_cast<Token>(id));
+    }
+  added_ = Spellings(std::move(added));
   hash_ = hash_bytes(to_text(vocabulary_));
 }
 
@@ -127,7 +151,7 @@ TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::
   ids.reserve(vocabulary_.tokens.size());
   for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
     const VocabularyEntry& entry = vocabulary_.tokens[i];
-    if (entry.special || entry.bytes.empty())
+    if (!entry.ordinary())
       continue;
     if (const auto [at, fresh] = ids.emplace(entry.bytes, static_cast<Token>(i)); !fresh)
       add_finding(findings, source,
@@ -176,7 +200,7 @@ void Bpe::add_ranked(const TokenOfBytes& ids, const std::string& source) {
   std::vector<Found> found;
   for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
     const VocabularyEntry& entry = vocabulary_.tokens[i];
-    if (entry.special)
+    if (!entry.ordinary())
       continue;
     const std::string_view bytes = entry.bytes;
     for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
@@ -239,6 +263,21 @@ void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Tok
 }
 
 void Bpe::encode(std::string_view text, std::vector<Token>& out) const {
+  for (std::size_t at = 0; at < text.size();) {
+    const Spellings::Found found = added_.find(text, at);
+    const std::string_view part = text.substr(at, found.at - at);
+    if (vocabulary_.nfc && !is_surely_nfc(part))
+      encode_part(nfc(part), out);
+    else
+      encode_part(part, out);
+    if (found.at == std::string_view::npos)
+      return;
+    out.push_back(added_ids_[found.number]);
+    at = found.at + added_.texts()[found.number].size();
+  }
+}
+
+void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
   PieceCache& cache = PieceCache::of_thread(number_);
   std::array<Token, buffered> buffer;
   Token* next = buffer.data();

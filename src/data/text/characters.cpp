@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/characters.hpp"
 
-#include <algorithm>
-#include <span>
+#include <string_view>
 #include <vector>
 
+#include "text/coded_numbers.hpp"
 #include "text/unicode_ranges.hpp"
 
 namespace trireme::text {
 namespace {
 
+std::vector<Kind> make_details() {
+  std::vector<Kind> kinds;
+  kinds.reserve(0x110000);
+  for (std::string_view rest = kind_runs; !rest.empty();) {
+    const std::uint32_t run = next_number(rest);
+    kinds.resize(kinds.size() + (run >> 4U), static_cast<Kind>(run & 15U));
+  }
+  return kinds;
+}
+
 std::vector<Kind> make_kinds() {
-  std::vector<Kind> kinds(0x110000, Kind::other);
-  const auto mark = [&kinds](std::span<const CodePointRange> ranges, Kind kind) {
-    for (const auto [first, last] : ranges)
-      std::fill(kinds.begin() + first, kinds.begin() + last + 1, kind);
-  };
-  mark(letter_ranges, Kind::letter);
-  mark(number_ranges, Kind::number);
-  mark(space_ranges, Kind::space);
+  std::vector<Kind> kinds = make_details();
+  for (Kind& kind : kinds)
+    if (kind >= Kind::upper)
+      kind = kind <= Kind::lower ? Kind::letter : Kind::other;
   return kinds;
 }
 
@@ -26,6 +32,11 @@ std::vector<Kind> make_kinds() {
 
 const Kind* kinds_of_code_points() {
   static const std::vector<Kind> kinds = make_kinds();
+  return kinds.data();
+}
+
+const Kind* details_of_code_points() {
+  static const std::vector<Kind> kinds = make_details();
   return kinds.data();
 }
 

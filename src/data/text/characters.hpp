@@ -13,8 +13,19 @@
 
 namespace trireme::text {
 
-/// Unicode's categories L and N, and its property White_Space; all else is `other`.
-enum class Kind : std::uint8_t { other, letter, number, space };
+/// Unicode's categories L and N, and its property White_Space; all else is `other`. The kinds from
+/// `upper` on are told apart by details_of_code_points() alone, where `letter` has no case.
+enum class Kind : std::uint8_t {
+  other,
+  letter,
+  number,
+  space,
+  upper,  ///< Lu and Lt
+  lower,  ///< Ll
+  mark,
+  punctuation,
+  symbol
+};
 
 struct Character {
   Kind kind;
@@ -23,6 +34,7 @@ struct Character {
 
 /// Kinds of all code points, one byte each; made at its first use.
 const Kind* kinds_of_code_points();
+const Kind* details_of_code_points();
 
 /// Kinds of the bytes below 0x80.
 struct AsciiKinds {
@@ -74,6 +86,16 @@ inline Character character_at(const unsigned char* at,
   if (*at < 0x80)
     return {ascii_kinds.kind[*at], 1};
   return multibyte_character(at, end, kinds);
+}
+
+/// What stands for a byte that belongs to no character.
+inline constexpr std::uint32_t no_code = 0xFFFFFFFF;
+
+/// The code point of a well-formed character of 1 to 4 bytes.
+inline std::uint32_t code_point(const unsigned char* at, std::uint8_t bytes) {
+  std::uint32_t code = bytes == 1 ? *at : *at & (0xFFU >> (bytes + 1U));
+  for (std::uint8_t i = 1; i < bytes; ++i) code = code << 6U | (at[i] & 0x3FU);
+  return code;
 }
 
 }  // namespace trireme::text

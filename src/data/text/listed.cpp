@@ -41,12 +41,11 @@ std::vector<std::string_view> parts_below(std::string_view bytes, Token rank, co
 void list_merges(Vocabulary& vocabulary) {
   Ranks ranks;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    if (const VocabularyEntry& entry = vocabulary.tokens[id];
-        !entry.special && !entry.bytes.empty())
+    if (const VocabularyEntry& entry = vocabulary.tokens[id]; entry.ordinary())
       ranks.emplace(entry.bytes, static_cast<Token>(id));
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const VocabularyEntry& entry = vocabulary.tokens[id];
-    if (entry.special || entry.bytes.size() < 2)
+    if (!entry.ordinary() || entry.bytes.size() < 2)
       continue;
     const auto parts = parts_below(entry.bytes, static_cast<Token>(id), ranks);
     if (parts.size() != 2)

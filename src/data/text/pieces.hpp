@@ -7,14 +7,22 @@
 //   llama3    (any case) contractions | [^\r\n L N]?L+ | N{1,3} | ?[^ space L N]+[\r\n]* |
 //             space*[\r\n]+ | space+ not before text | space+
 //   nanochat  as llama3 with N{1,2}
+//   qwen2     as llama3 with N
 //   cl100k    as llama3, but white space that ends the text is one piece, new lines or not: the
 //             expression that tiktoken has had since 0.6
+//   o200k     [^\r\n L N]? capitals* small+ contraction? | [^\r\n L N]? capitals+ contraction? |
+//             N{1,3} | ?[^ space L N]+[\r\n/]* | white space as in llama3; marks and letters without
+//             case are capitals and small
+//   tekken    as o200k with N and without contractions
+//   deepseek  in three passes: N{1,3}; Chinese characters and kana; sign and ASCII letters | [^\r\n L
+//             P S]?[L M]+ | ?[P S]+[\r\n]* | white space as in llama3
+//   smollm    as gpt2 between numbers, each of which is a piece
 //
 // 1. The pieces follow one another without a gap: together they are the text.
 // 2. A piece begins where its predecessor ends, and does not depend on anything before that.
-// 3. If a letter is followed by something that is not a letter, a piece ends there, with every
-//    pattern and in any context. So a text may be cut there: its pieces are those of its parts
-//    (next_cut).
+// 3. Where a letter is followed by something that is neither a letter nor a mark nor an apostrophe, a
+//    piece ends, under every pattern and whatever surrounds the two. So a text may be cut there: its
+//    pieces are those of its parts (next_cut), also in normalization form C.
 // 4. Scanners allocate nothing, and their time is linear in the text, whatever it contains.
 //
 // Source: openai/gpt-2 src/encoder.py; openai/tiktoken tiktoken_ext/openai_public.py;
@@ -26,22 +34,35 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/characters.hpp"
+#include "text/word_pieces.hpp"
 
 namespace trireme::text {
 
-enum class Pattern : std::uint8_t { gpt2, cl100k, llama3, nanochat };
+enum class Pattern : std::uint8_t {
+  gpt2,
+  cl100k,
+  llama3,
+  nanochat,
+  qwen2,
+  o200k,
+  tekken,
+  deepseek,
+  smollm
+};
 
 /// Its name in options and files.
 std::string_view name_of(Pattern pattern);
 std::optional<Pattern> pattern_named(std::string_view name);
-/// "gpt2, cl100k, llama3, nanochat".
+/// "gpt2, cl100k, ...".
 std::string pattern_names();
-/// The regular expression in the spelling that is written into tokenizer.json; gpt2 has none there.
-std::string_view expression_of(Pattern pattern);
-/// The pattern of a regular expression, in any of the spellings that are known to mean the same.
-std::optional<Pattern> pattern_of_expression(std::string_view expression);
+/// The regular expressions, in the order of their passes, in the spelling that is written into
+/// tokenizer.json, where smollm has other means.
+std::vector<std::string_view> expressions_of(Pattern pattern);
+/// The pattern of regular expressions, in any of the spellings that are known to mean the same.
+std::optional<Pattern> pattern_of_expressions(const std::vector<std::string_view>& expressions);
 
 /// The first place at or after `from` where the text may be cut (3.); text.size() when there is
 /// none. `text` is a window of a whole text: it begins where that does, or at least 4 bytes before
@@ -52,8 +73,6 @@ std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 // The scanners. `kinds` is kinds_of_code_points(), `end` the end of the text; each returns the
 // first byte that does not belong to what it scans. They are here so that split() can inline them.
 namespace detail {
-
-using Byte = unsigned char;
 
 /// The end of a run of letters that begins at `at`.
 inline const Byte* after_letters(const Byte* at, const Byte* end, const Kind* kinds) {
@@ -198,12 +217,60 @@ inline const Byte* gpt4_piece(const Byte* at, const Byte* end, const Kind* kinds
   return run.after_line != nullptr ? run.after_line : shortened(run, at, end);
 }
 
+/// o200k (contracts) and tekken.
+template <int digits, bool contracts>
+inline const Byte* cased_piece(const Byte* at,
+                               const Byte* end,
+                               const Kind* kinds,
+                               const Kind* details) {
+  if (const Byte* after = after_cased_word(at, end, details); after != at) {
+    if (contracts && after < end && *after == '\'')
+      return after_contraction_any_case(after, end);
+    return after;
+  }
+  const Character c = character_at(at, end, kinds);
+  if (c.kind == Kind::number)
+    return after_numbers(digits - 1, at + c.bytes, end, kinds);
+  const Byte* first = *at == ' ' ? at + 1 : at;
+  if (const Byte* after = after_kind(Kind::other, first, end, kinds); after != first) {
+    while (after < end && (*after == '\r' || *after == '\n' || *after == '/')) ++after;
+    return after;
+  }
+  const SpaceRun run = space_run(at, end, kinds);
+  return run.after_line != nullptr ? run.after_line : shortened(run, at, end);
+}
+
+/// Pieces of parts: `class_of` tells apart the characters that earlier passes isolate.
+template <class ClassOf, class Piece>
+class InParts {
+ public:
+  InParts(ClassOf class_of, Piece piece) : class_of_(class_of), piece_(piece) {}
+  const Byte* operator()(const Byte* at, const Byte* end, const Kind* kinds) {
+    if (at >= part_end_) {
+      Character c = character_at(at, end, kinds);
+      const auto its = class_of_(at, c);
+      for (part_end_ = at + c.bytes; part_end_ < end; part_end_ += c.bytes) {
+        c = character_at(part_end_, end, kinds);
+        if (class_of_(part_end_, c) != its)
+          break;
+      }
+    }
+    return piece_(at, part_end_, kinds);
+  }
+
+ private:
+  ClassOf class_of_;
+  Piece piece_;
+  const Byte* part_end_ = nullptr;
+};
+
 }  // namespace detail
 
 /// Calls take(piece) for every piece of `text`, in order.
 template <class Take>
 void split(Pattern pattern, std::string_view text, Take&& take) {
-  const Kind* kinds = kinds_of_code_points();
+  const Kind* const kinds = kinds_of_code_points();
+  const Kind* const details = details_of_code_points();
   const auto* at = reinterpret_cast<const detail::Byte*>(text.data());
   const auto* const end = at + text.size();
   const auto run = [&](auto piece) {
@@ -223,6 +290,33 @@ void split(Pattern pattern, std::string_view text, Take&& take) {
       return run([](auto... a) { return detail::gpt4_piece<3, false>(a...); });
     case Pattern::nanochat:
       return run([](auto... a) { return detail::gpt4_piece<2, false>(a...); });
+    case Pattern::qwen2:
+      return run([](auto... a) { return detail::gpt4_piece<1, false>(a...); });
+    case Pattern::o200k:
+      return run([=](auto... a) { return detail::cased_piece<3, true>(a..., details); });
+    case Pattern::tekken:
+      return run([=](auto... a) { return detail::cased_piece<1, false>(a..., details); });
+    case Pattern::deepseek:
+      return run(detail::InParts(
+          [](const detail::Byte* place, Character c) {
+            return c.kind == Kind::number ? 1 : detail::is_deepseek_east(place, c.bytes) ? 2 : 0;
+          },
+          [=](const detail::Byte* place, const detail::Byte* stop, const Kind* known) {
+            if (const auto* after = detail::after_numbers(3, place, stop, known); after != place)
+              return after;
+            if (const auto* after = detail::deepseek_piece(place, stop, details))
+              return after;
+            const detail::SpaceRun space = detail::space_run(place, stop, known);
+            return space.after_line != nullptr ? space.after_line
+                                               : detail::shortened(space, place, stop);
+          }));
+    case Pattern::smollm:
+      return run(detail::InParts(
+          [](const detail::Byte*, Character c) { return c.kind == Kind::number; },
+          [](const detail::Byte* place, const detail::Byte* stop, const Kind* known) {
+            const auto* const after = detail::after_numbers(1, place, stop, known);
+            return after != place ? after : detail::gpt2_piece(place, stop, known);
+          }));
   }
 }
 

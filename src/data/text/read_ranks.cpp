@@ -69,6 +69,12 @@ std::optional<Companion> known_ranks(std::size_t ranks) {
                       {"<|fim_middle|>", 100259},
                       {"<|fim_suffix|>", 100260},
                       {"<|endofprompt|>", 100276}}};
+  if (ranks == 151643)
+    return Companion{Pattern::qwen2,
+                     {{"<|endoftext|>", 151643}, {"<|im_start|>", 151644}, {"<|im_end|>", 151645}},
+                     true};
+  if (ranks == 199998)
+    return Companion{Pattern::o200k, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}};
   if (ranks != 128000)
     return std::nullopt;
   Companion llama{Pattern::llama3, {}};
@@ -171,11 +177,12 @@ Vocabulary read_tiktoken(const FileText& file, const std::optional<Companion>& c
     throw UserError(
         {file.path},
         fmt::format("{} ranks match no known vocabulary (50256, 50280, "
-                    "100256, 128000): write a file {}.json, "
+                    "100256, 128000, 151643, 199998): write a file {}.json, "
                     R"({{"pattern": "gpt2", "special_tokens": {{"<|endoftext|>": {}}}}})"
                     ", with the pattern it was made for: {}",
                     lines.size(), file.path, vocabulary.tokens.size(), pattern_names()));
   vocabulary.pattern = rest_of->pattern;
+  vocabulary.nfc = rest_of->nfc;
   put_special(vocabulary, file.path, *rest_of);
   return vocabulary;
 }

@@ -26,7 +26,8 @@ class Reader {
   std::string type_of(const Json& object, const std::string& where) const;
   void read_pre_tokenizer();
   void read_byte_level(const Json& object, const std::string& where, bool with_expression) const;
-  void read_split(const Json& object, const std::string& where);
+  std::string_view expression_in(const Json& object, const std::string& where) const;
+  void read_normalizer(const Json& object, const std::string& where);
   void read_post_processor(const Json& object, const std::string& where);
   void read_template(const Json& object, const std::string& where);
   void read_tokens();
@@ -75,7 +76,7 @@ void Reader::read_byte_level(const Json& object,
                                                    "implemented");
 }
 
-void Reader::read_split(const Json& object, const std::string& where) {
+std::string_view Reader::expression_in(const Json& object, const std::string& where) const {
   expect_keys(path_, where, object, {"type", "pattern", "behavior", "invert"});
   if (member(object, "behavior") != "Isolated")
     refuse(where + ".behavior", "only \"Isolated\" is implemented");
@@ -83,14 +84,9 @@ void Reader::read_split(const Json& object, const std::string& where) {
   const Json& pattern = member(object, "pattern");
   expect_keys(path_, where + ".pattern", pattern, {"Regex"});
   const Json& expression = member(pattern, "Regex");
-  const auto known = expression.is_string()
-                         ? pattern_of_expression(expression.get_ref<const std::string&>())
-                         : std::nullopt;
-  if (!known)
-    refuse(where + ".pattern.Regex",
-           fmt::format("this expression is not one of those that are implemented: {}",
-                       pattern_names()));
-  vocabulary_.pattern = *known;
+  if (!expression.is_string())
+    refuse(where + ".pattern.Regex", "this is no expression");
+  return expression.get_ref<const std::string&>();
 }
 
 void Reader::read_pre_tokenizer() {
@@ -101,16 +97,54 @@ void Reader::read_pre_tokenizer() {
     return read_byte_level(object, where, true);
   if (type != "Sequence")
     refuse(where + ".type", fmt::format("'{}' is not supported: ByteLevel is, and a Sequence of "
-                                        "Split and ByteLevel",
+                                        "Split or Digits and ByteLevel",
                                         shortened(type)));
   expect_keys(path_, where, object, {"type", "pretokenizers"});
   const Json& parts = member(object, "pretokenizers");
   const std::string list = where + ".pretokenizers";
-  if (!parts.is_array() || parts.size() != 2 || type_of(parts[0], list + "[0]") != "Split" ||
-      type_of(parts[1], list + "[1]") != "ByteLevel")
-    refuse(list, "only a Split and then ByteLevel are implemented");
-  read_split(parts[0], list + "[0]");
-  read_byte_level(parts[1], list + "[1]", false);
+  std::vector<std::string_view> expressions;
+  bool digits = false, ends = false;
+  for (std::size_t i = 0; parts.is_array() && i < parts.size() && !ends; ++i) {
+    const std::string place = fmt::format("{}[{}]", list, i), part = type_of(parts[i], place);
+    if (part == "Digits" && i == 0) {
+      expect_keys(path_, place, parts[i], {"type", "individual_digits"});
+      if (member(parts[i], "individual_digits") != true)
+        refuse(place + ".individual_digits", "only true is implemented");
+      digits = true;
+    } else if (part == "Split" && !digits) {
+      expressions.push_back(expression_in(parts[i], place));
+    } else if (part == "ByteLevel" && i + 1 == parts.size() && i > 0) {
+      read_byte_level(parts[i], place, digits);
+      ends = true;
+    } else {
+      break;
+    }
+  }
+  if (!ends)
+    refuse(list, "only a Split and then ByteLevel are implemented, and Digits and then ByteLevel");
+  const auto known = digits ? std::optional(Pattern::smollm) : pattern_of_expressions(expressions);
+  if (!known)
+    refuse(list + "[0].pattern.Regex",
+           fmt::format("this expression is not one of those that are implemented: {}",
+                       pattern_names()));
+  vocabulary_.pattern = *known;
+}
+
+/// NFC, alone or in a Sequence.
+void Reader::read_normalizer(const Json& object, const std::string& where) {
+  if (object.is_null() || object == "")
+    return;
+  const std::string type = type_of(object, where);
+  if (type == "NFC") {
+    vocabulary_.nfc = true;
+    return;
+  }
+  const Json& parts = member(object, "normalizers");
+  if (type != "Sequence" || !parts.is_array())
+    refuse(where,
+           fmt::format("'{}' is not supported; only null and NFC are read", shortened(type)));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    read_normalizer(parts[i], fmt::format("{}.normalizers[{}]", where, i));
 }
 
 void Reader::read_template(const Json& object, const std::string& where) {
@@ -164,15 +198,17 @@ void Reader::read_tokens() {
     const Json &id = member(added[i], "id"), &content = member(added[i], "content");
     if (!id.is_number_integer() || !content.is_string())
       refuse(where, "this has no \"id\" and \"content\"");
-    if (member(added[i], "special") != true)
-      refuse(where + ".special", "added tokens that are not special ones are not supported");
+    const bool special = member(added[i], "special") == true;
+    for (const char* key : {"single_word", "lstrip", "rstrip"})
+      if (!special)
+        expect_false(added[i], where + ".", key);
     const auto& name = content.get_ref<const std::string&>();
     if (!special_ids_.emplace(name, 0).second)
       refuse(where + ".content", "the token occurs twice");
     const Json& same = member(vocab, name);
     if (!same.is_null() && same != id)
       refuse(where + ".id", "model.vocab gives this token another id");
-    found.push_back({id.get<std::int64_t>(), {name, true}, where});
+    found.push_back({id.get<std::int64_t>(), {name, special, !special}, where});
   }
   for (const auto& [name, id] : vocab.items()) {
     if (special_ids_.contains(name))
@@ -183,7 +219,7 @@ void Reader::read_tokens() {
     auto bytes = from_alphabet(name);
     if (!bytes)
       refuse(where, "this is not in the alphabet of byte-level vocabularies");
-    found.push_back({id.get<std::int64_t>(), {std::move(*bytes), false}, where});
+    found.push_back({id.get<std::int64_t>(), {std::move(*bytes)}, where});
   }
   std::ranges::stable_sort(found, {}, &Found::id);
   for (Found& one : found)
@@ -231,7 +267,7 @@ Vocabulary Reader::read() {
   expect_keys(path_, "", root_,
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                "post_processor", "decoder", "model"});
-  for (const char* key : {"truncation", "padding", "normalizer"}) expect_null(root_, "", key);
+  read_normalizer(member(root_, "normalizer"), "normalizer");
   if (const Json& decoder = member(root_, "decoder");
       !decoder.is_null() && type_of(decoder, "decoder") != "ByteLevel")
     refuse("decoder.type", "only ByteLevel is implemented");

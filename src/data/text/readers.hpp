@@ -2,8 +2,8 @@
 // Readers of the vocabulary files of other programs. Each reads the bytes of a file, with its path
 // for messages, and throws a UserError that names the line, offset or key of a mistake.
 //
-// A file that needs an unsupported feature (a normalizer, byte_fallback, Metaspace, added tokens that
-// are not special ones) is refused with the name of the key, because its tokens would differ.
+// A file that asks for what is not supported (a normalizer other than NFC, byte_fallback, Metaspace)
+// is refused by the key's name: its tokens would be other ones.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,8 @@ struct FileText {
 };
 
 /// tokenizer.json of Hugging Face's tokenizers: a BPE model after ByteLevel, alone (pattern gpt2)
-/// or after a Split by one of the known expressions (pieces.hpp). What a TemplateProcessing puts
+/// or after Digits or a Split by known expressions (pieces.hpp). Truncation and padding are ignored:
+/// they do not concern a stream of documents. What a TemplateProcessing puts
 /// before a text is end_of_text; without one it goes by name (find_end_of_text).
 Vocabulary read_tokenizer_json(const FileText& file);
 
@@ -34,12 +35,13 @@ Vocabulary read_vocab_and_merges(const FileText& vocab, const FileText& merges);
 struct Companion {
   Pattern pattern = Pattern::gpt2;
   std::vector<std::pair<std::string, std::int64_t>> special_tokens;
+  bool nfc = false;
 };
 Companion read_companion(const FileText& file);
 
 /// Lines of base64(bytes), a space, and the rank, which is the id. Without a companion it must have
-/// as many ranks as gpt2 (50256), p50k (50280), cl100k (100256) or Llama 3 (128000), whose pattern
-/// and special tokens it gets.
+/// as many ranks as gpt2 (50256), p50k (50280), cl100k (100256), Llama 3 (128000), Qwen 2 and 3
+/// (151643) or o200k (199998), whose pattern and special tokens it gets.
 Vocabulary read_tiktoken(const FileText& file, const std::optional<Companion>& companion);
 
 /// llm.c's tokenizer file: 256 int32 (magic 20240328, version 1 or 2, tokens, in version 2 the id

@@ -41,6 +41,9 @@ class Lines {
     rest_.remove_prefix(end + 1);
     return line;
   }
+  [[nodiscard]] bool next_is(std::string_view line) const {
+    return rest_.starts_with(line) && rest_.substr(line.size()).starts_with('\n');
+  }
   /// What follows the word that the line begins with.
   std::string_view value(std::string_view word) {
     const std::string_view line = next();
@@ -81,10 +84,10 @@ void read_tokens(Lines& lines, Vocabulary& vocabulary) {
       vocabulary.tokens.emplace_back();
       continue;
     }
-    const bool special = line.starts_with('*');
-    if (special)
+    const bool special = line.starts_with('*'), added = line.starts_with('+');
+    if (special || added)
       line.remove_prefix(1);
-    if (const std::string problem = put_token(vocabulary, id, {lines.bytes(line), special});
+    if (const std::string problem = put_token(vocabulary, id, {lines.bytes(line), special, added});
         !problem.empty())
       lines.refuse(problem);
   }
@@ -113,10 +116,12 @@ std::string to_text(const Vocabulary& vocabulary) {
                       vocabulary.rule == MergeRule::listed ? "listed" : "ranked",
                       vocabulary.whole_pieces ? "yes" : "no",
                       vocabulary.end_of_text ? std::to_string(*vocabulary.end_of_text) : "none");
+  if (vocabulary.nfc)
+    text += "normalize nfc\n";
   text += fmt::format("tokens {}\n", vocabulary.tokens.size());
   for (const VocabularyEntry& entry : vocabulary.tokens) {
-    if (entry.special || entry.bytes.empty())
-      text.push_back(entry.special ? '*' : '-');
+    if (!entry.ordinary())
+      text.push_back(entry.special ? '*' : entry.added ? '+' : '-');
     add_hex(text, entry.bytes);
     text.push_back('\n');
   }
@@ -149,6 +154,10 @@ Vocabulary vocabulary_from(std::string_view text) {
   const std::string_view end_of_text = lines.value("end_of_text");
   if (end_of_text != "none")
     vocabulary.end_of_text = static_cast<Token>(lines.number(end_of_text, std::int64_t{1} << 24U));
+  if (lines.next_is("normalize nfc")) {
+    lines.next();
+    vocabulary.nfc = true;
+  }
   read_tokens(lines, vocabulary);
   if (vocabulary.end_of_text &&
       (*vocabulary.end_of_text >= std::ssize(vocabulary.tokens) ||

@@ -3,7 +3,7 @@
 // const and safe from several threads at once.
 //
 // 1. encode() and decode() are exact for every byte sequence: decode(encode(text)) == text, whether
-//    or not the text is UTF-8. Special tokens that are spelled out in a text are ordinary text.
+//    or not the text is UTF-8; with a tokenizer that normalizes it is the normalized text. Special tokens that are spelled out in a text are ordinary text.
 // 2. Ids are 0 ... vocabulary() - 1. An id that stands for nothing decodes to no bytes, as special
 //    tokens do.
 // 3. serialized() is text that holds everything that decides the results; tokenizer_from() makes an
@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme::text {
@@ -35,6 +36,17 @@ class Tokenizer {
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
   /// What begins a document in a stream of tokens.
   [[nodiscard]] virtual std::optional<Token> end_of_text() const = 0;
+  /// What a text ends with, the usual one first: tokens for the end of a document or of a turn, and
+  /// at last end_of_text(), because where the next document begins this one has ended.
+  [[nodiscard]] virtual std::vector<Token> ends_of_text() const {
+    return end_of_text() ? std::vector{*end_of_text()} : std::vector<Token>();
+  }
+  /// Special tokens by their spelling: what no text is encoded as.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, Token>> special_tokens() const {
+    return {};
+  }
+  /// Spellings that are a token wherever they are in a text; a cut inside of one changes tokens.
+  [[nodiscard]] virtual std::vector<std::string> added_tokens() const { return {}; }
   /// As the second line of serialized() has it: "bytes", "bpe".
   [[nodiscard]] virtual std::string kind() const = 0;
   /// Of everything that decides its results: hash_bytes(serialized()).

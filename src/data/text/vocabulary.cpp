@@ -95,8 +95,14 @@ std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry e
 }
 
 std::optional<Token> find_end_of_text(const Vocabulary& vocabulary) {
-  constexpr std::string_view names[] = {"<|endoftext|>",   "<|bos|>", "<|begin_of_text|>",
-                                        "<|end_of_text|>", "<s>",     "</s>"};
+  constexpr std::string_view names[] = {"<|endoftext|>",
+                                        "<|bos|>",
+                                        "<|begin_of_text|>",
+                                        "<\xef\xbd\x9c"
+                                        "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                        "<|end_of_text|>",
+                                        "<s>",
+                                        "</s>"};
   std::optional<Token> best, only;
   std::size_t best_rank = std::size(names), specials = 0;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
@@ -113,6 +119,25 @@ std::optional<Token> find_end_of_text(const Vocabulary& vocabulary) {
     }
   }
   return best || specials != 1 ? best : only;
+}
+
+std::vector<Token> find_ends_of_text(const Vocabulary& vocabulary) {
+  constexpr std::string_view names[] = {"<|endoftext|>",
+                                        "<|end_of_text|>",
+                                        "<\xef\xbd\x9c"
+                                        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                        "</s>",
+                                        "<|eot_id|>",
+                                        "<|eom_id|>",
+                                        "<|im_end|>"};
+  std::vector<Token> ends;
+  for (const std::string_view name : names)
+    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+      if (vocabulary.tokens[id].special && vocabulary.tokens[id].bytes == name)
+        ends.push_back(static_cast<Token>(id));
+  if (vocabulary.end_of_text && std::ranges::find(ends, *vocabulary.end_of_text) == ends.end())
+    ends.push_back(*vocabulary.end_of_text);
+  return ends;
 }
 
 }  // namespace trireme::text

@@ -10,7 +10,10 @@
 //            with the bytes of both. GPT-2's merges.txt and tokenizer.json.
 //   ranked   any two tokens whose bytes together are a token; the rank is its id. tiktoken.
 //
-// With `whole_pieces` a piece that is a token becomes that token, without merging.
+// What `added` tokens are spelled like is found before the text is cut into pieces: the first, and of
+// those at one place the longest.
+//
+// With `whole_pieces` a piece that is a token is that token, whatever the merges would make of it.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +35,10 @@ enum class MergeRule : std::uint8_t { listed, ranked };
 struct VocabularyEntry {
   std::string bytes;  ///< of a special token: its name; empty: the id is not in use
   bool special = false;
+  bool added = false;  ///< the bytes are this token wherever they are in a text
+
+  /// Whether merges make it.
+  [[nodiscard]] bool ordinary() const { return !special && !added && !bytes.empty(); }
   bool operator==(const VocabularyEntry&) const = default;
 };
 
@@ -41,6 +48,7 @@ struct Vocabulary {
   Pattern pattern = Pattern::gpt2;
   MergeRule rule = MergeRule::listed;
   bool whole_pieces = false;
+  bool nfc = false;  ///< a text is brought into normalization form C first (nfc.hpp)
   std::vector<VocabularyEntry> tokens;  ///< by id
   std::vector<MergePair> merges;        ///< for `listed`
   std::optional<Token> end_of_text;
@@ -69,6 +77,9 @@ std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry e
 
 /// The special token that begins documents, by name; the only one where there is just one.
 std::optional<Token> find_end_of_text(const Vocabulary& vocabulary);
+
+/// As Tokenizer::ends_of_text() has it, by name.
+std::vector<Token> find_ends_of_text(const Vocabulary& vocabulary);
 
 /// A tokenizer for it. `source` is what mistakes are about. Throws UserError: bytes without a
 /// token, two tokens of the same bytes, a merge whose result is not a token, a pair that is merged

@@ -13,7 +13,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 std::string spelling(const VocabularyEntry& entry) {
-  return entry.special ? entry.bytes : to_alphabet(entry.bytes);
+  return entry.ordinary() ? to_alphabet(entry.bytes) : entry.bytes;
 }
 
 OrderedJson ids_of(const Vocabulary& vocabulary) {
@@ -41,11 +41,16 @@ OrderedJson byte_level(bool with_expression) {
 OrderedJson pre_tokenizer(Pattern pattern) {
   if (pattern == Pattern::gpt2)
     return byte_level(true);
-  const OrderedJson split = {{"type", "Split"},
-                             {"pattern", {{"Regex", expression_of(pattern)}}},
-                             {"behavior", "Isolated"},
-                             {"invert", false}};
-  return {{"type", "Sequence"}, {"pretokenizers", OrderedJson::array({split, byte_level(false)})}};
+  OrderedJson passes = OrderedJson::array();
+  if (pattern == Pattern::smollm)
+    passes.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  for (const std::string_view expression : expressions_of(pattern))
+    passes.push_back({{"type", "Split"},
+                      {"pattern", {{"Regex", expression}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}});
+  passes.push_back(byte_level(pattern == Pattern::smollm));
+  return {{"type", "Sequence"}, {"pretokenizers", passes}};
 }
 
 }  // namespace
@@ -54,35 +59,36 @@ std::string tokenizer_json(const Vocabulary& vocabulary) {
   TRIREME_EXPECT(vocabulary.rule == MergeRule::listed, "merges by rank have no list");
   OrderedJson added = OrderedJson::array();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    if (vocabulary.tokens[id].special)
+    if (const VocabularyEntry& entry = vocabulary.tokens[id]; entry.special || entry.added)
       added.push_back({{"id", id},
-                       {"content", vocabulary.tokens[id].bytes},
+                       {"content", entry.bytes},
                        {"single_word", false},
                        {"lstrip", false},
                        {"rstrip", false},
                        {"normalized", false},
-                       {"special", true}});
+                       {"special", entry.special}});
   OrderedJson merges = OrderedJson::array();
   for (const MergePair& merge : vocabulary.merges) merges.push_back(spelling(vocabulary, merge));
-  const OrderedJson root = {{"version", "1.0"},
-                            {"truncation", nullptr},
-                            {"padding", nullptr},
-                            {"added_tokens", added},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", pre_tokenizer(vocabulary.pattern)},
-                            {"post_processor", nullptr},
-                            {"decoder", byte_level(true)},
-                            {"model",
-                             {{"type", "BPE"},
-                              {"dropout", nullptr},
-                              {"unk_token", nullptr},
-                              {"continuing_subword_prefix", nullptr},
-                              {"end_of_word_suffix", nullptr},
-                              {"fuse_unk", false},
-                              {"byte_fallback", false},
-                              {"ignore_merges", vocabulary.whole_pieces},
-                              {"vocab", ids_of(vocabulary)},
-                              {"merges", merges}}}};
+  const OrderedJson root = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", vocabulary.nfc ? OrderedJson{{"type", "NFC"}} : OrderedJson(nullptr)},
+      {"pre_tokenizer", pre_tokenizer(vocabulary.pattern)},
+      {"post_processor", nullptr},
+      {"decoder", byte_level(true)},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", vocabulary.whole_pieces},
+        {"vocab", ids_of(vocabulary)},
+        {"merges", merges}}}};
   return root.dump(1) + "\n";
 }
 
