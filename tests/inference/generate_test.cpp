@@ -118,12 +118,12 @@ TEST_F(GenerateTest, ATextEndsByItsRules) {
   const Tokens whole = text({1}, free_rules);
   const GenerateRequest request{{1}};
   GenerateRules rules = free_rules;
-  rules.end_of_text = whole[7];
+  rules.ends_of_text = {whole[7]};
   const auto ended = generate(*cached, {&request, 1}, rules).at(0);
   EXPECT_EQ(ended.end, GenerateEnd::end_of_text);
   const auto first = std::find(whole.begin(), whole.end(), whole[7]);
   EXPECT_EQ(ended.tokens, Tokens(whole.begin(), first));
-  rules.end_of_text.reset();
+  rules.ends_of_text.clear();
   rules.repetition = 2;
   const auto repeated = generate(*cached, {&request, 1}, rules).at(0);
   EXPECT_EQ(repeated.end, GenerateEnd::repetition);
@@ -144,7 +144,7 @@ TEST_F(GenerateMany, WhatIsBesideATextDoesNotChangeIt) {
   std::vector<GenerateRequest> requests;
   for (std::uint64_t i = 0; i < 8; ++i)  // two of each prompt, of 1 to 274 tokens
     requests.push_back({random_tokens(1 + 91 * static_cast<std::int64_t>(i / 2), 23, i / 2), i});
-  GenerateRules rules{.tokens = 25, .seed = 3, .end_of_text = 5};
+  GenerateRules rules{.tokens = 25, .seed = 3, .ends_of_text = {7, 5}};
   std::vector<Generated> expected;
   for (const GenerateRequest& request : requests)
     expected.push_back(generate(*plain, {&request, 1}, rules).at(0));

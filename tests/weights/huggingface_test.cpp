@@ -441,7 +441,10 @@ TEST(HuggingFace, WritesTheConfigThatItReads) {
       shape.tied_head = tied;
       EXPECT_EQ(shape_of_config("c", config_json(shape, {.end_of_text = 3})), shape);
     }
-  EXPECT_THAT(config_json(shape, {.end_of_text = 3}), HasSubstr("\"eos_token_id\": 3"));
+  EXPECT_THAT(config_json(shape, {.end_of_text = 3, .ends_of_text = {4}}),
+              testing::AllOf(HasSubstr("\"bos_token_id\": 3"), HasSubstr("\"eos_token_id\": 4")));
+  EXPECT_THAT(generation_config_json({.ends_of_text = {4, 5}}),
+              HasSubstr("\"eos_token_id\": [\n    4,\n    5\n  ]"));
   EXPECT_THAT(generation_config_json({}), HasSubstr("\"eos_token_id\": null"));
 }
 

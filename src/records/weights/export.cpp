@@ -138,9 +138,15 @@ class Exporter {
     return tokenizer && tokenizer->end_of_text() ? *tokenizer->end_of_text() : -1;
   }
 
+  [[nodiscard]] std::vector<std::int32_t> ends_of_text() const {
+    const auto tokenizer = tokenizer_of(model_);
+    return tokenizer ? tokenizer->ends_of_text() : std::vector<std::int32_t>();
+  }
+
   void write_huggingface(const files::NewDirectory& directory) {
     const ConfigFacts facts{.dtype = request_.type == StoredType::f32 ? "float32" : "bfloat16",
                             .end_of_text = end_of_text(),
+                            .ends_of_text = ends_of_text(),
                             .dropout = shape_.dropout};
     directory.write("config.json", config_json(shape_, facts));
     directory.write("generation_config.json", generation_config_json(facts));

@@ -26,8 +26,9 @@ StoredModel open_huggingface(const std::string& directory);
 
 /// Values of config.json that are not part of the model's shape.
 struct ConfigFacts {
-  const char* dtype = "float32";  ///< "float32" or "bfloat16"
-  std::int64_t end_of_text = -1;  ///< -1: none
+  const char* dtype = "float32";                ///< "float32" or "bfloat16"
+  std::int64_t end_of_text = -1;                ///< that begins a text; -1: none
+  std::vector<std::int32_t> ends_of_text = {};  ///< that end one
   double dropout = 0;
 };
 /// The text of config.json.

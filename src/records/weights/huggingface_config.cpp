@@ -55,6 +55,11 @@ OrderedJson id_or_null(std::int64_t id) {
   return id < 0 ? OrderedJson(nullptr) : OrderedJson(id);
 }
 
+/// One id, or a list of several.
+OrderedJson ids_or_null(const std::vector<std::int32_t>& ids) {
+  return ids.size() > 1 ? OrderedJson(ids) : id_or_null(ids.empty() ? -1 : ids.front());
+}
+
 }  // namespace
 
 model::GptShape shape_of_config(const std::string& path, const std::string& bytes) {
@@ -83,7 +88,7 @@ std::string config_json(const model::GptShape& shape, const ConfigFacts& facts) 
   for (const char* key : family.dropout_keys) root[key] = facts.dropout;
   root["tie_word_embeddings"] = shape.tied_head;
   root["bos_token_id"] = id_or_null(facts.end_of_text);
-  root["eos_token_id"] = id_or_null(facts.end_of_text);
+  root["eos_token_id"] = ids_or_null(facts.ends_of_text);
   root["use_cache"] = true;
   root["torch_dtype"] = facts.dtype;
   if (!shape.bias && family.always_biased)
@@ -94,7 +99,7 @@ std::string config_json(const model::GptShape& shape, const ConfigFacts& facts) 
 std::string generation_config_json(const ConfigFacts& facts) {
   const OrderedJson root = {{"_from_model_config", true},
                             {"bos_token_id", id_or_null(facts.end_of_text)},
-                            {"eos_token_id", id_or_null(facts.end_of_text)}};
+                            {"eos_token_id", ids_or_null(facts.ends_of_text)}};
   return root.dump(2) + "\n";
 }
 

@@ -55,9 +55,13 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", context}};
+  const auto spelling = [&](text::Token token) {
+    return vocabulary.tokens[static_cast<std::size_t>(token)].bytes;
+  };
   if (vocabulary.end_of_text)
-    for (const char* key : {"bos_token", "eos_token"})
-      config[key] = vocabulary.tokens[static_cast<std::size_t>(*vocabulary.end_of_text)].bytes;
+    config["bos_token"] = spelling(*vocabulary.end_of_text);
+  if (const auto ends = text::find_ends_of_text(vocabulary); !ends.empty())
+    config["eos_token"] = spelling(ends.front());
   directory.write("tokenizer_config.json", config.dump(2) + "\n");
 }
 

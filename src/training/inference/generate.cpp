@@ -39,7 +39,7 @@ bool append(Growing& growing,
   const Words4 words =
       philox(RandomKey::of(rules.seed, Draw::text), to.tokens.size(), request.sample);
   const std::int32_t token = draw_token(logits, rules.distribution, words.w[0], words.w[1]);
-  if (token == rules.end_of_text) {
+  if (std::ranges::find(rules.ends_of_text, token) != rules.ends_of_text.end()) {
     to.end = GenerateEnd::end_of_text;
     return false;
   }

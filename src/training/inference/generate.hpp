@@ -34,7 +34,7 @@ struct GenerateRules {
   std::uint64_t seed = 0;
   /// Only tokens below are drawn: a vocabulary may be padded beyond its tokenizer. 0: all.
   std::int64_t alphabet = 0;
-  std::optional<std::int32_t> end_of_text{};
+  std::vector<std::int32_t> ends_of_text{};
   std::int64_t repetition = 0;
 };
 

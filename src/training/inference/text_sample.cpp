@@ -113,7 +113,7 @@ void sample_run(const SampleRequest& request,
   GenerateRules rules = request.rules;
   rules.alphabet = tokenizer.vocabulary();
   if (request.ends)
-    rules.end_of_text = tokenizer.end_of_text();
+    rules.ends_of_text = tokenizer.ends_of_text();
   const std::vector<std::string> prompts =
       unpack<std::vector<std::string>>(world.broadcast(pack(request.prompts), 0));
   const std::int64_t texts = std::ssize(prompts) * request.samples;
