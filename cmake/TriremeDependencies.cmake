@@ -28,9 +28,18 @@ find_package(ZLIB REQUIRED)
 # Debian's zstd brings no CMake package.
 find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
-add_library(trireme_zstd INTERFACE)
-target_include_directories(trireme_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
-target_link_libraries(trireme_zstd INTERFACE ${ZSTD_LIBRARY})
+add_library(trireme_unpacking INTERFACE) # of compressed text
+target_include_directories(trireme_unpacking SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
+target_link_libraries(trireme_unpacking INTERFACE ZLIB::ZLIB ${ZSTD_LIBRARY})
+foreach(_package BZip2 LibLZMA)
+  find_package(${_package} QUIET)
+  if(TARGET ${_package}::${_package})
+    target_link_libraries(trireme_unpacking INTERFACE ${_package}::${_package})
+    target_compile_definitions(trireme_unpacking INTERFACE TRIREME_${_package})
+  else()
+    message(STATUS "${_package} was not found: text that it would decompress is refused")
+  endif()
+endforeach()
 
 # Nothing is computed with oneDNN: `bench matmul` measures it beside our own kernels.
 if(TRIREME_ONEDNN)

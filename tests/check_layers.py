@@ -33,6 +33,8 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "nlohmann/": {"text", "tokens", "batches", "corpus", "record", "weights", "doctor"},
     "zlib.h": {"tokens", "record"},
     "zstd.h": {"tokens"},
+    "bzlib.h": {"tokens"},
+    "lzma.h": {"tokens"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
 }

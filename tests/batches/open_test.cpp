@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "batches/dataset.hpp"
+#include "text/vocabularies.hpp"
 #include "tokens/scratch.hpp"
 
 namespace trireme::batches {
@@ -115,9 +116,9 @@ TEST_F(Open, NamesWhatItLeftOut) {
   fs::create_symlink("nowhere", at("d/dangling"));
   fs::create_symlink("good", at("d/same"));
   const std::string said = prepare(text({at("d")}));
-  EXPECT_THAT(said, HasSubstr("1 binary files skipped"));
-  EXPECT_THAT(said, HasSubstr("1 files or directories found twice"));
-  EXPECT_THAT(said, HasSubstr("1 dangling links or special files skipped"));
+  EXPECT_THAT(said, HasSubstr("data.train.text: skipped 1 binary file"));
+  EXPECT_THAT(said, HasSubstr("skipped 1 file or directory that was found before"));
+  EXPECT_THAT(said, HasSubstr("skipped 1 dangling link or special file"));
 }
 
 TEST_F(Open, ExactlyOneSource) {
@@ -140,6 +141,92 @@ TEST_F(Open, ShardsAreCheckedAgainstTheVocabulary) {
   setup.vocabulary = 50304;
   prepare(setup);
   EXPECT_EQ(open(setup)->size(), 3);
+}
+
+TEST_F(Open, ADocumentMaskNeedsDocumentsInTheTokens) {
+  std::string bytes(1024, '\0');
+  bytes.replace(0, 12, std::string("\x88\xd8\x34\x01\x01\0\0\0\x03\0\0\0", 12));
+  batches::Setup setup = text({});
+  setup.tokenizer = text::make_tokenizer(text::vocabulary_of({{"a", "b"}}), "small");
+  setup.config.tokenizer = "small";
+  setup.config.train.tokens = {write("a.bin", bytes + std::string("\1\0\2\0\3\0", 6))};
+  setup.vocabulary = 300;
+  prepare(setup);
+  setup.document_mask = true;
+  EXPECT_THAT(
+      user_error([&] { prepare(setup); }),
+      HasSubstr("data.train: model.document_mask finds no documents: the end-of-text token"));
+  const auto end = static_cast<char>(*setup.tokenizer->end_of_text() - 256);
+  write("a.bin", bytes + std::string("\1\0", 2) + end + std::string("\1\3\0", 3));
+  prepare(setup);
+}
+
+TEST_F(Open, WarnsOfIdsThatSixteenBitsDoNotHold) {
+  batches::Setup setup = text({});
+  auto vocabulary = text::vocabulary_of({{"a", "b"}});
+  vocabulary.tokens.resize(70'000);
+  setup.tokenizer = text::make_tokenizer(vocabulary, "large");
+  setup.config.tokenizer = "large";
+  setup.vocabulary = 70'000;
+  setup.config.train.tokens = {write("raw", std::string("\1\0\2\0", 4))};
+  setup.config.train.format = tokens::TokenFormat::uint16;
+  EXPECT_THAT(prepare(setup),
+              HasSubstr("data.train.format is uint16, which cannot hold the 70000"));
+}
+
+TEST_F(Open, DocumentsForValidationAreChosenByAHash) {
+  std::string lines;
+  for (int i = 0; i < 400; ++i) lines += "document " + std::to_string(i) + "<|endoftext|>";
+  batches::Setup setup = text({write("stories", lines)});
+  setup.tokenizer = text::make_tokenizer(text::vocabulary_of({{"a", "b"}}), "small");
+  setup.config.tokenizer = "small";
+  setup.vocabulary = 300;
+  const std::string said = prepare(setup);
+  EXPECT_THAT(said, HasSubstr("found 400 separators \"<|endoftext|>\" between 400 documents"));
+  EXPECT_THAT(said, HasSubstr("whole documents chosen by a hash, are validation data"));
+  Log log(false, "test");
+  const auto sources = open_sources(setup, prepare_sources(setup, log));
+  const Stream& stream = sources.train.front();
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.tokens->size()));
+  stream.tokens->read(0, tokens);
+  ASSERT_GT(stream.validation_tokens, 0);
+  EXPECT_LT(stream.validation_tokens, stream.tokens->size() / 5);
+  const auto border = stream.tokens->size() - stream.validation_tokens;
+  EXPECT_EQ(tokens[static_cast<std::size_t>(border)], setup.tokenizer->end_of_text());
+  std::string text;
+  setup.tokenizer->decode(tokens, text);
+  for (int i = 0; i < 400; ++i)  // every one once, whole
+    EXPECT_NE(text.find("document " + std::to_string(i)), std::string::npos) << i;
+  const auto parts = split({stream}, std::nullopt,
+                           {.context = 8,
+                            .sequences = 2,
+                            .vocabulary = 300,
+                            .validation_fraction = setup.config.validation_fraction});
+  EXPECT_EQ(parts.validation->num_tokens(), stream.validation_tokens);
+
+  setup.config.validation.by = ValidationBy::tail;
+  const auto tail = open_sources(setup, prepare_sources(setup, log));
+  EXPECT_EQ(tail.train.front().validation_tokens, -1);
+  EXPECT_EQ(tail.train.front().tokens->size(), stream.tokens->size());
+
+  // Too few documents: the tail without being asked, an error when documents were asked for.
+  setup.config.train.text = {write("few", "one<|endoftext|>two")};
+  setup.config.validation.by = ValidationBy::automatic;
+  EXPECT_EQ(open_sources(setup, prepare_sources(setup, log)).train.front().validation_tokens, -1);
+  setup.config.validation.by = ValidationBy::documents;
+  setup.config.validation_fraction = 1e-9;
+  EXPECT_THAT(user_error([&] { prepare(setup); }), HasSubstr("none of the 2 documents was chosen"));
+}
+
+TEST_F(Open, WarnsOfATailOfOtherFiles) {
+  write("t/a.txt", std::string(1000, 'a'));
+  const std::string other = write("t/z.txt", std::string(300, '7'));
+  batches::Setup setup = text({at("t")});
+  setup.config.validation_fraction = 0.25;
+  EXPECT_THAT(prepare(setup), HasSubstr("most of it from " + other + " on"));
+  setup.config.validation_fraction = 0.05;
+  write("t/z.txt", std::string(301, '7'));
+  EXPECT_THAT(prepare(setup), testing::Not(HasSubstr("most of it")));
 }
 
 TEST_F(Open, Synthetic) {

@@ -247,6 +247,33 @@ class Tokenized(TrainingTest):
         self.assert_refused(refused, 2, "bad.jsonl:501:1: error: the line has no key 'text'")
         self.assertFalse(os.path.exists(self.path("bad/c_manifest.json")))
 
+    def test_separators_and_bad_lines_are_in_the_manifest(self):
+        with open(self.path("stories.txt"), "w", encoding="ascii") as out:
+            out.write("<|endoftext|>\n".join(f"the quick fox {i}. " * 500 for i in range(60)))
+        done = self.tokenize_well("stories/c", "--shard-bytes", "65536", "--validation-fraction", "0.2", text=self.path("stories.txt"), ranks=2)
+        self.assertIn('--text: found 59 separators "<|endoftext|>" between 60 documents', done.out)
+        tokens, ends = 0, 0
+        for name in sorted(os.listdir(self.path("stories"))):
+            if name.endswith(".bin"):
+                part = shard_tokens(self.path("stories/" + name))
+                tokens, ends = tokens + len(part), ends + part.count(self.end)
+        self.assertEqual(ends, 60)
+        with open(self.path("stories/c_manifest.json"), encoding="ascii") as file:
+            manifest = json.load(file)
+        self.assertEqual(manifest["notes"]["separators"], 59)
+        self.assertEqual(manifest["train"]["documents"] + manifest["validation"]["documents"], 60)
+        self.assertGreater(manifest["validation"]["documents"], 0)
+        whole = self.tokenize_well("whole/s", "--separator", "none", text=self.path("stories.txt"))
+        self.assertIn("special tokens are spelled out 59 times", whole.out)
+        with open(self.path("bad.jsonl"), "w", encoding="ascii") as out:
+            out.write('{"text": "good"}\n{"text": null}\n{"text": "x", "score": NaN}\n{"text": "\\ud800"}\n')
+        done = self.tokenize_well("skipped/c", "--field", "text", "--bad-lines", "skip", text=self.path("bad.jsonl"))
+        self.assertIn("skipped 2 bad lines", done.out)
+        with open(self.path("skipped/c_manifest.json"), encoding="ascii") as file:
+            notes = json.load(file)["notes"]
+        self.assertEqual(notes["bad_lines"], 2)
+        self.assertIn("bad.jsonl:2:1: the line has 'text' that is not text but null", notes["bad_places"][0])
+
     def test_a_killed_start_is_finished_by_the_next(self):
         self.many_texts(400)
         options = ["--validation-fraction", "0.1", "--shard-bytes", "65536"]

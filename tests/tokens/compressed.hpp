@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text as gzip and zstd pack it.
+// A text as gzip, zstd, bzip2 and xz pack it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 #include <zstd.h>
+#ifdef TRIREME_BZip2
+#include <bzlib.h>
+#endif
+#ifdef TRIREME_LibLZMA
+#include <lzma.h>
+#endif
 
 namespace trireme::tokens {
 
@@ -32,5 +39,39 @@ inline std::string zstd(const std::string& text) {
   ZSTD_freeCCtx(context);
   return packed;
 }
+
+// Without their libraries, bzip2() and xz() pack as gzip does: readers go by the content.
+#ifdef TRIREME_BZip2
+inline std::string bzip2(std::string text) {
+  std::string packed(text.size() + 1000, '\0');
+  auto size = static_cast<unsigned>(packed.size());
+  EXPECT_EQ(BZ2_bzBuffToBuffCompress(packed.data(), &size, text.data(),
+                                     static_cast<unsigned>(text.size()), 9, 0, 0),
+            BZ_OK);
+  packed.resize(size);
+  return packed;
+}
+#else
+inline std::string bzip2(const std::string& text) {
+  return gzipped(text);
+}
+#endif
+
+#ifdef TRIREME_LibLZMA
+inline std::string xz(const std::string& text) {
+  std::string packed(text.size() + 1000, '\0');
+  std::size_t size = 0;
+  EXPECT_EQ(lzma_easy_buffer_encode(
+                1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
+                text.size(), reinterpret_cast<std::uint8_t*>(packed.data()), &size, packed.size()),
+            LZMA_OK);
+  packed.resize(size);
+  return packed;
+}
+#else
+inline std::string xz(const std::string& text) {
+  return gzipped(text);
+}
+#endif
 
 }  // namespace trireme::tokens

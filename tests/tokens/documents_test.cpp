@@ -34,7 +34,7 @@ std::vector<std::string> texts(const std::string& path,
 /// Words, a few million bytes of them.
 std::string long_text() {
   std::string text;
-  for (int i = 0; text.size() < 20'000'000; ++i) text += "word" + std::to_string(i) + " and\n";
+  for (int i = 0; text.size() < 9'000'000; ++i) text += "word" + std::to_string(i) + " and\n";
   return text;
 }
 
@@ -46,17 +46,32 @@ TEST_F(DocumentsOf, CompressedTextIsTheSameText) {
        {std::pair{"plain", text},
         {"t.gz", gzipped(text)},
         {"t.zst", zstd(text)},
+        {"t.bz2", bzip2(text)},
+        {"t.xz", xz(text)},
+        {"T.JSONL.GZ", gzipped(text)},
+        {"no-ending", zstd(text)},
         {"two.gz", gzipped(text.substr(0, 777)) + gzipped(text.substr(777))},
-        {"two.zst", zstd(text.substr(0, 777)) + zstd(text.substr(777))}}) {
+        {"two.zst", zstd(text.substr(0, 777)) + zstd(text.substr(777))},
+        {"two.bz2", bzip2(text.substr(0, 777)) + bzip2(text.substr(777))}}) {
     const auto found = texts(write(name, bytes), "");
     ASSERT_EQ(found.size(), 1U) << name;
     EXPECT_TRUE(found[0] == text) << name;
   }
 }
 
+#ifdef TRIREME_LibLZMA
+TEST_F(DocumentsOf, MembersOfXzMayHavePaddingBetweenThem) {
+  EXPECT_THAT(texts(write("padded.xz", xz("one ") + std::string(8, '\0') + xz("two")), ""),
+              ElementsAre("one two"));
+}
+#endif
+
 TEST_F(DocumentsOf, DamagedOrCutCompressionIsNoShorterText) {
   const std::string text = long_text().substr(0, 100'000);
-  for (const auto& [name, bytes] : {std::pair{"t.gz", gzipped(text)}, {"t.zst", zstd(text)}}) {
+  for (const auto& [name, bytes] : {std::pair{"t.gz", gzipped(text)},
+                                    {"t.zst", zstd(text)},
+                                    {"t.bz2", bzip2(text)},
+                                    {"t.xz", xz(text)}}) {
     const std::string cut = write(std::string("cut-") + name, bytes.substr(0, bytes.size() - 5));
     EXPECT_THAT(user_error([&] { texts(cut, ""); }),
                 testing::AllOf(HasSubstr(cut), HasSubstr("cut short")));
@@ -82,14 +97,139 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
   };
   EXPECT_THAT(said("{\"body\": \"x\"}"),
               HasSubstr("bad.jsonl:3:1: error: the line has no key 'text'"));
-  EXPECT_THAT(said("{\"text\": 5}"), HasSubstr("'text' is not text but number"));
-  EXPECT_THAT(said("{\"text\": "),
-              HasSubstr("bad.jsonl:3:1: error: the line is not a JSON object"));
-  EXPECT_THAT(said("[1]"), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(said("{\"text\": 5}"), HasSubstr("has 'text' that is not text but number"));
+  EXPECT_THAT(said("{\"text\": null}"), HasSubstr("has 'text' that is not text but null"));
+  EXPECT_THAT(said("{\"text\": "), HasSubstr("bad.jsonl:3:10: error: the line ends within"));
+  EXPECT_THAT(said("[1]"), HasSubstr("is not a JSON object but array; without --field"));
+  EXPECT_THAT(said("{\"text\": \"a\", \"score\": NaN}"),
+              HasSubstr("bad.jsonl:3:24: error: the line contains NaN, which is not JSON"));
+  EXPECT_THAT(said("{\"text\": \"a\", \"n\": -Infinity}"), HasSubstr("contains Infinity"));
+  EXPECT_THAT(said("{\"text\": \"a\xff\"}"), HasSubstr("the byte 0xff, which is not UTF-8"));
+  EXPECT_THAT(said("plain words"), HasSubstr("is not valid JSON from here on: \"plain words\""));
   // In a range that begins later the number counts from the file's begin.
   const std::string path = write("late.jsonl", good + good + "[]\n");
   EXPECT_THAT(user_error([&] { texts(path, "text", boundary(path, "text", 15)); }),
               HasSubstr("late.jsonl:3:1:"));
+}
+
+TEST_F(DocumentsOf, HalfSurrogatesAreReplaced) {
+  const std::string path = write("a.jsonl", R"({"text": "bad \ud800 surrogate"})"
+                                            "\n"
+                                            R"({"text": "\ude00\ud83d\ude00\\ud800\uD83Dx"})"
+                                            "\n");
+  EXPECT_THAT(texts(path, "text"), ElementsAre("bad \xef\xbf\xbd surrogate",
+                                               "\xef\xbf\xbd\xf0\x9f\x98\x80\\ud800\xef\xbf\xbdx"));
+}
+
+TEST_F(DocumentsOf, BadLinesAreSkippedAndCounted) {
+  std::string lines;
+  for (int i = 0; i < 12; ++i)
+    lines += "{\"text\": \"" + std::to_string(i) + "\"}\n{\"text\": null}\n";
+  TextFormat format("text");
+  format.bad_lines = BadLines::skip;
+  Documents documents(write("bad.jsonl", lines), format);
+  std::string all;
+  for (TextPiece piece; documents.next(piece);) all += piece.text;
+  EXPECT_EQ(all, "01234567891011");
+  EXPECT_EQ(documents.notes().bad_lines, 12);
+  ASSERT_EQ(documents.notes().bad_places.size(), 10U);
+  EXPECT_THAT(documents.notes().bad_places[9],
+              HasSubstr("bad.jsonl:20:1: the line has 'text' that is not text but null"));
+}
+
+std::vector<std::string> separated(const std::string& path,
+                                   const TextFormat& format,
+                                   std::int64_t begin = 0,
+                                   std::int64_t end = -1) {
+  std::vector<std::string> all;
+  Documents documents(path, format, begin, end);
+  for (TextPiece piece; documents.next(piece);)
+    if (piece.begins_document || all.empty())
+      all.emplace_back(piece.text);
+    else
+      all.back() += piece.text;
+  return all;
+}
+
+TextFormat separated_by(const std::string& separator) {
+  TextFormat format;
+  format.separator = separator;
+  format.uncut = text::Spellings({separator});
+  return format;
+}
+
+TEST_F(DocumentsOf, SeparatorsBeginDocuments) {
+  const auto end = separated_by("<|endoftext|>");
+  EXPECT_THAT(separated(write("a", "one\n<|endoftext|>\ntwo<|endoftext|><|endoftext|>three"), end),
+              ElementsAre("one\n", "\ntwo", "three"));
+  EXPECT_THAT(separated(write("b", "<|endoftext|>one<|endoftext|>"), end), ElementsAre("one"));
+  EXPECT_THAT(separated(write("c", "<|endoftext|>"), end), ElementsAre());
+  EXPECT_THAT(separated(write("d", "<|endoftext|"), end), ElementsAre("<|endoftext|"));
+  const auto blank = separated_by("\n\n");
+  EXPECT_THAT(separated(write("e", "\n\n\none\ntwo\n\n\nthree\n\n\n\nfour\n"), blank),
+              ElementsAre("one\ntwo", "three", "four\n"));
+}
+
+// Many short documents, long ones, and separators around every place where a range may begin.
+TEST_F(DocumentsOf, SeparatedRangesJoinToTheWhole) {
+  for (const std::string separator : {"<|endoftext|>", "\n\n", "---", "the"}) {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) {
+      std::string one = "story " + std::to_string(i) + ".";
+      for (int w = 0; w < i % 97; ++w) one += " a,word<b|";
+      for (int w = 0; i == 1500 && w < 900'000; ++w) one += " long text";
+      text +=
+          one + separator + (i % 3 == 0 ? separator : "") + (i % 5 == 0 ? separator.substr(1) : "");
+    }
+    const auto format = separated_by(separator);
+    const std::string path = write("s", text);
+    const auto whole = separated(path, format);
+    const bool full = separator == "<|endoftext|>" || separator == "the";
+    EXPECT_TRUE(whole.size() >= 3000U || !full) << separator;
+    const auto size = static_cast<std::int64_t>(text.size());
+    for (const std::int64_t step : {70'001, 1'000'003}) {
+      std::vector<std::string> joined;
+      for (std::int64_t at = 0, begin = 0; begin < size;) {
+        const std::int64_t end = boundary(path, format, at += step);
+        if (end <= begin)
+          continue;
+        Documents documents(path, format, begin, end);
+        for (TextPiece piece; documents.next(piece);) {
+          if (piece.begins_document)
+            joined.emplace_back();
+          ASSERT_FALSE(joined.empty());
+          joined.back() += piece.text;
+          ASSERT_TRUE(std::string_view(text)
+                          .substr(static_cast<std::size_t>(piece.at))
+                          .starts_with(piece.text));
+        }
+        ASSERT_TRUE(begin == 0 || joined.empty() ||
+                    front_of(path, format, begin).size() <= document_front);
+        begin = end;
+      }
+      EXPECT_TRUE(joined == whole) << separator << step;
+    }
+  }
+}
+
+TEST_F(DocumentsOf, TheFrontOfADocumentIsFoundFromAnyOfItsBytes) {
+  const auto end = separated_by("<|endoftext|>");
+  const std::string path = write(
+      "a", "one<|endoftext|>" + std::string(200'000, 'x') + "<|endoftext|>three<|endoftext|>");
+  EXPECT_EQ(front_of(path, end, 2), "one");
+  EXPECT_EQ(front_of(path, end, 16), std::string(65536, 'x'));
+  EXPECT_EQ(front_of(path, end, 199'000), std::string(65536, 'x'));
+  EXPECT_EQ(front_of(path, end, 200'031), "three");
+}
+
+TEST_F(DocumentsOf, SpelledOutSpecialTokensAreCounted) {
+  TextFormat format;
+  format.special = text::Spellings({"<|im_start|>", "<s>"});
+  Documents documents(write("a", "x<s><|im_start|>y< s><|im_start"), format);
+  for (TextPiece piece; documents.next(piece);) {
+  }
+  EXPECT_EQ(documents.notes().spelled, 2);
+  EXPECT_EQ(documents.notes().spelled_as, "<s>");
 }
 
 // Ranges between boundaries hold the same text and the same lines, wherever the cuts are wanted.

@@ -64,7 +64,7 @@ TEST_F(HeldTokensTest, TheyAreThoseOfARunsCache) {
   write("d/b", "more");
   const Marked marked;
   const TextSources sources = find_text({at("d")});
-  build_cache(at("cache"), sources, {at("d")}, {&marked, "", {}}, "data.train.text");
+  build_cache(at("cache"), sources, {at("d")}, {.tokenizer = &marked}, "data.train.text");
   const auto cache = open_cache(at("cache"));
   Tokens cached(static_cast<std::size_t>(cache->size()));
   cache->read(0, cached);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tokens/compressed.hpp"
 #include "tokens/scratch.hpp"
 
 #include "support/open_file_limit.hpp"
@@ -115,8 +116,6 @@ TEST_F(Sources, EntriesInTheDecksOrder) {
   write("a/x", "x");
   const auto sources = find_text({at("b"), at("a")});
   EXPECT_THAT(names(sources), ElementsAre("b", "a/x"));
-  EXPECT_TRUE(sources.files[0].named);
-  EXPECT_FALSE(sources.files[1].named);
   EXPECT_EQ(sources.files[1].entry, 1U);
   EXPECT_EQ(sources.files[1].size, 1);
 }
@@ -247,6 +246,58 @@ TEST_F(Sources, ShardsAreFilesAndGlobsOnly) {
   EXPECT_THAT(find_shards({at("s/*.bin")}), ElementsAre(at("s/x_1.bin"), at("s/x_2.bin")));
   EXPECT_THAT(user_error([&] { find_shards({at("s")}); }),
               HasSubstr("data.train.tokens: '" + at("s") + "' is a directory"));
+}
+
+// What a file is, its bytes say, whether it was found or named.
+TEST_F(Sources, FormatsThatAreNotTextAreErrorsWithARemedy) {
+  using namespace std::string_literals;
+  for (const auto& [bytes, what] :
+       {std::pair{"PAR1\x15\x04rest"s, "is a Parquet file, not text. Write its text column"},
+        {"ARROW1\0\0"s, "is an Arrow file"},
+        {"PK\x03\x04"s, "is a zip archive, not text. Unpack it"},
+        {"\x93NUMPY\x01\0"s, "is a NumPy array, not text. Give files of tokens in `tokens`"},
+        {"\x89HDF\r\n\x1a\n"s, "is an HDF5 file"},
+        {"\x10\0\0\0\0\0\0\0{\"a\":{}"s, "is a safetensors file"},
+        {"\x88\xd8\x34\x01\x01\0\0\0"s, "is a token file of llm.c"},
+        {"MMIDIDX\0\0"s, "is an index of Megatron"},
+        {"\xff\xfet\0e\0"s, "is text in UTF-16"},
+        {std::string(257, '\0') + "ustar"s, "is a tar archive"},
+        {gzipped(std::string(257, '\0') + "ustar"), "contains a tar archive"},
+        {gzipped(gzipped("text")), "It is compressed twice."},
+        {gzipped(std::string(999, 'x')).substr(0, 15), "the gzip data are cut short"}}) {
+    const std::string path = write("d/file.txt", bytes);
+    for (const auto& entry : {path, at("d"), at("d/*.txt")})
+      EXPECT_THAT(user_error([&] { find_text({entry}); }), HasSubstr(what)) << entry;
+  }
+  write("d/file.txt", gzipped("text"));
+  EXPECT_TRUE(find_text({at("d")}).files.at(0).compressed);
+}
+
+TEST_F(Sources, BinaryFilesAreSkippedUnlessNamed) {
+  const std::string path = write("d/binary", "\x01\x02 \xff" + std::string(50, '\0'));
+  write("d/text", std::string(2000, 'x') + std::string(20, '\0') + "\x1b[0m\b\f");
+  const auto found = find_text({at("d")});
+  EXPECT_THAT(names(found), ElementsAre("d/text"));
+  ASSERT_EQ(found.binary.size(), 1U);
+  EXPECT_EQ(found.binary[0].path, path);
+  const auto named = find_text({path});
+  EXPECT_THAT(names(named), ElementsAre("d/binary"));
+  EXPECT_THAT(named.odd, ElementsAre(path));
+
+  const auto said = [&](const TextSources& sources) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    {
+      Log log(true, "rank 0");
+      say_skipped(sources, "--text", log);
+    }
+    return testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(found), testing::AllOf(HasSubstr("--text: skipped 1 binary file"),
+                                          HasSubstr("skipped " + path + ", which holds 3 % of")));
+  EXPECT_THAT(said(named), HasSubstr(path + " is read as text because it is given by"));
+  write("d/more", std::string(20000, 'x'));
+  EXPECT_THAT(said(find_text({at("d")})), testing::Not(HasSubstr(path)));
 }
 
 }  // namespace

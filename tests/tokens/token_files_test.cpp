@@ -221,6 +221,67 @@ TEST_F(TokenShards, RawNumbers) {
               HasSubstr(odd + ": error: has 5 bytes, no multiple of the 2 of a uint16 token"));
 }
 
+std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(128 - 10 - 1, ' ');
+  header += '\n';
+  return std::string("\x93NUMPY\x01\0\x76\0", 10) + header + data;
+}
+
+TEST_F(TokenShards, NumpyArraysAreReadWithTheirHeader) {
+  const auto ids = [&](const std::string& type, const std::string& shape, const auto& values) {
+    const std::string data(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof values[0]);
+    return all(*open({write("a.npy", npy(type, shape, data))}, any_token));
+  };
+  EXPECT_THAT(ids("<u2", "(3,)", std::vector<std::uint16_t>{1, 50256, 65535}),
+              ElementsAre(1, 50256, 65535));
+  EXPECT_THAT(ids("|u1", "(2,)", std::vector<std::uint8_t>{1, 255}), ElementsAre(1, 255));
+  EXPECT_THAT(ids("<i4", "(2, 2)", std::vector<std::int32_t>{1, 2, 3, 151'935}),
+              ElementsAre(1, 2, 3, 151'935));
+  EXPECT_THAT(ids("<i8", "(2,)", std::vector<std::int64_t>{7, 1}), ElementsAre(7, 1));
+  EXPECT_THAT(ids("<u8", "()", std::vector<std::uint64_t>{9}), ElementsAre(9));
+}
+
+TEST_F(TokenShards, NumpyArraysThatAreNoTokensSaySo) {
+  const auto said = [&](const std::string& type, const std::string& shape, std::string data,
+                        std::int64_t vocabulary = any_token) {
+    const std::string path = write("a.npy", npy(type, shape, data));
+    return user_error([&] { check_token_files({path}, {.vocabulary = vocabulary}); });
+  };
+  EXPECT_THAT(said("<f4", "(1,)", "abcd"), HasSubstr("is a NumPy array of type '<f4'"));
+  EXPECT_THAT(said(">u2", "(2,)", "abcd"), HasSubstr("little-endian"));
+  EXPECT_THAT(said("<u2", "(3,)", "abcd"), HasSubstr("3 elements of 2 bytes, but 4 bytes follow"));
+  EXPECT_THAT(said("<u2", "(-2,)", "abcd"), HasSubstr("without a valid shape"));
+  EXPECT_THAT(said("<u2", "(9223372036854775807, 2)", "abcd"), HasSubstr("without a valid shape"));
+  EXPECT_THAT(said("<u2", "(0,)", ""), HasSubstr("without elements"));
+  // -1 would be id 65535, below the vocabulary, if the type were unsigned.
+  EXPECT_THAT(said("<i2", "(2,)", std::string("\1\0\xff\xff", 4), 151'936),
+              HasSubstr("token 1 is -1, model.vocabulary is 151936 (byte 130 of the file)"));
+  EXPECT_THAT(said("<i8", "(1,)", std::string(8, '\xff'), 151'936), HasSubstr("token 0 is -1"));
+  const std::string array = write("b.npy", npy("<u2", "(2,)", "abcd"));
+  EXPECT_THAT(user_error([&] {
+                check_token_files({array}, {.format = TokenFormat::uint16, .vocabulary = 65536});
+              }),
+              HasSubstr("is a NumPy array with a header, not raw numbers. Remove format: uint16"));
+}
+
+TEST_F(TokenShards, FilesOfOtherKindsAreNotTokens) {
+  for (const auto& [bytes, name] : {std::pair{gpt2({1, 2}), "a token file of llm.c with a header"},
+                                    {std::string("PAR1\x15\0\0\0", 8), "a Parquet file"},
+                                    {std::string("PK\3\4\0\0\0\0", 8), "a zip archive"},
+                                    {std::string("\x1f\x8b\x08\0\0\0\0\0", 8), "gzip data"},
+                                    {std::string("\x89HDF\r\n\x1a\n", 8), "an HDF5 file"},
+                                    {std::string("MMIDIDX\0\0\0", 10), "an index of Megatron"}}) {
+    const std::string path = write("x.bin", bytes);
+    EXPECT_THAT(user_error([&] {
+                  check_token_files({path}, {.format = TokenFormat::uint16, .vocabulary = 65536});
+                }),
+                HasSubstr(name));
+  }
+}
+
 // Holes of a sparse file are zeros: 2^31 + 5 tokens in a few KiB of disk.
 TEST_F(TokenShards, MoreTokensThan31BitsCount) {
   const std::string path = write("huge.bin", "");

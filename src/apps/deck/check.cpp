@@ -157,6 +157,9 @@ class Checker : Findings {
         say(path, fmt::format("has no effect without {}, which is not given", source));
     };
     expect_with("field", !files.field.empty() && files.text.empty(), "text");
+    expect_with("separator", files.separator != "auto" && files.text.empty(), "text");
+    expect_with("bad_lines", files.bad_lines != tokens::BadLines::stop && files.field.empty(),
+                "field");
     expect_with("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
                 "tokens");
   }

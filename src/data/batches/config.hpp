@@ -9,6 +9,7 @@
 
 #include "base/key.hpp"
 
+#include "tokens/text_format.hpp"
 #include "tokens/token_files.hpp"
 
 namespace trireme::batches {
@@ -16,11 +17,16 @@ namespace trireme::batches {
 /// Where the rows of a batch begin.
 enum class Rows : std::uint8_t { stream, documents };
 
+/// What a fraction of the training text is taken for validation by.
+enum class ValidationBy : std::uint8_t { automatic, documents, tail };
+
 /// Files of text or of tokens; at most one of the two is given.
 struct FilesConfig {
   std::vector<std::string> text;
   std::vector<std::string> tokens;
   std::string field;
+  std::string separator = "auto";
+  tokens::BadLines bad_lines = tokens::BadLines::stop;
   tokens::TokenFormat format = tokens::TokenFormat::automatic;
 
   [[nodiscard]] bool given() const { return !text.empty() || !tokens.empty(); }
@@ -32,6 +38,10 @@ struct MixturePart : FilesConfig {
   bool operator==(const MixturePart&) const = default;
 };
 
+struct ValidationConfig : FilesConfig {
+  ValidationBy by = ValidationBy::automatic;
+};
+
 /// Exactly one of the four sources is given.
 struct SourceConfig : FilesConfig {
   std::int64_t synthetic = 0;
@@ -40,7 +50,7 @@ struct SourceConfig : FilesConfig {
 
 struct DataConfig {
   SourceConfig train;
-  FilesConfig validation;
+  ValidationConfig validation;
   std::string tokenizer = "bytes";
   Rows rows = Rows::stream;
   double validation_fraction = 0.1;
@@ -55,20 +65,32 @@ void describe(V& v, FilesConfig& c) {
   v("text", c.text,
     {.help =
          "Text files, directories (searched recursively) and globs, read in sorted order. Files "
-         "whose names end in .gz or .zst are decompressed.",
+         "compressed with gzip, zstd, bzip2 or xz are decompressed, whatever their names are.",
      .change = Change::asked});
   v("tokens", c.tokens,
     {.help =
          "Token files and globs: .bin files of llm.c (uint16 and uint32), .bin files of Megatron "
-         "with an .idx file in the same directory, or raw numbers (see format).",
+         "with an .idx file in the same directory, .npy arrays of integers, or raw numbers (see "
+         "format).",
      .change = Change::asked});
   v("field", c.field,
     {.help = "Read the text as JSON lines: each line is a document, and its text is the value of "
              "this key. Empty: plain text.",
      .change = Change::asked});
+  v("separator", c.separator,
+    {.help =
+         "What stands between documents in plain text; it is not encoded. auto: the spelling of "
+         "the tokenizer's end-of-text token, such as <|endoftext|>. none: each file is one "
+         "document. blank-line: empty lines. Otherwise the separator itself.",
+     .change = Change::asked});
+  v("bad_lines", c.bad_lines,
+    {.help = "What to do with a line of JSON lines that is not a JSON object with a text under "
+             "`field`. stop: end with an error that names the line and the reason. skip: leave the "
+             "line out; the log states how many there were and where the first ten are.",
+     .change = Change::asked});
   v("format", c.format,
-    {.help = "Type of the numbers in `tokens`. auto: as the files of llm.c and Megatron state. "
-             "uint16, uint32: raw little-endian numbers without a header.",
+    {.help = "Type of the numbers in `tokens`. auto: as the files of llm.c, Megatron and NumPy "
+             "state. uint16, uint32: raw little-endian numbers without a header.",
      .change = Change::asked});
 }
 
@@ -100,6 +122,18 @@ void describe(V& v, SourceConfig& c) {
 }
 
 template <class V>
+void describe(V& v, ValidationConfig& c) {
+  describe(v, static_cast<FilesConfig&>(c));
+  v("by", c.by,
+    {.help =
+         "What data.validation_fraction takes. documents: whole documents, chosen by a hash of "
+         "their beginning, so that validation is like training. tail: the end of the tokens. "
+         "auto: documents where text is encoded with a tokenizer and has at least 100 documents, "
+         "else tail.",
+     .change = Change::asked});
+}
+
+template <class V>
 void describe(V& v, DataConfig& c) {
   v.section("train", c.train);
   v.section("validation", c.validation);
@@ -118,8 +152,8 @@ void describe(V& v, DataConfig& c) {
      .change = Change::asked});
   v("validation_fraction", c.validation_fraction,
     {.unit = "fraction",
-     .help = "Fraction of the training tokens, from the end, that is used for validation instead. "
-             "Ignored if data.validation or a mixture is given.",
+     .help = "Fraction of the training data that is used for validation instead (see "
+             "data.validation.by). Ignored if data.validation or a mixture is given.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true,
@@ -129,6 +163,13 @@ void describe(V& v, DataConfig& c) {
 }
 
 }  // namespace trireme::batches
+
+template <>
+struct trireme::EnumNames<trireme::batches::ValidationBy> {
+  using enum batches::ValidationBy;
+  static constexpr std::pair<batches::ValidationBy, const char*> table[] = {
+      {automatic, "auto"}, {documents, "documents"}, {tail, "tail"}};
+};
 
 template <>
 struct trireme::EnumNames<trireme::batches::Rows> {

@@ -242,7 +242,11 @@ Split split(const std::vector<Stream>& train,
   for (const Stream& stream : train) weights.push_back(stream.weight);
   auto quotas = quotas_of(weights);
   const std::int64_t size = train.front().tokens->size();
-  const std::int64_t border = mixed ? size : validation_begin(size, wanted.validation_fraction);
+  const std::int64_t by_documents = train.front().validation_tokens;
+  const std::int64_t border = mixed ? size
+                              : by_documents >= 0 && wanted.validation_fraction > 0
+                                  ? size - by_documents
+                                  : validation_begin(size, wanted.validation_fraction);
 
   Found found;
   for (const Stream& stream : train) check_vocabulary(stream, requirements, found);

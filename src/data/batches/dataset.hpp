@@ -143,6 +143,8 @@ struct Stream {
   std::shared_ptr<const std::vector<std::int64_t>> rows;  ///< of `data.rows: documents`
   std::string key = "data.train";                         ///< what the deck calls it
   double weight = 1;
+  /// At the end of the tokens, for validation; -1: the fraction of the demand.
+  std::int64_t validation_tokens = -1;
 };
 
 /// Where training ends and validation begins, in tokens: the validation part is the fraction,

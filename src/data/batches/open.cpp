@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batches/open.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -50,26 +51,56 @@ std::vector<Source> sources_of(const DataConfig& config) {
   return sources;
 }
 
-std::string skipped_text(const tokens::CacheHeader& header, const tokens::TextSources& sources) {
-  std::string text;
-  const auto add = [&](std::int64_t count, const char* what) {
-    if (count > 0)
-      text += fmt::format(", {} {}", count, what);
-  };
-  add(static_cast<std::int64_t>(header.binary_files), "binary files skipped");
-  add(sources.repeated, "files or directories found twice");
-  add(sources.left_out, "dangling links or special files skipped");
-  return text;
-}
-
-/// Whether tokens are the bytes of the text, as they are stored in it.
+/// Whether tokens are the bytes of the text, as they lie in it.
 bool plain_bytes(const Setup& setup, const FilesConfig& files) {
-  return files.field.empty() && (setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes");
+  const bool none = files.separator == "auto" || files.separator == "none";
+  const bool chosen =
+      &files == &setup.config.train && setup.config.validation.by == ValidationBy::documents;
+  return files.field.empty() && none && !chosen &&
+         (setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes");
 }
 
-void prepare_text(const Setup& setup, const Source& source, Log& log) {
+constexpr std::uint64_t least_documents = 100;  ///< from which on `auto` takes documents
+
+/// Whether documents for validation are chosen by a hash; `auto` may find too few.
+bool by_documents(const Setup& setup, const FilesConfig& files) {
+  const ValidationBy by = setup.config.validation.by;
+  return &files == &setup.config.train && !files.text.empty() &&
+         setup.config.validation_fraction > 0 && !setup.config.validation.given() &&
+         (by == ValidationBy::documents ||
+          (by == ValidationBy::automatic && !plain_bytes(setup, files)));
+}
+
+constexpr std::ptrdiff_t few_files = 3;
+
+/// Warns where most of the tail is of a few files that are not trained on.
+void check_tail(const std::vector<std::uint64_t>& begins,
+                std::uint64_t tokens,
+                const Setup& setup,
+                const Source& source,
+                const tokens::TextSources& sources,
+                Log& log) {
+  const auto border = static_cast<std::uint64_t>(
+      validation_begin(static_cast<std::int64_t>(tokens), setup.config.validation_fraction));
+  const auto first = std::ranges::lower_bound(begins, border);
+  if (setup.config.validation.given() || source.files != &setup.config.train ||
+      first == begins.end() || first == begins.begin() || begins.end() - first > few_files ||
+      2 * (tokens - *first) < tokens - border)
+    return;
+  log.warning(
+      "{}: the validation data are the end of the text, most of it from {} on, and nothing of "
+      "these "
+      "files is trained on. Where files differ, the validation loss does not show how training "
+      "goes. "
+      "Give data.validation, or set data.validation.by: documents",
+      source.key, sources.files[static_cast<std::size_t>(first - begins.begin())].path);
+}
+
+/// Returns the tokens for validation at the end of the cache; -1: it is not made so.
+std::int64_t prepare_text(const Setup& setup, const Source& source, Log& log) {
   const auto& entries = source.files->text;
   const tokens::TextSources sources = tokens::find_text(entries, source.key + ".text");
+  tokens::say_skipped(sources, source.key + ".text", log);
   const std::string path = cache_path(setup, *source.files);
   const char* verb = "cached";
   if (std::filesystem::exists(path)) {
@@ -77,7 +108,7 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
     const std::string problem = tokens::cache_problem(path, header);
     if (problem.empty() && header.source_fingerprint == sources.fingerprint()) {
       log.info("data: {} tokens from the cache {}", header.tokens, path);
-      return;
+      return header.validation > 0 ? static_cast<std::int64_t>(header.validation) : -1;
     }
     if (!problem.empty())
       log.warning("{}: the token cache {}; rebuilding it", path, problem);
@@ -85,21 +116,52 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
       verb = "the text has changed; rebuilding the cache";
   }
   tokens::Encoding encoding;
+  tokens::TextFormat format;
+  tokens::TextNotes notes;
   StageProgress progress(log);
   std::shared_ptr<const text::Tokenizer> tokenizer;
   if (!plain_bytes(setup, *source.files)) {
     tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer();
-    encoding = {tokenizer.get(), source.files->field, [&](std::int64_t done, std::int64_t all) {
+    format = tokens::text_format(source.files->field, source.files->separator,
+                                 source.files->bad_lines, *tokenizer, source.key + ".separator");
+    encoding = {.tokenizer = tokenizer.get(),
+                .format = format,
+                .notes = &notes,
+                .progress = [&](std::int64_t done, std::int64_t all) {
                   progress.report(
                       "data: encoding " + bytes_text(static_cast<double>(all)) + " of text",
                       static_cast<double>(done), static_cast<double>(all));
                 }};
   }
-  const tokens::CacheHeader header =
-      tokens::build_cache(path, sources, entries, encoding, source.key + ".text");
-  log.info("data: {} {} tokens from {} text files ({}{}) to {}", verb, header.tokens, header.files,
-           bytes_text(static_cast<double>(header.tokens * header.token_bytes)),
-           skipped_text(header, sources), path);
+  std::vector<std::uint64_t> begins;
+  encoding.begins = &begins;
+  const auto build = [&](double validation_fraction) {
+    begins.clear();
+    notes = {};
+    encoding.validation_fraction = validation_fraction;
+    return tokens::build_cache(path, sources, entries, encoding, source.key + ".text");
+  };
+  const bool documents = by_documents(setup, *source.files);
+  tokens::CacheHeader header = build(documents ? setup.config.validation_fraction : 0);
+  if (documents && setup.config.validation.by == ValidationBy::automatic && header.validation > 0 &&
+      header.documents < least_documents)
+    header = build(0);
+  if (documents && setup.config.validation.by == ValidationBy::documents && header.validation == 0)
+    throw UserError({Diagnostic{
+        {},
+        "data.validation.by",
+        fmt::format("documents gives no validation data: none of the {} documents was chosen. Set "
+                    "data.validation.by: tail, or a larger data.validation_fraction",
+                    header.documents)}});
+  if (header.validation > 0)
+    log.info("{}: {} of {} tokens, whole documents chosen by a hash, are validation data",
+             source.key, header.validation, header.tokens);
+  else
+    check_tail(begins, header.tokens, setup, source, sources, log);
+  notes.say(format, source.key + ".text", log);
+  log.info("data: {} {} tokens from {} text files ({}) to {}", verb, header.tokens, header.files,
+           bytes_text(static_cast<double>(header.tokens * header.token_bytes)), path);
+  return header.validation > 0 ? static_cast<std::int64_t>(header.validation) : -1;
 }
 
 std::optional<std::int32_t> end_of_text_of(const Setup& setup) {
@@ -121,11 +183,26 @@ void expect_rows(const Setup& setup, const Source& source, const tokens::TokenFi
             "the files do not mark where documents begin"}});
 }
 
+/// Throws UserError where a document mask was asked for that would mask nothing.
+void expect_documents(const Setup& setup, const Source& source, const tokens::TokenFiles& found) {
+  if (!setup.document_mask || found.documents > 0)
+    return;
+  throw UserError({Diagnostic{
+      {},
+      source.key,
+      fmt::format("model.document_mask finds no documents: {}. Write the token files with an "
+                  "end-of-text token at each document (Megatron: --append-eod), or set "
+                  "model.document_mask: false",
+                  end_of_text_of(setup) ? fmt::format("the end-of-text token {} is not in the data",
+                                                      *end_of_text_of(setup))
+                                        : "data.tokenizer has no end-of-text token")}});
+}
+
 tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
   tokens::TokenFiles found;
   const bool documents = setup.config.rows == Rows::documents;
   if (!source.files->text.empty()) {
-    prepare_text(setup, source, log);
+    found.validation_tokens = prepare_text(setup, source, log);
     if (const auto end_of_text = end_of_text_of(setup); documents && end_of_text)
       found.rows = tokens::rows_of_stream(*tokens::open_cache(cache_path(setup, *source.files)),
                                           setup.context, *end_of_text);
@@ -133,11 +210,18 @@ tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
   } else if (!source.files->tokens.empty()) {
     StageProgress progress(log);
     const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
+    if (known && source.files->format == tokens::TokenFormat::uint16 &&
+        tokens::width_of(setup.tokenizer->vocabulary()) > 2)
+      log.warning(
+          "{}.format is uint16, which cannot hold the {} ids of data.tokenizer: larger ids would "
+          "have lost their upper bits when the files were written. Check how they were made",
+          source.key, setup.tokenizer->vocabulary());
     found = tokens::check_token_files(
         tokens::find_shards(source.files->tokens, source.key + ".tokens"),
         {.format = source.files->format,
          .vocabulary = setup.vocabulary,
          .row_context = documents ? setup.context : 0,
+         .counts_documents = setup.document_mask,
          .end_of_text = end_of_text_of(setup),
          .tokenizer = known ? setup.tokenizer->hash() : 0,
          .progress = [&](std::int64_t done, std::int64_t all) {
@@ -145,6 +229,7 @@ tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
                            static_cast<double>(done), static_cast<double>(all));
          }});
     expect_rows(setup, source, found);
+    expect_documents(setup, source, found);
   }
   return found;
 }
@@ -168,7 +253,13 @@ std::string cache_path(const Setup& setup, const FilesConfig& files) {
   tokens::StoredHash hash;
   hash.add(bytes ? "bytes" : fmt::format("{:016x}", setup.tokenizer->hash()));
   if (!files.field.empty())
-    hash.add("json lines").add(files.field);
+    hash.add("json lines").add(files.field).add(word(files.bad_lines));
+  if (by_documents(setup, files))
+    hash.add("validation")
+        .add(word(setup.config.validation.by))
+        .add(fmt::format("{}", setup.config.validation_fraction));
+  if (files.separator != "auto")
+    hash.add("separator").add(files.separator);
   for (const auto& entry : files.text) hash.add(entry);
   const std::filesystem::path directory =
       setup.config.cache.value_or(setup.default_cache_directory);
@@ -189,7 +280,8 @@ Sources open_sources(const Setup& setup, const Prepared& prepared) {
   Sources all;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Source& source = sources[i];
-    Stream stream{opened(setup, source, prepared.sources[i]), nullptr, source.key, source.weight};
+    Stream stream{opened(setup, source, prepared.sources[i]), nullptr, source.key, source.weight,
+                  prepared.sources[i].validation_tokens};
     if (setup.config.rows == Rows::documents)
       stream.rows = std::make_shared<const std::vector<std::int64_t>>(prepared.sources[i].rows);
     if (source.validates)

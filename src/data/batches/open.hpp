@@ -38,6 +38,8 @@ struct Setup {
   std::int64_t vocabulary = 0;
   /// model.context, for `data.rows: documents`.
   std::int64_t context = 0;
+  /// model.document_mask: where documents begin must be in the tokens.
+  bool document_mask = false;
   /// What text is encoded with, and what made the tokens; null: bytes, and not known.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
 };

@@ -26,12 +26,12 @@ void expect_size(const tokens::TextFile& file) {
 }  // namespace
 
 TextFileBlocks::TextFileBlocks(std::vector<tokens::TextFile> files,
-                               std::string field,
+                               tokens::TextFormat format,
                                std::int64_t block_bytes)
-    : files_(std::move(files)), field_(std::move(field)) {
+    : files_(std::move(files)), format_(std::move(format)) {
   TRIREME_EXPECT(block_bytes > 0, "blocks of {} bytes", block_bytes);
   for (std::size_t f = 0; f < files_.size(); ++f) {
-    if (tokens::is_compressed(files_[f].path)) {
+    if (files_[f].compressed) {
       blocks_.push_back({f, 0, -1});
       continue;
     }
@@ -50,26 +50,15 @@ void TextFileBlocks::read(std::size_t block,
   const Block& one = blocks_.at(block);
   const tokens::TextFile& file = files_[one.file];
   expect_size(file);
-  if (field_.empty() && !file.named &&
-      tokens::front_of(file.path).find('\0') != std::string::npos) {
-    const std::lock_guard lock(mutex_);
-    binary_.insert(one.file);
-    return;
-  }
   std::int64_t begin = 0, end = -1;
   if (one.end >= 0) {
-    begin = tokens::boundary(file.path, field_, one.begin);
-    end = tokens::boundary(file.path, field_, one.end);
+    begin = tokens::boundary(file.path, format_, one.begin);
+    end = tokens::boundary(file.path, format_, one.end);
     if (begin == end)
       return;  // what is here belongs to an earlier block
   }
-  tokens::Documents documents(file.path, field_, begin, end);
+  tokens::Documents documents(file.path, format_, begin, end);
   for (tokens::TextPiece piece; documents.next(piece);) use(piece.text);
-}
-
-std::int64_t TextFileBlocks::binary_files() const {
-  const std::lock_guard lock(mutex_);
-  return std::ssize(binary_);
 }
 
 }  // namespace trireme::corpus

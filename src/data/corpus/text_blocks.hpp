@@ -2,7 +2,7 @@
 // Text files as blocks that are counted one by one (count_texts.hpp): the texts that
 // `tokenize` reads, through the same reader.
 //
-//     TextFileBlocks blocks(files, field);
+//     TextFileBlocks blocks(files, format);
 //     blocks.read(i, use);          // any block, on any thread of any rank that has the same files
 //
 // A large plain file, and one of JSON lines, is cut into blocks where `tokenize` may cut it
@@ -10,28 +10,26 @@
 //
 // 1. A block depends on the files and `block_bytes` alone, and no piece reaches from one into
 //    another: counts do not depend on block_bytes.
-// 2. A file without a name in the words that holds NUL bytes is skipped, as `tokenize` skips it.
-// 3. A file that has another size than when it was listed is an error, never a shorter text.
+// 2. A file that has another size than when it was listed is an error, never a shorter text.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tokens/sources.hpp"
+#include "tokens/text_format.hpp"
 
 namespace trireme::corpus {
 
 class TextFileBlocks {
  public:
-  /// `field`: the key of JSON lines; empty: plain text. Opens nothing.
+  /// Opens nothing.
   TextFileBlocks(std::vector<tokens::TextFile> files,
-                 std::string field,
+                 tokens::TextFormat format,
                  std::int64_t block_bytes = std::int64_t{4} << 20U);
 
   [[nodiscard]] std::size_t size() const { return blocks_.size(); }
@@ -42,9 +40,6 @@ class TextFileBlocks {
   /// StorageError.
   void read(std::size_t block, const std::function<void(std::string_view)>& use) const;
 
-  /// How many files were skipped by the blocks that this object has read.
-  [[nodiscard]] std::int64_t binary_files() const;
-
  private:
   struct Block {
     std::size_t file;
@@ -52,10 +47,8 @@ class TextFileBlocks {
   };
 
   const std::vector<tokens::TextFile> files_;
-  const std::string field_;
+  const tokens::TextFormat format_;
   std::vector<Block> blocks_;
-  mutable std::mutex mutex_;
-  mutable std::set<std::size_t> binary_;  ///< files
 };
 
 }  // namespace trireme::corpus

@@ -45,9 +45,12 @@ std::string record_path(const TokenizeRequest& request, std::size_t unit) {
 
 /// What decides the bytes that come out: of the same words, the same corpus is made.
 std::string fingerprint(const TokenizeRequest& request, const tokens::TextSources& sources) {
-  return fmt::format("text {:016x} tokenizer {:016x} field '{}' validation {} shard {}\n",
-                     sources.fingerprint(), request.tokenizer->hash(), request.field,
-                     request.validation_fraction, request.shard_bytes);
+  return fmt::format(
+      "text {:016x} tokenizer {:016x} field '{}' separator {:?} bad lines {} validation {} shard "
+      "{}\n",
+      sources.fingerprint(), request.tokenizer->hash(), request.format.field,
+      request.format.separator, word(request.format.bad_lines), request.validation_fraction,
+      request.shard_bytes);
 }
 
 /// Whether the output holds this corpus, finished. Throws UserError when something else is there.
@@ -173,8 +176,7 @@ std::string make_units(const TokenizeRequest& request,
 
 tokens::Manifest manifest_of(const TokenizeRequest& request,
                              std::size_t units,
-                             const std::vector<std::string>& all,
-                             std::int64_t& binary_files) {
+                             const std::vector<std::string>& all) {
   std::vector<UnitResult> results(units);
   for (const std::string& bytes : all)
     for (const auto& [unit, result] : unpack<Results>(bytes))
@@ -188,9 +190,9 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
   for (UnitResult& result : results) {
     if (result.train.tokens > 0)
       manifest.train.push_back(std::move(result.train));
+    manifest.notes.add(result.notes);
     if (result.validation.tokens > 0)
       manifest.validation.push_back(std::move(result.validation));
-    binary_files += result.binary_files;
   }
   return manifest;
 }
@@ -228,6 +230,7 @@ std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
 }
 
 void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
+  manifest.notes.say(request.format, "--text", log);
   log.info("train: {}", sums_text(manifest.train));
   log.info("validation: {}", sums_text(manifest.validation));
   if (request.validation_fraction > 0 && manifest.validation.empty())
@@ -246,6 +249,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
   std::optional<files::FileLock> lock;
   comm::on_first_rank(world, [&] {
     const auto sources = tokens::find_text(request.text, "--text");
+    tokens::say_skipped(sources, "--text", log);
     job = fingerprint(request, sources);
     if (is_finished(request, job))
       return;
@@ -281,12 +285,9 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
   comm::together(world, [&] { mine = make_units(request, units, world, log); });
   const auto all = world.gather(mine);
   comm::on_first_rank(world, [&] {
-    std::int64_t binary_files = 0;
-    const auto manifest = manifest_of(request, units.size(), all, binary_files);
+    const auto manifest = manifest_of(request, units.size(), all);
     if (manifest.train.empty() && manifest.validation.empty())
       throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
-    if (binary_files > 0)
-      log.info("{} binary files skipped", binary_files);
     finish(request, manifest, job);
     bytes = tokens::to_json(manifest);
   });

@@ -31,14 +31,15 @@
 
 #include "text/tokenizer.hpp"
 #include "tokens/manifest.hpp"
+#include "tokens/text_format.hpp"
 
 namespace trireme::corpus {
 
 struct TokenizeRequest {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::vector<std::string> text;  ///< files, directories, globs
-  std::string field;              ///< of JSON lines; empty: plain text
-  std::string output;             ///< the prefix
+  tokens::TextFormat format;
+  std::string output;  ///< the prefix
   double validation_fraction = 0;
   std::int64_t shard_bytes = std::int64_t{100} << 20U;
 };

@@ -31,10 +31,13 @@ namespace trireme::corpus {
 inline constexpr std::int64_t least_vocabulary = 257;
 inline constexpr std::int64_t most_vocabulary = std::int64_t{1} << 22U;
 
+/// The special token of a vocabulary that is trained.
+inline constexpr const char* end_of_text_name = "<|endoftext|>";
+
 struct TrainRequest {
   text::Pattern pattern = text::Pattern::gpt2;
   std::int64_t vocabulary = 32768;  ///< ids, special tokens included
-  std::vector<std::string> special_tokens{"<|endoftext|>"};
+  std::vector<std::string> special_tokens{end_of_text_name};
 };
 
 /// Called now and then with the merges so far, of how many.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "files/output_file.hpp"
 
 #include "tokens/documents.hpp"
@@ -81,12 +79,6 @@ class Shard {
   std::array<std::int32_t, tokens::llmc_header_bytes / sizeof(std::int32_t)> header_{};
 };
 
-/// Whether a document with this front is for validation.
-bool validates(std::string_view front, double fraction) {
-  const auto hash = hash_bytes(front.substr(0, tokens::document_front));
-  return std::ldexp(static_cast<double>(hash), -64) < fraction;
-}
-
 class UnitMaker {
  public:
   UnitMaker(const TokenizeRequest& request, std::size_t number)
@@ -95,31 +87,29 @@ class UnitMaker {
         validation_(shard_name(request.output, "val", number), width(request)) {}
 
   void add(const Range& range) {
-    const bool plain = request_.field.empty();
-    bool checks = false;
-    if (plain) {
-      const std::string front = tokens::front_of(range.path);
-      if (!range.named && front.find('\0') != std::string::npos) {
-        result_.binary_files += range.begin == 0 ? 1 : 0;
-        return;
-      }
-      checks = validates(front, request_.validation_fraction);
-    }
-    tokens::Documents documents(range.path, request_.field, range.begin, range.end);
-    const auto end_of_text = request_.tokenizer->end_of_text();
-    for (tokens::TextPiece piece; documents.next(piece);) {
-      if (!plain)
-        checks = validates(piece.text, request_.validation_fraction);
-      Shard& shard = checks ? validation_ : train_;
-      tokens_.clear();
-      if (piece.begins_document) {
-        shard.begin_document();
-        if (end_of_text)
-          tokens_.push_back(*end_of_text);
-      }
-      tokens::encoding(range.path, [&] { request_.tokenizer->encode(piece.text, tokens_); });
-      shard.add(tokens_, piece.text.size());
-    }
+    const bool plain = request_.format.field.empty();
+    const double fraction = request_.validation_fraction;
+    bool checks =
+        plain && range.begin > 0 &&
+        tokens::validates(tokens::front_of(range.path, request_.format, range.begin), fraction);
+    tokens::Documents documents(range.path, request_.format, range.begin, range.end);
+    tokens::encode_documents(
+        documents, range.path, *request_.tokenizer,
+        [&](const tokens::TextPiece& piece, const std::vector<text::Token>& tokens) {
+          if (piece.begins_document) {
+            // A document that the range cuts off may have a longer front.
+            const bool cut = plain && piece.text.size() < tokens::document_front &&
+                             piece.at + std::ssize(piece.text) == range.end;
+            checks = cut ? tokens::validates(
+                               tokens::front_of(range.path, request_.format, piece.at), fraction)
+                         : tokens::validates(piece.text, fraction);
+          }
+          Shard& shard = checks ? validation_ : train_;
+          if (piece.begins_document)
+            shard.begin_document();
+          shard.add(tokens, piece.text.size());
+        });
+    result_.notes.add(documents.notes());
   }
   UnitResult finish() {
     result_.train = train_.finish();
@@ -135,7 +125,6 @@ class UnitMaker {
   const TokenizeRequest& request_;
   Shard train_, validation_;
   UnitResult result_;
-  std::vector<text::Token> tokens_;
 };
 
 Json json_of(const tokens::ManifestShard& shard) {
@@ -168,16 +157,16 @@ std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeReq
       units.emplace_back();
   };
   for (const tokens::TextFile& file : sources.files) {
-    if (tokens::is_compressed(file.path) || file.size <= request.shard_bytes) {
-      add({file.path, 0, -1, file.size, file.named});
+    if (file.compressed || file.size <= request.shard_bytes) {
+      add({file.path, 0, -1, file.size});
       continue;
     }
     std::int64_t begin = 0;
     for (std::int64_t at = request.shard_bytes; begin < file.size; at += request.shard_bytes) {
       const std::int64_t end =
-          at >= file.size ? file.size : tokens::boundary(file.path, request.field, at);
+          at >= file.size ? file.size : tokens::boundary(file.path, request.format, at);
       if (end > begin)
-        add({file.path, begin, end, end - begin, file.named});
+        add({file.path, begin, end, end - begin});
       begin = std::max(begin, end);
     }
   }
@@ -189,7 +178,7 @@ std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeReq
 std::string to_json(const UnitResult& result) {
   return Json{{"train", json_of(result.train)},
               {"validation", json_of(result.validation)},
-              {"binary_files", result.binary_files}}
+              {"notes", Json::parse(tokens::to_json(result.notes))}}
       .dump();
 }
 
@@ -197,7 +186,7 @@ std::vector<UnitResult> result_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     return {{shard_of(json.at("train")), shard_of(json.at("validation")),
-             json.at("binary_files").get<std::int64_t>()}};
+             tokens::notes_from_json(json.at("notes").dump())}};
   } catch (const nlohmann::json::exception&) {
     return {};
   }

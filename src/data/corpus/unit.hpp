@@ -12,6 +12,7 @@
 #include "corpus/tokenize.hpp"
 #include "tokens/manifest.hpp"
 #include "tokens/sources.hpp"
+#include "tokens/text_format.hpp"
 
 namespace trireme::corpus {
 
@@ -20,9 +21,8 @@ struct Range {
   std::string path;
   std::int64_t begin = 0, end = -1;
   std::int64_t bytes = 0;  ///< of the file, for progress
-  bool named = false;      ///< text even with NUL bytes
 
-  auto fields() { return std::tie(path, begin, end, bytes, named); }
+  auto fields() { return std::tie(path, begin, end, bytes); }
 };
 
 struct Unit {
@@ -38,7 +38,7 @@ std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeReq
 struct UnitResult {
   /// No tokens: there is no shard.
   tokens::ManifestShard train, validation;
-  std::int64_t binary_files = 0;  ///< skipped
+  tokens::TextNotes notes = {};
 };
 
 std::string to_json(const UnitResult& result);

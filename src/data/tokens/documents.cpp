@@ -2,6 +2,8 @@
 #include "tokens/documents.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "files/input_file.hpp"
 
 #include "text/pieces.hpp"
@@ -34,14 +37,66 @@ std::int64_t lines_before(const std::string& path, std::int64_t end) {
   return lines;
 }
 
+/// next_cut() at which none of `uncut` is cut.
+std::size_t uncovered_cut(std::string_view text,
+                          std::size_t from,
+                          bool whole,
+                          const text::Spellings& uncut) {
+  for (;;) {
+    const std::size_t cut = text::next_cut(text, from, whole);
+    if (cut >= text.size() || !uncut.covers(text, cut))
+      return cut;
+    from = cut + 1;
+  }
+}
+
+/// The first byte of half a surrogate pair, or npos. JSON spells one \ud83d and the like.
+std::size_t find_half_surrogate(std::string_view line, std::size_t from) {
+  const auto unit = [&](std::size_t at) -> unsigned {
+    unsigned value = 0;
+    const auto* const begin = line.data() + std::min(at + 2, line.size());
+    const auto* const end = line.data() + std::min(at + 6, line.size());
+    return line.substr(std::min(at, line.size())).starts_with("\\u") && end - begin == 4 &&
+                   std::from_chars(begin, end, value, 16).ptr == end
+               ? value
+               : 0;
+  };
+  for (std::size_t at = line.find('\\', from); at != std::string_view::npos;
+       at = line.find('\\', at)) {
+    const unsigned first = unit(at), second = unit(at + 6);
+    const bool high = first >= 0xD800 && first < 0xDC00, low = first >= 0xDC00 && first < 0xE000;
+    const bool pair = high && second >= 0xDC00 && second < 0xE000;
+    if ((high && !pair) || low)
+      return at;
+    at += pair ? 12 : 2;
+  }
+  return std::string_view::npos;
+}
+
+/// Why JSON ends at this byte (from 1 on) of a line.
+std::string reason_at(std::string_view line, std::size_t byte) {
+  const std::string_view rest = line.substr(std::min(byte - 1, line.size()));
+  for (const char* word : {"NaN", "Infinity"})
+    if (rest.starts_with(word))
+      return fmt::format("contains {}, which is not JSON: write null instead", word);
+  if (byte > line.size())
+    return "ends within a JSON object";
+  if (static_cast<unsigned char>(rest[0]) >= 0x80)
+    return fmt::format("contains the byte 0x{:02x}, which is not UTF-8",
+                       static_cast<unsigned char>(rest[0]));
+  return fmt::format("is not valid JSON from here on: {:?}", rest.substr(0, 20));
+}
+
 }  // namespace
 
-std::int64_t boundary(const std::string& path, const std::string& field, std::int64_t at) {
+std::int64_t boundary(const std::string& path, const TextFormat& format, std::int64_t at) {
   const files::InputFile file(path);
   if (at <= 0)
     return 0;
-  const bool lines = !field.empty();
-  const std::int64_t front = std::max<std::int64_t>(at - (lines ? 1 : cut_context), 0);
+  const bool lines = !format.field.empty();
+  const auto before =
+      lines ? 1 : std::max(cut_context, static_cast<std::int64_t>(format.uncut.longest()));
+  const std::int64_t front = std::max<std::int64_t>(at - before, 0);
   std::string window;
   for (std::size_t wanted = document_front;; wanted *= 2) {
     if (at >= file.size())
@@ -52,7 +107,7 @@ std::int64_t boundary(const std::string& path, const std::string& field, std::in
     // A line begins after the line break at or before `at` - 1.
     const std::size_t cut =
         lines ? window.find('\n')
-              : text::next_cut(window, static_cast<std::size_t>(at - front), whole);
+              : uncovered_cut(window, static_cast<std::size_t>(at - front), whole, format.uncut);
     if (cut < window.size())
       return front + static_cast<std::int64_t>(cut) + (lines ? 1 : 0);
     if (whole)
@@ -60,27 +115,41 @@ std::int64_t boundary(const std::string& path, const std::string& field, std::in
   }
 }
 
-std::string front_of(const std::string& path) {
-  TextInput input(path);
-  std::string front(document_front, '\0');
-  std::size_t size = 0;
-  while (size < front.size())
-    if (const auto count = input.read_some(std::as_writable_bytes(std::span(front)).subspan(size)))
-      size += count;
-    else
-      break;
-  front.resize(size);
-  return front;
+std::string front_of(const std::string& path, const TextFormat& format, std::int64_t at) {
+  const std::size_t size = format.separator.size();
+  std::int64_t begin = 0;
+  std::string window;
+  const files::InputFile file(path);
+  for (std::int64_t end = at; begin == 0 && end > 0 && size > 0;) {
+    const auto first =
+        std::max<std::int64_t>(end - static_cast<std::int64_t>(document_front + size), 0);
+    window.resize(static_cast<std::size_t>(end - first));
+    file.read(first, std::as_writable_bytes(std::span(window)));
+    if (const std::size_t found = window.rfind(format.separator); found != std::string::npos)
+      begin = first + static_cast<std::int64_t>(found + size);
+    end = first == 0 ? 0 : first + static_cast<std::int64_t>(size) - 1;
+  }
+  std::string front = TextInput(path, begin, file.size()).read_front(document_front);
+  return size > 0 ? front.substr(0, front.find(format.separator)) : front;
 }
 
-Documents::Documents(std::string path, std::string field, std::int64_t begin, std::int64_t end)
-    : path_(std::move(path)), field_(std::move(field)), begin_(begin), input_(path_, begin, end) {}
+bool validates(std::string_view front, double fraction) {
+  return std::ldexp(static_cast<double>(hash_bytes(front.substr(0, document_front))), -64) <
+         fraction;
+}
 
-bool Documents::fill(std::size_t bytes) {
-  if (used_ > 0) {
-    buffer_.erase(0, used_);
-    used_ = 0;
-  }
+Documents::Documents(std::string path, TextFormat format, std::int64_t begin, std::int64_t end)
+    : path_(std::move(path)),
+      format_(std::move(format)),
+      begin_(begin),
+      at_(begin),
+      input_(path_, begin, end),
+      begins_(begin == 0) {}
+
+void Documents::fill(std::size_t bytes) {
+  if (ended_ || rest().size() >= bytes)
+    return;
+  buffer_.erase(0, std::exchange(used_, 0));
   while (!ended_ && buffer_.size() < bytes) {
     const std::size_t size = buffer_.size();
     buffer_.resize(size + read_bytes);
@@ -88,64 +157,147 @@ bool Documents::fill(std::size_t bytes) {
     buffer_.resize(size + count);
     ended_ = count == 0;
   }
-  return !ended_;
 }
 
 bool Documents::next(TextPiece& piece) {
-  return field_.empty() ? next_text(piece) : next_line(piece);
+  if (!(format_.field.empty() ? next_text(piece) : next_line(piece)))
+    return false;
+  notes_.documents += piece.begins_document ? 1 : 0;
+  for (auto found = format_.special.find(piece.text); found.at != std::string_view::npos;
+       found = format_.special.find(piece.text, found.at + 1)) {
+    ++notes_.spelled;
+    if (notes_.spelled_as.empty())
+      notes_.spelled_as = format_.special.texts()[found.number];
+  }
+  return true;
+}
+
+void Documents::skip_separators() {
+  const std::size_t size = format_.separator.size();
+  bool found = false;
+  for (std::size_t end = 0; size > 0;) {  // of the last one, counted from what is left
+    fill(end + size);
+    const std::size_t begin = rest().substr(0, end + size).find(format_.separator);
+    if (begin == std::string_view::npos) {
+      pass(end);
+      return;
+    }
+    notes_.separators += std::exchange(found, true) ? 0 : 1;
+    begins_ = true;
+    pass(begin + 1);
+    end = size - 1;
+  }
+}
+
+void Documents::pass(std::size_t bytes) {
+  used_ += bytes;
+  at_ += static_cast<std::int64_t>(bytes);
+}
+
+std::size_t Documents::end_of_piece(std::size_t wanted) const {
+  if (!format_.separator.empty())
+    if (const std::size_t found = rest().find(format_.separator); found != std::string_view::npos)
+      return found;
+  if (ended_)
+    return rest().size();
+  if (rest().size() < wanted)
+    return 0;
+  const std::size_t cut = uncovered_cut(rest(), wanted / 2, false, format_.uncut);
+  return cut + format_.uncut.longest() < rest().size() ? cut : 0;
 }
 
 bool Documents::next_text(TextPiece& piece) {
+  skip_separators();
   for (std::size_t wanted = 2 * piece_bytes;; wanted *= 2) {
-    const bool more = fill(wanted);
-    if (buffer_.empty())
-      return false;
-    std::size_t cut = buffer_.size();
-    if (more) {
-      cut = text::next_cut(buffer_, wanted / 2, false);
-      if (cut >= buffer_.size())
-        continue;
+    std::size_t end = end_of_piece(wanted);
+    if (end == 0 && !ended_) {
+      fill(wanted);
+      end = end_of_piece(wanted);
     }
-    piece = {std::string_view(buffer_).substr(0, cut), begin_ == 0 && std::exchange(first_, false)};
-    used_ = cut;
+    if (end == 0 && !ended_)
+      continue;
+    if (end == 0)
+      return false;
+    piece = {rest().substr(0, end), std::exchange(begins_, false), at_};
+    pass(end);
     return true;
   }
 }
 
 bool Documents::next_line(TextPiece& piece) {
   for (;;) {
-    std::size_t end = buffer_.find('\n', used_);
+    std::size_t end = rest().find('\n');
     while (end == std::string::npos && !ended_) {
-      const std::size_t searched = buffer_.size() - used_;
+      const std::size_t searched = rest().size();
       fill(searched + 1);
-      end = buffer_.find('\n', searched);
+      end = rest().find('\n', searched);
     }
-    if (end == std::string::npos && used_ == buffer_.size())
+    if (end == std::string::npos && rest().empty())
       return false;
-    const std::size_t stop = std::min(end, buffer_.size());
-    const auto line = std::string_view(buffer_).substr(used_, stop - used_);
-    used_ = std::min(stop + 1, buffer_.size());
+    const auto line = rest().substr(0, end);
+    used_ += line.size() + (end == std::string::npos ? 0 : 1);
     ++lines_;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos)
       continue;
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (object.is_discarded() || !object.is_object())
-      fail("is not a JSON object; without --field or data's `field` the file is plain text");
-    const auto found = object.find(field_);
-    if (found == object.end())
-      fail(fmt::format("has no key '{}'", field_));
-    if (!found->is_string())
-      fail(fmt::format("'{}' is not text but {}", field_, found->type_name()));
-    text_ = found->get<std::string>();
+    std::string problem;
+    std::size_t column = 1;
+    if (!read_line(line, problem, column)) {
+      refuse_line(problem, column);
+      continue;
+    }
     piece = {text_, true};
     return true;
   }
 }
 
-void Documents::fail(const std::string& what) const {
-  const auto line = lines_before(path_, begin_) + lines_;
-  throw UserError(Place{path_, static_cast<int>(std::min<std::int64_t>(line, 2'000'000'000)), 1},
-                  "the line " + what);
+bool Documents::read_line(std::string_view line, std::string& problem, std::size_t& column) {
+  nlohmann::json object;
+  std::string whole;
+  try {
+    for (std::size_t half = find_half_surrogate(line, 0); half != std::string_view::npos;
+         half = find_half_surrogate(line, half)) {
+      if (whole.empty())
+        whole = line;
+      whole.replace(half + 2, 4, "fffd");
+      line = whole;
+    }
+    object = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::parse_error& error) {
+    column = std::max<std::size_t>(error.byte, 1);
+    problem = reason_at(line, column);
+    return false;
+  }
+  if (!object.is_object()) {
+    problem = fmt::format(
+        "is not a JSON object but {}; without --field or data's `field` the file "
+        "is plain text",
+        object.type_name());
+    return false;
+  }
+  const auto found = object.find(format_.field);
+  if (found == object.end())
+    problem = fmt::format("has no key '{}'", format_.field);
+  else if (!found->is_string())
+    problem = fmt::format("has '{}' that is not text but {}", format_.field, found->type_name());
+  else
+    text_ = found->get<std::string>();
+  return problem.empty();
+}
+
+void Documents::refuse_line(const std::string& problem, std::size_t column) {
+  const bool skips = format_.bad_lines == BadLines::skip;
+  ++notes_.bad_lines;
+  if (skips && notes_.bad_places.size() >= TextNotes::most_places)
+    return;
+  const auto number = [](std::int64_t value) {
+    return static_cast<int>(std::min<std::int64_t>(value, 2'000'000'000));
+  };
+  const Place place{path_, number(lines_before(path_, begin_) + lines_),
+                    number(static_cast<std::int64_t>(column))};
+  if (!skips)
+    throw UserError(place, "the line " + problem);
+  notes_.bad_places.push_back(
+      fmt::format("{}:{}:{}: the line {}", place.file, place.line, place.column, problem));
 }
 
 }  // namespace trireme::tokens

@@ -2,10 +2,12 @@
 // The documents of a text file, in pieces that can be encoded one by one: the tokens of a document
 // are those of its pieces, one after the other.
 //
-//   plain text   the file is one document; a long one comes in pieces, cut where the text may be
-//                cut without a change to its tokens (text/pieces.hpp)
+//   plain text   the file is one document, or several with a separator between them, which belongs
+//                to none; a long one comes in pieces, cut where the text may be cut without a change
+//                to its tokens (text/pieces.hpp). Separators that touch or overlap are one, and empty
+//                documents are none.
 //   JSON lines   every line is an object, and the text under one key a document; blank lines count
-//                for nothing
+//                for nothing. Half of a surrogate pair is U+FFFD.
 //
 // 1. Memory does not grow with the file: only with its longest line, or its longest stretch without
 //    a place to cut.
@@ -17,9 +19,11 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 
+#include "tokens/text_format.hpp"
 #include "tokens/text_input.hpp"
 
 namespace trireme::tokens {
@@ -28,17 +32,23 @@ struct TextPiece {
   std::string_view text;  ///< until the next call
   /// The first piece of a document.
   bool begins_document = false;
+  std::int64_t at = 0;  ///< of plain text: its first byte in the text of the file
 };
 
 /// The first `boundary` at or after byte `at` of a file that is not compressed; its size when there
-/// is none. `field` as in Documents.
-std::int64_t boundary(const std::string& path, const std::string& field, std::int64_t at);
+/// is none.
+std::int64_t boundary(const std::string& path, const TextFormat& format, std::int64_t at);
 
 /// The front of a document, which identifies it: its first 64 KiB.
 inline constexpr std::size_t document_front = std::size_t{64} << 10U;
 
-/// The first document_front bytes of the file's text.
-std::string front_of(const std::string& path);
+/// The front of the document of plain text that byte `at` of a file belongs to, which is not
+/// compressed: its first document_front bytes.
+std::string front_of(const std::string& path, const TextFormat& format, std::int64_t at);
+
+/// Whether a document with this front is for validation: its hash as a fraction of 2^64 is below
+/// `fraction`.
+bool validates(std::string_view front, double fraction);
 
 /// Runs `encode`, which encodes text of the file `path`. Where memory runs out, the error names the
 /// file: a part without white space (DNA, base64) is one word and takes some 20 times its size.
@@ -58,28 +68,58 @@ void encoding(const std::string& path, const Encode& encode) {
 /// Sequential; one thread uses it.
 class Documents {
  public:
-  /// `field`: the key of JSON lines; empty: plain text. [begin, end) are two boundaries of a file
-  /// that is not compressed; end -1: to its end.
-  Documents(std::string path, std::string field, std::int64_t begin = 0, std::int64_t end = -1);
+  /// [begin, end) are two boundaries of a file that is not compressed; end -1: to its end.
+  Documents(std::string path, TextFormat format, std::int64_t begin = 0, std::int64_t end = -1);
 
   /// False at the end. Throws UserError with file and line for what is not such JSON, and for
   /// damaged compression; StorageError.
   bool next(TextPiece& piece);
+  /// About what was read until now.
+  [[nodiscard]] const TextNotes& notes() const { return notes_; }
 
  private:
   bool next_text(TextPiece& piece);
   bool next_line(TextPiece& piece);
-  /// Reads on; false at the end of the input.
-  bool fill(std::size_t bytes);
-  [[noreturn]] void fail(const std::string& what) const;
+  void pass(std::size_t bytes);
+  /// Passes over separators at the front of what is left.
+  void skip_separators();
+  /// Where the piece at the front of what is left ends; 0: more must be read first.
+  [[nodiscard]] std::size_t end_of_piece(std::size_t wanted) const;
+  [[nodiscard]] std::string_view rest() const { return std::string_view(buffer_).substr(used_); }
+  /// Reads until `bytes` are left, or to the end of the input.
+  void fill(std::size_t bytes);
+  /// The text of a line; otherwise what is wrong with it, at which of its bytes from 1 on.
+  bool read_line(std::string_view line, std::string& problem, std::size_t& column);
+  void refuse_line(const std::string& problem, std::size_t column);
 
-  std::string path_, field_;
-  std::int64_t begin_;
+  std::string path_;
+  TextFormat format_;
+  std::int64_t begin_, at_;
   TextInput input_;
   std::string buffer_, text_;
   std::size_t used_ = 0;  // of the buffer: what was given away
-  bool ended_ = false, first_ = true;
+  bool ended_ = false;
+  bool begins_;             // the next piece begins a document
   std::int64_t lines_ = 0;  // read in this range
+  TextNotes notes_;
 };
+
+/// The tokens of documents: calls take(piece, tokens) for every piece. A document begins with the
+/// tokenizer's end of text, where it has one.
+template <class Take>
+void encode_documents(Documents& documents,
+                      const std::string& path,
+                      const text::Tokenizer& tokenizer,
+                      Take&& take) {
+  const auto end_of_text = tokenizer.end_of_text();
+  std::vector<std::int32_t> tokens;
+  for (TextPiece piece; documents.next(piece);) {
+    tokens.clear();
+    if (piece.begins_document && end_of_text)
+      tokens.push_back(*end_of_text);
+    encoding(path, [&] { tokenizer.encode(piece.text, tokens); });
+    take(piece, tokens);
+  }
+}
 
 }  // namespace trireme::tokens

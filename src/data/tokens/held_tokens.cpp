@@ -34,22 +34,15 @@ void HeldTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
 }
 
 std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
-                                      const std::string& field,
+                                      const TextFormat& format,
                                       const text::Tokenizer& tokenizer,
                                       const std::string& key) {
   std::vector<std::int32_t> tokens;
   for (const TextFile& file : find_text(entries, key).files) {
-    const std::size_t before = tokens.size();
-    Documents documents(file.path, field);
-    for (TextPiece piece; documents.next(piece);) {
-      if (!file.named && piece.text.find('\0') != std::string_view::npos) {
-        tokens.resize(before);
-        break;
-      }
-      if (const auto end_of_text = tokenizer.end_of_text(); piece.begins_document && end_of_text)
-        tokens.push_back(*end_of_text);
-      encoding(file.path, [&] { tokenizer.encode(piece.text, tokens); });
-    }
+    Documents documents(file.path, format);
+    encode_documents(documents, file.path, tokenizer, [&](const TextPiece&, const auto& more) {
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    });
   }
   return tokens;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "text/tokenizer.hpp"
+#include "tokens/text_format.hpp"
 #include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
@@ -30,11 +31,10 @@ class HeldTokens final : public TokenStream {
 };
 
 /// All documents of the files that `entries` mean (sources.hpp), in order, each after the
-/// tokenizer's end-of-text token, as in a run's token cache. `field` as in Documents; `key` names
-/// the entries in findings. Files of a directory that hold NUL bytes are left out. Throws UserError
-/// as find_text() and Documents do.
+/// tokenizer's end-of-text token, as in a run's token cache. `key` names the entries in findings.
+/// Throws UserError as find_text() and Documents do.
 std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
-                                      const std::string& field,
+                                      const TextFormat& format,
                                       const text::Tokenizer& tokenizer,
                                       const std::string& key);
 

@@ -75,6 +75,7 @@ std::string to_json(const Manifest& manifest) {
   if (manifest.end_of_text)
     json["tokenizer"]["end_of_text"] = *manifest.end_of_text;
   json["validation_fraction"] = manifest.validation_fraction;
+  json["notes"] = Json::parse(to_json(manifest.notes));
   json["train"] = sums_of(manifest.train);
   json["validation"] = sums_of(manifest.validation);
   return json.dump(2) + "\n";
@@ -103,6 +104,8 @@ Manifest manifest_from_json(std::string_view text, const std::string& path) {
     if (!tokenizer.at("end_of_text").is_null())
       manifest.end_of_text = tokenizer.at("end_of_text").get<std::int32_t>();
     manifest.validation_fraction = json.at("validation_fraction").get<double>();
+    if (json.contains("notes"))
+      manifest.notes = notes_from_json(json.at("notes").dump());
     manifest.train = shards_from(json.at("train"));
     manifest.validation = shards_from(json.at("validation"));
     return manifest;

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokens/text_format.hpp"
+
 namespace trireme::tokens {
 
 struct ManifestShard {
@@ -31,6 +33,7 @@ struct Manifest {
   std::optional<std::int32_t> end_of_text;
   double validation_fraction = 0;
   std::vector<ManifestShard> train, validation;
+  TextNotes notes = {};  ///< about the text: separators, lines that were skipped
 };
 
 std::string to_json(const Manifest& manifest);

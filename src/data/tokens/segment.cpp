@@ -38,13 +38,6 @@ void BlockHashes::add(std::span<const std::byte> bytes) {
   }
 }
 
-void BlockHashes::rewind(std::int64_t size, std::span<const std::byte> rest) {
-  TRIREME_EXPECT(size % block_bytes == std::ssize(rest), "{} bytes with a rest of {}", size,
-                 rest.size());
-  hashes_.resize(static_cast<std::size_t>(size / block_bytes));
-  open_.assign(rest.begin(), rest.end());
-}
-
 std::vector<std::uint64_t> BlockHashes::finish() {
   if (!open_.empty())
     hashes_.push_back(hash_of(open_));
@@ -71,8 +64,8 @@ Segment::Segment(std::string path,
       offset_(offset),
       token_bytes_(token_bytes),
       tokens_(tokens) {
-  TRIREME_EXPECT(token_bytes == 1 || token_bytes == 2 || token_bytes == 4, "tokens of {} bytes",
-                 token_bytes);
+  TRIREME_EXPECT(token_bytes == 1 || token_bytes == 2 || token_bytes == 4 || token_bytes == 8,
+                 "tokens of {} bytes", token_bytes);
   TRIREME_EXPECT(tokens >= 0 && offset >= 0 && offset + tokens * token_bytes <= file_bytes,
                  "{} tokens of {} bytes from byte {} in {}", tokens, token_bytes, offset, path_);
 }

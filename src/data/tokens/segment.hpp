@@ -29,9 +29,6 @@ inline constexpr std::int64_t block_bytes = std::int64_t{64} << 10U;
 class BlockHashes {
  public:
   void add(std::span<const std::byte> bytes);
-  /// Takes back what came after the first `size` bytes; `rest` are those of them in the last block
-  /// that is not full.
-  void rewind(std::int64_t size, std::span<const std::byte> rest);
   /// With the last block. Nothing may be added afterwards.
   std::vector<std::uint64_t> finish();
 
@@ -46,7 +43,7 @@ std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t
 class Segment {
  public:
   Segment() = default;
-  /// `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes each, from byte `offset` on.
+  /// `tokens` unsigned integers of `token_bytes` (1, 2, 4 or 8) bytes each, from byte `offset` on.
   Segment(files::InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens);
   /// The same of a file of `file_bytes` that is opened later; StorageError is thrown then when it
   /// has another size.

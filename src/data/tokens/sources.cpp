@@ -19,7 +19,10 @@
 #include "files/input_file.hpp"
 #include "files/path.hpp"
 
+#include "tokens/documents.hpp"
+#include "tokens/file_kind.hpp"
 #include "tokens/stored_hash.hpp"
+#include "tokens/text_input.hpp"
 
 namespace trireme::tokens {
 
@@ -67,6 +70,7 @@ class Finder {
   explicit Finder(std::string key) : key_(std::move(key)) {}
 
   void find(const std::vector<std::string>& entries, bool directories) {
+    text_ = directories;
     for (entry_ = 0; entry_ < entries.size(); ++entry_) {
       const std::string& entry = entries[entry_];
       struct stat status {};
@@ -108,10 +112,10 @@ class Finder {
     } else if (!directories) {
       report("'{}' is a directory; give the files in it, or a glob such as '{}/*.bin'", path, path);
     } else {
-      const auto before = sources.files.size();
+      const auto before = sources.files.size() + sources.binary.size();
       const auto findings = found_.size(), repeated = static_cast<std::size_t>(sources.repeated);
       search(path, status);
-      if (sources.files.size() == before && found_.size() == findings &&
+      if (sources.files.size() + sources.binary.size() == before && found_.size() == findings &&
           static_cast<std::size_t>(sources.repeated) == repeated)
         report("directory '{}' contains no text file", path);
     }
@@ -191,13 +195,37 @@ class Finder {
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
     } else {
-      sources.files.push_back({.path = path,
-                               .size = std::int64_t{status.st_size},
-                               .modified_ns = nanoseconds(status.st_mtim),
-                               .changed_ns = nanoseconds(status.st_ctim),
-                               .entry = entry_,
-                               .named = named});
+      TextFile file{.path = path,
+                    .size = std::int64_t{status.st_size},
+                    .modified_ns = nanoseconds(status.st_mtim),
+                    .changed_ns = nanoseconds(status.st_ctim),
+                    .entry = entry_};
+      if (text_ && !is_text(file, named))
+        sources.binary.push_back(std::move(file));
+      else
+        sources.files.push_back(std::move(file));
     }
+  }
+
+  /// By its front, decompressed where it is compressed.
+  bool is_text(TextFile& file, bool named) {
+    try {
+      file.compressed = packing_of(file.path) != Packing::none;
+      const std::string front = TextInput(file.path).read_front(document_front);
+      if (const FileKind* const kind = kind_of(front)) {
+        report("'{}' {} {}, not text. {}", file.path, file.compressed ? "contains" : "is",
+               kind->name, kind->in_text.empty() ? "It is compressed twice." : kind->in_text);
+        return false;
+      }
+      if (!is_binary(front))
+        return true;
+    } catch (const UserError& damage) {
+      for (const Diagnostic& one : damage.findings()) found_.push_back(one);
+      return false;
+    }
+    if (named)
+      sources.odd.push_back(file.path);
+    return named;
   }
 
   void leave_out(const std::string& path, int error) {
@@ -228,6 +256,7 @@ class Finder {
   }
 
   const std::string key_;
+  bool text_ = false;
   std::size_t entry_ = 0;
   std::set<std::pair<dev_t, ino_t>> seen_;
   std::vector<Diagnostic> found_;
@@ -243,8 +272,7 @@ std::uint64_t TextSources::fingerprint() const {
     hash.add(std::filesystem::absolute(file.path).string())
         .add(static_cast<std::uint64_t>(file.size))
         .add(static_cast<std::uint64_t>(file.modified_ns))
-        .add(static_cast<std::uint64_t>(file.changed_ns))
-        .add(std::uint64_t{file.named});
+        .add(static_cast<std::uint64_t>(file.changed_ns));
     const files::InputFile text(file.path);
     for (const std::int64_t begin :
          {std::int64_t{0}, std::max<std::int64_t>(most, file.size - most)})
@@ -257,6 +285,33 @@ TextSources find_text(const std::vector<std::string>& entries, const std::string
   Finder finder(key);
   finder.find(entries, true);
   return std::move(finder.sources);
+}
+
+void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
+  const auto say = [&](std::int64_t count, const char* one, const char* several) {
+    if (count > 0)
+      log.info("{}: skipped {} {}", key, count, count == 1 ? one : several);
+  };
+  say(std::ssize(sources.binary), "binary file", "binary files");
+  say(sources.repeated, "file or directory that was found before",
+      "files or directories that were found before");
+  say(sources.left_out, "dangling link or special file", "dangling links or special files");
+  std::int64_t all = 0;
+  for (const auto* files : {&sources.files, &sources.binary})
+    for (const TextFile& file : *files) all += file.size;
+  for (const TextFile& file : sources.binary)
+    if (100 * file.size > all)
+      log.warning(
+          "{}: skipped {}, which holds {:.0f} % of the bytes, because it is not text: more than 1 "
+          "% "
+          "of its beginning are control characters. Remove it, or give it by its own name to read "
+          "it anyway",
+          key, file.path, 100 * static_cast<double>(file.size) / static_cast<double>(all));
+  for (const std::string& path : sources.odd)
+    log.warning(
+        "{}: {} is read as text because it is given by its own name, although more than 1 % of its "
+        "beginning are control characters",
+        key, path);
 }
 
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,

@@ -11,7 +11,9 @@
 //    make a loop. The others are counted as repeated.
 // 3. In directories, hidden names, dangling links and what is neither file nor directory are left
 //    out (the last two are counted). What cannot be read is an error and is never left out.
-// 4. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
+// 4. What a file is, its first bytes say (file_kind.hpp), whatever its name is: a format that is not
+//    read is an error with what to do about it, and binary data that no entry names are skipped.
+// 5. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
 //    and no mistake of the user's (files/path.hpp).
 #pragma once
 
@@ -21,6 +23,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/log.hpp"
+
 namespace trireme::tokens {
 
 struct TextFile {
@@ -29,16 +33,17 @@ struct TextFile {
   std::int64_t modified_ns = 0;  ///< since 1970
   std::int64_t changed_ns = 0;   ///< since 1970; unlike modified_ns, no program can set it
   std::size_t entry = 0;         ///< the deck entry that it comes from
-  /// Given by its own name in the deck; taken even when it holds NUL bytes.
-  bool named = false;
+  bool compressed = false;
 
-  auto fields() { return std::tie(path, size, modified_ns, changed_ns, entry, named); }
+  auto fields() { return std::tie(path, size, modified_ns, changed_ns, entry, compressed); }
 };
 
 struct TextSources {
   std::vector<TextFile> files;
   std::int64_t repeated = 0;
-  std::int64_t left_out = 0;  ///< dangling links, sockets and the like
+  std::int64_t left_out = 0;     ///< dangling links, sockets and the like
+  std::vector<TextFile> binary;  ///< skipped
+  std::vector<std::string> odd;  ///< named, so read as text, although they are binary
 
   /// Changes when a file comes, goes, is written to or changes place. Reads both ends of every
   /// file, because in some file systems and images all times are equal.
@@ -49,6 +54,10 @@ struct TextSources {
 /// nor directory, named files that are empty, directories and globs without a file.
 TextSources find_text(const std::vector<std::string>& entries,
                       const std::string& key = "data.train.text");
+
+/// Says what was left out, with a warning for each binary file that holds more than 1 % of the bytes
+/// or is read because it was named.
+void say_skipped(const TextSources& sources, const std::string& key, Log& log);
 
 /// Files and globs only. Throws UserError as find_text() does.
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,

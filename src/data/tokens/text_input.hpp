@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a text file from front to back: as they are, or decompressed where the name ends in
-// .gz (zlib) or .zst (zstd). Several compressed members in one file are one text.
+// The bytes of a text file from front to back: as they are, or decompressed where the first bytes
+// are those of gzip, zstd, bzip2 or xz data. Several compressed members in one file are one text.
 //
 // 1. Memory is bounded by buffers of a fixed size, however long the text is.
 // 2. What is damaged or cut short is a UserError with the file's name, never a shorter text.
@@ -12,10 +12,12 @@
 #include <span>
 #include <string>
 
+#include "tokens/file_kind.hpp"
+
 namespace trireme::tokens {
 
-/// By the name alone.
-bool is_compressed(const std::string& path);
+/// By the first bytes of the file.
+Packing packing_of(const std::string& path);
 
 /// Sequential; one thread uses it.
 class TextInput {
@@ -29,6 +31,8 @@ class TextInput {
   /// At most bytes.size() of them; 0 at the end only. Throws UserError for damaged compression,
   /// StorageError.
   std::size_t read_some(std::span<std::byte> bytes);
+  /// Up to `size` bytes, fewer at the end only.
+  std::string read_front(std::size_t size);
 
   /// What a source of bytes does; in text_input.cpp.
   class Source {

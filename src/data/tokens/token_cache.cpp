@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ class Writer {
 
   /// The number of tokens that the file gave.
   virtual std::uint64_t append(const TextFile& file) = 0;
+  /// What was held back until all files were read.
+  virtual void append_rest() {}
   /// The hashes of all blocks, once, at the end.
   std::vector<std::uint64_t> finish() { return hashes_.finish(); }
 
@@ -50,42 +53,23 @@ class Writer {
   }
   [[nodiscard]] CacheHeader& header() const { return header_; }
 
-  /// Takes back all after the first `tokens`, which are bytes.
-  void take_back(std::uint64_t tokens) {
-    const auto size = static_cast<std::int64_t>(tokens);
-    std::vector<std::byte> rest(static_cast<std::size_t>(size % block_bytes));
-    const std::uint64_t begin = sizeof(CacheHeader) + tokens - rest.size();
-    if (out_.read_some(static_cast<std::int64_t>(begin), rest) < rest.size())
-      files::fail("read " + out_.path(), ENODATA);
-    hashes_.rewind(size, rest);
-    out_.rewind(static_cast<std::int64_t>(sizeof(CacheHeader) + tokens));
-  }
-
  private:
   const files::Descriptor& out_;
   CacheHeader& header_;
   BlockHashes hashes_;
 };
 
-/// Bytes as they are; a file that turns out to be binary is taken back.
+/// Bytes as they are.
 class ByteWriter : public Writer {
  public:
   using Writer::Writer;
 
   std::uint64_t append(const TextFile& file) override {
     const auto tokens_before = header().tokens;
-    const auto last_before = last_;
     TextInput in(file.path);
     bool first = true;
     while (const std::size_t count = in.read_some(buffer_)) {
       const auto bytes = std::span<const std::byte>(buffer_).first(count);
-      if (!file.named && std::memchr(bytes.data(), 0, bytes.size()) != nullptr) {
-        header().tokens = tokens_before;
-        last_ = last_before;
-        take_back(tokens_before);
-        ++header().binary_files;
-        return 0;
-      }
       if (std::exchange(first, false) && header().tokens > 0 && last_ != newline[0])
         put(newline);
       put(bytes);
@@ -106,34 +90,59 @@ class ByteWriter : public Writer {
 /// Tokens of documents.
 class TokenWriter : public Writer {
  public:
-  TokenWriter(const files::Descriptor& out, CacheHeader& header, const Encoding& encoding)
-      : Writer(out, header), encoding_(encoding) {}
+  TokenWriter(const files::Descriptor& out,
+              CacheHeader& header,
+              const Encoding& encoding,
+              std::string path)
+      : Writer(out, header), encoding_(encoding), encoding_path_(std::move(path)) {}
 
   std::uint64_t append(const TextFile& file) override {
-    const auto before = header().tokens;
-    if (encoding_.field.empty() && !file.named &&
-        front_of(file.path).find('\0') != std::string::npos) {
-      ++header().binary_files;
-      return 0;
-    }
-    Documents documents(file.path, encoding_.field);
-    for (TextPiece piece; documents.next(piece);) {
-      tokens_.clear();
-      if (const auto end_of_text = encoding_.tokenizer->end_of_text();
-          piece.begins_document && end_of_text)
-        tokens_.push_back(*end_of_text);
-      encoding(file.path, [&] { encoding_.tokenizer->encode(piece.text, tokens_); });
-      bytes_.clear();
-      pack_tokens(tokens_, static_cast<int>(header().token_bytes), bytes_);
-      put(bytes_);
-    }
+    const auto before = header().tokens + held_bytes_ / header().token_bytes;
+    Documents documents(file.path, encoding_.format);
+    bool checks = false;
+    encode_documents(documents, file.path, *encoding_.tokenizer,
+                     [&](const TextPiece& piece, const auto& tokens) {
+                       bytes_.clear();
+                       pack_tokens(tokens, static_cast<int>(header().token_bytes), bytes_);
+                       if (piece.begins_document)
+                         checks = validates(piece.text, encoding_.validation_fraction);
+                       if (checks)
+                         hold(bytes_);
+                       else
+                         put(bytes_);
+                     });
+    header().documents += static_cast<std::uint64_t>(documents.notes().documents);
+    if (encoding_.notes != nullptr)
+      encoding_.notes->add(documents.notes());
     ++header().files;
-    return header().tokens - before;
+    return header().tokens + held_bytes_ / header().token_bytes - before;
+  }
+  void append_rest() override {
+    bytes_.resize(std::size_t{1} << 20U);
+    header().validation = held_bytes_ / header().token_bytes;
+    for (std::uint64_t at = 0; at < held_bytes_;) {
+      const auto part = std::span(bytes_).first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(bytes_.size(), held_bytes_ - at)));
+      if (held_->file().read_some(static_cast<std::int64_t>(at), part) < part.size())
+        files::fail("read " + held_->file().path(), ENODATA);
+      put(part);
+      at += part.size();
+    }
   }
 
  private:
+  /// Into a file of its own, since it may be large.
+  void hold(std::span<const std::byte> bytes) {
+    if (!held_)
+      held_.emplace(encoding_path_ + ".validation");
+    held_->file().write(bytes);
+    held_bytes_ += bytes.size();
+  }
+
   const Encoding& encoding_;
-  std::vector<std::int32_t> tokens_;
+  const std::string encoding_path_;
+  std::optional<files::StagedFile> held_;
+  std::uint64_t held_bytes_ = 0;
   std::vector<std::byte> bytes_;
 };
 
@@ -147,7 +156,7 @@ void expect_text(const std::vector<std::string>& entries,
     if (files_of[i] > 0 && tokens_of[i] == 0)
       found.push_back({{},
                        key,
-                       fmt::format("'{}' contains no text: {} files, all empty or with NUL bytes",
+                       fmt::format("'{}' contains no text: {} files, all empty or binary",
                                    entries[i], files_of[i])});
   if (found.empty() && std::ranges::all_of(tokens_of, [](std::uint64_t n) { return n == 0; }))
     found.push_back({{}, key, "no text in any of the entries"});
@@ -164,7 +173,8 @@ CacheHeader build_cache(const std::string& path,
                         const std::string& key) {
   const std::filesystem::path place(path);
   files::make_directories(place.parent_path().string());
-  files::remove_abandoned(place.parent_path().string(), {place.filename().string()});
+  files::remove_abandoned(place.parent_path().string(),
+                          {place.filename().string(), place.filename().string() + ".validation"});
   files::StagedFile draft(path);
   const auto* const tokenizer = encoding.tokenizer;
   const std::int64_t vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
@@ -175,6 +185,7 @@ CacheHeader build_cache(const std::string& path,
       .token_bytes = static_cast<std::uint32_t>(tokenizer == nullptr ? 1 : width_of(vocabulary)),
       .vocabulary = static_cast<std::uint32_t>(vocabulary),
       .source_fingerprint = sources.fingerprint(),
+      .binary_files = sources.binary.size(),
       .tokenizer = tokenizer == nullptr ? 0 : tokenizer->hash()};
   draft.file().write(std::as_bytes(std::span(&header, 1)));  // its place; its values come last
 
@@ -182,18 +193,22 @@ CacheHeader build_cache(const std::string& path,
   if (tokenizer == nullptr)
     writer = std::make_unique<ByteWriter>(draft.file(), header);
   else
-    writer = std::make_unique<TokenWriter>(draft.file(), header, encoding);
+    writer = std::make_unique<TokenWriter>(draft.file(), header, encoding, path);
   std::vector<std::uint64_t> files_of(entries.size()), tokens_of(entries.size());
+  for (const TextFile& file : sources.binary) ++files_of.at(file.entry);
   std::int64_t all_bytes = 0, done_bytes = 0;
   for (const TextFile& file : sources.files) all_bytes += file.size;
   for (const TextFile& file : sources.files) {
     if (encoding.progress)
       encoding.progress(done_bytes, all_bytes);
+    if (encoding.begins != nullptr)
+      encoding.begins->push_back(header.tokens);
     ++files_of.at(file.entry);
     tokens_of.at(file.entry) += writer->append(file);
     done_bytes += file.size;
   }
   expect_text(entries, files_of, tokens_of, key);
+  writer->append_rest();
 
   const std::vector<std::uint64_t> hashes = writer->finish();
   draft.file().write(std::as_bytes(std::span(hashes)));
@@ -226,7 +241,8 @@ std::string header_problem(const files::InputFile& file, CacheHeader& header) {
   if (header.version != cache_version)
     return fmt::format("has format version {}, this program reads version {}", header.version,
                        cache_version);
-  if (header.checksum != checksum_of(header) || header.header_bytes != sizeof header ||
+  if (header.checksum != checksum_of(header) || header.validation > header.tokens ||
+      header.header_bytes != sizeof header ||
       (header.token_bytes != 1 && header.token_bytes != 2 && header.token_bytes != 4))
     return "has a damaged header";
   // Compared as what the size leaves, so that no product of a wild number is made.

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that holds tokenized text, so that ranks and later runs read it instead of the text.
 //
-// Format, version 2, all numbers little-endian: a header of 128 bytes (CacheHeader), then `tokens`
+// Format, version 3, all numbers little-endian: a header of 128 bytes (CacheHeader), then `tokens`
 // unsigned integers of `token_bytes` each, then the hash of every block of them (8 bytes each,
 // segment.hpp), and nothing after that.
 //
 // Text becomes tokens file by file, in the order of find_text().
 //
-//   bytes      One token 10 (a newline) is between two files where the first does not end with
-//              one. A file with a NUL byte in it is not text and is skipped, unless the deck gives
-//              it by its own name.
+//   bytes      One token 10 (a newline) lies between two files where the first does not end with
+//              one.
 //   otherwise  The tokens of one document after the other (documents.hpp), each after the
-//              tokenizer's end of text, where it has one. Plain text with a NUL byte in its first
-//              64 KiB is skipped in the same way.
+//              tokenizer's end of text, where it has one; documents for validation come after all
+//              others.
 //
 // 1. A cache is written under a temporary name in the same directory, fsync'ed and renamed: under its
 //    own name it is always whole. What killed processes left of it is removed before.
@@ -31,6 +30,7 @@
 
 #include "text/tokenizer.hpp"
 #include "tokens/sources.hpp"
+#include "tokens/text_format.hpp"
 #include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
@@ -45,20 +45,26 @@ struct CacheHeader {
   std::uint64_t source_fingerprint = 0;
   std::uint64_t content_hash = 0;  // hash_of_blocks() of the hashes after the tokens
   std::uint64_t files = 0;         // that the tokens come from
-  std::uint64_t binary_files = 0;  // skipped for a NUL byte
+  std::uint64_t binary_files = 0;  // skipped
   std::uint64_t tokenizer = 0;     // its hash; 0: bytes
-  std::array<std::uint64_t, 6> zero{};
+  std::uint64_t documents = 0;     // where they were counted
+  std::uint64_t validation = 0;    // tokens of documents for validation, which come last
+  std::array<std::uint64_t, 4> zero{};
   std::uint64_t checksum = 0;  // stored_hash.hpp, over the bytes before it
 };
 static_assert(sizeof(CacheHeader) == 128);
 
 inline constexpr std::array<char, 8> cache_magic = {'t', 'r', 'i', 'r', 'e', 'm', 'e', 'T'};
-inline constexpr std::uint32_t cache_version = 2;
+inline constexpr std::uint32_t cache_version = 3;
 
 /// What is made of the text.
 struct Encoding {
   const text::Tokenizer* tokenizer = nullptr;  ///< null: bytes, as above
-  std::string field;                           ///< of JSON lines; empty: plain text
+  TextFormat format = {};
+  TextNotes* notes = nullptr;  ///< what was noticed is added to them
+  /// Not 0: about this fraction of the documents, chosen by a hash, comes after the others.
+  double validation_fraction = 0;
+  std::vector<std::uint64_t>* begins = nullptr;  ///< of the files, in tokens
   /// Called before each file: bytes of files done, of all.
   std::function<void(std::int64_t, std::int64_t)> progress = {};
 };

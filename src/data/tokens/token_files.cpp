@@ -5,7 +5,9 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,8 +15,10 @@
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 
+#include "tokens/file_kind.hpp"
 #include "tokens/manifest.hpp"
 #include "tokens/megatron.hpp"
+#include "tokens/numpy.hpp"
 #include "tokens/rows.hpp"
 #include "tokens/stored_hash.hpp"
 
@@ -26,6 +30,7 @@ namespace {
 struct Examined {
   TokenFile file;
   std::vector<std::int64_t> documents;
+  bool is_signed = false;
 };
 
 /// The text of the finding, or nothing when `file` now is the shard.
@@ -66,8 +71,27 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
   const files::InputFile input(path);
   made.file.path = path;
   made.file.file_bytes = input.size();
+  std::string front(kind_front, '\0');
+  front.resize(input.read_some(0, std::as_writable_bytes(std::span(front))));
+  const FileKind* const kind = kind_of(front);
+  const bool known = kind != nullptr && !kind->weak;
+  if (known && !kind->in_tokens.empty())
+    return finding(path, fmt::format("is {}, not a token file. {}", kind->name, kind->in_tokens));
+  if (known && format != TokenFormat::automatic)
+    return finding(path, fmt::format("is {} with a header, not raw numbers. Remove format: {}; the "
+                                     "header states the type of the tokens",
+                                     kind->name, word(format)));
   if (format != TokenFormat::automatic)
     return finding(path, examine_raw(format, made.file));
+  if (front.starts_with(numpy_magic)) {
+    NumpyArray array;
+    auto problem = finding(path, read_numpy(input, array));
+    made.file.width = array.width;
+    made.file.offset = array.offset;
+    made.file.tokens = array.tokens;
+    made.is_signed = array.is_signed;
+    return problem;
+  }
   std::int32_t magic = 0;
   const bool headed = input.size() >= llmc_header_bytes;
   if (headed)
@@ -107,23 +131,23 @@ std::optional<std::pair<std::int64_t, Token>> first_outside(std::span<const std:
   };
   Token highest = 0;
   for (std::size_t i = 0; i < count; ++i) highest = std::max(highest, token(i));
-  if (highest < vocabulary)
+  if (std::cmp_less(highest, vocabulary))
     return std::nullopt;
   std::size_t i = 0;
-  while (token(i) < vocabulary) ++i;
+  while (std::cmp_less(token(i), vocabulary)) ++i;
   return std::pair(static_cast<std::int64_t>(i), token(i));
 }
 
-template <class Token>
-void find_documents(std::span<const std::byte> bytes,
-                    std::int64_t first,
-                    std::int32_t end_of_text,
-                    RowStarts& rows) {
+/// Calls take(place) for every end of text.
+template <class Token, class Take>
+void find_documents(std::span<const std::byte> bytes, std::int32_t end_of_text, Take&& take) {
+  if (end_of_text < 0 || std::cmp_greater(end_of_text, std::numeric_limits<Token>::max()))
+    return;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(Token)) {
     Token value;
     std::memcpy(&value, bytes.data() + at, sizeof value);
     if (value == static_cast<Token>(end_of_text))
-      rows.document(first + static_cast<std::int64_t>(at / sizeof(Token)));
+      take(static_cast<std::int64_t>(at / sizeof(Token)));
   }
 }
 
@@ -141,7 +165,14 @@ class Checker {
     const Segment segment(file.path, file.file_bytes, file.offset, file.width, file.tokens);
     if (wants_rows())
       for (const std::int64_t document : examined.documents) rows_.document(tokens_ + document);
-    const bool searches = wants_rows() && examined.documents.empty() && requirements_.end_of_text;
+    const bool marks_rows = wants_rows() && examined.documents.empty();
+    const bool searches =
+        (marks_rows || requirements_.counts_documents) && requirements_.end_of_text;
+    // A negative number is one of the upper half of the unsigned ones.
+    const std::int64_t bound = examined.is_signed
+                                   ? std::min(requirements_.vocabulary,
+                                              std::int64_t{1} << std::min(8 * file.width - 1, 62))
+                                   : requirements_.vocabulary;
     BlockHashes hashes;
     const std::int64_t before = read_bytes_;
     for (std::int64_t block = 0; block < segment.num_blocks(); ++block) {
@@ -150,10 +181,14 @@ class Checker {
       const std::int64_t first = block * (block_bytes / file.width);
       std::optional<Diagnostic> found;
       with_width(file.width, [&]<class Token>(Token) {
-        if (const auto outside = first_outside<Token>(bytes, requirements_.vocabulary))
-          found = outside_finding(file, first + outside->first, outside->second);
+        if (const auto outside = first_outside<Token>(bytes, bound))
+          found = outside_finding(examined, first + outside->first, outside->second);
         else if (searches)
-          find_documents<Token>(bytes, tokens_ + first, *requirements_.end_of_text, rows_);
+          find_documents<Token>(bytes, *requirements_.end_of_text, [&](std::int64_t place) {
+            ++made_.documents;
+            if (marks_rows)
+              rows_.document(tokens_ + first + place);
+          });
       });
       if (found)
         return found;
@@ -185,18 +220,25 @@ class Checker {
       action(std::uint8_t{});
     else if (width == 2)
       action(std::uint16_t{});
-    else
+    else if (width == 4)
       action(std::uint32_t{});
+    else
+      action(std::uint64_t{});
   }
 
-  [[nodiscard]] Diagnostic outside_finding(const TokenFile& file,
+  [[nodiscard]] Diagnostic outside_finding(const Examined& examined,
                                            std::int64_t place,
-                                           std::uint32_t token) const {
-    return {{file.path},
-            "",
-            fmt::format("token {} is {}, model.vocabulary is {} (byte {} of the file): these "
-                        "tokens are from another tokenizer, or model.vocabulary is too small",
-                        place, token, requirements_.vocabulary, file.offset + place * file.width)};
+                                           std::uint64_t token) const {
+    const TokenFile& file = examined.file;
+    const auto unused = static_cast<unsigned>(64 - 8 * file.width);
+    const auto as_signed = static_cast<std::int64_t>(token << unused) >> unused;
+    return {
+        {file.path},
+        "",
+        fmt::format("token {} is {}, model.vocabulary is {} (byte {} of the file): these "
+                    "tokens are another tokenizer's, or model.vocabulary is too small",
+                    place, examined.is_signed ? std::to_string(as_signed) : std::to_string(token),
+                    requirements_.vocabulary, file.offset + place * file.width)};
   }
 
   const TokenRequirements& requirements_;
@@ -250,7 +292,7 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int6
     hash.add(static_cast<std::uint64_t>(segment.token_bytes()))
         .add(hash_of_blocks(own, segment.bytes()));
     tokens += segment.tokens();
-    highest = std::max(highest, std::int64_t{1} << (8 * segment.token_bytes()));
+    highest = std::max(highest, std::int64_t{1} << std::min(8 * segment.token_bytes(), 62));
   }
   auto description = fmt::format("{} tokens in {} files, {}", tokens, found.files.size(),
                                  found.files.empty() ? "none" : found.files.front().path);

@@ -7,9 +7,10 @@
 //                  magic 20240801, version 7: uint32 tokens (Llama 3's)
 //   Megatron   X.bin with nothing but tokens, and X.idx next to it: their type, and where sequences
 //              and documents begin (megatron/core/datasets/indexed_dataset.py there)
+//   NumPy      .npy arrays of integers (numpy.hpp)
 //   raw        nothing but tokens; the deck gives their width
 //
-// The first two state their type, and sizes must fit exactly. Several files are one stream;
+// All but the last state their type, and sizes must fit exactly. Several files are one stream;
 // documents may run over the border of two llm.c shards.
 //
 // One rank examines the files, and reads every token once (check_token_files); the others receive
@@ -32,7 +33,7 @@
 
 namespace trireme::tokens {
 
-/// How files of tokens are laid out; automatic: llm.c's and Megatron's, which state it themselves.
+/// How files of tokens are laid out; automatic: as the files state it.
 enum class TokenFormat : std::uint8_t { automatic, uint16, uint32 };
 
 inline constexpr std::int64_t llmc_header_bytes = 1024;
@@ -55,8 +56,12 @@ struct TokenFiles {
   std::vector<std::uint64_t> sums;
   /// Where rows begin, with `data.rows: documents`.
   std::vector<std::int64_t> rows;
+  /// That end_of_text begins, where they were to be counted.
+  std::int64_t documents = 0;
+  /// Of a cache that has the documents for validation at its end; -1: it has not.
+  std::int64_t validation_tokens = -1;
 
-  auto fields() { return std::tie(files, sums, rows); }
+  auto fields() { return std::tie(files, sums, rows, documents, validation_tokens); }
 };
 
 /// What the tokens must be.
@@ -65,6 +70,8 @@ struct TokenRequirements {
   std::int64_t vocabulary = 0;
   /// Not 0: the number of tokens of a row, for rows of documents.
   std::int64_t row_context = 0;
+  /// Documents are counted: every end_of_text begins one.
+  bool counts_documents = false;
   /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of

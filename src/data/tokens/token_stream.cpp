@@ -14,22 +14,24 @@ namespace {
 
 /// Returns the highest token, so that the loop stays free of branches.
 template <class Token>
-std::uint32_t widen(const std::byte* from, std::span<std::int32_t> out) {
-  std::uint32_t highest = 0;
+std::uint64_t widen(const std::byte* from, std::span<std::int32_t> out) {
+  Token highest = 0;
   for (auto& token : out) {
     Token value;  // tokens of a file need not be aligned
     std::memcpy(&value, from, sizeof value);
     from += sizeof value;
-    highest = std::max(highest, std::uint32_t{value});
+    highest = std::max(highest, value);
     token = static_cast<std::int32_t>(value);
   }
   return highest;
 }
 
-std::uint32_t widen(int token_bytes, const std::byte* from, std::span<std::int32_t> out) {
+std::uint64_t widen(int token_bytes, const std::byte* from, std::span<std::int32_t> out) {
   if (token_bytes == 1)
     return widen<std::uint8_t>(from, out);
-  return token_bytes == 2 ? widen<std::uint16_t>(from, out) : widen<std::uint32_t>(from, out);
+  if (token_bytes == 2)
+    return widen<std::uint16_t>(from, out);
+  return token_bytes == 4 ? widen<std::uint32_t>(from, out) : widen<std::uint64_t>(from, out);
 }
 
 }  // namespace
@@ -80,8 +82,8 @@ void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto bytes = std::span(room).first(count * static_cast<std::size_t>(width));
     if (segment.read(first * width, bytes))
       note_opened(place);
-    const std::uint32_t highest = widen(width, bytes.data(), out.first(count));
-    if (highest >= vocabulary_) [[unlikely]]
+    const std::uint64_t highest = widen(width, bytes.data(), out.first(count));
+    if (std::cmp_greater_equal(highest, vocabulary_)) [[unlikely]]
       throw StorageError(
           "data", "read " + segment.path(),
           fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,

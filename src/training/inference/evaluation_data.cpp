@@ -70,7 +70,9 @@ class Looking {
           {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
   }
   [[nodiscard]] Tokens text_of(const EvaluationSource& source) const {
-    Tokens tokens = tokens::encode_text(source.text, source.field, *tokenizer_, source.text_key);
+    const auto format = tokens::text_format(source.field, "auto", tokens::BadLines::stop,
+                                            *tokenizer_, source.text_key);
+    Tokens tokens = tokens::encode_text(source.text, format, *tokenizer_, source.text_key);
     expect_two(std::ssize(tokens), source.text_key);
     return tokens;
   }

@@ -33,6 +33,7 @@ batches::Split open_data(const Job& job,
                              .seed = seed,
                              .vocabulary = job.shape.vocabulary,
                              .context = job.shape.context,
+                             .document_mask = job.shape.masks_documents(),
                              .tokenizer = job.tokenizer};
   std::string prepared;
   comm::on_first_rank(world, [&] { prepared = pack(batches::prepare_sources(setup, log)); });

@@ -44,8 +44,9 @@ Action declare_evaluate(CLI::App& command) {
   const auto options = std::make_shared<EvaluateOptions>();
   inference::EvaluateRequest& request = options->request;
   add_model(command, request.source);
-  auto* text = command.add_option("--text", request.data.text,
-                                  "Text files, directories and globs; also .gz and .zst.");
+  auto* text = command.add_option(
+      "--text", request.data.text,
+      "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.");
   command
       .add_option("--tokens", request.data.tokens,
                   "Token files and globs: .bin of llm.c, or .bin of Megatron with .idx.")

@@ -22,7 +22,7 @@ namespace trireme::cli {
 namespace {
 
 struct TokenizeOptions {
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "bytes", field, separator = "auto", bad_lines = "stop";
   corpus::TokenizeRequest request;
 };
 
@@ -35,6 +35,10 @@ ExitCode tokenize(comm::World& world, const TokenizeOptions& options) {
                      ->serialized();
   });
   request.tokenizer = text::tokenizer_from(world.broadcast(std::move(serialized), 0));
+  request.format = tokens::text_format(
+      options.field, options.separator,
+      options.bad_lines == "skip" ? tokens::BadLines::skip : tokens::BadLines::stop,
+      *request.tokenizer, "--separator");
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   corpus::tokenize(request, world, log);
   return ExitCode::done;
@@ -50,14 +54,24 @@ Action declare_tokenize(CLI::App& command) {
                   "A tokenizer file, a directory with one, or the word bytes.")
       ->required();
   command
-      .add_option("--text", request.text, "Text files, directories and globs; also .gz and .zst.")
+      .add_option(
+          "--text", request.text,
+          "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.")
       ->required();
   command
       .add_option("--output", request.output,
                   "Prefix of the token files: PREFIX_train_000000.bin, ...")
       ->required();
-  command.add_option("--field", request.field,
+  command.add_option("--field", options->field,
                      "The text is JSON lines with one document per line, under this key.");
+  command.add_option(
+      "--separator", options->separator,
+      "What stands between documents in plain text: auto (the tokenizer's end-of-text "
+      "token), none, blank-line, or the separator itself.");
+  command
+      .add_option("--bad-lines", options->bad_lines,
+                  "Lines that are not JSON objects with the field: stop, or skip and count them.")
+      ->check(CLI::IsMember({"stop", "skip"}));
   command
       .add_option("--validation-fraction", request.validation_fraction,
                   "Approximate share of documents for validation, chosen by hash. Default: 0.")

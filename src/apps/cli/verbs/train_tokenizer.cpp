@@ -41,13 +41,24 @@ struct TrainOptions {
 };
 
 /// The files named by --text as rank 0 finds them, on every rank.
-std::vector<tokens::TextFile> files_of(comm::World& world, const TrainOptions& words) {
+std::vector<tokens::TextFile> files_of(comm::World& world, const TrainOptions& words, Log& log) {
   std::vector<tokens::TextFile> files;
   comm::on_first_rank(world, [&] {
     files::expect_new_directory(words.output);
-    files = tokens::find_text(words.files, "--text").files;
+    tokens::TextSources sources = tokens::find_text(words.files, "--text");
+    tokens::say_skipped(sources, "--text", log);
+    files = std::move(sources.files);
   });
   return unpack<std::vector<tokens::TextFile>>(world.broadcast(pack(files), 0));
+}
+
+/// No merges are learned from the end-of-text token that the trained tokenizer will have.
+tokens::TextFormat format_of(const TrainOptions& words) {
+  tokens::TextFormat format(words.field);
+  if (words.field.empty())
+    format.separator = corpus::end_of_text_name;
+  format.uncut = text::Spellings({corpus::end_of_text_name});
+  return format;
 }
 
 void say_counted(Log& log, const corpus::CountedCorpus& corpus) {
@@ -92,7 +103,7 @@ void train_on(const corpus::CountedCorpus& corpus,
 ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   const text::Pattern pattern = text::pattern_named(words.pattern).value();
-  const corpus::TextFileBlocks texts(files_of(world, words), words.field);
+  const corpus::TextFileBlocks texts(files_of(world, words, log), format_of(words));
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   StageProgress progress(log);
   corpus::CountRequest request{
@@ -107,13 +118,7 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
                         static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
       }};
   const corpus::CountedCorpus corpus = corpus::count_texts(texts, request, world);
-  std::int64_t binary_files = texts.binary_files();
-  world.sum({&binary_files, 1});
-  comm::on_first_rank(world, [&] {
-    if (binary_files > 0)
-      log.info("skipped {} binary files", binary_files);
-    train_on(corpus, words, pattern, log, progress);
-  });
+  comm::on_first_rank(world, [&] { train_on(corpus, words, pattern, log, progress); });
   return ExitCode::done;
 }
 
@@ -122,7 +127,9 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
 Action declare_tokenizer_train(CLI::App& command) {
   const auto words = std::make_shared<TrainOptions>();
   command
-      .add_option("--text", words->files, "Text files, directories and globs; also .gz and .zst.")
+      .add_option(
+          "--text", words->files,
+          "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.")
       ->required();
   command.add_option("--field", words->field,
                      "The text is JSON lines with one document per line, under this key.");

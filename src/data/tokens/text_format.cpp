@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/text_format.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace trireme::tokens {
+
+TextFormat text_format(const std::string& field,
+                       const std::string& separator,
+                       BadLines bad_lines,
+                       const text::Tokenizer& tokenizer,
+                       const std::string& key) {
+  const bool automatic = separator == "auto", none = separator == "none" || separator.empty();
+  const auto refuse = [&](const std::string& what) {
+    throw UserError({Diagnostic{{}, key, fmt::format("'{}' {}", separator, what)}});
+  };
+  TextFormat format(field);
+  format.bad_lines = bad_lines;
+  const auto end_of_text = tokenizer.end_of_text();
+  if (!automatic && !none && !field.empty())
+    refuse("separates documents of plain text, but every line of JSON lines is a document");
+  if (!automatic && !none && !end_of_text)
+    refuse("has nothing to become: the tokenizer has no end-of-text token");
+  std::vector<std::string> uncut = tokenizer.added_tokens(), special;
+  for (const auto& [spelling, token] : tokenizer.special_tokens())
+    if (automatic && token == end_of_text && field.empty())
+      format.separator = spelling;
+    else
+      special.push_back(spelling);
+  if (!automatic && !none) {
+    format.separator = separator == "blank-line" ? "\n\n" : separator;
+    std::erase(special, format.separator);
+  }
+  if (!format.separator.empty())
+    uncut.push_back(format.separator);
+  format.uncut = text::Spellings(std::move(uncut));
+  format.special = text::Spellings(std::move(special));
+  return format;
+}
+
+void TextNotes::add(const TextNotes& other) {
+  documents += other.documents;
+  separators += other.separators;
+  bad_lines += other.bad_lines;
+  spelled += other.spelled;
+  for (const std::string& place : other.bad_places)
+    if (bad_places.size() < most_places)
+      bad_places.push_back(place);
+  if (spelled_as.empty())
+    spelled_as = other.spelled_as;
+}
+
+void TextNotes::say(const TextFormat& format, const std::string& key, Log& log) const {
+  if (separators > 0)
+    log.info("{}: found {} separators {:?} between {} documents", key, separators, format.separator,
+             documents);
+  if (bad_lines > 0) {
+    std::string places;
+    for (const std::string& place : bad_places) places += "\n  " + place;
+    log.warning("{}: skipped {} bad lines. The first of them:{}", key, bad_lines, places);
+  }
+  if (spelled > 0)
+    log.warning(
+        "{}: special tokens are spelled out {} times in the text ({} is one of them). They are "
+        "encoded as ordinary text and do not begin documents",
+        key, spelled, spelled_as);
+}
+
+std::string to_json(const TextNotes& notes) {
+  return nlohmann::json{{"documents", notes.documents}, {"separators", notes.separators},
+                        {"bad_lines", notes.bad_lines}, {"bad_places", notes.bad_places},
+                        {"spelled", notes.spelled},     {"spelled_as", notes.spelled_as}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+TextNotes notes_from_json(std::string_view text) {
+  const auto json = nlohmann::json::parse(text);
+  TextNotes notes;
+  json.at("documents").get_to(notes.documents);
+  json.at("separators").get_to(notes.separators);
+  json.at("bad_lines").get_to(notes.bad_lines);
+  json.at("bad_places").get_to(notes.bad_places);
+  json.at("spelled").get_to(notes.spelled);
+  json.at("spelled_as").get_to(notes.spelled_as);
+  return notes;
+}
+
+}  // namespace trireme::tokens

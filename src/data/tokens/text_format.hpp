@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// How documents are stored in text files, and what was noticed while they were read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/key.hpp"
+#include "base/log.hpp"
+
+#include "text/spellings.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme::tokens {
+
+/// What a line that is not a JSON object with the text means: an error, or a line less.
+enum class BadLines : std::uint8_t { stop, skip };
+
+struct TextFormat {
+  TextFormat() = default;
+  /// JSON lines with the text under this key; empty: each file is a document of plain text.
+  TextFormat(std::string key) : field(std::move(key)) {}
+  TextFormat(const char* key) : field(key) {}
+
+  std::string field;
+  std::string separator;  ///< between documents of plain text; empty: each file is a document
+  BadLines bad_lines = BadLines::stop;
+  text::Spellings uncut;    ///< what no cut may lie in or after: the separator and added tokens
+  text::Spellings special;  ///< other special tokens, which are counted where they are spelled out
+};
+
+/// The format that the words of a deck mean. `separator`: auto (the spelling of the tokenizer's
+/// end-of-text token, where it has one), none, blank-line, or the separator itself. Throws UserError
+/// with `key` for a separator with JSON lines, or with a tokenizer without an end-of-text token.
+TextFormat text_format(const std::string& field,
+                       const std::string& separator,
+                       BadLines bad_lines,
+                       const text::Tokenizer& tokenizer,
+                       const std::string& key);
+
+/// Counted while text is read.
+struct TextNotes {
+  static constexpr std::size_t most_places = 10;
+
+  std::int64_t documents = 0, separators = 0, bad_lines = 0, spelled = 0;
+  std::vector<std::string> bad_places;  ///< the first ones, with the reason
+  std::string spelled_as;               ///< the first special token that was spelled out
+
+  auto fields() {
+    return std::tie(documents, separators, bad_lines, spelled, bad_places, spelled_as);
+  }
+  void add(const TextNotes& other);
+  /// A line for each of them, and warnings.
+  void say(const TextFormat& format, const std::string& key, Log& log) const;
+};
+
+std::string to_json(const TextNotes& notes);
+/// Throws nlohmann's exception for what to_json() did not write.
+TextNotes notes_from_json(std::string_view text);
+
+}  // namespace trireme::tokens
+
+template <>
+struct trireme::EnumNames<trireme::tokens::BadLines> {
+  using enum tokens::BadLines;
+  static constexpr std::pair<tokens::BadLines, const char*> table[] = {{stop, "stop"},
+                                                                       {skip, "skip"}};
+};
