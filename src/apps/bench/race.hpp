@@ -23,8 +23,8 @@ struct RaceLimits {
   double seconds = 1e9;
   /// Runs of a repetition; 0: as above.
   int in_a_row = 0;
-  /// All ranks leave a barrier of MPI, which spins, before each repetition: for what is shorter than
-  /// waking from a sleep in World::barrier().
+  /// All ranks leave a barrier of MPI, which spins, before each repetition: for what is shorter
+  /// than waking from a sleep in World::barrier().
   bool starts_exactly = false;
 };
 

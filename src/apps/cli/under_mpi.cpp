@@ -107,9 +107,9 @@ ExitCode with_shared_deck(comm::World& world,
 
 namespace {
 
-/// Throws if MPI does not connect the processes (each would do the whole work in the same directory),
-/// or if their verbs, builds or options differ. Decks are compared by with_deck(), key by key;
-/// --threads may differ.
+/// Throws if MPI does not connect the processes (each would do the whole work in the same
+/// directory), or if their verbs, builds or options differ. Decks are compared by with_deck(), key
+/// by key; --threads may differ.
 void expect_one_job(comm::World& world, const Arguments& arguments) {
   if (std::string_view(arguments.verb) != "doctor")
     if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))

@@ -3,8 +3,9 @@
 //
 // 1. A link of the same transport, order of additions, ranks and hosts is used as it is.
 // 2. Otherwise the link with the nearest number of participants is used: ranks (shared_memory, mpi)
-//    or hosts (hierarchical), measured on one host if the plan is for one host, else on several. Its
-//    collectives are extrapolated (fit.hpp); the small exchanges grow with the logarithm of ranks.
+//    or hosts (hierarchical), measured on one host if the plan is for one host, else on several.
+//    Its collectives are extrapolated (fit.hpp); the small exchanges grow with the logarithm of
+//    ranks.
 // 3. A hierarchical transport that was not measured is a link in shared memory for the ranks of a
 //    host, followed by a link of messages between hosts.
 // 4. Groups of ranks that communicate at the same time (parallel.replicate) share what leaves a

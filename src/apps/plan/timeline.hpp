@@ -5,8 +5,8 @@
 //    they were enqueued.
 // 2. While a collective runs during compute, compute continues at (1 - compute_lost) of its pace,
 //    and the collective takes `stretch` times as long. While compute waits, the collective has its
-//    full pace. (0, 1) is a network that takes nothing from compute; (1, 1) is one that stops it, so
-//    overlap gains nothing.
+//    full pace. (0, 1) is a network that takes nothing from compute; (1, 1) is one that stops it,
+//    so overlap gains nothing.
 // 3. Time passes only in compute(), wait() and block().
 #pragma once
 

@@ -142,7 +142,8 @@ std::int64_t rank_bytes(const deck::Deck& deck, int ranks, int hosts) {
   return plan::whole_bytes(plan::plan_of(deck, ranks, hosts), 0);
 }
 
-/// Memory of the isolated step that measures compute, which is not sharded (bench/isolated_step.hpp).
+/// Memory of the isolated step that measures compute, which is not sharded
+/// (bench/isolated_step.hpp).
 std::int64_t Tuner::lone_bytes(const Setting& setting) const {
   deck::Deck isolated = deck_of(setting);
   isolated.config.model.recompute = recompute_of(setting).recompute.key();  // like the run

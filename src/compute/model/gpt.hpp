@@ -24,9 +24,9 @@
 // 6. The results of a row depend only on that row, not on B or its place in the batch. On a GPU
 //    this holds up to the rounding of sums.
 // 7. All work is enqueued on the given stream; with an inline CPU stream it is complete on return.
-// 8. Training retains the activations of every block; in evaluation all blocks use those of block 0.
-//    Scratch is leased while it is needed: `narrow` and `wide` for a whole call, the logits for the
-//    head, the rest for backward. Memory is planned for `micro_sequences`, the largest batch.
+// 8. Training retains the activations of every block; in evaluation all blocks use those of block
+//    0. Scratch is leased while it is needed: `narrow` and `wide` for a whole call, the logits for
+//    the head, the rest for backward. Memory is planned for `micro_sequences`, the largest batch.
 //    Products are created at the first use of a batch size.
 #pragma once
 

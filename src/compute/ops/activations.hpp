@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of MLPs, single passes over memory. Arithmetic is fp32. Backward reads x, the input
-// of forward.
+// The activations of MLPs, single passes over memory. Arithmetic is fp32. Backward reads x, the
+// input of forward.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,8 @@ class Attention {
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// Memory that a plan of cuDNN may need in each direction, in addition to what is computed from the shape. Only
-  /// the library knows, on a GPU: an allowance, not measured.
+  /// Memory that a plan of cuDNN may need in each direction, in addition to what is computed from
+  /// the shape. Only the library knows, on a GPU: an allowance, not measured.
   static constexpr std::size_t cudnn_plan_bytes = std::size_t{16} << 20U;
   /// What scratch_bytes() comes to on a GPU at most, estimated from the shape: cuDNN itself can
   /// only be asked where there is one. A sum per row in fp32; where backward is cuDNN's, for the

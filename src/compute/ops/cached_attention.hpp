@@ -10,8 +10,9 @@
 // 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
 //    fp32 as well (docs/design/compute.md): AMX and AVX-512 BF16 round probabilities to bf16.
-// 3. A cache begins as zeros, is fp32 whatever T is, and is stored as the kernel reads it: per sequence
-//    and head of keys, tiles of 64 positions, keys transposed. Only this operation reads it.
+// 3. A cache begins as zeros, is fp32 whatever T is, and is stored as the kernel reads it: per
+//    sequence and head of keys, tiles of 64 positions, keys transposed. Only this operation reads
+//    it.
 // 4. There is a body for CPUs alone (has_cached_attention).
 #pragma once
 
@@ -49,8 +50,8 @@ void require_cached_attention(const device::Device& device);
 /// Of fp32, in a cache of this shape.
 std::int64_t cache_elements(const CachedAttentionShape& shape);
 
-/// A row is one position of a sequence; one with a negative sequence is room to spare: nothing of it
-/// is stored, and its output is 0.
+/// A row is one position of a sequence; one with a negative sequence is room to spare: nothing of
+/// it is stored, and its output is 0.
 struct CachedAttentionCall {
   View out;               ///< [rows, H, D] of the shape's dtype
   View cache;             ///< [cache_elements] fp32

@@ -9,8 +9,8 @@
 
 namespace trireme::ops {
 
-/// Terms of a loss in addition to softmax and cross-entropy. Without either it is what it is without them,
-/// to the bit.
+/// Terms of a loss in addition to softmax and cross-entropy. Without either it is what it is
+/// without them, to the bit.
 struct LossTerms {
   /// c: the loss sees c · tanh(logit / c) in the place of each logit. 0: the logit itself.
   /// Source: Gemma Team 2024 (Gemma 2), section 2.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an operation (operation.hpp) to its body for one device and one type; used by the x.cpp files
-// only. An operation's contract is checked once, there. Then it is enqueued: the CPU's body on the
-// thread that the stream is on, or the GPU's, which enqueues kernels.
+// From an operation (operation.hpp) to its body for one device and one type; used by the x.cpp
+// files only. An operation's contract is checked once, there. Then it is enqueued: the CPU's body
+// on the thread that the stream is on, or the GPU's, which enqueues kernels.
 #pragma once
 
 #include <initializer_list>

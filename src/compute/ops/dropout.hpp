@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dropout mask: a pure function of (seed, site, global sample, element within the sample). It is
-// never stored; backward computes it again. Results do not depend on ranks, threads or
+// The dropout mask: a pure function of (seed, site, global sample, element within the sample). It
+// is never stored; backward computes it again. Results do not depend on ranks, threads or
 // micro-batches, because these are not arguments.
 //
 // The number of the first sample is read from device memory when the operation runs, not when it is

@@ -20,7 +20,8 @@ struct DropoutBackward {
 };
 TRIREME_OPERATION(DropoutBackward);
 
-/// db[n] += the sum over rows of dy[row, n]. Rows are cut by shape alone and added in a fixed order.
+/// db[n] += the sum over rows of dy[row, n]. Rows are cut by shape alone and added in a fixed
+/// order.
 struct BiasBackward {
   static constexpr const char* name = "bias_backward";
   static constexpr bool uses_workspace = true;

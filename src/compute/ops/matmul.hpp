@@ -94,8 +94,8 @@ bool has_fast_bf16(const device::Device& device);
 /// rows are more or fewer.
 bool rows_are_independent(const device::Device& device);
 
-/// "2.6.3": that of oneDNN, the matrix library that products are compared with, at run time; "not in
-/// this build" without.
+/// "2.6.3": that of oneDNN, the matrix library that products are compared with, at run time; "not
+/// in this build" without.
 const char* onednn_version();
 
 /// Who computes products: "trireme" or "cuBLASLt".

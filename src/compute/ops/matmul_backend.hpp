@@ -16,8 +16,8 @@ struct Matmul::Implementation {
   virtual void run(const MatmulCall& call, device::Stream& stream) = 0;
   /// Whether run_epilogue() may do something.
   [[nodiscard]] virtual bool fuses_epilogue() const { return false; }
-  /// The product with the shape's epilogue. False, with nothing done, where run_apart() has to do it
-  /// or is faster.
+  /// The product with the shape's epilogue. False, with nothing done, where run_apart() has to do
+  /// it or is faster.
   virtual bool run_epilogue(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }

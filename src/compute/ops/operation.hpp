@@ -12,8 +12,8 @@
 //   run(ops::GeluForward{.y = y, .x = x}, stream);
 //
 // run() is in ops/x.cpp. It checks the contract and enqueues the body for the stream's device
-// (dispatch.hpp): cpu/x.cpp or cuda/x.cu, a template over the type T of the elements, which is float
-// or Bf16.
+// (dispatch.hpp): cpu/x.cpp or cuda/x.cu, a template over the type T of the elements, which is
+// float or Bf16.
 //
 // 1. A struct owns nothing and is copied into streams and kernels: views, numbers and small structs
 //    of them. Views are memory of the stream's device.
@@ -21,8 +21,8 @@
 //    operands of a struct. An operand overlaps another one only where its comment says that it may.
 // 3. A field without a default has to be given: compilers warn of one that is forgotten. An operand
 //    that is called optional may be left out, which its default, an empty view, does.
-// 4. run() throws ContractError where sizes or dtypes are not those of the contract, and DeviceError
-//    where there is no body for the device.
+// 4. run() throws ContractError where sizes or dtypes are not those of the contract, and
+//    DeviceError where there is no body for the device.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding: pairs of channels of queries and keys are rotated by an angle that grows with
-// the position, so that their products depend on distances alone. Source: Su et al. 2021, section
-// 3.4; in the halves form of transformers, where channel j is rotated together with channel j + D/2:
+// Rotary position embedding: pairs of channels of queries and keys are rotated by an angle that
+// grows with the position, so that their products depend on distances alone. Source: Su et al.
+// 2021, section 3.4; in the halves form of transformers, where channel j is rotated together with
+// channel j + D/2:
 //
 //   y[j]       = x[j] cos a - x[j + D/2] sin a        a = position · f[j],  j < D/2
 //   y[j + D/2] = x[j + D/2] cos a + x[j] sin a        f[j] = theta^(-2j/D), scaled

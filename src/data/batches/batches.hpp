@@ -8,9 +8,9 @@
 // 2. A step's global batch is the samples [first, first + sequences). Each rank computes one block
 //    of it, in micro-batches of consecutive samples. Another number of ranks sees the same global
 //    batches.
-// 3. The number of ranks need not divide the batch: blocks may differ by one sample, or by leaves of
-//    a tree, and a rank's last micro-batch may be smaller. A larger batch has more micro-steps and
-//    needs the same memory.
+// 3. The number of ranks need not divide the batch: blocks may differ by one sample, or by leaves
+//    of a tree, and a rank's last micro-batch may be smaller. A larger batch has more micro-steps
+//    and needs the same memory.
 #pragma once
 
 #include <algorithm>

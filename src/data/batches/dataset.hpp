@@ -15,7 +15,8 @@
 // 3. The position states from which global sample index on this mixture has been in force, and how
 //    many samples of each part had been seen before. It is 0 and none at a run's beginning, and
 //    moves only where a run continues with other parts or weights: samples before stay what they
-//    were, a part that is in both continues where it was, and a new part begins with its first epoch.
+//    were, a part that is in both continues where it was, and a new part begins with its first
+//    epoch.
 #pragma once
 
 #include <cstdint>
@@ -152,9 +153,10 @@ struct Stream {
 std::int64_t validation_begin(std::int64_t num_tokens, double validation_fraction);
 
 /// Training data of one source or of a mixture. Without `validation`, one source gives its
-/// fraction of its tokens to it. Throws UserError with everything that does not meet `requirements`: a
-/// training part shorter than one global batch, parts and validation data shorter than one
-/// sequence, weights that give a part no place, a vocabulary that does not hold the tokens.
+/// fraction of its tokens to it. Throws UserError with everything that does not meet
+/// `requirements`: a training part shorter than one global batch, parts and validation data shorter
+/// than one sequence, weights that give a part no place, a vocabulary that does not hold the
+/// tokens.
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
             const DataRequirements& requirements);

@@ -8,12 +8,12 @@
 //               tokens
 //   jsonl       a JSON object per line: a text under "context", "ctx" or "query", a list of texts
 //               under "choices" or "endings", and the number of the right one, from 0, under
-//               "label", "gold" or "answer". Blank lines are ignored. Context and choice are encoded
-//               separately, with one space before the choice if neither the context ends nor the
-//               choice begins with white space
+//               "label", "gold" or "answer". Blank lines are ignored. Context and choice are
+//               encoded separately, with one space before the choice if neither the context ends
+//               nor the choice begins with white space
 //
-// 1. A file is read completely or not at all. The first mistakes are reported with the line, or with
-//    the example and its byte offset.
+// 1. A file is read completely or not at all. The first mistakes are reported with the line, or
+//    with the example and its byte offset.
 // 2. Every context and every choice has at least one token. An empty context is the end-of-text
 //    token if the tokenizer has one, and otherwise a mistake.
 #pragma once

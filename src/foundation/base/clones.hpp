@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles functions for several x86 levels. The loader chooses the highest level that the processor
-// supports.
+// Compiles functions for several x86 levels. The loader chooses the highest level that the
+// processor supports.
 //
 // 1. A marked function must not contain OpenMP regions: the region calls it. What it calls must be
 //    inlined to be compiled for its level.

@@ -2,8 +2,9 @@
 // What a process prints on standard error outside of its Log: why it ends, and what a destructor
 // could not do.
 //
-// Control characters, which file names and settings may hold, are written as \\xNN. A line goes out in one piece. From glibc 2.37 on, std::fprintf hands an unbuffered stream 128
-// bytes at a time, and between two pieces a launcher puts the lines of other ranks.
+// Control characters, which file names and settings may hold, are written as \\xNN. A line goes out
+// in one piece. From glibc 2.37 on, std::fprintf hands an unbuffered stream 128 bytes at a time,
+// and between two pieces a launcher puts the lines of other ranks.
 #pragma once
 
 #include <cstdio>

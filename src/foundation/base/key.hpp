@@ -120,8 +120,8 @@ struct BoundOf<NumberOr<E>> {
   using type = std::int64_t;
 };
 
-/// What a run that continues from a checkpoint may do with a key: change it, change it when the deck
-/// names it in run.allow_changes, or never.
+/// What a run that continues from a checkpoint may do with a key: change it, change it when the
+/// deck names it in run.allow_changes, or never.
 enum class Change : std::uint8_t { free, asked, never };
 
 template <class T>

@@ -2,9 +2,9 @@
 // Values as bytes, to travel between ranks: pack() on one, unpack() on another. Both ends are the
 // same executable on the same kind of processor, so there is no format to keep.
 //
-// Packed are numbers and other trivially copyable types, as they are stored in memory; strings, vectors,
-// pairs, tuples (of references, too) and optionals of what is packed; and structs that list their
-// members:
+// Packed are numbers and other trivially copyable types, as they are stored in memory; strings,
+// vectors, pairs, tuples (of references, too) and optionals of what is packed; and structs that
+// list their members:
 //
 //     struct Range {
 //       std::string path;

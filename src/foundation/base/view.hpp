@@ -5,8 +5,8 @@
 //
 // 1. Whoever makes a view keeps its memory until the work that reads it is done: on a stream, until
 //    the stream has reached it.
-// 2. Shapes are not part of a view: an operation takes them as separate arguments and compares the number of
-//    elements.
+// 2. Shapes are not part of a view: an operation takes them as separate arguments and compares the
+//    number of elements.
 // 3. Threads may read one view at the same time; writing through two that overlap is the caller's
 //    to order.
 #pragma once

@@ -51,8 +51,8 @@ class Lease {
 
 /// Minimum factor by which a block grows. Below the golden ratio, freed blocks can together hold a
 /// later one; with a factor of 2 they never can. At most half of the largest request is unused.
-/// Measured by tests/bench/parts.cpp (docs/results/engine.csv): compared with 2, a block grows slightly
-/// more often during warm-up, and not later.
+/// Measured by tests/bench/parts.cpp (docs/results/engine.csv): compared with 2, a block grows
+/// slightly more often during warm-up, and not later.
 inline constexpr double growth_factor = 1.5;
 
 class ScratchPool {

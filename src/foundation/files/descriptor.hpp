@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open file with the calls of the operating system, repeated after EINTR and partial transfers. A
-// failure is a StorageError that names the call, the path and the system's message.
+// An open file with the calls of the operating system, repeated after EINTR and partial transfers.
+// A failure is a StorageError that names the call, the path and the system's message.
 #pragma once
 
 #include <cstddef>

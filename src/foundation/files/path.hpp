@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examines what is at a path, and renames and removes files so that the change survives a power cut.
-// Failures are StorageErrors with the call, the path and the system's message.
+// Examines what is at a path, and renames and removes files so that the change survives a power
+// cut. Failures are StorageErrors with the call, the path and the system's message.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace trireme::files {
 
 /// Whether a path cannot be used by the user's mistake: no such name, another kind of file, not
-/// allowed, too long, links in a loop. `error` is an errno value. All else (no memory, too many open
-/// files, a disk or a server that fails) is the machine's fault.
+/// allowed, too long, links in a loop. `error` is an errno value. All else (no memory, too many
+/// open files, a disk or a server that fails) is the machine's fault.
 bool is_about_the_path(int error);
 /// Throws StorageError for `call` ("open PATH") where the error is the machine's.
 void expect_about_the_path(int error, const std::string& call);

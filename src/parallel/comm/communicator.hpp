@@ -24,11 +24,11 @@
 //    once across them), unless NcclBf16Sum::library asks for NCCL's own sum; sums of int64 are
 //    exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
-//    with Reduction::tree in pairs (base/pairwise.hpp): ((g0 + g1) + (g2 + g3)) + …. These two have the same
-//    bits on every transport and placement: terms of one host are added on that host first only if
-//    the order allows it (comm/collective/routes.hpp). With Reduction::sum each transport has its
-//    own order, the same in every run: on one host, in rank order; on several, the terms of each
-//    host first, then the hosts' sums; a ring, starting after the owner.
+//    with Reduction::tree in pairs (base/pairwise.hpp): ((g0 + g1) + (g2 + g3)) + …. These two have
+//    the same bits on every transport and placement: terms of one host are added on that host first
+//    only if the order allows it (comm/collective/routes.hpp). With Reduction::sum each transport
+//    has its own order, the same in every run: on one host, in rank order; on several, the terms of
+//    each host first, then the hosts' sums; a ring, starting after the owner.
 #pragma once
 
 #include <cstdint>

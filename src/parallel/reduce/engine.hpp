@@ -188,8 +188,8 @@ class Engine final : private CollectiveQueue::Source {
   /// sharded: marks the parameters as current.
   void publish_parameters();
 
-  /// For `trireme verify` and tests (CollectiveQueue, rule 1). Call between steps, on all ranks with
-  /// the same value.
+  /// For `trireme verify` and tests (CollectiveQueue, rule 1). Call between steps, on all ranks
+  /// with the same value.
   void hold_collectives(bool held) { queue_.hold(held); }
 
   /// Times of the current step, after its last mark_updated(), or of the step before. Blocks until

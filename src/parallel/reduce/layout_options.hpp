@@ -18,8 +18,8 @@
 //   between hosts         to overlap sending with backward. Over 1 Gbit/s, where 5.3 million
 //                         parameters take 1.3 times as long to send as to compute, a step takes
 //                         0.72 of one with a single bucket (with 4, 8, 24, 48 and 96 buckets 0.78,
-//                         0.79, 0.73, 0.74, 0.74; docs/results/bucket_count.csv). Inside a host 16 buckets take
-//                         0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
+//                         0.79, 0.73, 0.74, 0.74; docs/results/bucket_count.csv). Inside a host 16
+//                         buckets take 0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
 //   gradients sharded     because a rank holds three buckets in addition to the sums.
 //
 // With shard: parameters a bucket holds at least one layer (embeddings are not counted) and ends

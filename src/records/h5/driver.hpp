@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HDF5 file driver (VFD) that is used for all files, because the default driver crashes later
-// when a close fails (1.10.8 loses the file and keeps its id, which MPI_Finalize then closes again).
+// when a close fails (1.10.8 loses the file and keeps its id, which MPI_Finalize then closes
+// again).
 //
 // 1. After a failed write nothing more is written: every later flush() fails, and closing discards
 //    the file without a message.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes bulk data into a file that HDF5 laid out and closed, at Dataset::file_offset(). This does not
-// use HDF5 and so does not take its lock: run.h5 can be written while gigabytes of a checkpoint are.
+// Writes bulk data into a file that HDF5 laid out and closed, at Dataset::file_offset(). This does
+// not use HDF5 and so does not take its lock: run.h5 can be written while gigabytes of a checkpoint
+// are.
 //
 // 1. Whole pages from page-aligned memory go directly to the disk (O_DIRECT), which takes no core
-//    time. Data that is not aligned, and all data on a file system without O_DIRECT, goes through the
-//    page cache, and the kernel is asked to start writing it back at once.
+//    time. Data that is not aligned, and all data on a file system without O_DIRECT, goes through
+//    the page cache, and the kernel is asked to start writing it back at once.
 // 2. write() may run in one thread while another reads other pages.
 // 3. Failures are StorageErrors with the path and the system's message.
 #pragma once
@@ -18,8 +19,8 @@
 
 namespace trireme::h5 {
 
-/// Write or read all `count` bytes at `offset`. Return errno or 0. read_all() returns zeros after the
-/// end of the file.
+/// Write or read all `count` bytes at `offset`. Return errno or 0. read_all() returns zeros after
+/// the end of the file.
 int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
 int read_all(int file, void* to, std::size_t count, std::int64_t offset);
 

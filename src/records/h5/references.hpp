@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HDF5 file can refer to other files: external links open other files under any path, external
-// storage reads and writes them, virtual datasets show parts of them. So a file from someone else, or
-// a damaged one, could make a run write into a file that is not its own, or wait for a FIFO.
+// storage reads and writes them, virtual datasets show parts of them. So a file from someone else,
+// or a damaged one, could make a run write into a file that is not its own, or wait for a FIFO.
 //
 // An object with two names (a soft or a second hard link) would receive data meant for another one.
 //

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and checks the data on which a model is evaluated: text, tokens, or questions. Rank 0 reads.
+// Reads and checks the data on which a model is evaluated: text, tokens, or questions. Rank 0
+// reads.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // Answers multiple-choice questions with the choice that a model finds most likely.
 //
 // The loss of a choice is the sum of its tokens' losses; the first token is predicted by the last
-// token of the context. The answer is the choice with the smallest sum (`sum`), the smallest sum per
-// token (`per_token`, as in llm.c and nanochat) or per byte of the choice's tokens (`per_byte`;
+// token of the context. The answer is the choice with the smallest sum (`sum`), the smallest sum
+// per token (`per_token`, as in llm.c and nanochat) or per byte of the choice's tokens (`per_byte`;
 // lm-evaluation-harness divides by the length of the text). Of equal choices the first is the
 // answer. A question that is longer than the context loses its beginning.
 //

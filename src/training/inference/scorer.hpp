@@ -4,8 +4,8 @@
 // A row is computed in the narrowest window that holds it (width_of), by the same model with the
 // same parameters. Shorter rows are padded at the end, which does not affect the tokens before.
 //
-// 1. A row's losses depend on the row alone, not on other rows or on the number of threads. On a GPU
-//    this is true up to rounding (model/gpt.hpp).
+// 1. A row's losses depend on the row alone, not on other rows or on the number of threads. On a
+//    GPU this is true up to rounding (model/gpt.hpp).
 // 2. The model of a width is created when it is first needed, and keeps the activations of one
 //    block.
 #pragma once

@@ -23,8 +23,8 @@
 // 4. Afterwards, ranks agree at the end of a step: they add their requests, and all act on the sum,
 //    so they act at the same step even if only one of them received a signal. An evaluation is
 //    abandoned when a stop is requested (comm/control/interruption.hpp).
-// 5. The signals stay blocked after the object's lifetime. The process is about to exit, and a signal
-//    that arrives then must not replace its exit code.
+// 5. The signals stay blocked after the object's lifetime. The process is about to exit, and a
+//    signal that arrives then must not replace its exit code.
 #pragma once
 
 #include <array>
@@ -82,8 +82,8 @@ struct TimeLimit {
   StopReason reason = StopReason::walltime;
 };
 
-/// Blocks the signals, and receives them during its lifetime. One object at a time, created in the main
-/// thread. Any thread may call the members.
+/// Blocks the signals, and receives them during its lifetime. One object at a time, created in the
+/// main thread. Any thread may call the members.
 class SignalScope {
  public:
   /// `work`: name of work that has nothing to save, such as "trireme tune"; "" for a run.

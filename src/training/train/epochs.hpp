@@ -17,7 +17,8 @@ class Epochs {
 
   /// How many epochs the first `samples` of the run are, for people.
   [[nodiscard]] std::string forecast(std::int64_t samples) const;
-  /// A warning where they go more often through a part than repeated data helps; empty: they do not.
+  /// A warning where they go more often through a part than repeated data helps; empty: they do
+  /// not.
   [[nodiscard]] std::string warning(std::int64_t samples) const;
   /// A line for each part of which an epoch has ended since the last call.
   std::vector<std::string> passed(std::int64_t next_sample);

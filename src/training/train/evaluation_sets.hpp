@@ -36,8 +36,8 @@ class EvaluationSets {
 
   /// Whether any set is due after `step`.
   [[nodiscard]] bool due(std::int64_t step) const;
-  /// Collective. Those that are due after `step`. Throws comm::Interrupted when `interrupts` is true
-  /// on any rank.
+  /// Collective. Those that are due after `step`. Throws comm::Interrupted when `interrupts` is
+  /// true on any rank.
   std::vector<Result> evaluate(std::int64_t step,
                                session::Session& session,
                                const comm::Wanted& interrupts = {});

@@ -58,7 +58,8 @@ class Journal {
   /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
-  /// The validation, or else the evaluation of all sets, that was due after `step` was not finished.
+  /// The validation, or else the evaluation of all sets, that was due after `step` was not
+  /// finished.
   void dropped(std::int64_t step, bool validation);
   /// Whether the start before dropped them after the step that this one resumes from; on all ranks.
   [[nodiscard]] bool owes_validation() const { return owes_[0] > 0; }
@@ -94,9 +95,9 @@ class Journal {
   /// Waits that began before the step are between steps, and are in the spans there: an
   /// evaluation's, for one.
   void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
-  /// On rank 0, `entry` with the record, while steps run. When too much waits already, so does this;
-  /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
-  /// is late.
+  /// On rank 0, `entry` with the record, while steps run. When too much waits already, so does
+  /// this; the other ranks then wait however long it takes: a file system that is slow is not a
+  /// rank that is late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
   const session::Job& job_;

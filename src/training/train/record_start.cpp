@@ -56,8 +56,8 @@ record::RunRecordOptions options_of(const session::Job& job, Log& log) {
   return options;
 }
 
-/// A record from step 0. What a run that was killed before its first checkpoint recorded stays under
-/// another name; the record of a finished run is not touched.
+/// A record from step 0. What a run that was killed before its first checkpoint recorded stays
+/// under another name; the record of a finished run is not touched.
 record::RunRecord begun(const std::string& directory,
                         const record::RunHeader& header,
                         const record::LogFacts& found,

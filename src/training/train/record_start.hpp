@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the record of a run: a new one, or that of an earlier start, or a new one in place of a
 // record that cannot be continued. Nothing is overwritten or removed. A file that is in the way is
-// moved aside under a name that states the reason, and the log notes it. For steps.jsonl and run.h5:
+// moved aside under a name that states the reason, and the log notes it. For steps.jsonl and
+// run.h5:
 //
 //   run.h5.attempt-1   from a start that was killed before its first checkpoint
 //   run.h5.damaged-1   no line of steps.jsonl can be read
@@ -24,8 +25,8 @@
 
 namespace trireme::train {
 
-/// Whether the run in `path` has made all its steps, by its newest checkpoint, or by its record where
-/// the deck asks for no checkpoints; and no evaluation after the last one was dropped.
+/// Whether the run in `path` has made all its steps, by its newest checkpoint, or by its record
+/// where the deck asks for no checkpoints; and no evaluation after the last one was dropped.
 bool is_finished(const session::Job& job, const std::string& path);
 /// Collective. The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished,
 /// when the deck asks for a new run then.

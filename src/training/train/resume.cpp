@@ -46,8 +46,8 @@ void take(const record::NameValues& deck, const char* key, T& value) {
     value = read;
 }
 
-/// The optimizer's section as the checkpoint's deck has it, if it is there; `steps` becomes those of its
-/// schedule.
+/// The optimizer's section as the checkpoint's deck has it, if it is there; `steps` becomes those
+/// of its schedule.
 optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
                                       const session::Job& job,
                                       std::int64_t& steps) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run consists of between its start and its end, and how it starts: from initial values, from
-// given weights, or from the newest checkpoint. The trainer makes its steps.
+// What a run consists of between its start and its end, and how it starts: from initial values,
+// from given weights, or from the newest checkpoint. The trainer makes its steps.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// External reasons to end a run other than signals: time limits, and requests from another terminal.
+// External reasons to end a run other than signals: time limits, and requests from another
+// terminal.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,8 @@
 namespace trireme::ops::cuda {
 namespace {
 
-// As ops/cpu/activations.cpp: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+// As ops/cpu/activations.cpp: 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715
+// x^3).
 constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
 constexpr float cubic = 0.044715F;
 

@@ -8,8 +8,8 @@
 // 2. The tiled ones (attention_tiles.cuh) multiply in bf16 on tensor cores and add up in fp32. Like
 //    the CPU's kernels in bf16 and cuDNN's, they round P, and in backward dS, to bf16 before the
 //    second product; lse is of what was not rounded.
-// 3. All of them draw the same masks of dropout, leave the same lse and delta up to rounding, and add
-//    up in an order that depends on the positions and heads alone: not on the other samples.
+// 3. All of them draw the same masks of dropout, leave the same lse and delta up to rounding, and
+//    add up in an order that depends on the positions and heads alone: not on the other samples.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward of attention in bf16 on tensor cores, in two kernels that each recompute the scores,
-// so that every sum has one owner: dQ by blocks of 64 queries, which take the keys 32 at a time, and
-// dK and dV by blocks of 64 keys, which take the queries so, one head after another of those that
-// share the keys. Each tile of the other side travels while products are computed that do not read
-// it. Source of the formulas: Dao et al. 2022, appendix B.
+// so that every sum has one owner: dQ by blocks of 64 queries, which take the keys 32 at a time,
+// and dK and dV by blocks of 64 keys, which take the queries so, one head after another of those
+// that share the keys. Each tile of the other side travels while products are computed that do not
+// read it. Source of the formulas: Dao et al. 2022, appendix B.
 #include "ops/cuda/attention_dropout.cuh"
 #include "ops/cuda/attention_tiles.cuh"
 

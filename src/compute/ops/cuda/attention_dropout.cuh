@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout of tiles of scores (attention_tiles.cuh): the same mask as dropout_factor(), and where the
-// context is a multiple of 4 a draw serves four scores, which are those of different lanes.
+// Dropout of tiles of scores (attention_tiles.cuh): the same mask as dropout_factor(), and where
+// the context is a multiple of 4 a draw serves four scores, which are those of different lanes.
 #pragma once
 
 #include "ops/cuda/attention_head.cuh"
@@ -43,8 +43,8 @@ struct TileDropout {
   __device__ std::uint64_t element(std::int64_t t, std::int64_t s) const {
     return static_cast<std::uint64_t>((head.h * head.time + t) * head.time + s);
   }
-  /// Four scores, each drawn for itself: from one row to the other, and from one column to the next,
-  /// t and s grow by these numbers.
+  /// Four scores, each drawn for itself: from one row to the other, and from one column to the
+  /// next, t and s grow by these numbers.
   __device__ std::uint32_t four(
       std::int64_t t, std::int64_t s, int row_t, int row_s, int column_t, int column_s) const {
     std::uint32_t kept = 0;

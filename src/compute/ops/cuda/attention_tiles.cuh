@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tiled kernels of attention share. A block owns 64 rows, of queries or of keys, a warp 16
-// of them, and takes the rows of the other side tile by tile through shared memory. A lane holds its
-// part of the scores, and of what is added up, as mma.cuh lays out C: of 16 rows by 8 columns those
-// of rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next.
+// of them, and takes the rows of the other side tile by tile through shared memory. A lane holds
+// its part of the scores, and of what is added up, as mma.cuh lays out C: of 16 rows by 8 columns
+// those of rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next.
 //
 // 1. The scores' rows are the block's own rows, so the scores of a tile, rounded to bf16, are the A
 //    of the product that adds them up; they never leave the registers.

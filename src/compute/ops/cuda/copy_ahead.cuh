@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies from memory to shared memory that continue while the thread does, from sm_80 on. Source: PTX
-// ISA, "cp.async". Where the host's compiler reads this, the emulated GPU does the same: what is
-// copied is there at the wait, and neither it nor what it overwrites is before.
+// Copies from memory to shared memory that continue while the thread does, from sm_80 on. Source:
+// PTX ISA, "cp.async". Where the host's compiler reads this, the emulated GPU does the same: what
+// is copied is there at the wait, and neither it nor what it overwrites is before.
 #pragma once
 
 #include <cstdint>

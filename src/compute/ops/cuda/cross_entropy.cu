@@ -75,7 +75,8 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
     for (int k = 0; k < N; ++k) sum += exponential(cap(to_float(pack.v[k])) - largest);
   }
   const float top = block_max<threads>(largest, shared);
-  // A thread without logits has nothing to rescale, and inf - inf is not a number. A sum of NaN stays.
+  // A thread without logits has nothing to rescale, and inf - inf is not a number. A sum of NaN
+  // stays.
   const float mine = sum == 0.0F ? 0.0F : sum * exponential(largest - top);
   return {top, block_sum<threads>(mine, shared)};
 }

@@ -174,8 +174,8 @@ struct SortedRows {
   }
 };
 
-/// Where a stretch's rows of a token that has more elsewhere are added up: [stretches, 2, channels],
-/// of the token that begins in it, and of the one that continues from before.
+/// Where a stretch's rows of a token that has more elsewhere are added up: [stretches, 2,
+/// channels], of the token that begins in it, and of the one that continues from before.
 __device__ inline float* place_of(float* partial,
                                   std::int64_t stretch,
                                   bool begins,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per head of a row, eight of them per block: a lane owns pairs of channels that are
-// rotated together, or channels where nothing is rotated, so no other lane reads what it overwrites.
+// rotated together, or channels where nothing is rotated, so no other lane reads what it
+// overwrites.
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/loops.cuh"
 #include "ops/head_norm.hpp"

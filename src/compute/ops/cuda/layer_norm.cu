@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per row, eight rows per block. The forward pass holds a row in registers: all its loads are
-// in flight at the same time, and it is read once. Rows of more than most_packs packs per lane are
-// read again for each pass, from a cache.
+// A warp per row, eight rows per block. The forward pass holds a row in registers: all its loads
+// are in flight at the same time, and it is read once. Rows of more than most_packs packs per lane
+// are read again for each pass, from a cache.
 #include <type_traits>
 
 #include "ops/cuda/columns.cuh"

@@ -14,9 +14,10 @@
 //    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
 //    library's approximation of tanh would show there, and in bf16 is below the rounding. Timed, a
 //    product that is slower with its epilogue than with a GELU after it goes without.
-// 5. So is a bias, where it has the result's dtype, rows of the result are multiples of 16 bytes and
-//    cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt 13.1
-//    rounds the product to bf16 before it adds the bias and rounds again (measured on an H100).
+// 5. So is a bias, where it has the result's dtype, rows of the result are multiples of 16 bytes
+//    and cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt
+//    13.1 rounds the product to bf16 before it adds the bias and rounds again (measured on an
+//    H100).
 // 6. Where ProductOptions say so, the sums of A's rows are the epilogue of the product that reads A
 //    anyway. In which order cuBLASLt adds them up is documented nowhere.
 #include <array>

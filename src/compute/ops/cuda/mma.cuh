@@ -33,9 +33,9 @@ __device__ inline void multiply_add(float (&c)[4],
 #endif
 }
 
-/// Four matrices of 8 x 8 elements of 16 bits from shared memory, a word of each: lane 8 m + r gives
-/// the address of row r of matrix m, a multiple of 16, and lane 4 g + q takes row g, columns 2 q
-/// and 2 q + 1.
+/// Four matrices of 8 x 8 elements of 16 bits from shared memory, a word of each: lane 8 m + r
+/// gives the address of row r of matrix m, a multiple of 16, and lane 4 g + q takes row g, columns
+/// 2 q and 2 q + 1.
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
 #ifdef __CUDACC__
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

@@ -10,8 +10,8 @@
 namespace trireme::ops {
 namespace {
 
-// Never closed: NVRTC's static C++ runtime does not return its memory, so each further opening would leak 71 KiB. A library that is open
-// already is opened at no cost.
+// Never closed: NVRTC's static C++ runtime does not return its memory, so each further opening
+// would leak 71 KiB. A library that is open already is opened at no cost.
 void* open_for_good(const std::string& library) {
   return dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
 }

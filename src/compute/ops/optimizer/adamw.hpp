@@ -30,8 +30,8 @@ struct AdamwStep {
   float correction1 = 1, correction2 = 1;  ///< 1 - beta^step
 };
 
-/// One range of elements. In bf16 moments are rounded at random (moment_rounding.hpp) where they are
-/// written; the update takes them before that.
+/// One range of elements. In bf16 moments are rounded at random (moment_rounding.hpp) where they
+/// are written; the update takes them before that.
 struct Adamw {
   static constexpr const char* name = "adamw";
   View parameter;      ///< [n] of T

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: the state of a run by parameter, without buckets, padding or rank count, so that a
-// run saved on N ranks continues on M ranks with any bucket size.
+// Checkpoints store the state of a run by parameter, without buckets, padding or rank count. So a
+// run that was saved on N ranks resumes on M ranks with any bucket size.
 //
-//   RUN_DIR/checkpoints/latest                     text: the name of the newest one (for people)
+//   RUN_DIR/checkpoints/latest                     text: the name of the newest one, for users
 //   RUN_DIR/checkpoints/step-00000500/
 //     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
 //     manifest.h5       facts, parameters, every piece with its hash and file, the tokenizer, and
@@ -11,15 +11,16 @@
 //     manifest.xxh64    text: the hash of manifest.h5, for xxhsum -c
 //
 // A piece's hash is the sum modulo 2^64 of element_hash(index in the parameter, bits) over its
-// elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
-// wrote what, one pass yields both, and a reader checks what it read while it reads it.
+// elements; a parameter's content hash is the sum over its pieces. So it does not depend on which
+// rank wrote which piece, one pass computes both, and a reader checks the data while it reads.
 //
-// 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a directory
-//    named step-N is whole, or was damaged later. The directories are the truth; `latest` is a
-//    hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
-// 2. A save removes the temporary directories that an earlier crash left, by the exact names that a
-//    save gives them, and afterwards the oldest whole checkpoints that Retention does not keep;
-//    never the one just written, never one that it cannot read. What cannot be removed is a warning.
+// 1. Everything is written into step-N.tmp and synced, the manifest last; then the directory is
+//    renamed. So a directory named step-N is complete, or was damaged later. The directories decide
+//    which checkpoints there are; `latest` is a hint. The log of the record is synced before the
+//    manifest is written.
+// 2. A save removes temporary directories of an earlier crash, by the exact names that a save
+//    uses, and afterwards the oldest complete checkpoints that Retention does not keep; never the
+//    one just written, and never one that it cannot read. A failure to remove is a warning.
 // 3. Collective calls end the same way on all ranks (comm/control/together.hpp): when one fails,
 //    all throw.
 // 4. Views are host memory.
@@ -42,7 +43,7 @@
 
 namespace trireme::record {
 
-/// A run of elements of one parameter in one state ("parameter", "moment1", …).
+/// A contiguous range of elements of one parameter in one state ("parameter", "moment1", …).
 struct Slab {
   std::string state;
   ParameterIndex parameter{};
@@ -60,8 +61,8 @@ struct CheckpointFacts {
   std::int64_t step = 0;          ///< steps done
   std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
   std::uint64_t seed = 0;
-  NameValues model;  ///< sizes and options that a reader must share, compared on load
-  NameValues more;   ///< versions, precision, run, data, …: stated, not compared here
+  NameValues model;  ///< sizes and options that must be equal on load
+  NameValues more;   ///< versions, precision, run, data, …: not compared here
   /// Of the session that wrote it, every key; empty in checkpoints before format 2.1.
   NameValues deck = {};
   /// Of the tokens: text::Tokenizer::serialized(); empty in checkpoints before format 2.2, and
@@ -69,11 +70,11 @@ struct CheckpointFacts {
   std::string tokenizer = {};
 };
 
-/// Which whole checkpoints a save leaves in place.
+/// Which complete checkpoints a save keeps.
 ///
 /// 1. The `keep` newest ones, milestones among them; all of them when it is 0.
 /// 2. Every milestone: of a step that is a multiple of `keep_every` (0: no step is), or written
-/// while its step was one, as its facts state; so another `keep_every` loses none of them.
+/// as a milestone, as its facts state; so another `keep_every` does not remove it.
 struct Retention {
   std::int64_t keep = 0;
   std::int64_t keep_every = 0;
@@ -90,7 +91,7 @@ struct SavedCheckpoint {
   std::string directory;
   std::int64_t bytes = 0;  ///< of all ranks' files
   double seconds = 0;  ///< the slowest rank's file, the manifest and the commit, all on the disk
-  std::vector<std::string> warnings;  ///< what could not be removed, and why; each comes once
+  std::vector<std::string> warnings;  ///< what could not be removed, and why, without repetitions
 };
 
 struct CheckpointPlace {
@@ -110,9 +111,9 @@ struct FoundCheckpoint : CheckpointPlace {
   std::string date_and_time;  ///< when it was written, UTC
 };
 
-/// Collective. Writes RUN_DIR/checkpoints/step-N and waits for it (checkpoint_writer.hpp does not),
-/// from every rank's slabs, which together must cover each (state, parameter) that occurs exactly
-/// once; one dtype per state.
+/// Collective. Writes RUN_DIR/checkpoints/step-N from the slabs of all ranks and waits until it is
+/// complete (checkpoint_writer.hpp does not wait). Together the slabs must cover each (state,
+/// parameter) exactly once, with one dtype per state.
 ///
 /// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
 ///           when slabs overlap or leave a hole.
@@ -123,10 +124,10 @@ SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 Retention retention,
                                 comm::World& world);
 
-/// Collective. Fills every rank's slabs from `directory`, whatever rank count wrote it, and returns
-/// its facts. The first rank reads the manifest; every rank reads the bytes that it needs. All
-/// ranks together must need each element of a (state, parameter) equally often. fp32 and bf16 are
-/// converted into each other (rounded to nearest even) when they differ.
+/// Collective. Fills every rank's slabs from `directory`, written by any number of ranks, and
+/// returns its facts. Rank 0 reads the manifest; every rank reads the bytes that it needs. Each
+/// element of a (state, parameter) must be needed by the same number of ranks. If the dtypes
+/// differ, fp32 and bf16 are converted (rounded to nearest even).
 ///
 /// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format
 ///           version, another model (`model` is compared, the first difference named), a missing
@@ -138,16 +139,15 @@ CheckpointFacts load_checkpoint(const std::string& directory,
                                 comm::World& world);
 
 /// What is in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
-/// directories are left out. Not collective.
+/// directories are omitted. Not collective.
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
-/// The newest checkpoint by its name, whole or not (a damaged one is reported by load_checkpoint,
-/// never passed over in silence). Opens no file. Not collective: let rank 0 ask, and broadcast.
+/// The newest checkpoint by its name, even if it is damaged: load_checkpoint then reports the
+/// damage. Opens no file. Not collective: call it on rank 0 and broadcast.
 std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory);
 /// The same of a directory of checkpoints, such as checkpoint.directory.
 std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
-/// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
-/// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
-/// what is there.
+/// A sentence if checkpoints/latest names another checkpoint than `newest`, the directory of the
+/// newest; else "". The file is a hint for users and scripts; the directories decide.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
 }  // namespace trireme::record

@@ -18,8 +18,8 @@ inline constexpr const char* milestone_fact = "milestone";
 
 /// RUN_DIR/checkpoints
 std::string checkpoints_of(const std::string& run_directory);
-/// Throws UserError, about the key at `place`, when `directory` holds files of others and nothing
-/// that shows that trireme has used it: its lock, `latest`, or a checkpoint.
+/// Throws UserError about the key at `place` if `directory` has other files, and no sign that
+/// trireme has used it: its lock, `latest`, or a checkpoint.
 void expect_place_of_checkpoints(const std::string& directory, const Place& place);
 /// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
 /// are there already or elsewhere, StorageError when it cannot be made.
@@ -28,31 +28,31 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
 std::string checkpoint_name(std::int64_t step);
 /// The step in the name of a checkpoint, or -1: "step-" and digits, nothing else.
 std::int64_t step_of(const std::string& name);
-/// checkpoints/step-00000500.tmp: where it is written before it is whole.
+/// checkpoints/step-00000500.tmp, the directory until the checkpoint is complete.
 std::string temporary_name(std::int64_t step);
 
-/// Gives a checkpoint its name again that commit_temporary() had moved away when the process was
+/// Restores the name of a checkpoint that commit_temporary() had moved away when the process was
 /// killed, on a file system that cannot exchange two names. Throws StorageError.
 void restore_replaced(const std::string& run_directory);
-/// Makes the temporary directory, after removing what earlier saves left under names of ours.
-/// Returns messages about what could not be removed; throws StorageError when that is in the way.
+/// Creates the temporary directory, after removing what earlier saves left under our names. Returns
+/// messages about what could not be removed; throws StorageError if that is in the way.
 std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step);
-/// Puts the rows that were handed to the operating system on the disk: after a power cut, too, the
-/// record reaches as far as a checkpoint. Nothing where there is no record. Throws StorageError.
+/// Syncs the log of the record, so that after a power cut the record still reaches as far as a
+/// checkpoint. Does nothing if there is no record. Throws StorageError.
 void sync_record(const std::string& run_directory);
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
-/// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
-/// move, then writes its name into `latest`. All files in it must be fsync'ed. Returns why `latest`
-/// could not be written, or ""; throws StorageError when there is no new checkpoint.
+/// Renames the temporary directory to the checkpoint of its step, replacing one of that name
+/// atomically, and then writes its name into `latest`. All files in it must be synced. Returns why
+/// `latest` could not be written, or ""; throws StorageError if there is no new checkpoint.
 std::string commit_temporary(const std::string& run_directory, std::int64_t step);
-/// Removes the whole checkpoints that `retention` does not keep, oldest first, never that of
-/// `newest`. Returns messages about what could not be removed.
+/// Removes the complete checkpoints that `retention` does not keep, oldest first, and never that of
+/// step `newest`. Returns messages about what could not be removed.
 std::vector<std::string> prune(const std::string& run_directory,
                                std::int64_t newest,
                                Retention retention);
 
-/// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the
-/// name is what people and scripts go by, so a copy under another name is not used.
+/// Why the name of a checkpoint's directory, whose manifest is of `step`, is wrong, or "". Users
+/// and scripts rely on the name, so a copy under another name is not used.
 std::string name_problem(const std::string& directory, std::int64_t step);
 
 /// What to do if the checkpoint in `directory` cannot be used: names the next older whole one.

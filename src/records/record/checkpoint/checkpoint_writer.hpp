@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints while the run continues. Every rank's thread writes its file;
-// when all have, the first rank's writes the manifest and makes the whole visible. Between the two
-// the ranks communicate once, in calls of the main thread: threads here do not use MPI.
+// Writes checkpoints while the run continues. A thread of every rank writes the rank's file. When
+// all are written, rank 0's thread writes the manifest and makes the checkpoint visible. Between
+// the two stages the ranks communicate once, in calls of the main thread: these threads do not use
+// MPI.
 //
 //     writer.start(facts, slabs);                    // collective; short
 //     ...  if (no rank is busy()) writer.advance();  // collective; twice, then it is done
 //     writer.finish();                               // or: wait for the rest
 //
-// 1. The slabs' memory must stay as it is from start() until the checkpoint is done.
-// 2. A failure on any rank comes out of advance() or finish() on all (comm/control/together.hpp),
-//    and the temporary directory is gone; a writer may then start again.
+// 1. The slabs' memory must not change from start() until the checkpoint is done.
+// 2. A failure on any rank is thrown by advance() or finish() on all (comm/control/together.hpp),
+//    and the temporary directory is removed. The writer may then start again.
 // 3. The bytes and hashes do not depend on the order in which ranks wait.
-// 4. What is not finite is not made visible: a UserError on all ranks names it.
-// 5. The destructor ends what is in progress: what is not whole stays as step-N.tmp, which the next
-//    start() removes.
+// 4. A checkpoint with an element that is not finite does not become visible: a UserError on all
+//    ranks names the element.
+// 5. The destructor ends work in progress. An incomplete checkpoint stays as step-N.tmp, which the
+//    next start() removes.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +47,10 @@ class CheckpointWriter {
 
   /// The same on all ranks: a checkpoint was started and is not done.
   [[nodiscard]] bool under_way() const { return stage_ != Stage::idle; }
-  /// This rank's thread is at work.
+  /// Whether this rank's thread is working.
   [[nodiscard]] bool busy() const { return !background_.done(); }
-  /// Collective. Requires: under_way(). Waits for the ranks' threads and takes the next stage.
-  /// Returns what was saved after the last one.
+  /// Collective. Requires: under_way(). Waits for the ranks' threads and starts the next stage.
+  /// Returns the saved checkpoint after the last one.
   std::optional<SavedCheckpoint> advance();
   /// Collective. Requires: under_way(). advance() until the checkpoint is done.
   SavedCheckpoint finish();
@@ -57,10 +59,11 @@ class CheckpointWriter {
   enum class Stage : std::uint8_t { idle, writing, committing };
 
   void gather_parts();
-  /// Throws UserError: a run must not resume from values that are not finite, or remove good checkpoints for them.
+  /// Throws UserError: a run must not resume from values that are not finite, or remove good
+  /// checkpoints for them.
   void expect_finite(const std::vector<Part>& parts) const;
   void commit(const std::vector<Part>& parts);
-  /// Adds those that no checkpoint of this writer had.
+  /// Adds the warnings that no earlier checkpoint of this writer had.
   void warn_once(std::vector<std::string> warnings);
 
   const std::string run_directory_;

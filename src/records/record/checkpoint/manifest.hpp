@@ -10,9 +10,9 @@
 //   /pieces      rows of Piece
 //   /tensors/STATE/PARAMETER   virtual dataset over the pieces; attributes shape, content_hash
 //
-// Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So every bit of a
-// checkpoint is under some hash: the manifest under this one, a rank file's data under its pieces'
-// and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
+// Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So every bit
+// of a checkpoint is under some hash: the manifest under this one, a rank file's data under its
+// pieces' and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
 //
 // 1. A manifest that was read or is about to be written is complete: for every state, the pieces of
 //    each parameter tile [0, elements) without overlap, or there are none.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables in HDF5: a group that holds one 1-D extendible dataset per column, each with the
 // attributes `units` and `long_name` (of the conventions that xarray and netCDF tools read); row i
-// is element i of all of them, and the first column is the dimension scale of the others. A table is
-// declared as an array of Column: its datasets are made from that array, and its rows are written by
-// it.
+// is element i of all of them, and the first column is the dimension scale of the others. A table
+// is declared as an array of Column: its datasets are made from that array, and its rows are
+// written by it.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of RUN_DIR/steps.jsonl (run_log.hpp): a JSON object each, which begins with its kind and ends
-// with a checksum of the bytes before it:
+// Lines of RUN_DIR/steps.jsonl (run_log.hpp): a JSON object each, which begins with its kind and
+// ends with a checksum of the bytes before it:
 //
 //   {"kind": "step", "step": 7, "loss": 4.25, …, "crc32": "9ae0daaf"}
 //

@@ -9,8 +9,8 @@
 //    process that holds it. The directory itself is locked in the same way, so a second run is
 //    refused even if the file was deleted. (A network file system locks directories for one host
 //    only, until expect_in_place() has recreated the file.)
-// 3. On a file system without flock the directory is used without a lock; locked() is false, so that
-//    the caller can warn.
+// 3. On a file system without flock the directory is used without a lock; locked() is false, so
+//    that the caller can warn.
 #pragma once
 
 #include <optional>

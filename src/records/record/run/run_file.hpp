@@ -2,7 +2,8 @@
 // RUN_DIR/run.h5: what a run was, did and learned, as tables. It is made from steps.jsonl
 // (run_log.hpp) and from spans, and is never open while a run computes.
 //
-//   /            attributes filetype "trireme-run", version [1, 0], schema, date_and_time, machine, and
+//   /            attributes filetype "trireme-run", version [1, 0], schema, date_and_time, machine,
+// and
 //                the facts of the first session (software, software_version, git_sha1, …)
 //   /deck        one attribute per key of the newest session's resolved deck:
 //                "optimizer.learning_rate"; numbers are numbers, everything else is text

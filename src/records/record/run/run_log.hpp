@@ -7,7 +7,8 @@
 //   rewind       the run resumed after this step: rows of later steps above this line no longer
 //                count
 //   cut          the line above was truncated by a kill or a power cut
-//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished because
+//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished
+// because
 //                the run had to stop: the next start makes it up, and a row of that step follows
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, rank_spans, bucket, anchor
 //                rows of the tables of run.h5 (run_schema.hpp)
@@ -16,8 +17,8 @@
 //   run_file     run.h5 was written: its bytes and its CRC-32
 //
 // 1. Lines are only appended. Nothing is rewritten, not even at a resume.
-// 2. append() hands a line to the operating system, so kill -9 loses none; sync() writes them to the
-//    disk, so a power cut loses the lines since the last sync.
+// 2. append() hands a line to the operating system, so kill -9 loses none; sync() writes them to
+//    the disk, so a power cut loses the lines since the last sync.
 // 3. A reader skips lines that it cannot use: a last line without a line feed, lines whose checksum
 //    does not match, and unknown kinds.
 // 4. One thread uses a RunLog. Reading needs no lock.
@@ -88,8 +89,8 @@ std::string lines_text(const std::vector<std::int64_t>& lines);
 class RunLog {
  public:
   enum class Open : std::uint8_t { create, append };
-  /// A new log in whose place nothing may be, or an existing one, whose last line is completed where
-  /// it was cut off. Throws StorageError.
+  /// A new log in whose place nothing may be, or an existing one, whose last line is completed
+  /// where it was cut off. Throws StorageError.
   RunLog(std::string path, Open how);
 
   /// `line` as log_line() makes it. Throws StorageError; nothing may be appended afterwards.

@@ -133,8 +133,8 @@ void write_temporary(const std::string& temporary,
   }
 }
 
-/// Writes run.h5 from the log and the spans. `note` appends and syncs the line that states it, which
-/// must be on the disk before the file has its name: only then a later start trusts it.
+/// Writes run.h5 from the log and the spans. `note` appends and syncs the line that states it,
+/// which must be on the disk before the file has its name: only then a later start trusts it.
 template <class Note>
 void replace_file(const std::string& directory,
                   const Rewinds& rewinds,

@@ -2,17 +2,18 @@
 // The record of a run in progress: rows are appended to RUN_DIR/steps.jsonl (run_log.hpp), and
 // RUN_DIR/run.h5 (run_file.hpp) is derived from it at intervals. Only rank 0 has a RunRecord.
 //
-// 1. When append() returns, the operating system has the row, so kill -9 loses no row. The row is on
-//    the disk after the next sync. Syncs are at least `sync_seconds` apart, and further apart if they
-//    would take more than `sync_share` of the time. A power cut loses the rows since the last sync.
+// 1. When append() returns, the operating system has the row, so kill -9 loses no row. The row is
+//    on the disk after the next sync. Syncs are at least `sync_seconds` apart, and further apart if
+//    they would take more than `sync_share` of the time. A power cut loses the rows since the last
+//    sync.
 // 2. run.h5 is written whole to run.h5.tmp, synced and renamed: at the start, at checkpoints, after
 //    `file_seconds`, and at the end, but never so often that it takes more than `file_share` of the
 //    time. A failure is reported once and retried at the next occasion; only close() throws it.
 // 3. Spans are kept in memory, up to `span_bytes`, and written to run.h5 only: a kill loses those
-//    since its last write. Spans of earlier starts are read from the existing run.h5 if the run wrote
-//    exactly these bytes; any other file is moved aside.
-// 4. Nothing is overwritten: create() requires a directory without a log, and resume() one with a log
-//    of this run. A resume appends a line that withdraws the rows of later steps.
+//    since its last write. Spans of earlier starts are read from the existing run.h5 if the run
+//    wrote exactly these bytes; any other file is moved aside.
+// 4. Nothing is overwritten: create() requires a directory without a log, and resume() one with a
+//    log of this run. A resume appends a line that withdraws the rows of later steps.
 // 5. After append() has failed, the object may only be destroyed.
 // 6. One thread uses a RunRecord.
 #pragma once
@@ -50,8 +51,8 @@ class RunRecord {
                           const RunHeader& header,
                           RunRecordOptions options = {},
                           std::int64_t step = 0);
-  /// Continues a record after `step`, and withdraws the rows of later steps. `before`: the result of
-  /// look_at_log(). Throws UserError when the log is another run's.
+  /// Continues a record after `step`, and withdraws the rows of later steps. `before`: the result
+  /// of look_at_log(). Throws UserError when the log is another run's.
   static RunRecord resume(const std::string& directory,
                           const RunHeader& header,
                           std::int64_t step,
@@ -68,7 +69,8 @@ class RunRecord {
   /// `set` names a group of run.h5; `of` describes the set.
   void append(const std::string& set, const std::string& of, const EvaluationRow& row);
   void append(std::span<const RankSpanRow> rows);
-  /// The validation, or else the evaluation of all sets, that was due after `step` was not finished.
+  /// The validation, or else the evaluation of all sets, that was due after `step` was not
+  /// finished.
   void append_dropped(std::int64_t step, bool validation);
   void append(std::span<const device::TimeSample> spans);
   /// Number of spans that were dropped because `span_bytes` were reached.
@@ -118,8 +120,8 @@ class RunRecord {
 /// Throws UserError when there is no log of a run, StorageError.
 void expect_record(const std::string& directory);
 
-/// Rebuilds RUN_DIR/run.h5 from the log and from the spans of the existing run.h5, while no run uses
-/// the directory. Returns what was done, as sentences. Requires: expect_record().
+/// Rebuilds RUN_DIR/run.h5 from the log and from the spans of the existing run.h5, while no run
+/// uses the directory. Returns what was done, as sentences. Requires: expect_record().
 std::vector<std::string> rebuild_run_file(const std::string& directory);
 
 /// Whether RUN_DIR/run.h5 lacks rows of the log because the run was killed before it could write

@@ -4,9 +4,9 @@
 //
 // 1. Only files with exactly these names are looked at and removed: save.request, stop.request and
 //    stop-now.request. Their content has no meaning.
-// 2. Rank 0 looks once a second on a thread of its own, so a file system that stalls delays no step.
-//    It opens the directory before each look: NFS then asks its server, and does not answer from its
-//    cache that there is no such file.
+// 2. Rank 0 looks once a second on a thread of its own, so a file system that stalls delays no
+//    step. It opens the directory before each look: NFS then asks its server, and does not answer
+//    from its cache that there is no such file.
 // 3. Requests that were there before the run began were for an earlier one: they are removed.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of a run's record: their columns with units and meanings, their groups in run.h5
-// (run_file.hpp) and the kinds of their lines in steps.jsonl (run_log.hpp). A column exists once, as
-// a row of one of the arrays below. The first column of a table is its dimension scale.
+// (run_file.hpp) and the kinds of their lines in steps.jsonl (run_log.hpp). A column exists once,
+// as a row of one of the arrays below. The first column of a table is its dimension scale.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a run's record while steps run: what is to be written waits in a queue, and a thread of its
-// own does it, in the order in which it came. The thread also syncs the record and writes run.h5
-// when that is due.
+// Writes a run's record while steps run: what is to be written waits in a queue, and a thread of
+// its own does it, in the order in which it came. The thread also syncs the record and writes
+// run.h5 when that is due.
 //
 // 1. One thread calls all members. The record belongs to the writer's thread from write() until
 //    settled() returns, and to the caller until the next write().
