@@ -64,6 +64,9 @@ class Bench(TrainingTest):
             self.assertTrue(all(" ".join(line.split()) in whole for line in said.splitlines() if whole and "oneDNN" in line), said)
             self.assertIn(found["ceiling_library"], {r["library"] for r in rows if r["flops_per_s"] == found["ceiling_flops"]})
             self.assertEqual(found["ceiling_flops"], max(r["flops_per_s"] for r in rows))
+            self.assertEqual(set(found["best_flops"]), {r["library"] for r in rows})
+            self.assertAlmostEqual(max(found["best_flops"].values()) / found["ceiling_flops"], 1, places=6)
+            self.assertGreater(found["block_flops"], 0)
             # 12 sequences of 16 tokens, 2 layers of 12 * 32^2 weights and a head of 256 * 32, three products of each.
             self.assertEqual(found["product_flops"], 3 * 2 * (2 * 12 * 32 * 32 + 256 * 32) * 12 * 16 / ranks)
             self.assertLessEqual(found["floor_seconds"], found["step_seconds"])
@@ -84,6 +87,10 @@ class Bench(TrainingTest):
         for ranks in (1, 2):
             found = self.compute("ops", ranks)
             rows = {row["op"]: row for row in found["rows"]}
+            self.assertGreater(found["block_flops"], 0)
+            # Source and destination of all ranks do not fit the last-level cache.
+            cache = int(subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout)
+            self.assertGreaterEqual(2 * ranks * found["copied_bytes"], max(4 * cache, 2 * ranks << 28))
             self.assertEqual(rows["attention.forward"]["per_step"], 2 * 12 / ranks)
             self.assertEqual(rows["attention.forward"]["flops"], 4 * 32 * 16 * 17 / 2)
             self.assertEqual(rows["adamw"]["per_step"], 1)

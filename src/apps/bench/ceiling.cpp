@@ -2,13 +2,16 @@
 #include "bench/ceiling.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include "model/layers.hpp"
 #include "nn/linear_products.hpp"
@@ -236,6 +239,47 @@ class ThreadScope {
 };
 
 }  // namespace
+
+double measure_blocks(DType dtype, device::Device& device, comm::World& world, int threads) {
+  constexpr int trials = 20;
+  constexpr std::int64_t blocks = 2000;
+  const ops::Matmul product(device,
+                            {.m = 64, .n = 64, .k = 64, .a = dtype, .b = dtype, .c = dtype});
+  double best = 0;
+  world.barrier();
+  for (int i = 0; i < trials; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    double flops = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : flops)
+    flops += product.run_blocks(blocks);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::max(best, flops / taken.count());
+  }
+  const auto all = world.gather_all({&best, 1});
+  return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+}
+
+std::size_t bytes_to_copy(const device::Device& device, const comm::World& world) {
+  constexpr std::size_t least = std::size_t{256} << 20U;
+  const std::int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or negative: not known
+  if (device.kind() != device::Kind::cpu || cache <= 0)
+    return least;
+  return std::max(
+      least, 2 * static_cast<std::size_t>(cache) / static_cast<std::size_t>(world.local_size()));
+}
+
+double measure_copy(std::size_t size,
+                    device::Device& device,
+                    device::Stream& stream,
+                    comm::World& world) {
+  const device::Buffer from = device.allocate(size, "bench");
+  const device::Buffer to = device.allocate(size, "bench");
+  device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
+  const auto seconds =
+      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
+           world, {});
+  return 2.0 * static_cast<double>(size) / seconds.front();
+}
 
 std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& products,
                                          DType dtype,

@@ -9,7 +9,9 @@
 //   library   the whole product as one call of oneDNN, plain layouts; on CPUs, in builds with it
 //   packed    the same with the weights brought into the library's own layout beforehand
 //
-// The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads.
+// The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads. A faster kernel
+// raises it. The *block rate* (measure_blocks) does not depend on how operands come to the kernel:
+// it is close to the peak of the instruction.
 //
 // All ranks measure at the same time, because they share caches, memory and clock frequency in a
 // run as well (race.hpp). Measuring does not change the state of a run.
@@ -56,6 +58,22 @@ struct ProductRow {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
   }
 };
+
+/// FLOP/s of one rank with `threads` threads that run the innermost block of the device's products
+/// on operands in the first-level cache (Matmul::run_blocks): the mean of the ranks, each its best
+/// of several trials. 0 where the device's kernels are a library's. Collective.
+double measure_blocks(DType dtype, device::Device& device, comm::World& world, int threads);
+
+/// Bytes that measure_copy() should copy on one rank: on a GPU 256 MiB; on a CPU so many that source
+/// and destination of all ranks of a host have together four times the size of its last-level cache.
+std::size_t bytes_to_copy(const device::Device& device, const comm::World& world);
+
+/// Bytes read and written per second by copying memory, on all ranks at the same time. It evicts the
+/// caches.
+double measure_copy(std::size_t size,
+                    device::Device& device,
+                    device::Stream& stream,
+                    comm::World& world);
 
 /// Measures each pass of each product with each kernel, on `threads` threads. Collective.
 std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& products,

@@ -19,7 +19,11 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          const MatmulBenchRequest& request) {
   const auto products =
       model::linear_products(shape, dtype, request.micro_sequences, device.kind());
-  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
+  MatmulBench bench;
+  bench.dtype = dtype;
+  bench.ranks = world.size();
+  bench.threads = request.threads;
+  bench.block_flops = measure_blocks(dtype, device, world, request.threads);
   if (request.threads > 1 && device.kind() == device::Kind::cpu)
     bench.rows = measure_products(products, dtype, device, world, 1, Field::all,
                                   {.repetitions = request.repetitions}, request.options);
@@ -50,6 +54,14 @@ MatmulBench bench_matmul(const model::GptShape& shape,
   return bench;
 }
 
+std::map<std::string, double> MatmulBench::best_flops() const {
+  std::map<std::string, double> best;
+  for (const ProductRow& row : rows)
+    if (row.threads == threads)
+      best[row.library] = std::max(best[row.library], row.flops_per_s());
+  return best;
+}
+
 std::string matmul_table(const MatmulBench& bench) {
   std::string text =
       fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
@@ -60,6 +72,13 @@ std::string matmul_table(const MatmulBench& bench) {
                         row.seconds * 1e6, row.flops_per_s() / 1e9,
                         100 * row.flops_per_s() / bench.ceiling_flops,
                         row.library + (row.kernel.empty() ? "" : " " + row.kernel));
+  text += "best  ";
+  for (const auto& [library, flops] : bench.best_flops())
+    text += fmt::format("  {:.1f} GFLOP/s by {};", flops / 1e9, library);
+  text += bench.block_flops == 0
+              ? "\n"
+              : fmt::format(" {:.1f} GFLOP/s in a block in the first-level cache\n",
+                            bench.block_flops / 1e9);
   return text +
          fmt::format(
              "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
@@ -73,13 +92,17 @@ std::string matmul_table(const MatmulBench& bench) {
 }
 
 std::string matmul_json(const MatmulBench& bench) {
+  std::string best;
+  for (const auto& [library, flops] : bench.best_flops())
+    best += fmt::format("{}\"{}\": {:.9g}", best.empty() ? "" : ", ", library, flops);
   std::string text = fmt::format(
       "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
       "\"ceiling_library\": \"{}\", "
+      "\"best_flops\": {{{}}}, \"block_flops\": {:.9g}, "
       "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
       "[",
       name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
-      bench.floor_seconds, bench.step_seconds, bench.product_flops);
+      best, bench.block_flops, bench.floor_seconds, bench.step_seconds, bench.product_flops);
   const char* separator = "\n  ";
   for (const ProductRow& row : bench.rows) {
     text += fmt::format(

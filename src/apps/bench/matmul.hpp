@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,15 @@ struct MatmulBenchRequest {
 };
 
 struct MatmulBench {
+  /// The best rate of each implementation, in FLOP/s of one rank.
+  [[nodiscard]] std::map<std::string, double> best_flops() const;
+
   DType dtype = DType::f32;
   int ranks = 1, threads = 1;
   std::vector<ProductRow> rows;
   double ceiling_flops = 0;     ///< FLOP/s of one rank
   std::string ceiling_library;  ///< of the row that reached it
+  double block_flops = 0;       ///< FLOP/s of one rank from the first-level cache; 0: not known
   double floor_seconds = 0;     ///< of one step
   double step_seconds = 0;      ///< the same products as the step computes them
   double product_flops = 0;     ///< FLOP of these products in one step of one rank

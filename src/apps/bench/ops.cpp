@@ -32,8 +32,6 @@
 namespace trireme::bench {
 namespace {
 
-constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
-
 /// The value of model.loss_rows that is tried if the deck does not give one: 26 MB of GPT-2's
 /// logits in bf16, half of an H200's L2 cache (docs/results/h100_switches.csv).
 constexpr std::int64_t candidate_loss_rows = 256;
@@ -165,7 +163,8 @@ class Maker {
 
     const bool own_bias = p.bias && !listed.bias_is_fused;
     const bool sums = own_bias && fused->sums_bias();
-    const double with_bias = sums && chosen.fused_row_sums ? count : 0;
+    const bool on_cpu = device_.kind() == device::Kind::cpu;  // always, if the kernel can
+    const double with_bias = sums && (on_cpu || chosen.fused_row_sums) ? count : 0;
     const View dbias = own_bias ? tensor(DType::f32, p.out) : View(nullptr, 0, DType::f32);
     add_product(listed.layer + ".weight_gradient", count - with_bias, listed.flops(),
                 [=, &s] { linear->backward_weight(dweight, dy, x, s); });
@@ -491,18 +490,6 @@ class Maker {
   std::vector<device::Buffer> buffers_;
 };
 
-/// Bytes read and written per second by copying memory, on all ranks at the same time. Not
-/// interleaved with other rows, because it evicts the caches.
-double measure_copy(device::Device& device, device::Stream& stream, comm::World& world) {
-  const device::Buffer from = device.allocate(copied_bytes, "bench");
-  const device::Buffer to = device.allocate(copied_bytes, "bench");
-  device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
-  const auto seconds =
-      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
-           world, {});
-  return 2.0 * static_cast<double>(copied_bytes) / seconds.front();
-}
-
 }  // namespace
 
 double OpsBench::rate(const OpsBenchRow& row) const {
@@ -530,11 +517,16 @@ OpsBench bench_ops(const model::GptShape& shape,
                    device::Device& device,
                    comm::World& world,
                    const OpsBenchRequest& request) {
-  OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
+  OpsBench bench;
+  bench.dtype = dtype;
+  bench.ranks = world.size();
+  bench.threads = omp_get_max_threads();
   bench.matrix_ceiling = measure_ceiling(shape, dtype, request.micro_sequences, device, world,
                                          request.options.products);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
-  bench.memory_ceiling = measure_copy(device, *stream, world);
+  bench.block_flops = measure_blocks(dtype, device, world, bench.threads);
+  bench.copied_bytes = bytes_to_copy(device, world);
+  bench.memory_ceiling = measure_copy(bench.copied_bytes, device, *stream, world);
   Maker maker(shape, dtype, device, *stream, request);
   maker.add_all();
   const auto seconds = race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
@@ -557,22 +549,27 @@ std::string ops_table(const OpsBench& bench) {
     text +=
         "0 per step: used with other values of gpu.fused_gelu, gpu.fused_gelu_backward, "
         "gpu.fused_bias_gradients or model.loss_rows\n";
+  if (bench.block_flops > 0)
+    text += fmt::format("block of a product in the first-level cache: {:.1f} GFLOP/s\n",
+                        bench.block_flops / 1e9);
   return text +
          fmt::format(
-             "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} at a "
-             "time); all operations of a step: {:.1f} ms, {:.1f} % of the GFLOP/s ceiling\n",
-             bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
-             bench.threads, bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
-             whole * 1e3, 100 * bench.step_share());
+             "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s by copying {} "
+             "MiB ({}, {} thread{}, {} rank{} at a time); all operations of a step: {:.1f} ms, "
+             "{:.1f} % of the GFLOP/s ceiling\n",
+             bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, bench.copied_bytes >> 20U,
+             name(bench.dtype), bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
+             bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
 }
 
 std::string ops_json(const OpsBench& bench) {
   std::string text = fmt::format(
       "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"matrix_ceiling_flops\": {:.9g}, "
-      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"step_seconds\": {:.9g}, \"step_share\": {:.9g},\n"
+      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"copied_bytes\": {}, \"block_flops\": {:.9g}, "
+      "\"step_seconds\": {:.9g}, \"step_share\": {:.9g},\n"
       "\"rows\": [",
       name(bench.dtype), bench.ranks, bench.threads, bench.matrix_ceiling, bench.memory_ceiling,
-      bench.step_seconds(), bench.step_share());
+      bench.copied_bytes, bench.block_flops, bench.step_seconds(), bench.step_share());
   const char* separator = "\n  ";
   for (const OpsBenchRow& row : bench.rows) {
     text += fmt::format(

@@ -4,8 +4,8 @@
 //
 // A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
 // operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
-// the deck's products (bench/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
-// written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
+// the deck's products (bench/ceiling.hpp), or of copying memory that does not fit the caches, read
+// and written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
 // Deck keys that choose between implementations (gpu.fused_gelu, fused_gelu_backward and
 // fused_bias_gradients, model.loss_rows) have a row for each one that the device supports; those
@@ -53,6 +53,8 @@ struct OpsBench {
   int ranks = 1, threads = 1;
   double matrix_ceiling = 0;  ///< FLOP/s of one rank
   double memory_ceiling = 0;  ///< bytes/s of one rank
+  double block_flops = 0;     ///< FLOP/s of one rank (bench/ceiling.hpp); 0: not known
+  std::size_t copied_bytes = 0;
   std::vector<OpsBenchRow> rows;
 
   [[nodiscard]] double rate(const OpsBenchRow& row) const;

@@ -74,6 +74,10 @@ bool Matmul::sums_rows() const {
   return implementation_->sums_rows();
 }
 
+double Matmul::run_blocks(std::int64_t count) const {
+  return implementation_->run_blocks(count);
+}
+
 void Matmul::Implementation::run_apart(const MatmulShape& shape,
                                        const MatmulCall& call,
                                        device::Stream& stream) {

@@ -28,6 +28,8 @@ struct Matmul::Implementation {
   virtual bool run_row_sums(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
+  /// As Matmul::run_blocks().
+  [[nodiscard]] virtual double run_blocks(std::int64_t /*count*/) const { return 0; }
   /// run() and a GELU of its own, for a shape with an epilogue.
   void run_apart(const MatmulShape& shape, const MatmulCall& call, device::Stream& stream);
 };

@@ -37,6 +37,20 @@ class BlockedMatmul final : public PackedMatmul {
         0, blocking_.chunk_units + blocking_.group_rows * depth_.copied_stride() + line_units);
   }
 
+  [[nodiscard]] double run_blocks(std::int64_t count) const override {
+    SmallBlock<Kernel::panel_rows, Kernel::panel_columns> block;
+    const Terms terms{.a = block.a,
+                      .row_stride = block.units * static_cast<std::int64_t>(sizeof(Unit)),
+                      .b = block.b,
+                      .units = block.units};
+    const Target target{.c = reinterpret_cast<std::byte*>(block.sums),
+                        .c_stride = Kernel::panel_columns,
+                        .columns = Kernel::panel_columns};
+    for (std::int64_t i = 0; i < count; ++i)
+      Kernel::template product_rows<false>(terms, target, Kernel::panel_rows);
+    return block.flops(Kernel::units) * static_cast<double>(count);
+  }
+
  private:
   /// A panel of A fits into the first-level cache together with the passing lines of B; rows that are read
   /// where they are need not: 1152 units are a whole K = 2304 of bf16, which takes 0.96 of the time

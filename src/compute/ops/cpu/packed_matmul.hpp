@@ -56,6 +56,29 @@ struct Depth {
   [[nodiscard]] std::int64_t copied_stride() const { return block_units + line_units; }
 };
 
+/// Operands of a block of `rows` by `columns` that fit the first-level cache with its sums.
+template <std::int64_t rows, std::int64_t columns>
+struct SmallBlock {
+  static constexpr std::int64_t units = 128;
+  alignas(64) Unit a[rows * units], b[columns * units];
+  alignas(64) float sums[rows * columns];
+
+  /// Numbers in [1, 2) and (-2, -1] with random digits, as fp32 and as pairs of bf16.
+  SmallBlock() {
+    Unit state = 1;
+    const auto random = [&](Unit& to) {
+      state = state * 1664525U + 1013904223U;
+      to = 0x3f803f80U | (state >> 8U & 0x007fff7fU) | (state & 0x80008000U);
+    };
+    std::ranges::for_each(a, random);
+    std::ranges::for_each(b, random);
+  }
+  /// FLOP of one product.
+  static constexpr double flops(Units kind) {
+    return 2.0 * rows * columns * units * static_cast<double>(elements_per_unit(kind));
+  }
+};
+
 class PackedMatmul : public Matmul::Implementation {
  public:
   void run(const MatmulCall& call, device::Stream& stream) final {

@@ -90,6 +90,16 @@ class MatmulAmx final : public PackedMatmul {
                   blocking_.copied_units + (sums_rows() ? blocking_.group_rows : 0));
   }
 
+  [[nodiscard]] TRIREME_AMX double run_blocks(std::int64_t count) const override {
+    SmallBlock<block_edge, panel_columns> block;
+    stored();
+    const Tiles tiles;
+    for (std::int64_t i = 0; i < count; ++i)
+      multiply_tiles<false>(block.sums, panel_columns, block.a, block.units * unit_bytes, block.b,
+                            block.units);
+    return block.flops(Units::pairs) * static_cast<double>(count);
+  }
+
   [[nodiscard]] bool sums_rows() const override {
     return shape_.row_sums && shape_.m % block_edge == 0 && shape_.k % (2 * lanes) == 0;
   }
