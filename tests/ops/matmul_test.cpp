@@ -452,6 +452,13 @@ TEST_P(MatmulTest, SumsTheRowsOfA) {
       }
 }
 
+TEST_P(MatmulTest, CountsTheFlopOfBlocks) {
+  const Matmul product(device(), shape(8, 8, 8));
+  const double one = product.run_blocks(1);
+  EXPECT_EQ(one > 0, device().kind() == device::Kind::cpu);
+  EXPECT_EQ(product.run_blocks(3), 3 * one);
+}
+
 TEST_P(MatmulTest, FollowsItsOptions) {
   const ops::ProductOptions options{
       .timed = true, .fused_gelu = false, .fused_gelu_backward = false, .blocks = 8};

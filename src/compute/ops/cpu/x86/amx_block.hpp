@@ -25,6 +25,7 @@ namespace trireme::ops::cpu::amx {
 struct BlockTarget : avx512::Target {
   std::int64_t rows = 0;
   bool around_caches = false;  ///< needs 32 columns, and lines of C that begin at cache lines
+  bool prefetched = false;     ///< the rows of C are, before they are stored
 
   [[nodiscard]] std::int64_t row_bytes() const { return c_stride * (c_is_bf16 ? 2 : 4); }
 };
@@ -35,8 +36,8 @@ struct Lines {
   const std::byte* end = nullptr;
 };
 
-/// Lines that will be needed: the rows of C, and the panel that follows. C's were as slow as the
-/// sums if they waited for the stores.
+/// Lines that will be needed: the panel that follows and, where they are not likely to be near, the
+/// rows of C, which would be as slow as the sums if they waited for the stores.
 class Prefetches {
  public:
   /// Over `steps` calls. What is left of `panel` stays there.
@@ -44,7 +45,7 @@ class Prefetches {
       : c_(target.c),
         row_bytes_(target.row_bytes()),
         last_byte_(target.c_is_bf16 ? 63 : 127),
-        rows_(target.around_caches ? 0 : target.rows),
+        rows_(target.prefetched ? target.rows : 0),
         rows_at_a_time_((rows_ + steps - 1) / steps),
         panel_(panel) {}
 

@@ -31,6 +31,14 @@ constexpr std::int64_t unit_bytes = sizeof(Unit);
 /// The most of C that is likely to be in the caches when it is read next.
 constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
 
+/// The most of C that is likely to be in the second-level cache. Without prefetches, small products
+/// take 0.93 of the time.
+constexpr std::int64_t near_bytes = std::int64_t{1} << 19U;
+
+std::int64_t bytes_of_c(const MatmulShape& s) {
+  return s.m * s.n * static_cast<std::int64_t>(size_bytes(s.c));
+}
+
 /// The longest block of K in units. This decides bits, so it does not depend on M.
 ///
 /// Sums over several blocks are read and written once per block, so blocks are usually long. The
@@ -84,8 +92,7 @@ class MatmulAmx final : public PackedMatmul {
       : PackedMatmul(shape, {divided_up(shape.k, 2), most_block_units(shape)}, panel_columns),
         blocking_(shape, depth_, threads_),
         around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
-                       shape.m * shape.n * static_cast<std::int64_t>(size_bytes(shape.c)) >
-                           cached_bytes) {
+                       bytes_of_c(shape) > cached_bytes) {
     set_workspace(blocking_.chunk_panels * blocking_.panel_units,
                   blocking_.copied_units + (sums_rows() ? blocking_.group_rows : 0));
   }
@@ -235,6 +242,7 @@ class MatmulAmx final : public PackedMatmul {
     target.rows = std::min(block_edge, last_row - row);
     target.around_caches = around_caches_ && range.end == depth_.units &&
                            reinterpret_cast<std::uintptr_t>(target.c) % 64 == 0;
+    target.prefetched = !target.around_caches && bytes_of_c(shape_) > near_bytes;
     return target;
   }
 
