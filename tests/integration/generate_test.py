@@ -264,5 +264,5 @@ class Sets(TrainingTest):
         self.assertEqual(len(run.errors), 3, run)
         self.assertIn("evaluate.sets[0].text", run.err)
         self.assertIn("evaluate.sets[2].multiple_choice", run.err)
-        self.assertIn("no evaluation file of llm.c", run.err)
+        self.assertIn("not an evaluation file of llm.c", run.err)
         self.assertNotIn("step      1/", run.out)

@@ -94,7 +94,7 @@ class Sources(TrainingTest):
         self.assert_refused(run, USER, "bare")
 
     def test_more_ranks_than_sequences(self):
-        run = self.train("batch.sequences=2", ranks=3)
+        run = self.train("batch.sequences=2", "batch.equal_ranks=true", ranks=3)
         self.assertEqual(run.code, USER, run)
         self.assertTrue(all("batch." in line for line in run.errors), run)
         self.assertLessEqual(len(run.errors), 2, run)

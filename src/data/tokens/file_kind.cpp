@@ -15,9 +15,14 @@ constexpr std::string_view no_tokens =
     "`tokens` reads .bin files of llm.c and Megatron, .npy files, and raw numbers.";
 constexpr std::string_view to_tokens = "Give files of tokens in `tokens` instead of `text`.";
 constexpr std::string_view no_text = "Remove it, or name the text files with a glob.";
-constexpr std::string_view columns =
+constexpr std::string_view parquet =
     "Write its text column as JSON lines, for example in Python: "
-    "datasets.load_dataset(FORMAT, data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), and "
+    "datasets.load_dataset(\"parquet\", data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), "
+    "and set `field`.";
+constexpr std::string_view arrow =
+    "Write its text column as JSON lines, for example in Python: "
+    "datasets.load_dataset(\"arrow\", data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), "
+    "and "
     "set `field`.";
 constexpr std::string_view unpack = "Unpack it and name the files that it contains.";
 constexpr std::string_view utf8 = "Convert it: iconv -f UTF-16 -t UTF-8 FILE > OUTPUT.";
@@ -42,9 +47,9 @@ constexpr Row table[] = {
      "MMIDIDX\0\0"sv,
      {"an index of Megatron", to_tokens, "Name the .bin file; the .idx next to it is found."}},
     {0, "triremeT"sv, {"a token cache of trireme", no_text, "Use the text that it was made of."}},
-    {0, "PAR1"sv, {"a Parquet file", columns, columns}},
-    {0, "ARROW1\0\0"sv, {"an Arrow file", columns, columns}},
-    {0, "\xff\xff\xff\xff"sv, {"an Arrow stream", columns, columns}},
+    {0, "PAR1"sv, {"a Parquet file", parquet, parquet}},
+    {0, "ARROW1\0\0"sv, {"an Arrow file", arrow, arrow}},
+    {0, "\xff\xff\xff\xff"sv, {"an Arrow stream", arrow, arrow}},
     {0, "PK\x03\x04"sv, {"a zip archive", unpack, no_tokens}},
     {0, "PK\x05\x06"sv, {"a zip archive", unpack, no_tokens}},
     {257, "ustar"sv, {"a tar archive", unpack, no_tokens}},
