@@ -1,34 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trireme bench`: the rows that it writes, not how fast they are."""
+"""`trireme bench`, and the programs of tests/bench: the rows that they write, not how fast they are."""
 import json
 import os
 import subprocess
 import unittest
 
 import h5py
-from harness import DECK, TIMEOUT_S, TRIREME, TrainingTest, start
+from harness import DECK, TIMEOUT_S, TRIREME, TrainingTest, launch, start
 
 
 class Bench(TrainingTest):
-    def rows(self, *arguments, again=""):
-        path = self.path(f"rows{again}.json")
-        done = subprocess.run([TRIREME, "bench", *arguments, "--repetitions", "2", "--json", path], capture_output=True,
-                              text=True, timeout=TIMEOUT_S, check=True)
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        tables = [rows for rows in found.values() if isinstance(rows, list)]
-        self.assertTrue(all(row["seconds"] > 0 for rows in tables for row in rows), found)
-        # A heading over each table, and an empty line between two.
-        self.assertEqual(len(done.stdout.splitlines()), sum(len(rows) + 2 for rows in tables) - 1, done.stdout)
-        return found
+    def tool(self, name, *arguments, ranks=1):
+        """The output of a program of tests/bench."""
+        program = os.path.join(os.path.dirname(TRIREME), name)
+        launcher = [] if name == "bench_parts" else launch(ranks)[:-1]
+        return subprocess.run([*launcher, program, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
     def test_pool(self):
-        found = self.rows("pool", "--bytes", "4096,65536,4194304")
-        rows = found["rows"]
-        self.assertEqual([(r["operation"], r["touched"], r["bytes"]) for r in rows],
-                         [(operation, touched, size) for size in (4096, 65536, 4194304) for touched in (False, True)
-                          for operation in ("lease", "malloc", "allocate")])
-        self.assertEqual([row["growths"] for row in self.rows("pool", "--bytes", "4096", again="small")["growth"]], [0, 0, 0])
+        found = json.loads(self.tool("bench_parts", "pool", "4194304").stdout)
+        self.assertEqual([(r["operation"], r["touched"], r["bytes"]) for r in found["rows"]],
+                         [(operation, touched, 4194304) for touched in (False, True) for operation in ("lease", "malloc", "allocate")])
+        self.assertEqual([row["growths"] for row in json.loads(self.tool("bench_parts", "pool", "65536").stdout)["growth"]], [0, 0, 0])
         growth = {row["factor"]: row for row in found["growth"]}
         self.assertEqual(sorted(growth), [1.25, 1.5, 2])
         for slow, fast in ((1.25, 1.5), (1.5, 2)):
@@ -37,7 +29,7 @@ class Bench(TrainingTest):
         self.assertLess(growth[1.5]["worst_excess"], 0.52)  # half, and pages are whole
 
     def test_shards(self):
-        rows = self.rows("shards", DECK, "batch.sequences=96", "--ranks", "96")["rows"]
+        rows = json.loads(self.tool("bench_parts", "shards", "96", *self.words("run", ["batch.sequences=96"])).stdout)["rows"]
         self.assertEqual([(r["operation"], r["buckets"], r["ranks"]) for r in rows], [("searched", 4, 96), ("cached", 4, 96)])
 
     def compute(self, verb, ranks):
@@ -101,33 +93,26 @@ class Bench(TrainingTest):
             flops = sum(r["per_step"] * r["flops"] for r in rows.values())
             self.assertAlmostEqual(flops / found["step_seconds"] / found["matrix_ceiling_flops"] / found["step_share"], 1, places=6)
 
-    def test_engine_on_several_ranks(self):
-        """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
-        for words in ([], ["parallel.transport=mpi"], ["parallel.shard=none"]):
-            path = self.path("engine-%d.json" % len(os.listdir(self.folder)))
-            run = start("bench", "engine", *self.words("run", words), "--repetitions", "3", "--json", path, ranks=2)
-            self.assertEqual(run.code, 0, run)
-            with open(path, encoding="utf-8") as file:
-                found = json.load(file)
-            self.assertEqual(found["ranks"], 2)
-            self.assertGreater(found["ratio"], 0)
-        run = start("bench", "engine", *self.words("run", ["parallel.transport=mpi", "parallel.reduction=sum"]), ranks=2)
-        self.assertEqual(run.code, 2, run)
-        self.assertIn("parallel.reduction=ordered", run.err)
-
     def test_engine(self):
-        path = self.path("engine.json")
-        run = start("bench", "engine", *self.words("run", []), "--repetitions", "4", "--json", path)
-        self.assertEqual(run.code, 0, run)
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        engine, plain = found["rows"]
-        self.assertEqual((engine["operation"], plain["operation"]), ("engine", "plain"))
-        # 256 + 16 embeddings of 32, 2 layers of 12 * 32^2 weights and 13 * 32 biases and gains, the last norm's 2 * 32.
-        self.assertEqual(engine["parameters"], (256 + 16) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32)
-        self.assertEqual((engine["buckets"], plain["buckets"]), (4, 0))
-        self.assertGreater(min(engine["seconds"], plain["seconds"], found["ratio"]), 0)
-        self.assertFalse(os.path.exists(self.path("run")), "bench writes no run directory")
+        """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
+        for ranks, *words in ((1,), (2,), (2, "parallel.transport=mpi"), (2, "parallel.shard=none")):
+            done = self.tool("bench_steps", "engine", *self.words("run", words), ranks=ranks)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            engine, plain, ratio = done.stdout.splitlines()[-3:]
+            # 256 + 16 embeddings of 32, 2 layers of 12 * 32^2 weights and 13 * 32 biases and gains, the last norm's 2 * 32.
+            parameters = (256 + 16) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32
+            self.assertEqual(engine.split()[:3], ["engine", str(parameters), "4"])
+            self.assertEqual(plain.split()[:3], ["plain", str(parameters), "0"])
+            self.assertIn(f"{ranks} rank", ratio)
+            self.assertFalse(os.path.exists(self.path("run")), "bench writes no run directory")
+        refused = self.tool("bench_steps", "engine", *self.words("run", ["parallel.transport=mpi", "parallel.reduction=sum"]), ranks=2)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("parallel.reduction=ordered", refused.stderr)
+
+    def test_generate(self):
+        done = self.tool("bench_steps", "generate", *self.words("run", []))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"a token is [0-9.]+ times as fast with a cache of keys and values")
 
     def test_speed_of_a_run(self):
         self.train_well("run.steps=4", "run.name=tiny")

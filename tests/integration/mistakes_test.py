@@ -165,7 +165,7 @@ class Disagreement(TrainingTest):
             out.write(deck.read().replace("text: [unset]", f"tokens: [{self.path('shard-0.bin')}]"))
         words = [self.path("deck.yaml"), f"run.directory={self.path('run')}", "model.vocabulary=256"]
         run = self.train_each(words, words, prefixes=[[], hide])
-        self.assert_refused(run, ENVIRONMENT, "[rank 1", "shard-0.bin", "has other tokens here than on rank 0")
+        self.assert_refused(run, ENVIRONMENT, "[rank 1", "shard-0.bin", "or differs from that of rank 0")
 
 
 class Leftovers(TrainingTest):
