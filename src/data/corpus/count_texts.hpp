@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pieces of texts, counted on any number of threads and ranks.
 //
-// The texts come as blocks, which are shared out to ranks and threads; counts are added up on the
-// first rank. Nothing of the result depends on how many there are. The caller states where they
-// may be cut into blocks: where a piece ends in any case (pieces.hpp, 3.), and between texts.
+// The texts come in blocks, which are distributed over ranks and threads; the first rank adds up
+// the counts. The result does not depend on the numbers of ranks and threads. The caller cuts the
+// texts into blocks where a piece always ends (pieces.hpp, 3.) and between texts.
 #pragma once
 
 #include <cstdint>

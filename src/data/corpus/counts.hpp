@@ -3,16 +3,16 @@
 // threads and ranks.
 //
 // Pieces fall into 256 classes by their hash. A table that has no room for another piece drops the
-// upper half of its classes with their counts, and continues with the rest, whose
-// counts stay exact. What it gave up is counted in another pass over the corpus, by a table that
-// begins with that class. So memory decides how many passes it takes, and never what is counted.
+// upper half of its classes with their counts and continues with the rest, whose counts stay exact.
+// The dropped classes are counted in another pass over the corpus, by a table that begins with
+// them. So memory decides the number of passes but not the counts.
 //
 // 1. Tables of parts of a corpus are added up in any order: the sum has the counts of the whole, of
 //    the classes that all of them kept.
-// 2. What is kept of the sum of all passes (KeptPieces) are the pieces whose count is at least a
-//    threshold: 1, or the lowest with which they fit into the memory. It is a function of the
-//    corpus and of that memory only.
-// 3. A piece longer than most_piece_bytes is not counted; the number of such pieces is.
+// 2. Of the sum of all passes, KeptPieces keeps the pieces whose count is at least a threshold: 1,
+//    or the lowest with which they fit into memory. It depends on the corpus and on that memory
+//    only.
+// 3. Pieces longer than most_piece_bytes are not counted, but their number is known.
 //
 // Threads: a table is one thread's.
 #pragma once

@@ -10,7 +10,7 @@
 //
 // 1. A block depends on the files and `block_bytes` alone, and no piece reaches from one into
 //    another: counts do not depend on block_bytes.
-// 2. A file that has another size than when it was listed is an error, never a shorter text.
+// 2. A file whose size has changed since it was listed is an error, never a shorter text.
 #pragma once
 
 #include <cstddef>

@@ -5,19 +5,18 @@
 //     PREFIX_train_000000.bin …  PREFIX_val_000000.bin …  PREFIX_manifest.json
 //
 // The text is cut into units of about `shard_bytes`: whole files, and ranges of plain files that
-// are larger, cut where tokens do not change (tokens/documents.hpp). Unit k gives shard k of each
-// set; a set that got nothing of it has no shard k. Units are assigned to ranks cyclically.
+// are larger, cut where tokens do not change (tokens/documents.hpp). Unit k becomes shard k of each
+// set; a set without documents of that unit has no shard k. Units are assigned to ranks cyclically.
 //
 // A document goes to validation when the hash of its first 64 KiB, as a fraction of 2^64, is below
 // `validation_fraction`: the same text is always in the same set. Each document begins with the
 // tokenizer's end of text, where it has one.
 //
 // 1. What is written does not depend on the number of ranks.
-// 2. Shards and manifest are written aside, fsync'ed and renamed; the manifest last. Without a
-//    manifest a corpus is unfinished.
-// 3. A start after a kill does the units that are not done: PREFIX.parts/ holds the record of each
-//    that is, and of what the whole is made of. A start with other text, tokenizer or options is
-//    refused.
+// 2. Shards and manifest are written under temporary names, fsync'ed and renamed, the manifest
+//    last. A corpus without a manifest is unfinished.
+// 3. A start after a kill continues with the units that are missing: PREFIX.parts/ records the
+//    finished units and the sources. A start with other text, tokenizer or options is refused.
 #pragma once
 
 #include <cstdint>

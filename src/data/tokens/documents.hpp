@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The documents of a text file, in pieces that can be encoded one by one: the tokens of a document
-// are those of its pieces, one after the other.
+// Reads the documents of a text file in pieces that can be encoded separately: the tokens of a
+// document are the concatenated tokens of its pieces.
 //
-//   plain text   the file is one document, or several with a separator between them, which belongs
-//                to none; a long one comes in pieces, cut where the text may be cut without a change
-//                to its tokens (text/pieces.hpp). Separators that touch or overlap are one, and empty
-//                documents are none.
-//   JSON lines   every line is an object, and the text under one key a document; blank lines count
-//                for nothing. Half of a surrogate pair is U+FFFD.
+//   plain text   The file is one document, or several with separators between them, which belong to
+//                no document. A long document comes in pieces, cut where a cut does not change its
+//                tokens (text/pieces.hpp). Adjacent or overlapping separators count as one, and
+//                empty documents are skipped.
+//   JSON lines   Every line is an object, and the text under one key is a document. Blank lines are
+//                skipped. Half of a surrogate pair becomes U+FFFD.
 //
-// 1. Memory does not grow with the file: only with its longest line, or its longest stretch without
-//    a place to cut.
-// 2. A file may be read in ranges. boundary() gives where one may begin and end: a function of the
-//    file alone, so that with any division into ranges the documents and pieces are the same.
+// 1. Memory does not grow with the file, only with its longest line or its longest stretch that
+//    cannot be cut.
+// 2. A file may be read in ranges, which begin and end at a boundary(). Boundaries depend on the
+//    file alone, so the documents and pieces are the same for any division into ranges.
 #pragma once
 
 #include <cstdint>
@@ -74,21 +74,21 @@ class Documents {
   /// False at the end. Throws UserError with file and line for what is not such JSON, and for
   /// damaged compression; StorageError.
   bool next(TextPiece& piece);
-  /// About what was read until now.
+  /// Notes about the text read so far.
   [[nodiscard]] const TextNotes& notes() const { return notes_; }
 
  private:
   bool next_text(TextPiece& piece);
   bool next_line(TextPiece& piece);
   void pass(std::size_t bytes);
-  /// Passes over separators at the front of what is left.
+  /// Skips separators at the beginning of the remaining text.
   void skip_separators();
-  /// Where the piece at the front of what is left ends; 0: more must be read first.
+  /// Where the first piece of the remaining text ends; 0: more must be read first.
   [[nodiscard]] std::size_t end_of_piece(std::size_t wanted) const;
   [[nodiscard]] std::string_view rest() const { return std::string_view(buffer_).substr(used_); }
-  /// Reads until `bytes` are left, or to the end of the input.
+  /// Reads until `bytes` remain to be used, or to the end of the input.
   void fill(std::size_t bytes);
-  /// The text of a line; otherwise what is wrong with it, at which of its bytes from 1 on.
+  /// The text of a line, or what is wrong with it and at which byte, counted from 1.
   bool read_line(std::string_view line, std::string& problem, std::size_t& column);
   void refuse_line(const std::string& problem, std::size_t column);
 

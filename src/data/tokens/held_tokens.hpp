@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens in memory, and text that is made into them without a cache: for what is read once and is
+// Tokens in memory, and text that is encoded without a cache, for data that are read once and are
 // small compared with a training corpus.
 #pragma once
 
@@ -30,7 +30,7 @@ class HeldTokens final : public TokenStream {
   const std::string description_;
 };
 
-/// All documents of the files that `entries` mean (sources.hpp), in order, each after the
+/// All documents of the files that `entries` name (sources.hpp), in order, each after the
 /// tokenizer's end-of-text token, as in a run's token cache. `key` names the entries in findings.
 /// Throws UserError as find_text() and Documents do.
 std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,

@@ -3,9 +3,9 @@
 //
 //     PREFIX_train_000000.bin  PREFIX_val_000000.bin  PREFIX_manifest.json
 //
-// It names the tokenizer by its hash, and every shard with its counts and the hash of its tokens.
-// Whoever reads a shard of that name compares it with the manifest: a shard of another tokenizer,
-// or with other tokens, is refused even where its size is right.
+// It identifies the tokenizer by its hash and lists every shard with its counts and the hash of its
+// tokens. A reader compares a shard with the manifest and refuses one of another tokenizer or with
+// other tokens, even if its size is right.
 #pragma once
 
 #include <cstdint>

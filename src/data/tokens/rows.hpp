@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the rows of `data.rows: documents` begin. A row is context + 1 tokens.
 //
-// 1. A row begins with a document, or where the row before ended, as long as that is in the
-//    document with which the row before began, or from which it went on.
-// 2. The last row of a document is filled up with what follows it; the next row begins with the
-//    first document after that row. Rows share at most one token.
-// 3. So every long document is seen whole, and what is left out of the others is what is between
-//    the end of a row and the next document.
+// 1. A row begins with a document. If the document is longer than the row, the next row continues
+//    it.
+// 2. The last row of a document is filled with the documents that follow, and the next row begins
+//    with the first document after that row. Rows share at most one token.
+// 3. So every long document is used completely. Of the others, the tokens between the end of a row
+//    and the next document are left out.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of one file, and the hashes that show whether they are what was written.
 //
-// The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter). Who
-// wrote or checked the file made the hashes; a segment compares a block with its own when it first
-// reads from it, so a flipped bit or a foreign file is found before a token of it is trained on,
-// and what is not read costs nothing. A file that is given by its path alone is opened when it is
-// first read, so a rank opens no file that it does not read.
+// The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter) when
+// the file is written or checked. A segment compares a block with its hash when it first reads from
+// the block, so a flipped bit or a foreign file is found before a token of it is used, and blocks
+// that are not read cost nothing. A file that is given by its path is opened when it is first read,
+// so a rank opens only the files that it reads.
 //
 // Threads: const members are safe from several threads.
 #pragma once
@@ -37,7 +37,7 @@ class BlockHashes {
   std::vector<std::byte> open_;  ///< of the block that is not full
 };
 
-/// Names what the blocks hold: equal for equal bytes, whatever files they are in.
+/// Identifies the contents of the blocks: equal for equal bytes, in whatever files they are.
 std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t bytes);
 
 class Segment {
@@ -52,8 +52,8 @@ class Segment {
           std::int64_t offset,
           int token_bytes,
           std::int64_t tokens);
-  /// From now on what is read is compared with them. Throws StorageError when they are not as many
-  /// as there are blocks.
+  /// Compares everything that is read from now on with these hashes. Throws StorageError if their
+  /// number is not that of the blocks.
   void expect(std::vector<std::uint64_t> hashes);
 
   [[nodiscard]] const std::string& path() const { return path_; }

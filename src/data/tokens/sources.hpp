@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files the entries of `text` and `tokens` mean, in the deck and on the command line; `key`
-// is what findings call them by.
+// Finds the files that the entries of `text` and `tokens` name, in the deck and on the command
+// line. `key` is the name of the entries in findings.
 //
 // An entry is a path when one exists under that name, else a glob (glob(3), so `*` does not match
 // hidden names). Text entries may be directories, which are searched in depth.
 //
-// 1. Entries are taken in the deck's order; what one entry means is sorted by the bytes of the
-//    names, directory by directory. The order does not depend on the file system or the locale.
-// 2. A file is taken once, at its first place, whatever names and links lead to it; so links cannot
-//    make a loop. The others are counted as repeated.
-// 3. In directories, hidden names, dangling links and what is neither file nor directory are left
-//    out (the last two are counted). What cannot be read is an error and is never left out.
-// 4. What a file is, its first bytes say (file_kind.hpp), whatever its name is: a format that is not
-//    read is an error with what to do about it, and binary data that no entry names are skipped.
-// 5. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
-//    and no mistake of the user's (files/path.hpp).
+// 1. Entries are used in the deck's order, and the files of an entry are sorted by the bytes of
+//    their names, directory by directory. The order does not depend on the file system or the
+//    locale.
+// 2. A file is used once, at its first place, whatever names and links lead to it, so links cannot
+//    form a loop. Further places are counted as repeated.
+// 3. In directories, hidden names, dangling links, sockets and devices are left out (and counted,
+//    except for hidden names). A file that cannot be read is an error and is never left out.
+// 4. The first bytes of a file decide what it is (file_kind.hpp), not its name. A format that
+//    cannot be read is an error with its remedy, and binary data that no entry names are skipped.
+// 5. A failure of the machine (memory, open files, a disk) is a StorageError, not a mistake of the
+//    user (files/path.hpp).
 #pragma once
 
 #include <cstddef>
@@ -55,8 +56,8 @@ struct TextSources {
 TextSources find_text(const std::vector<std::string>& entries,
                       const std::string& key = "data.train.text");
 
-/// Says what was left out, with a warning for each binary file that holds more than 1 % of the bytes
-/// or is read because it was named.
+/// Says what was left out, with a warning for each binary file that holds more than 1 % of the
+/// bytes or is read because it was named.
 void say_skipped(const TextSources& sources, const std::string& key, Log& log);
 
 /// Files and globs only. Throws UserError as find_text() does.

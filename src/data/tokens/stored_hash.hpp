@@ -5,9 +5,9 @@
 //   token caches    their names, the fingerprints of their sources, the checksums of their headers
 //   tokenize        the fingerprint of the sources in PREFIX.parts/job
 //
-// With another function here every older run would resume as one with other data, and every cache
-// would be built again. So these values keep it; new hashes use XXH64
-// (base/hash.hpp), which is better and faster. No protection against intent.
+// With another function, every older run would seem to have other data, and every cache would be
+// built again. So these values keep it. New hashes use XXH64 (base/hash.hpp), which is better and
+// faster. Neither protects against intent.
 //
 // Source: Fowler, Noll, Vo; constants of the IETF draft draft-eastlake-fnv.
 #pragma once

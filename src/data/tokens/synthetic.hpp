@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made-up tokens that a model can learn, for benchmarks and tests: no file, any length, any
 // vocabulary. The stream is a chain of phrases of 16 tokens, each drawn from a book of 64 phrases
-// of random tokens. A model that has learned the book and has a phrase's begin predicts the rest of
-// it; what remains is the choice of the next phrase, ln(64) / 16 = 0.26 nats per token.
+// of random tokens. A model that has learned the book and sees the beginning of a phrase predicts
+// the rest; what remains is the choice of the next phrase, ln(64) / 16 = 0.26 nats per token.
 //
 // A token is a pure function of (seed, vocabulary, index).
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How documents are stored in text files, and what was noticed while they were read.
+// The format of documents in text files, and notes that are collected while they are read.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace trireme::tokens {
 
-/// What a line that is not a JSON object with the text means: an error, or a line less.
+/// Whether a line that is not a JSON object with the text is an error or is skipped.
 enum class BadLines : std::uint8_t { stop, skip };
 
 struct TextFormat {
@@ -33,9 +33,10 @@ struct TextFormat {
   text::Spellings special;  ///< other special tokens, which are counted where they are spelled out
 };
 
-/// The format that the words of a deck mean. `separator`: auto (the spelling of the tokenizer's
-/// end-of-text token, where it has one), none, blank-line, or the separator itself. Throws UserError
-/// with `key` for a separator with JSON lines, or with a tokenizer without an end-of-text token.
+/// The format that the keys of a deck describe. `separator`: auto (the spelling of the tokenizer's
+/// end-of-text token, where it has one), none, blank-line, or the separator itself. Throws
+/// UserError with `key` for a separator with JSON lines, or with a tokenizer without an end-of-text
+/// token.
 TextFormat text_format(const std::string& field,
                        const std::string& separator,
                        BadLines bad_lines,

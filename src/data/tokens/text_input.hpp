@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a text file from front to back: as they are, or decompressed where the first bytes
-// are those of gzip, zstd, bzip2 or xz data. Several compressed members in one file are one text.
+// Reads the bytes of a text file from beginning to end, decompressed if the first bytes are those
+// of gzip, zstd, bzip2 or xz data. Several compressed members in one file are one text.
 //
 // 1. Memory is bounded by buffers of a fixed size, however long the text is.
-// 2. What is damaged or cut short is a UserError with the file's name, never a shorter text.
+// 2. Damaged or truncated data are a UserError with the file's name, never a shorter text.
 #pragma once
 
 #include <cstddef>

@@ -13,12 +13,12 @@
 //              tokenizer's end of text, where it has one; documents for validation come after all
 //              others.
 //
-// 1. A cache is written under a temporary name in the same directory, fsync'ed and renamed: under its
-//    own name it is always whole. What killed processes left of it is removed before.
-// 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
-//    times, the bytes at both ends), what it holds by the hash of the tokens.
-// 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of blocks,
-//    and these under content_hash. A damaged cache is built again from the text.
+// 1. A cache is written under a temporary name in the same directory, fsync'ed and renamed, so
+//    under its own name it is always complete. Remains of killed processes are removed before.
+// 2. The fingerprint of the sources (paths, sizes, times, the bytes at both ends) shows whether the
+//    cache is older than the text; the hash of the tokens identifies its contents.
+// 3. Every bit is covered by a hash: the header by its checksum, the tokens by the hashes of their
+//    blocks, and these by content_hash. A damaged cache is built again from the text.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ static_assert(sizeof(CacheHeader) == 128);
 inline constexpr std::array<char, 8> cache_magic = {'t', 'r', 'i', 'r', 'e', 'm', 'e', 'T'};
 inline constexpr std::uint32_t cache_version = 3;
 
-/// What is made of the text.
+/// How the text is encoded.
 struct Encoding {
   const text::Tokenizer* tokenizer = nullptr;  ///< null: bytes, as above
   TextFormat format = {};
@@ -78,13 +78,13 @@ CacheHeader build_cache(const std::string& path,
                         const Encoding& encoding = {},
                         const std::string& key = "data.train.text");
 
-/// Reads all of a cache: "" and its header when it is whole, else what is wrong with it, as in "is
-/// truncated: …": another version, damage. Throws UserError when the file is not a cache at all, and
-/// so not ours to replace; StorageError when it cannot be read.
+/// Reads all of a cache: "" and its header if it is intact, else what is wrong with it (another
+/// version, damage), as in "is truncated: …". Throws UserError if the file is not a cache, and so
+/// must not be replaced; StorageError if it cannot be read.
 std::string cache_problem(const std::string& path, CacheHeader& header);
 
-/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is not a cache or
-/// its header does not fit its size, StorageError when it cannot be read.
+/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is not a cache
+/// or its header does not fit its size, StorageError when it cannot be read.
 std::unique_ptr<TokenStream> open_cache(const std::string& path);
 
 }  // namespace trireme::tokens

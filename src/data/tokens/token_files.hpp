@@ -10,11 +10,11 @@
 //   NumPy      .npy arrays of integers (numpy.hpp)
 //   raw        nothing but tokens; the deck gives their width
 //
-// All but the last state their type, and sizes must fit exactly. Several files are one stream;
-// documents may run over the border of two llm.c shards.
+// All but the last state the type of their tokens, and sizes must match exactly. Several files are
+// one stream; documents may continue from one llm.c shard to the next.
 //
-// One rank examines the files, and reads every token once (check_token_files); the others receive
-// its results, and open a file when they first read from it.
+// One rank examines the files and reads every token once (check_token_files). The others receive
+// its results and open a file when they first read from it.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct TokenFile {
   auto fields() { return std::tie(path, file_bytes, offset, tokens, width); }
 };
 
-/// What one rank found about a stream of files, for all ranks.
+/// The results of one rank's examination of a stream of files, for all ranks.
 struct TokenFiles {
   std::vector<TokenFile> files;
   /// The hashes of all files' blocks (segment.hpp), in order: what was read once is what every rank
@@ -64,7 +64,7 @@ struct TokenFiles {
   auto fields() { return std::tie(files, sums, rows, documents, validation_tokens); }
 };
 
-/// What the tokens must be.
+/// Requirements that the tokens must meet.
 struct TokenRequirements {
   TokenFormat format = TokenFormat::automatic;
   std::int64_t vocabulary = 0;
@@ -88,7 +88,7 @@ struct TokenRequirements {
 TokenFiles check_token_files(const std::vector<std::string>& paths,
                              const TokenRequirements& requirements);
 
-/// The stream. A token at or above `vocabulary` is found by the read() of it.
+/// The stream. Its read() throws when it finds a token at or above `vocabulary`.
 std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);
 
 /// Where rows begin in another stream: every `end_of_text` begins a document.

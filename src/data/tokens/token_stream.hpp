@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One logical sequence of token ids, whatever it comes from: a cache of text, several shards read
-// as one, or generated tokens. It never changes during a run.
+// One logical sequence of token ids from a cache of text, from several shards, or generated. It
+// never changes during a run.
 //
 // Threads: every member is const and safe to call from several threads.
 //
@@ -36,12 +36,12 @@ class TokenStream {
 
   /// Number of tokens.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// A bound that every token is below: 256 for bytes.
+  /// Every token is below this bound; 256 for bytes.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
-  /// Names the content, every token of it: a run that resumes compares it with the one in its
+  /// Identifies the content with all of its tokens. A run that resumes compares it with that in its
   /// checkpoint, and ranks compare theirs.
   [[nodiscard]] virtual std::uint64_t content_hash() const = 0;
-  /// One line for people: what this is and where it is.
+  /// A line for the log that describes the stream and its place.
   [[nodiscard]] virtual std::string description() const = 0;
   /// Copies the tokens [begin, begin + out.size()). Requires that range inside [0, size()).
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
