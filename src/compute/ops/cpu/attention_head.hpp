@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head of attention on a CPU: where its rows are, and which keys its queries see. Every body of
-// attention asks here which tiles of 64 queries by 64 keys it need not compute (attention.cpp,
-// cached_attention.cpp, x86/bf16_attention.cpp), so windows and documents mean the same in each.
+// One head of attention on a CPU: the places of its rows, and the keys that its queries see. All
+// bodies of attention (attention.cpp, cached_attention.cpp, x86/bf16_attention.cpp) use it to
+// decide which tiles of 64 queries by 64 keys to skip, so windows and documents have one meaning.
 //
-// A query sees the keys from first_key(query) to its own position. first_key never falls from a
-// query to the next: so the keys that a tile of queries sees begin where its first query's do, and
-// the queries that see a key are those from its own position to an end.
+// A query sees the keys from first_key(query) to its own position. first_key never decreases from a
+// query to the next. So the first key that a tile of queries sees is that of its first query, and
+// the queries that see a key are consecutive, beginning at the key's position.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace trireme::ops::cpu {
 /// Queries and keys of a tile.
 inline constexpr std::int64_t tile = 64;
 
-/// To whole registers of fp32.
+/// Rounded up to whole registers of fp32.
 constexpr std::int64_t rounded(std::int64_t n) {
   return rounded_up(n, 16);
 }

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of attention do with tiles of 64 queries by 64 keys, in fp32, in scratch that a
-// thread owns: tiles in and out, and the softmax of a tile of scores against the running maximum
-// and sum of its rows (Dao et al. 2022, algorithm 1). Used by attention of whole sequences
-// (attention.cpp) and by that of single positions (cached_attention.cpp), which so have the same
-// bits.
+// Operations of attention on tiles of 64 queries by 64 keys, in fp32, in scratch that a thread
+// owns: loading and storing tiles, and the softmax of a tile of scores against the running maximum
+// and sum of its rows (Dao et al. 2022, algorithm 1). Attention of whole sequences (attention.cpp)
+// and of single positions (cached_attention.cpp) use them, so both have the same bits.
 //
-// Layouts: queries and values are stored as [tile, width] with rows of whole registers, keys as [channels,
-// tile], so that the product for a tile of scores reads 64 keys of one channel side by side. Scores
-// are [tile, tile]: rows are queries, columns are keys.
+// Layouts: queries and values are stored as [tile, width] with rows of whole registers, keys as
+// [channels, tile], so that the product for a tile of scores reads 64 keys of one channel side by
+// side. Scores are [tile, tile]: rows are queries, columns are keys.
 //
 // 1. Softmax in tiles: with m and l the maximum and the sum of exponentials of what a row has seen,
 //    a new tile multiplies the row's sums by exp(m_old - m_new). At the end the sums are divided by
 //    l, and lse = m + log(l).
-// 2. bf16 becomes fp32 on the way in and is rounded once on the way out; between them all is fp32.
+// 2. bf16 is widened to fp32 when it is loaded and rounded once when it is stored.
 // 3. Columns after the last valid one are zero up to where products read, at most 16 further: a
 //    product over whole registers then adds zeros.
-// 4. Each function has a body for AVX-512 and a portable one; `level`, that of the kernel around,
-//    chooses.
+// 4. Each function has a body for AVX-512 and a portable one. `level`, that of the calling kernel,
+//    selects one.
 #pragma once
 
 #include <algorithm>
@@ -38,9 +37,9 @@ namespace trireme::ops::cpu {
 // A row of a tile draws its dropout factors in one run.
 static_assert(tile <= dropout_run_elements);
 
-/// Hides the scores of keys that a query does not see. The score that takes their place is finite:
-/// a row that sees nothing of its first tile gathers finite numbers there, and the first score that
-/// it sees, at the latest its own, shrinks them to 0.
+/// Hides the scores of keys that a query does not see. The score that replaces them is finite: a
+/// row that sees nothing of its first tile accumulates finite numbers there, and the first score
+/// that it sees, at the latest its own, scales them to 0.
 TRIREME_INLINE void hide_unseen(float* scores,
                                 std::int64_t rows,
                                 std::int64_t first_query,

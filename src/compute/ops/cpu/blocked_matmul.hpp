@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product by any kernel that multiplies a few rows of A by a panel of B: what is packed when.
-// Loops, from the outside: tasks (a chunk of C's columns, a part of its rows; blocking.hpp),
-// blocks of K, groups of rows of A, panels of B, rows by as many as the kernel takes. The panels of
-// a chunk stay in a cache while the rows of A pass by. Source of the scheme: Goto, van de Geijn,
-// "Anatomy of high-performance matrix multiplication", 2008.
+// The loops and the packing of a product, for any kernel that multiplies a few rows of A by a panel
+// of B. The loops are, from the outside: tasks (a chunk of C's columns, a part of its rows;
+// blocking.hpp), blocks of K, groups of rows of A, panels of B, and as many rows as the kernel
+// multiplies at a time. The panels of a chunk stay in a cache while the rows of A are multiplied.
+// Source of the scheme: Goto, van de Geijn, "Anatomy of high-performance matrix multiplication",
+// 2008.
 //
-// A kernel is a struct of static members, and states the instructions of its processor itself;
-// nothing here does:
+// A kernel is a struct of static members. Only the kernel uses the instructions of a processor:
 //
 //   units, panel_columns, panel_rows
 //   panels_at_once              of a transposed A, whose rows K crosses: panels packed together, so
@@ -14,8 +14,8 @@
 //   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in vector_pack.hpp
 //   product_rows<packed>(Terms, Target, rows)                   rows: 1 to panel_rows
 //
-// 1. Each thread packs the columns of a task for itself and waits for no other.
-// 2. What is cut by the number of threads or by the size of a cache decides no bits.
+// 1. Each thread packs the columns of its tasks itself and waits for no other thread.
+// 2. Divisions that depend on the number of threads or on the size of a cache do not change bits.
 #pragma once
 
 #include <algorithm>
@@ -52,9 +52,9 @@ class BlockedMatmul final : public PackedMatmul {
   }
 
  private:
-  /// A panel of A fits into the first-level cache together with the passing lines of B; rows that are read
-  /// where they are need not: 1152 units are a whole K = 2304 of bf16, which takes 0.96 of the time
-  /// of two halves. The same for all kernels, so that these do not differ in bits.
+  /// A panel of A fits into the first-level cache together with the passing lines of B; rows that
+  /// are read where they are need not: 1152 units are a whole K = 2304 of bf16, which takes 0.96 of
+  /// the time of two halves. The same for all kernels, so that these do not differ in bits.
   static Depth depth_of(const MatmulShape& s) {
     return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1152};
   }

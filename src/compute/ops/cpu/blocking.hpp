@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a product's work is cut (blocked_matmul.hpp): columns of C into chunks whose panels stay in a
-// cache, rows into parts for threads. The size of a cache and the number of threads decide here, and
-// no bits depend on it.
+// Divides the work of a product (blocked_matmul.hpp): columns of C into chunks whose panels stay in
+// a cache, rows into parts for threads. The division depends on the size of a cache and on the
+// number of threads, but no bits do.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 namespace trireme::ops::cpu {
 
 /// What the packed columns of a chunk take, each used for as many rows of A as are packed at once:
-/// for one panel of them or rows as they are stored, half of the second-level cache, as the rows need some
-/// of the other half. That is 512 KiB where the system does not know, and at most 1 MiB: on Xeons
-/// this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of panels, 1.25
-/// MiB, which may be in the third-level cache: so the rows of A are packed for fewer chunks again,
-/// and once for the 24 panels of AVX-512 that 768 columns make.
+/// for one panel of them or rows as they are stored, half of the second-level cache, as the rows
+/// need some of the other half. That is 512 KiB where the system does not know, and at most 1 MiB:
+/// on Xeons this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of
+/// panels, 1.25 MiB, which may be in the third-level cache: so the rows of A are packed for fewer
+/// chunks again, and once for the 24 panels of AVX-512 that 768 columns make.
 inline std::int64_t chunk_bytes(bool grouped) {
   constexpr std::int64_t least = std::int64_t{128} << 10U, usual = 4 * least, most = 8 * least;
   if (grouped)
@@ -50,10 +50,10 @@ struct Blocking {
     cut.chunk_panels = divided_up(panels, cut.chunks);  // equal chunks
     cut.chunks = divided_up(panels, cut.chunk_panels);
     cut.chunk_units = cut.chunk_panels * panel_units;
-    // Three tasks for each thread, taken by whoever is free. But each part packs B for itself, which
-    // takes as long as multiplying 19 rows; so of few rows every thread has one part, the same each
-    // time, and finds what it has written before in its caches, as other loops share out rows alike.
-    // With more chunks than three it would pack more often than for three tasks.
+    // Three tasks for each thread, taken by whoever is free. But each part packs B for itself,
+    // which takes as long as multiplying 19 rows; so of few rows every thread has one part, the
+    // same each time, and finds what it has written before in its caches, as other loops share out
+    // rows alike. With more chunks than three it would pack more often than for three tasks.
     // Source: steps of 0.89 of the quickstart on two threads of Zen 4 (medians of ten runs, bf16).
     constexpr std::int64_t few_rows = 384, few_chunks = 3, least_rows = 4;
     cut.fixed_parts = threads > 1 && s.m < few_rows * threads && cut.chunks <= few_chunks;

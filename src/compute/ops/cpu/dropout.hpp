@@ -2,9 +2,9 @@
 // dropout_factor() for runs of elements, sixteen counters at a time.
 //
 // 1. Factors are those of ops/dropout.hpp, to the bit: 0, or 1 / (1 - rate).
-// 2. One counter serves four elements, so a run that begins elsewhere makes up to three factors
-//    that nothing reads, and one of any length makes whole groups of 64.
-// 3. A run is in the caller's room, on its stack: threads share nothing.
+// 2. One counter serves four elements, so a run that does not begin at a multiple of four computes
+//    up to three unused factors, and every run computes whole groups of 64.
+// 3. The caller provides the memory of a run, on its stack, so threads share nothing.
 #pragma once
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU bodies share: loops over threads, conversions, and an exponential, all of which
-// vectorize.
+// Shared by the CPU bodies: loops over threads, conversions, and an exponential, all of which the
+// compiler vectorizes.
 //
-// 1. Work is cut by shape alone (`for_chunks`), and a chunk never depends on another one, so the
-//    bits of a result do not depend on the number of threads.
-// 2. Kernels are marked TRIREME_CLONES (base/clones.hpp); what they call is TRIREME_INLINE, so that
-//    it is compiled for the kernel's level.
-// 3. An OpenMP loop with one chunk starts no threads: a small tensor costs a call.
+// 1. The division of work depends on the shape only (`for_chunks`), and no chunk depends on another
+//    one, so the bits of a result do not depend on the number of threads.
+// 2. Kernels are marked TRIREME_CLONES (base/clones.hpp). The functions that they call are
+//    TRIREME_INLINE, so they are compiled for the kernel's level.
+// 3. An OpenMP loop with one chunk starts no threads, so a small tensor costs only a call.
 // 4. bf16 becomes fp32 by a shift and is rounded to nearest even; NaN stay NaN, and become quiet.
 #pragma once
 

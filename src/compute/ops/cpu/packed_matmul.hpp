@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all products of our own on a CPU have in common: operands are packed into panels
-// (packed_operands.hpp), K is cut into blocks, and the sums of a block of K are added to those
-// before it.
+// Common parts of all matrix products of trireme on a CPU: operands are packed into panels
+// (packed_operands.hpp), K is divided into blocks, and the sums of a block of K are added to those
+// of the blocks before.
 //
-// The loops around that are in blocked_matmul.hpp, but for AMX: it multiplies so fast that packing
-// B must be shared by all threads, who meet twice per block of K (x86/amx_matmul.cpp).
+// The loops are in blocked_matmul.hpp, except for AMX: it multiplies so fast that all threads have
+// to share the packing of B, with two barriers per block of K (x86/amx_matmul.cpp).
 //
-// 1. Where K is cut decides bits; rows, columns and threads do not.
+// 1. The division of K changes bits; rows, columns and threads do not.
 // 2. A bf16 result over several blocks of K is added up in fp32 in the workspace (`Operands::sums`)
 //    and rounded once, with the last block; bias comes with it.
 // 3. A product holds no memory. Packed operands and sums are in the workspace of the stream, which

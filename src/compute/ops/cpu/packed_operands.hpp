@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of the CPU's products are given: operands in the order in which register blocks
-// read them, and where sums go.
+// The arguments of the CPU's product kernels: operands in the order in which register blocks read
+// them, and the destination of sums.
 //
-// A *unit* is 32 bits along K: one fp32, two bf16 that follow one another (a last one without a
-// second gets 0), or one bf16 widened to fp32 (Units). So all have the same layouts, and one
+// A *unit* is 32 bits along K: one fp32, two consecutive bf16 (a last one without a second is
+// paired with 0), or one bf16 widened to fp32 (Units). So all types have the same layouts and one
 // product instruction per unit.
 //
 //   panel of B   [units][panel columns]
@@ -11,8 +11,8 @@
 //                a copy of its rows, widened where its units are
 //
 // 1. An element's sum runs over K in order, so kernels that fuse multiplication and addition give
-//    the same bits on all processors. Where K is cut, and a sum is added to the one before it,
-//    decides bits as well (packed_matmul.hpp); rows, columns and threads do not.
+//    the same bits on all processors. The division of K into blocks, whose sums are added, changes
+//    bits as well (packed_matmul.hpp); rows, columns and threads do not.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace trireme::ops::cpu {
 
 using Unit = std::uint32_t;
 
-/// What a matrix has in memory, and what a unit of its panels is.
+/// The type of a matrix in memory and of a unit of its panels.
 enum class Units {
   single,   ///< fp32; a unit is one
   pairs,    ///< bf16; a unit is two

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// philox() of base/random.hpp for sixteen counters at a time, which vectorizes: the ten rounds of a
-// counter depend on one another, those of sixteen counters do not.
+// philox() of base/random.hpp for sixteen counters at a time, so that the compiler can vectorize
+// it: the ten rounds of a counter depend on one another, but sixteen counters are independent.
 //
-// The words are those of philox(), to the bit. They are by word and then by counter, the order in
-// which the rounds compute them; who needs them by element turns them (dropout.hpp). For AVX-512
-// there is x86/avx512_random.hpp.
+// The words equal those of philox(). They are ordered by word and then by counter, as the rounds
+// compute them; dropout.hpp transposes them to the order of elements. x86/avx512_random.hpp is the
+// version for AVX-512.
 #pragma once
 
 #include <array>

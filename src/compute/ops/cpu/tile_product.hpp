@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small fp32 tiles that are in a thread's scratch, for attention, where a library call
-// per tile would cost as much as the tile. Sums run over the depth in order, so the size of a
-// register block decides no bits. `Level` is what the kernel around is compiled for: with AVX-512
+// Products of small fp32 tiles in a thread's scratch, for attention, where a library call per tile
+// would cost as much as the tile. Sums run over the depth in order, so the size of a register block
+// does not change bits. `Level` is the level for which the calling kernel is compiled: with AVX-512
 // blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes). The
 // vector type has the width of the registers: g++ 12 keeps wider ones in memory.
 //
@@ -22,8 +22,8 @@
 
 namespace trireme::ops::cpu {
 
-/// Which part of a square tile of scores (rows are queries, columns are keys) is not zero by
-/// causality, seen from the product that it takes part in.
+/// The part of a square tile of scores (rows are queries, columns are keys) that causality leaves,
+/// as the product that uses the tile sees it.
 enum class Triangle : std::uint8_t {
   none,            ///< every element counts
   result,          ///< columns beyond the row block are not computed

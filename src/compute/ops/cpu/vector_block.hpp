@@ -18,8 +18,8 @@
 
 namespace trireme::ops::cpu {
 
-/// As fp32; zero beyond `columns`, and without a bias. Out of line, as the next: once per block, and
-/// with them in each the blocks take minutes to compile under a sanitizer.
+/// As fp32; zero beyond `columns`, and without a bias. Out of line, as the next: once per block,
+/// and with them in each the blocks take minutes to compile under a sanitizer.
 [[gnu::noinline]] inline void load_bias(float (&to)[vector_panel_columns], const Target& t) {
   for (float& one : to) one = 0;
   if (t.bias == nullptr)

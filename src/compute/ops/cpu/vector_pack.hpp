@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the matmul for processors without AVX-512 brings operands into the order in which its
-// register blocks read them: the layouts of packed_operands.hpp. Written with the compilers'
-// vectors. Packing takes those of four lanes, which every target has: it copies, so that wider ones
-// would gain little, and products of any vectors share it.
+// Packs operands for the matmul of processors without AVX-512 in the order in which its register
+// blocks read them: the layouts of packed_operands.hpp. Written with the compilers' vector types.
+// Packing uses vectors of four lanes, which every target has: wider ones would gain little in
+// copying, and products with any vectors can share the code.
 //
 // 1. Packing changes no number: it copies fp32, or widens bf16, which is exact.
 // 2. No byte outside of a matrix is read: at its ends elements are taken one by one.

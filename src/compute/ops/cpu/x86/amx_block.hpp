@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the AMX matmul does around the tiles of a block of 32 x 32 of C: it asks for the lines that
-// are needed next, a few at a time while tiles are multiplied, and brings the sums to where they
-// go.
+// Work of the AMX matmul next to multiplying the tiles of a block of 32 x 32 of C: it prefetches
+// the lines that are needed next, a few at a time while tiles are multiplied, and stores the sums.
 //
-// A large C goes around the caches. Stored the usual way, each of its lines would first be fetched,
-// from memory and out of order, on the way on which the tiles come, and push A and B out.
+// A large C bypasses the caches. With ordinary stores, each of its lines would first be fetched
+// from memory, compete with the loads of tiles, and evict A and B.
 //
-// The tiles store the sums of a block into 32 x 32 fp32 on the thread's stack. From there the sums go
-// to C: with an addend where K is cut into blocks, with the bias and rounded once with the last of
-// them. Stores that bypass the caches are visible to other threads only after a fence, which the
+// The tiles store the sums of a block into 32 x 32 fp32 on the thread's stack. From there the sums
+// go to C: with an addend where K is cut into blocks, with the bias and rounded once with the last
+// of them. Stores that bypass the caches are visible to other threads only after a fence, which the
 // caller puts at the end of its part.
 //
 // The sums of a block go to C while the next block is multiplied. The tiles' stores often miss the

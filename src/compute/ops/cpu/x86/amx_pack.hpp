@@ -15,10 +15,10 @@ namespace trireme::ops::cpu::amx {
 using avx512::lanes;
 using avx512::panel_columns;
 
-/// Rows [row, row + rows) of a transposed A as avx512::pack_rows() does, 32 at a time. With `summed`,
-/// sums[r] becomes the sum of row row + r over these units: 32 numbers at a time are added up by the
-/// dot product of pairs, whose unit has nothing to do while others transpose. Requires: multiples of
-/// 32 rows and of 16 units.
+/// Rows [row, row + rows) of a transposed A as avx512::pack_rows() does, 32 at a time. With
+/// `summed`, sums[r] becomes the sum of row row + r over these units: 32 numbers at a time are
+/// added up by the dot product of pairs, whose unit has nothing to do while others transpose.
+/// Requires: multiples of 32 rows and of 16 units.
 template <bool summed>
 TRIREME_AVX512_BF16 inline void pack_whole_rows(Unit* to,
                                                 std::int64_t stride,

@@ -20,8 +20,8 @@
 
 namespace trireme::ops::cpu::avx512 {
 
-/// e^x for x <= 0, within 3 units in the last place; 0 below -104; NaN stays NaN. log2(e) is used in
-/// two parts, so that far from 0 no digits are lost.
+/// e^x for x <= 0, within 3 units in the last place; 0 below -104; NaN stays NaN. log2(e) is used
+/// in two parts, so that far from 0 no digits are lost.
 TRIREME_AVX512_INLINE __m512 exponential_below_one(__m512 x) {
   const __m512 at = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);
   const __m512 high = _mm512_set1_ps(1.44269504F), low = _mm512_set1_ps(1.92596299e-8F);

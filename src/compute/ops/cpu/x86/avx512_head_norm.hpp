@@ -56,8 +56,8 @@ TRIREME_AVX512_INLINE Halves turn_halves(
             _mm512_fmadd_ps(x.first, s, _mm512_mul_ps(x.second, c))};
 }
 
-/// One row in place: y = rotate(x s gain) with s = 1 / sqrt(mean(x^2) + epsilon). Where `raw` is not
-/// null, x and s are kept there and in `rstd` for backward; the copy is made before x is
+/// One row in place: y = rotate(x s gain) with s = 1 / sqrt(mean(x^2) + epsilon). Where `raw` is
+/// not null, x and s are kept there and in `rstd` for backward; the copy is made before x is
 /// overwritten.
 template <class T>
 TRIREME_AVX512 void norm_heads(

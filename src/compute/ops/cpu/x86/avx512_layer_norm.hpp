@@ -6,8 +6,8 @@
 // of T or null.
 //
 // 1. A row's mean and variance are two passes: squares of differences from the mean, which lose
-//    nothing where the mean is large compared with the deviation. Sums run over lanes in order, then over
-//    the lanes.
+//    nothing where the mean is large compared with the deviation. Sums run over lanes in order,
+//    then over the lanes.
 // 2. Null `mean`: nothing is subtracted (RMSNorm). Null `gamma` counts as ones, null `beta` as
 //    zeros.
 // 3. Lanes beyond the row are zero in every sum and are not written.

@@ -93,8 +93,8 @@ TRIREME_AVX512_INLINE __m512 exponential(__m512 x) {
   return _mm512_maskz_scalef_ps(counts, p, n);
 }
 
-/// 2^x for |x| <= 1/2, within 2e-7, and 1 for 0. The polynomial is the minimax one of degree 5 among
-/// those that are 1 at 0.
+/// 2^x for |x| <= 1/2, within 2e-7, and 1 for 0. The polynomial is the minimax one of degree 5
+/// among those that are 1 at 0.
 TRIREME_AVX512_INLINE __m512 power_of_two_near_zero(__m512 x) {
   __m512 p = _mm512_set1_ps(1.32647272e-3F);
   p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(9.67151281e-3F));

@@ -8,8 +8,8 @@
 //   gather    sums [64, channels] (+)= rows [64, 64] of bf16 times the packed channels of 64
 //             positions
 //
-// A sum runs over channels or positions in order, whatever the neighbouring rows. Calls of one thread
-// are within a Scope; what they read was stored before stored().
+// A sum runs over channels or positions in order, whatever the neighbouring rows. Calls of one
+// thread are within a Scope; what they read was stored before stored().
 //
 // 1. Both classes have the same members, and the kernel is a template over them: AMX is taken where
 //    available() of AmxProducts holds.
