@@ -86,7 +86,7 @@ class PowerCut(TrainingTest):
         cuts = self.cuts()
         names = [f"cut-{number}" for number in range(len(cuts))]
         with ThreadPoolExecutor(2) as pool:
-            runs = list(pool.map(self.go_on, names, [tree for *_, tree in cuts]))
+            runs = list(pool.map(self.resume, names, [tree for *_, tree in cuts]))
         weights = self.weights(STEPS, "calm/run")
         for name, run, (call, mode, told, _) in zip(names, runs, cuts):
             with self.subTest(call=call, mode=mode, told=told):
