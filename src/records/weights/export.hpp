@@ -3,7 +3,7 @@
 //
 // 1. Memory holds one block of a tensor, or one matrix that is stored transposed (Conv1D), never
 //    the whole model.
-// 2. The directory is new and appears only when complete (base/new_directory.hpp). Weights of a
+// 2. The directory is new and appears only when complete (files/new_directory.hpp). Weights of a
 //    checkpoint are compared with their content hashes; if one differs, no file is left.
 // 3. fp32 values are those of the run's master weights, bit by bit; bf16 values are rounded to
 //    nearest even.
