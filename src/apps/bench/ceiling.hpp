@@ -64,8 +64,8 @@ struct ProductRow {
 /// of several trials. 0 where the device's kernels are a library's. Collective.
 double measure_blocks(DType dtype, device::Device& device, comm::World& world, int threads);
 
-/// Bytes that measure_copy() should copy on one rank: on a GPU 256 MiB; on a CPU so many that source
-/// and destination of all ranks of a host have together four times the size of its last-level cache.
+/// Bytes that measure_copy() should copy on one rank: on a GPU 256 MiB; on a CPU, the sources and
+/// destinations of all ranks of a host together are four times the size of its last-level cache.
 std::size_t bytes_to_copy(const device::Device& device, const comm::World& world);
 
 /// Bytes read and written per second by copying memory, on all ranks at the same time. It evicts the

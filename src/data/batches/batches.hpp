@@ -23,6 +23,7 @@
 
 #include "base/error.hpp"
 #include "base/pairwise.hpp"
+#include "base/round_up.hpp"
 
 namespace trireme::batches {
 
@@ -106,7 +107,7 @@ struct Batches {
   /// Of the rank with most of them. Without leaves, every rank takes part in as many, the last of
   /// which may have no samples of it.
   [[nodiscard]] std::int64_t micro_steps() const {
-    return (most_sequences() + micro_sequences - 1) / micro_sequences;
+    return divided_up(most_sequences(), micro_sequences);
   }
   [[nodiscard]] std::int64_t micro_steps(int rank) const {
     return leaves > 0 ? share(rank).count / micro_sequences : micro_steps();

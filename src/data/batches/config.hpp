@@ -145,8 +145,8 @@ void describe(V& v, DataConfig& c) {
   v("rows", c.rows,
     {.help =
          "How tokens are cut into rows. stream: consecutive rows of the token stream, regardless "
-         "of "
-         "documents. documents: a row begins with a document or continues the document of the row "
+         "of documents. documents: a row begins with a document or continues the document of the "
+         "row "
          "before; the rest of a document's last row is filled with the documents that follow. "
          "This costs 8 bytes of memory per row on every rank.",
      .change = Change::asked});

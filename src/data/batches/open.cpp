@@ -89,10 +89,8 @@ void check_tail(const std::vector<std::uint64_t>& begins,
     return;
   log.warning(
       "{}: the validation data are the end of the text, most of it from {} on, and nothing of "
-      "these "
-      "files is trained on. Where files differ, the validation loss does not show how training "
-      "goes. "
-      "Give data.validation, or set data.validation.by: documents",
+      "these files is trained on. Where files differ, the validation loss does not show how "
+      "training goes. Give data.validation, or set data.validation.by: documents",
       source.key, sources.files[static_cast<std::size_t>(first - begins.begin())].path);
 }
 
