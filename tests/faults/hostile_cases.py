@@ -315,7 +315,7 @@ class Foreign(Case):
     def make(self):
         self.copy()
         chance = self.chance
-        cache = os.path.basename(next(path for path in files_of(self.run) if "/tokens/" in path))
+        cache = os.path.basename(next(path for path in files_of(self.run) if path.endswith(".bin")))
         self.theirs = {}
         for _ in range(chance.randrange(1, 6)):
             folder = chance.choice((self.run, os.path.join(self.run, "checkpoints"), os.path.join(self.run, "tokens")))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of tokens or of text. The first byte says which: the cache of text, a shard of llm.c,
-// Megatron's index, JSON lines, plain or compressed text, a manifest; and whether a cache's checksum
-// is made to fit, so that the code after its check is reached.
+// A file of tokens or of text. The first byte says which: the index of a token file, a shard of
+// llm.c, Megatron's index, JSON lines, plain or compressed text, a manifest; and whether an index's
+// checksum is made to fit, so that the code after its check is reached.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "comm/control/world.hpp"
 
 #include "tokens/documents.hpp"
 #include "tokens/manifest.hpp"
-#include "tokens/stored_hash.hpp"
-#include "tokens/token_cache.hpp"
 #include "tokens/token_files.hpp"
+#include "tokens/token_index.hpp"
 
 #include "fuzz.hpp"
 
@@ -58,24 +60,36 @@ void read_documents(const std::string& path, const std::string& field) {
   fuzz::promise(all(0, cut) + all(cut, size) == whole, "ranges join to the whole");
 }
 
-void read_tokens(std::uint8_t kind, std::string bytes, const std::string& directory) {
-  const std::string path = directory + "/m.bin";
-  if (kind % 4 == 1 && bytes.size() >= sizeof(tokens::CacheHeader)) {
-    constexpr std::size_t at = offsetof(tokens::CacheHeader, checksum);
-    const std::uint64_t sum =
-        tokens::StoredHash().add(std::as_bytes(std::span(bytes)).first(at)).value();
+tokens::TokenFiles check(const std::string& path, const tokens::TokenRequirements& requirements) {
+  static const auto world = comm::make_self_world();
+  return tokens::check_token_files({path}, "tokens", requirements, *world);
+}
+
+void read_index(std::uint8_t kind, std::string bytes, const std::string& directory) {
+  const std::string path = directory + "/m.bin.index";
+  if (kind == 1 && bytes.size() >= sizeof(tokens::IndexHeader)) {
+    constexpr std::size_t at = offsetof(tokens::IndexHeader, checksum);
+    const std::uint64_t sum = hash_bytes(std::string_view(bytes).substr(0, at));
     std::memcpy(bytes.data() + at, &sum, sizeof sum);
   }
   write(path, bytes);
-  if (kind % 4 < 2) {
-    tokens::CacheHeader header;
-    static_cast<void>(tokens::cache_problem(path, header));
-    const auto stream = tokens::open_cache(path);
-    read_all(*stream, stream->vocabulary());
+  const auto header = tokens::read_index_header(path);
+  if (!header)
     return;
-  }
-  const std::int64_t vocabulary = kind % 4 == 2 ? 50257 : std::int64_t{1} << 31;
-  const auto found = tokens::check_token_files({path}, {.vocabulary = vocabulary});
+  static_cast<void>(tokens::read_documents(path));
+  static_cast<void>(tokens::read_block_hashes({.path = directory + "/m.bin",
+                                               .file_bytes = 0,
+                                               .tokens = header->tokens,
+                                               .width = static_cast<int>(header->width),
+                                               .index = path,
+                                               .hash = header->hash}));
+}
+
+void read_tokens(std::uint8_t kind, std::string_view bytes, const std::string& directory) {
+  const std::string path = directory + "/m.bin";
+  write(path, bytes);
+  const std::int64_t vocabulary = kind == 2 ? 50257 : std::int64_t{1} << 31;
+  const auto found = check(path, {.vocabulary = vocabulary});
   read_all(*tokens::open_token_files(found, vocabulary), vocabulary);
 }
 
@@ -84,8 +98,7 @@ void read_megatron(const std::string& bytes, const std::string& directory) {
   const std::size_t tokens = std::min<std::size_t>(bytes.size(), 64);
   write(directory + "/m.bin", std::string_view(bytes).substr(0, tokens));
   write(directory + "/m.idx", std::string_view(bytes).substr(tokens));
-  const auto found =
-      tokens::check_token_files({directory + "/m.bin"}, {.vocabulary = 1000, .row_context = 3});
+  const auto found = check(directory + "/m.bin", {.vocabulary = 1000, .row_context = 3});
   read_all(*tokens::open_token_files(found, 1000), 1000);
   for (const std::int64_t row : found.rows) fuzz::promise(row >= 0 && row + 3 < 64, "rows fit");
 }
@@ -101,6 +114,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::filesystem::remove(directory.path + "/m.idx");
   try {
     switch (kind) {
+      case 0:
+      case 1:
+        read_index(kind, bytes, directory.path);
+        break;
       case 4:
         read_megatron(bytes, directory.path);
         break;

@@ -336,6 +336,8 @@ class Tokenized(TrainingTest):
         with open(shard, "r+b") as file:
             file.seek(1024 + 40)
             file.write(b"\x01\x00")
+        self.assert_refused(start(*deck, *words, self.with_tokenizer), 3, shard, "do not match their hash")
+        os.remove(shard + ".index")
         self.assert_refused(start(*deck, *words, self.with_tokenizer), 2, shard, "manifest.json lists")
         with open(shard, "r+b") as file:
             file.seek(1024 + 40)

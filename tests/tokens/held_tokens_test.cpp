@@ -2,7 +2,6 @@
 #include "tokens/held_tokens.hpp"
 
 #include "tokens/scratch.hpp"
-#include "tokens/token_cache.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -57,18 +56,6 @@ TEST_F(HeldTokensTest, TextBecomesTheTokensOfItsFilesInOrder) {
               encode_text({at("none"), at("d/none")}, "", marked, "--text");
             }).find("--text: '"),
             std::string::npos);
-}
-
-TEST_F(HeldTokensTest, TheyAreThoseOfARunsCache) {
-  write("d/a", "some text\nof lines");
-  write("d/b", "more");
-  const Marked marked;
-  const TextSources sources = find_text({at("d")});
-  build_cache(at("cache"), sources, {at("d")}, {.tokenizer = &marked}, "data.train.text");
-  const auto cache = open_cache(at("cache"));
-  Tokens cached(static_cast<std::size_t>(cache->size()));
-  cache->read(0, cached);
-  EXPECT_EQ(encode_text({at("d")}, "", marked, "--text"), cached);
 }
 
 }  // namespace

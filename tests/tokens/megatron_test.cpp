@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tokens/check.hpp"
 #include "tokens/scratch.hpp"
 #include "tokens/token_files.hpp"
 
@@ -46,14 +47,14 @@ class Megatron : public Scratch {
   std::string problem(const std::string& index, const std::string& tokens) {
     const std::string path = write("m.bin", tokens);
     write("m.idx", index);
-    return user_error([&] { check_token_files({path}, {.vocabulary = 100}); });
+    return user_error([&] { check({path}, {.vocabulary = 100}); });
   }
 };
 
 TEST_F(Megatron, TokensAndDocuments) {
   const std::string path = write("m.bin", tokens_of<std::uint16_t>());
   write("m.idx", index_of(8, 2));
-  const auto found = check_token_files({path}, {.vocabulary = 10, .row_context = 2});
+  const auto found = check({path}, {.vocabulary = 10, .row_context = 2});
   EXPECT_THAT(found.rows, ElementsAre(0, 2, 5));
   const auto stream = open_token_files(found, 10);
   std::vector<std::int32_t> all(9);
@@ -62,7 +63,7 @@ TEST_F(Megatron, TokensAndDocuments) {
 
   const std::string wide = write("w.bin", tokens_of<std::int32_t>());
   write("w.idx", index_of(4, 4));
-  EXPECT_EQ(open_token_files(check_token_files({wide}, {.vocabulary = 10}), 10)->size(), 9);
+  EXPECT_EQ(open_token_files(check({wide}, {.vocabulary = 10}), 10)->size(), 9);
 }
 
 TEST_F(Megatron, WhatDoesNotFitIsRefused) {

@@ -14,6 +14,7 @@
 
 #include "base/packing.hpp"
 
+#include "tokens/check.hpp"
 #include "tokens/scratch.hpp"
 
 namespace trireme::tokens {
@@ -43,7 +44,7 @@ using TokenShards = Scratch;
 constexpr std::int64_t any_token = std::int64_t{1} << 32;
 
 std::unique_ptr<TokenStream> open(const std::vector<std::string>& paths, std::int64_t vocabulary) {
-  return open_token_files(check_token_files(paths, {.vocabulary = any_token}), vocabulary);
+  return open_token_files(check(paths, {.vocabulary = any_token}), vocabulary);
 }
 
 std::vector<std::int32_t> all(const TokenStream& stream) {
@@ -108,10 +109,10 @@ TEST_F(TokenShards, TokensOutsideTheVocabulary) {
   const std::vector<std::string> paths{
       write("a", gpt2({7})), write("b", gpt2(tokens)),
       write("c", shard<std::uint32_t>(20240801, 7, {0x80000000U}))};
-  EXPECT_NO_THROW(check_token_files(paths, {.vocabulary = any_token}));
-  const std::string text = user_error([&] { check_token_files(paths, {.vocabulary = 50257}); });
+  EXPECT_NO_THROW(check(paths, {.vocabulary = any_token}));
+  const std::string text = user_error([&] { check(paths, {.vocabulary = 50257}); });
   EXPECT_THAT(text, HasSubstr(paths[1] +
-                              ": error: token 9000 is 50257, model.vocabulary is 50257 (byte 19024 "
+                              ": error: token 9500 is 60000, model.vocabulary is 50257 (byte 20024 "
                               "of the file)"));
   EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token 0 is 2147483648"));
   EXPECT_THAT(text, Not(HasSubstr(paths[0])));
@@ -139,11 +140,10 @@ TEST_F(TokenShards, TellHowMuchOfThemWasChecked) {
   const std::vector<std::string> paths{write("a", gpt2({7})), write("b", gpt2(tokens))};
   std::vector<std::int64_t> done;
   std::int64_t of = 0;
-  check_token_files(paths,
-                    {.vocabulary = 100, .progress = [&](std::int64_t bytes, std::int64_t all) {
-                       done.push_back(bytes);
-                       of = all;
-                     }});
+  check(paths, {.vocabulary = 100, .progress = [&](std::int64_t bytes, std::int64_t all) {
+                  done.push_back(bytes);
+                  of = all;
+                }});
   EXPECT_TRUE(std::ranges::is_sorted(done));
   ASSERT_GT(done.size(), 2U);
   EXPECT_GT(of, 6'000'000);
@@ -154,7 +154,7 @@ TEST_F(TokenShards, TellHowMuchOfThemWasChecked) {
 TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
   std::vector<std::uint16_t> tokens(100'000, 5);
   const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2(tokens))};
-  const auto found = check_token_files(paths, {.vocabulary = 100});
+  const auto found = check(paths, {.vocabulary = 100, .index_directory = at("cache")});
   tokens[70'000] ^= 1;
   write("b", gpt2(tokens));
   const auto stream = open_token_files(found, 100);
@@ -173,19 +173,94 @@ TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
 
 TEST_F(TokenShards, WhatOneRankFoundTravels) {
   const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2({7, 9, 7}))};
-  const auto found =
-      check_token_files(paths, {.vocabulary = 100, .row_context = 1, .end_of_text = 7});
+  const auto found = check(paths, {.vocabulary = 100, .row_context = 1, .end_of_text = 7});
   EXPECT_THAT(found.rows, ElementsAre(0, 2));
   const auto copy = unpack<TokenFiles>(pack(found));
-  EXPECT_EQ(copy.sums, found.sums);
+  EXPECT_EQ(copy.files.back().hash, found.files.back().hash);
   EXPECT_EQ(copy.rows, found.rows);
   EXPECT_THAT(all(*open_token_files(copy, 100)), ElementsAre(7, 8, 7, 9, 7));
+}
+
+// What was read once is not read again: an index has it, until the file changes.
+TEST_F(TokenShards, AFileIsReadOnceForItsIndex) {
+  std::vector<std::uint16_t> tokens(100'000, 5);
+  tokens[70'000] = 7;
+  const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2(tokens))};
+  std::int64_t read = 0;
+  TokenRequirements requirements{.vocabulary = 100,
+                                 .row_context = 60'000,
+                                 .end_of_text = 7,
+                                 .index_directory = at("cache"),
+                                 .progress = [&](std::int64_t done, std::int64_t) { read = done; }};
+  const auto look = [&] {
+    read = 0;
+    return check(paths, requirements);
+  };
+  const auto first = look();
+  EXPECT_EQ(read, 4 + 200'000);
+  EXPECT_EQ(first.documents, 2);
+  EXPECT_THAT(first.rows, ElementsAre(0));
+  const auto second = look();
+  EXPECT_EQ(read, 0);
+  EXPECT_EQ(second.rows, first.rows);
+  EXPECT_EQ(second.documents, first.documents);
+  EXPECT_EQ(open_token_files(second, 100)->content_hash(),
+            open_token_files(first, 100)->content_hash());
+
+  // The index still knows the largest token.
+  requirements.vocabulary = 8;
+  EXPECT_THAT(user_error(look), HasSubstr("token 1 is 8, model.vocabulary is 8"));
+  EXPECT_EQ(read, 0);
+  requirements.vocabulary = 100;
+  // Other documents are searched for, and another file is in the place.
+  requirements.end_of_text = 8;
+  EXPECT_EQ(look().documents, 1);
+  EXPECT_EQ(read, 4 + 200'000);
+  std::filesystem::remove(paths[0]);
+  write("a", gpt2({8, 8}));
+  EXPECT_EQ(look().documents, 2);
+  EXPECT_EQ(read, 4);
+}
+
+// A damaged index is as good as none, and one that is damaged later is an error with its name.
+TEST_F(TokenShards, ADamagedIndexIsNotBelieved) {
+  const std::vector<std::string> paths{write("a", gpt2(std::vector<std::uint16_t>(50'000, 7)))};
+  const TokenRequirements requirements{
+      .vocabulary = 100, .row_context = 20'000, .end_of_text = 7, .index_directory = at("cache")};
+  const std::string index = check(paths, requirements).files.front().index;
+  const std::string whole = content(index);
+  ASSERT_EQ(whole.size(), 128 + 2 * 8 + 50'000 * 8);
+  for (std::size_t byte = 8; byte < 128; byte += 5) {
+    std::string damaged = whole;
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 0x40);
+    std::ofstream(index, std::ios::binary) << damaged;
+    check(paths, requirements);
+    ASSERT_EQ(content(index), whole) << byte;
+  }
+  std::filesystem::resize_file(index, 100);
+  check(paths, requirements);
+  EXPECT_EQ(content(index), whole);
+  std::ofstream(index) << "somebody's only copy";
+  EXPECT_THAT(user_error([&] { check(paths, requirements); }), HasSubstr(index));
+  EXPECT_EQ(content(index), "somebody's only copy");
+  std::ofstream(index, std::ios::binary) << whole;
+
+  std::string damaged = whole;
+  damaged[128] = static_cast<char>(damaged[128] ^ 1);  // the hash of the first block
+  std::ofstream(index, std::ios::binary) << damaged;
+  const auto stream = open_token_files(check(paths, requirements), 100);
+  std::vector<std::int32_t> out(10);
+  EXPECT_THAT(storage_error([&] { stream->read(0, out); }), HasSubstr(index));
+  damaged = whole;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);  // a document
+  std::ofstream(index, std::ios::binary) << damaged;
+  EXPECT_THAT(storage_error([&] { check(paths, requirements); }), HasSubstr(index));
 }
 
 // A file that is not read is not opened.
 TEST_F(TokenShards, FilesAreOpenedWhenTheyAreRead) {
   const std::vector<std::string> paths{write("a", gpt2({1, 2})), write("b", gpt2({3, 4}))};
-  const auto found = check_token_files(paths, {.vocabulary = 100});
+  const auto found = check(paths, {.vocabulary = 100});
   const auto stream = open_token_files(found, 100);
   std::filesystem::remove(paths[1]);
   std::vector<std::int32_t> out(2);
@@ -209,16 +284,14 @@ TEST_F(TokenShards, MoreFilesThanMayBeOpenAtATime) {
 
 TEST_F(TokenShards, RawNumbers) {
   const std::string path = write("raw.bin", std::string("\x01\0\x02\0\xff\xff\x03\0", 8));
-  const auto two = check_token_files({path}, {.format = TokenFormat::uint16, .vocabulary = 65536});
+  const auto two = check({path}, {.format = TokenFormat::uint16, .vocabulary = 65536});
   EXPECT_THAT(all(*open_token_files(two, 65536)), ElementsAre(1, 2, 65535, 3));
-  const auto four =
-      check_token_files({path}, {.format = TokenFormat::uint32, .vocabulary = any_token});
+  const auto four = check({path}, {.format = TokenFormat::uint32, .vocabulary = any_token});
   EXPECT_EQ(open_token_files(four, any_token)->size(), 2);
   const std::string odd = write("odd.bin", "12345");
-  EXPECT_THAT(user_error([&] {
-                check_token_files({odd}, {.format = TokenFormat::uint16, .vocabulary = 65536});
-              }),
-              HasSubstr(odd + ": error: has 5 bytes, no multiple of the 2 of a uint16 token"));
+  EXPECT_THAT(
+      user_error([&] { check({odd}, {.format = TokenFormat::uint16, .vocabulary = 65536}); }),
+      HasSubstr(odd + ": error: has 5 bytes, no multiple of the 2 of a uint16 token"));
 }
 
 std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
@@ -248,7 +321,7 @@ TEST_F(TokenShards, NumpyArraysThatAreNoTokensSaySo) {
   const auto said = [&](const std::string& type, const std::string& shape, std::string data,
                         std::int64_t vocabulary = any_token) {
     const std::string path = write("a.npy", npy(type, shape, data));
-    return user_error([&] { check_token_files({path}, {.vocabulary = vocabulary}); });
+    return user_error([&] { check({path}, {.vocabulary = vocabulary}); });
   };
   EXPECT_THAT(said("<f4", "(1,)", "abcd"), HasSubstr("is a NumPy array of type '<f4'"));
   EXPECT_THAT(said(">u2", "(2,)", "abcd"), HasSubstr("little-endian"));
@@ -261,10 +334,9 @@ TEST_F(TokenShards, NumpyArraysThatAreNoTokensSaySo) {
               HasSubstr("token 1 is -1, model.vocabulary is 151936 (byte 130 of the file)"));
   EXPECT_THAT(said("<i8", "(1,)", std::string(8, '\xff'), 151'936), HasSubstr("token 0 is -1"));
   const std::string array = write("b.npy", npy("<u2", "(2,)", "abcd"));
-  EXPECT_THAT(user_error([&] {
-                check_token_files({array}, {.format = TokenFormat::uint16, .vocabulary = 65536});
-              }),
-              HasSubstr("is a NumPy array with a header, not raw numbers. Remove format: uint16"));
+  EXPECT_THAT(
+      user_error([&] { check({array}, {.format = TokenFormat::uint16, .vocabulary = 65536}); }),
+      HasSubstr("is a NumPy array with a header, not raw numbers. Remove format: uint16"));
 }
 
 TEST_F(TokenShards, FilesOfOtherKindsAreNotTokens) {
@@ -275,10 +347,9 @@ TEST_F(TokenShards, FilesOfOtherKindsAreNotTokens) {
                                     {std::string("\x89HDF\r\n\x1a\n", 8), "an HDF5 file"},
                                     {std::string("MMIDIDX\0\0\0", 10), "an index of Megatron"}}) {
     const std::string path = write("x.bin", bytes);
-    EXPECT_THAT(user_error([&] {
-                  check_token_files({path}, {.format = TokenFormat::uint16, .vocabulary = 65536});
-                }),
-                HasSubstr(name));
+    EXPECT_THAT(
+        user_error([&] { check({path}, {.format = TokenFormat::uint16, .vocabulary = 65536}); }),
+        HasSubstr(name));
   }
 }
 
@@ -293,7 +364,7 @@ TEST_F(TokenShards, MoreTokensThan31BitsCount) {
     file.write("\x07\0\x09\0", 4);
   }
   const TokenRequirements requirements{.format = TokenFormat::uint16, .vocabulary = 10};
-  const auto stream = open_token_files(check_token_files({path}, requirements), 10);
+  const auto stream = open_token_files(check({path}, requirements), 10);
   ASSERT_EQ(stream->size(), tokens);
   std::vector<std::int32_t> out(3);
   stream->read(tokens - 3, out);

@@ -292,13 +292,9 @@ Machine measure_machine(const session::Job& job,
                         const FitRequest& request) {
   session::expect_cpus(world, "bench reduce --fit", job.run.device, device::count_cuda_devices());
   omp_set_num_threads(session::choose_threads(job.run.threads, world));
-  std::optional<batches::Split> data;
-  {
-    const comm::TemporaryDirectory cache(world);
-    data.emplace(
-        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
-  }
-  return measure_machine(job, *data, world, request);
+  const comm::TemporaryDirectory cache(world);
+  const batches::Split data = session::open_data(job, cache.path(), world, log);
+  return measure_machine(job, data, world, request);
 }
 
 Machine measure_machine(const session::Job& job,

@@ -365,17 +365,13 @@ Verified verify(const Job& job, comm::World& world, Log& log, const VerifyReques
     throw UserError(
         "ranks on several hosts need a token cache that all of them can read. Give data.cache.");
   omp_set_num_threads(session::choose_threads(job.run.threads, world));
-  std::optional<batches::Split> data;
-  {
-    const comm::TemporaryDirectory cache(world);
-    data.emplace(
-        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
-  }
+  const comm::TemporaryDirectory cache(world);
+  const batches::Split data = session::open_data(job, cache.path(), world, log);
   // The deck's own choice for all combinations, which differ in what they hold.
   const auto device = session::open_device(session::DeviceChoice::cpu, 1, world);
   const Job one = session::decided(job, world, *device,
                                    session::choose_dtype(job.run.precision, *device, world));
-  return Verifier(one, *data, world, log, request).run();
+  return Verifier(one, data, world, log, request).run();
 }
 
 }  // namespace trireme::bench

@@ -61,13 +61,9 @@ RateCurve find_rate(const session::Job& the_job,
   expect_range(the_job, request);
   omp_set_num_threads(session::choose_threads(the_job.run.threads, world));
   const session::Job job = sweep_of(the_job, request);
-  std::optional<batches::Split> data;
-  {
-    const comm::TemporaryDirectory cache(world);
-    data.emplace(
-        session::open_data(job, cache.path(), world, log));  // mapped, so the file may be removed
-  }
-  session::Session session(job, *data, world);
+  const comm::TemporaryDirectory cache(world);
+  const batches::Split data = session::open_data(job, cache.path(), world, log);
+  session::Session session(job, data, world);
   session::Saver saver(job, session.plan, session.engine, session.optimizer, *session.device,
                        world);
   if (job.run.initial_weights.empty())

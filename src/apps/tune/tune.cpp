@@ -132,6 +132,7 @@ class Tuner {
   int replicas_ = 1;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
+  std::optional<comm::TemporaryDirectory> cache_;
   std::optional<batches::Split> data_;
   Choices choices_;
   Tuning result_;
@@ -391,10 +392,8 @@ Tuning Tuner::tune() {
   result_.ranks = world_.size();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
-  {
-    const comm::TemporaryDirectory cache(world_);
-    data_.emplace(session::open_data(job_of(own_), cache.path(), world_, log_));
-  }
+  cache_.emplace(world_);
+  data_.emplace(session::open_data(job_of(own_), cache_->path(), world_, log_));
   (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws if nothing fits
   find_transports();
   find_computes();

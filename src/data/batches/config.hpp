@@ -159,7 +159,9 @@ void describe(V& v, DataConfig& c) {
      .below_max = true,
      .change = Change::asked});
   v("cache", c.cache,
-    {.help = "Directory of the caches of tokenized text. auto: tokens/ in the run directory."});
+    {.help = "Directory of the shards of encoded text, and of indexes of token files that have no "
+             "manifest of trireme tokenize. All ranks must see it. auto: tokens/ in the run "
+             "directory. Give a directory to share them between runs."});
 }
 
 }  // namespace trireme::batches

@@ -10,10 +10,13 @@
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
 
+#include "comm/control/together.hpp"
+
+#include "corpus/tokenize.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/stored_hash.hpp"
 #include "tokens/synthetic.hpp"
-#include "tokens/token_cache.hpp"
+#include "tokens/token_files.hpp"
 
 namespace trireme::batches {
 
@@ -60,7 +63,7 @@ bool plain_bytes(const Setup& setup, const FilesConfig& files) {
          (setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes");
 }
 
-constexpr std::uint64_t least_documents = 100;  ///< from which on `auto` takes documents
+constexpr std::int64_t least_documents = 100;  ///< from which on `auto` takes documents
 
 /// Whether documents for validation are chosen by a hash; `auto` may find too few.
 bool by_documents(const Setup& setup, const FilesConfig& files) {
@@ -74,92 +77,96 @@ bool by_documents(const Setup& setup, const FilesConfig& files) {
 constexpr std::ptrdiff_t few_files = 3;
 
 /// Warns where most of the tail is of a few files that are not trained on.
-void check_tail(const std::vector<std::uint64_t>& begins,
-                std::uint64_t tokens,
-                const Setup& setup,
-                const Source& source,
-                const tokens::TextSources& sources,
-                Log& log) {
-  const auto border = static_cast<std::uint64_t>(
-      validation_begin(static_cast<std::int64_t>(tokens), setup.config.validation_fraction));
-  const auto first = std::ranges::lower_bound(begins, border);
-  if (setup.config.validation.given() || source.files != &setup.config.train ||
-      first == begins.end() || first == begins.begin() || begins.end() - first > few_files ||
-      2 * (tokens - *first) < tokens - border)
+void check_tail(const Setup& setup, const Source& source, Log& log) {
+  if (setup.config.validation.given() || source.files != &setup.config.train)
+    return;
+  const auto files = tokens::find_text(source.files->text, source.key + ".text").files;
+  std::int64_t all = 0;
+  for (const tokens::TextFile& file : files) all += file.size;
+  const std::int64_t border = validation_begin(all, setup.config.validation_fraction);
+  std::int64_t begin = all;
+  auto first = files.end();  // the first file that begins in the tail
+  while (first != files.begin() && begin - (first - 1)->size >= border) begin -= (--first)->size;
+  if (first == files.end() || first == files.begin() || files.end() - first > few_files ||
+      2 * (all - begin) < all - border)
     return;
   log.warning(
       "{}: the validation data are the end of the text, most of it from {} on, and nothing of "
       "these files is trained on. Where files differ, the validation loss does not show how "
       "training goes. Give data.validation, or set data.validation.by: documents",
-      source.key, sources.files[static_cast<std::size_t>(first - begins.begin())].path);
+      source.key, first->path);
 }
 
-/// Returns the tokens for validation at the end of the cache; -1: it is not made so.
-std::int64_t prepare_text(const Setup& setup, const Source& source, Log& log) {
-  const auto& entries = source.files->text;
-  const tokens::TextSources sources = tokens::find_text(entries, source.key + ".text");
-  tokens::say_skipped(sources, source.key + ".text", log);
-  const std::string path = cache_path(setup, *source.files);
-  const char* verb = "cached";
-  if (std::filesystem::exists(path)) {
-    tokens::CacheHeader header;
-    const std::string problem = tokens::cache_problem(path, header);
-    if (problem.empty() && header.source_fingerprint == sources.fingerprint()) {
-      log.info("data: {} tokens from the cache {}", header.tokens, path);
-      return header.validation > 0 ? static_cast<std::int64_t>(header.validation) : -1;
+std::string cache_directory(const Setup& setup) {
+  return setup.config.cache.value_or(setup.default_cache_directory);
+}
+
+/// The cache is named by this and by a hash of the text.
+std::string cache_prefix(const Setup& setup, const FilesConfig& files) {
+  tokens::StoredHash hash;
+  for (const auto& entry : files.text) hash.add(entry);
+  return (std::filesystem::path(cache_directory(setup)) / fmt::format("text-{:016x}", hash.value()))
+      .string();
+}
+
+std::int64_t tokens_of(const std::vector<tokens::ManifestShard>& shards) {
+  std::int64_t sum = 0;
+  for (const tokens::ManifestShard& shard : shards) sum += shard.tokens;
+  return sum;
+}
+
+/// Encodes text where it has no cache.
+corpus::Corpus encoded(const Setup& setup, const Source& source, comm::World& world, Log& log) {
+  corpus::TokenizeRequest request{
+      .tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer(),
+      .text = source.files->text,
+      .format = {},
+      .output = cache_prefix(setup, *source.files),
+      .validation_fraction =
+          by_documents(setup, *source.files) ? setup.config.validation_fraction : 0,
+      .shard_bytes = std::int64_t{32} << 20U,
+      .key = source.key + ".text",
+      .is_cache = true};
+  comm::together(world, [&] {
+    request.format =
+        tokens::text_format(source.files->field, source.files->separator, source.files->bad_lines,
+                            *request.tokenizer, source.key + ".separator");
+  });
+  corpus::Corpus corpus = corpus::tokenize(std::move(request), world, log);
+  const tokens::Manifest& manifest = corpus.manifest;
+  const std::int64_t validation = tokens_of(manifest.validation);
+  log.info("data: {} {} tokens {} {}_*.bin", corpus.is_new ? "encoded" : "found",
+           tokens_of(manifest.train) + validation, corpus.is_new ? "into" : "in", corpus.output);
+  return corpus;
+}
+
+/// How many of the tokens, at the end, are for validation; -1: the fraction of them.
+std::int64_t validation_tokens(const Setup& setup,
+                               const Source& source,
+                               const corpus::Corpus& corpus,
+                               comm::World& world,
+                               Log& log) {
+  const tokens::Manifest& manifest = corpus.manifest;
+  const std::int64_t documents = manifest.notes.documents;
+  const std::int64_t validation = tokens_of(manifest.validation);
+  const bool wanted = setup.config.validation.by == ValidationBy::documents;
+  if (by_documents(setup, *source.files)) {
+    if (validation > 0 && (wanted || documents >= least_documents)) {
+      log.info("{}: {} of {} tokens, whole documents chosen by a hash, are validation data",
+               source.key, validation, validation + tokens_of(manifest.train));
+      return validation;
     }
-    if (!problem.empty())
-      log.warning("{}: the token cache {}; rebuilding it", path, problem);
-    else
-      verb = "the text has changed; rebuilding the cache";
+    if (wanted)
+      throw UserError({Diagnostic{
+          {},
+          "data.validation.by",
+          fmt::format("documents gives no validation data: none of the {} documents was chosen. "
+                      "Set data.validation.by: tail, or a larger data.validation_fraction",
+                      documents)}});
   }
-  tokens::Encoding encoding;
-  tokens::TextFormat format;
-  tokens::TextNotes notes;
-  StageProgress progress(log);
-  std::shared_ptr<const text::Tokenizer> tokenizer;
-  if (!plain_bytes(setup, *source.files)) {
-    tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer();
-    format = tokens::text_format(source.files->field, source.files->separator,
-                                 source.files->bad_lines, *tokenizer, source.key + ".separator");
-    encoding = {.tokenizer = tokenizer.get(),
-                .format = format,
-                .notes = &notes,
-                .progress = [&](std::int64_t done, std::int64_t all) {
-                  progress.report(
-                      "data: encoding " + bytes_text(static_cast<double>(all)) + " of text",
-                      static_cast<double>(done), static_cast<double>(all));
-                }};
-  }
-  std::vector<std::uint64_t> begins;
-  encoding.begins = &begins;
-  const auto build = [&](double validation_fraction) {
-    begins.clear();
-    notes = {};
-    encoding.validation_fraction = validation_fraction;
-    return tokens::build_cache(path, sources, entries, encoding, source.key + ".text");
-  };
-  const bool documents = by_documents(setup, *source.files);
-  tokens::CacheHeader header = build(documents ? setup.config.validation_fraction : 0);
-  if (documents && setup.config.validation.by == ValidationBy::automatic && header.validation > 0 &&
-      header.documents < least_documents)
-    header = build(0);
-  if (documents && setup.config.validation.by == ValidationBy::documents && header.validation == 0)
-    throw UserError({Diagnostic{
-        {},
-        "data.validation.by",
-        fmt::format("documents gives no validation data: none of the {} documents was chosen. Set "
-                    "data.validation.by: tail, or a larger data.validation_fraction",
-                    header.documents)}});
-  if (header.validation > 0)
-    log.info("{}: {} of {} tokens, whole documents chosen by a hash, are validation data",
-             source.key, header.validation, header.tokens);
-  else
-    check_tail(begins, header.tokens, setup, source, sources, log);
-  notes.say(format, source.key + ".text", log);
-  log.info("data: {} {} tokens from {} text files ({}) to {}", verb, header.tokens, header.files,
-           bytes_text(static_cast<double>(header.tokens * header.token_bytes)), path);
-  return header.validation > 0 ? static_cast<std::int64_t>(header.validation) : -1;
+  if (corpus.is_new && world.rank() == 0)
+    check_tail(setup, source, log);
+  return -1;
 }
 
 std::optional<std::int32_t> end_of_text_of(const Setup& setup) {
@@ -196,92 +203,82 @@ void expect_documents(const Setup& setup, const Source& source, const tokens::To
                                         : "data.tokenizer has no end-of-text token")}});
 }
 
-tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
-  tokens::TokenFiles found;
-  const bool documents = setup.config.rows == Rows::documents;
-  if (!source.files->text.empty()) {
-    found.validation_tokens = prepare_text(setup, source, log);
-    if (const auto end_of_text = end_of_text_of(setup); documents && end_of_text)
-      found.rows = tokens::rows_of_stream(*tokens::open_cache(cache_path(setup, *source.files)),
-                                          setup.context, *end_of_text);
-    expect_rows(setup, source, found);
-  } else if (!source.files->tokens.empty()) {
-    StageProgress progress(log);
-    const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
-    if (known && source.files->format == tokens::TokenFormat::uint16 &&
-        tokens::width_of(setup.tokenizer->vocabulary()) > 2)
-      log.warning(
-          "{}.format is uint16, which cannot hold the {} ids of data.tokenizer: larger ids would "
-          "have lost their upper bits when the files were written. Check how they were made",
-          source.key, setup.tokenizer->vocabulary());
-    found = tokens::check_token_files(
-        tokens::find_shards(source.files->tokens, source.key + ".tokens"),
-        {.format = source.files->format,
-         .vocabulary = setup.vocabulary,
-         .row_context = documents ? setup.context : 0,
-         .counts_documents = setup.document_mask,
-         .end_of_text = end_of_text_of(setup),
-         .tokenizer = known ? setup.tokenizer->hash() : 0,
-         .progress = [&](std::int64_t done, std::int64_t all) {
-           progress.report("data: checking " + bytes_text(static_cast<double>(all)) + " of tokens",
-                           static_cast<double>(done), static_cast<double>(all));
-         }});
-    expect_rows(setup, source, found);
-    expect_documents(setup, source, found);
-  }
+/// Collective.
+tokens::TokenFiles token_files(const Setup& setup,
+                               const Source& source,
+                               comm::World& world,
+                               Log& log) {
+  const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
+  if (known && source.files->format == tokens::TokenFormat::uint16 &&
+      tokens::width_of(setup.tokenizer->vocabulary()) > 2)
+    log.warning(
+        "{}.format is uint16, which cannot hold the {} ids of data.tokenizer: larger ids would "
+        "have lost their upper bits when the files were written. Check how they were made",
+        source.key, setup.tokenizer->vocabulary());
+  StageProgress progress(log);
+  tokens::TokenRequirements requirements{
+      .format = source.files->format,
+      .vocabulary = setup.vocabulary,
+      .row_context = setup.config.rows == Rows::documents ? setup.context : 0,
+      .end_of_text = end_of_text_of(setup),
+      .tokenizer = known ? setup.tokenizer->hash() : 0,
+      .index_directory = cache_directory(setup),
+      .progress = [&](std::int64_t done, std::int64_t all) {
+        progress.report(
+            "data: checking " + bytes_text(static_cast<double>(all)) + " of tokens on rank 0",
+            static_cast<double>(done), static_cast<double>(all));
+      }};
+  if (source.files->text.empty())
+    return tokens::check_token_files(source.files->tokens, source.key + ".tokens", requirements,
+                                     world);
+  const corpus::Corpus corpus = encoded(setup, source, world, log);
+  std::vector<std::string> paths;
+  const auto directory = std::filesystem::path(corpus.output).parent_path();
+  for (const auto* set : {&corpus.manifest.train, &corpus.manifest.validation})
+    for (const tokens::ManifestShard& shard : *set)
+      paths.push_back((directory / shard.file).string());
+  requirements.vocabulary = corpus.manifest.vocabulary;
+  requirements.tokenizer = corpus.manifest.tokenizer;
+  auto found = tokens::check_token_files(paths, source.key + ".text", requirements, world);
+  comm::together(world, [&] {
+    found.validation_tokens = validation_tokens(setup, source, corpus, world, log);
+  });
   return found;
 }
 
-std::shared_ptr<const tokens::TokenStream> opened(const Setup& setup,
-                                                  const Source& source,
-                                                  const tokens::TokenFiles& found) {
-  if (!source.files->text.empty())
-    return tokens::open_cache(cache_path(setup, *source.files));
-  if (!source.files->tokens.empty())
-    return tokens::open_token_files(found, setup.vocabulary);
-  return std::make_shared<tokens::SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
+/// Collective.
+Stream opened(const Setup& setup, const Source& source, comm::World& world, Log& log) {
+  Stream stream{nullptr, nullptr, source.key, source.weight};
+  const bool is_text = !source.files->text.empty();
+  if (!is_text && source.files->tokens.empty()) {
+    stream.tokens =
+        std::make_shared<tokens::SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
+    return stream;
+  }
+  const tokens::TokenFiles found = token_files(setup, source, world, log);
+  comm::together(world, [&] {
+    expect_rows(setup, source, found);
+    if (!is_text)
+      expect_documents(setup, source, found);
+    const std::int64_t vocabulary = !is_text          ? setup.vocabulary
+                                    : setup.tokenizer ? setup.tokenizer->vocabulary()
+                                                      : 256;
+    stream.tokens = tokens::open_token_files(found, vocabulary);
+    stream.validation_tokens = found.validation_tokens;
+    if (setup.config.rows == Rows::documents)
+      stream.rows = std::make_shared<const std::vector<std::int64_t>>(found.rows);
+  });
+  return stream;
 }
 
 }  // namespace
 
-std::string cache_path(const Setup& setup, const FilesConfig& files) {
-  if (files.text.empty())
-    return {};
-  const bool bytes = setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes";
-  tokens::StoredHash hash;
-  hash.add(bytes ? "bytes" : fmt::format("{:016x}", setup.tokenizer->hash()));
-  if (!files.field.empty())
-    hash.add("json lines").add(files.field).add(word(files.bad_lines));
-  if (by_documents(setup, files))
-    hash.add("validation")
-        .add(word(setup.config.validation.by))
-        .add(fmt::format("{}", setup.config.validation_fraction));
-  if (files.separator != "auto")
-    hash.add("separator").add(files.separator);
-  for (const auto& entry : files.text) hash.add(entry);
-  const std::filesystem::path directory =
-      setup.config.cache.value_or(setup.default_cache_directory);
-  return (directory / fmt::format("text-{:016x}.tokens", hash.value())).string();
-}
-
-Prepared prepare_sources(const Setup& setup, Log& log) {
-  Prepared prepared;
-  for (const Source& source : sources_of(setup.config))
-    prepared.sources.push_back(prepare(setup, source, log));
-  return prepared;
-}
-
-Sources open_sources(const Setup& setup, const Prepared& prepared) {
-  const auto sources = sources_of(setup.config);
-  TRIREME_EXPECT(sources.size() == prepared.sources.size(), "{} sources, {} were prepared",
-                 sources.size(), prepared.sources.size());
+Sources open_sources(const Setup& setup, comm::World& world, Log& log) {
+  std::vector<Source> sources;
+  comm::together(world, [&] { sources = sources_of(setup.config); });
   Sources all;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const Source& source = sources[i];
-    Stream stream{opened(setup, source, prepared.sources[i]), nullptr, source.key, source.weight,
-                  prepared.sources[i].validation_tokens};
-    if (setup.config.rows == Rows::documents)
-      stream.rows = std::make_shared<const std::vector<std::int64_t>>(prepared.sources[i].rows);
+  for (const Source& source : sources) {
+    Stream stream = opened(setup, source, world, log);
     if (source.validates)
       all.validation = std::move(stream);
     else

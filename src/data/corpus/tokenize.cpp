@@ -24,6 +24,7 @@
 #include "corpus/unit.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
+#include "tokens/token_index.hpp"
 
 namespace trireme::corpus {
 namespace {
@@ -53,27 +54,33 @@ std::string fingerprint(const TokenizeRequest& request, const tokens::TextSource
       request.shard_bytes);
 }
 
-/// Whether the output holds this corpus, finished. Throws UserError when something else is there.
-bool is_finished(const TokenizeRequest& request, const std::string& job) {
-  const std::string manifest = manifest_path(request), parts = parts_path(request);
+enum class State { absent, unfinished, damaged, finished };
+
+/// What the output holds of this corpus. Throws UserError when something else is there.
+State state_of(const TokenizeRequest& request, const std::string& job) {
+  const std::string manifest_file = manifest_path(request), parts = parts_path(request);
   const std::string job_file = parts + "/job";
   if (fs::exists(job_file)) {
     if (files::read_whole(job_file) == job)
-      return false;
+      return State::unfinished;
     throw UserError(Place{parts},
                     "an unfinished corpus of other text, of another tokenizer or with other "
                     "options is here: finish it as it was begun, remove this directory and its "
                     "shards, or give another --output");
   }
-  if (!fs::exists(manifest))
-    return false;
-  const auto text = files::read_whole(manifest);
-  static_cast<void>(tokens::manifest_from_json(text, manifest));
-  if (nlohmann::json::parse(text).value("made_of", "") == job)
-    return true;
-  throw UserError(Place{manifest},
-                  "a corpus of other text, of another tokenizer or with other options is here: "
-                  "give another --output, or remove it");
+  if (!fs::exists(manifest_file))
+    return State::absent;
+  const auto text = files::read_whole(manifest_file);
+  const auto manifest = tokens::manifest_from_json(text, manifest_file);
+  if (nlohmann::json::parse(text).value("made_of", "") != job)
+    throw UserError(Place{manifest_file},
+                    "a corpus of other text, of another tokenizer or with other options is here: "
+                    "give another --output, or remove it");
+  for (const auto* set : {&manifest.train, &manifest.validation})
+    for (const tokens::ManifestShard& shard : *set)
+      if (!is_whole(request, shard))
+        return State::damaged;
+  return State::finished;
 }
 
 /// Throws UserError when files are there that the shards of a new corpus would replace.
@@ -106,7 +113,17 @@ void expect_free(files::Taken taken, const files::FileLock& lock, const Tokenize
 files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, Log& log) {
   files::make_directories(parts_path(request));
   files::FileLock lock(lock_path(request));
-  const auto taken = lock.take_alone();
+  auto taken = lock.take_alone();
+  while (request.is_cache && taken == files::Taken::by_another) {
+    log.info("data: waiting for another start ({}), which encodes the same text",
+             lock.holder("an unknown process"));
+    taken = lock.wait_alone();
+    if (lock.in_place())
+      break;
+    files::make_directories(parts_path(request));  // that start has finished and removed it
+    lock = files::FileLock(lock_path(request));
+    taken = lock.take_alone();
+  }
   expect_free(taken, lock, request);
   if (taken == files::Taken::not_supported)
     log.warning(
@@ -120,26 +137,14 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
 /// Number and result as JSON of each unit that a rank made.
 using Results = std::vector<std::pair<std::size_t, std::string>>;
 
-/// A shard of that size is there, where there should be one.
-bool has_size(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
-  if (shard.tokens == 0)
-    return true;
-  const auto path = fs::path(request.output).parent_path() / shard.file;
-  const std::int64_t width = tokens::width_of(request.tokenizer->vocabulary());
-  std::error_code missing;
-  const auto size = fs::file_size(path, missing);
-  return !missing &&
-         static_cast<std::int64_t>(size) == tokens::llmc_header_bytes + shard.tokens * width;
-}
-
 /// What a start before left of a unit that it had finished.
 std::optional<UnitResult> done_before(const TokenizeRequest& request, std::size_t unit) {
   const std::string path = record_path(request, unit);
   if (!fs::exists(path))
     return std::nullopt;
   const auto found = result_from_json(files::read_whole(path));
-  if (found.empty() || !has_size(request, found.front().train) ||
-      !has_size(request, found.front().validation))
+  if (found.empty() || !is_whole(request, found.front().train) ||
+      !is_whole(request, found.front().validation))
     return std::nullopt;
   return found.front();
 }
@@ -155,7 +160,7 @@ std::string make_units(const TokenizeRequest& request,
     total += units[i].bytes();
   StageProgress progress(log);
   const auto report = [&](std::int64_t in_unit) {
-    progress.report("tokenizing rank 0's text", static_cast<double>(done + in_unit),
+    progress.report("encoding rank 0's part of the text", static_cast<double>(done + in_unit),
                     static_cast<double>(total));
   };
   report(0);
@@ -201,7 +206,10 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
 void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manifest) {
   std::set<std::string> shards;
   for (const auto* set : {&manifest.train, &manifest.validation})
-    for (const tokens::ManifestShard& shard : *set) shards.insert(shard.file);
+    for (const tokens::ManifestShard& shard : *set) {
+      shards.insert(shard.file);
+      shards.insert(tokens::index_of_shard(shard.file));
+    }
   files::remove_abandoned(fs::path(request.output).parent_path().string(), shards);
 }
 
@@ -230,7 +238,6 @@ std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
 }
 
 void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
-  manifest.notes.say(request.format, "--text", log);
   log.info("train: {}", sums_text(manifest.train));
   log.info("validation: {}", sums_text(manifest.validation));
   if (request.validation_fraction > 0 && manifest.validation.empty())
@@ -244,19 +251,27 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
 
 }  // namespace
 
-tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log) {
-  std::string job, plan;
+Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
+  std::string job, plan, bytes;
   std::optional<files::FileLock> lock;
   comm::on_first_rank(world, [&] {
-    const auto sources = tokens::find_text(request.text, "--text");
-    tokens::say_skipped(sources, "--text", log);
+    const auto sources = tokens::find_text(request.text, request.key);
     job = fingerprint(request, sources);
-    if (is_finished(request, job))
+    if (request.is_cache)
+      request.output += fmt::format("-{:016x}", hash_bytes(job));
+    const State state = state_of(request, job);
+    if (state == State::finished)
       return;
-    if (!fs::exists(parts_path(request)))
+    tokens::say_skipped(sources, request.key, log);
+    if (state == State::damaged)
+      log.warning(
+          "{}: a shard is missing, or has another size or header than is stated here; encoding the "
+          "text again",
+          manifest_path(request));
+    else if (!fs::exists(parts_path(request)))
       expect_no_shards(request);
     lock.emplace(locked_parts(request, world, log));
-    if (is_finished(request, job)) {  // by a start that ended just now
+    if (state_of(request, job) == State::finished) {  // by a start that ended just now
       fs::remove_all(parts_path(request));
       return;
     }
@@ -264,37 +279,39 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
     files::write_staged(parts_path(request) + "/job", job);
     expect_free(lock->share(), *lock, request);
   });
+  request.output = world.broadcast(std::move(request.output), 0);
   plan = world.broadcast(std::move(plan), 0);
-  std::string bytes;
-  if (plan.empty()) {
-    comm::on_first_rank(world, [&] { bytes = files::read_whole(manifest_path(request)); });
-    auto manifest =
-        tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
-    log.info("this corpus is finished already");
-    report(request, manifest, log);
-    return manifest;
+  if (!plan.empty()) {
+    comm::together(world, [&] {  // a rank that outlives its job keeps the next start out
+      if (world.rank() == 0)
+        return;
+      lock.emplace(lock_path(request));
+      expect_free(lock->share(), *lock, request);
+    });
+    const std::vector<Unit> units = unpack<std::vector<Unit>>(plan);
+    std::string mine;
+    comm::together(world, [&] { mine = make_units(request, units, world, log); });
+    const auto all = world.gather(mine);
+    comm::on_first_rank(world, [&] {
+      const auto manifest = manifest_of(request, units.size(), all);
+      if (manifest.train.empty() && manifest.validation.empty())
+        throw UserError({Diagnostic{{}, request.key, "no text in any of the entries"}});
+      finish(request, manifest, job);
+    });
   }
-  comm::together(world, [&] {  // a rank that outlives its job keeps the next start out
-    if (world.rank() == 0)
-      return;
-    lock.emplace(lock_path(request));
-    expect_free(lock->share(), *lock, request);
-  });
-  const std::vector<Unit> units = unpack<std::vector<Unit>>(plan);
-  std::string mine;
-  comm::together(world, [&] { mine = make_units(request, units, world, log); });
-  const auto all = world.gather(mine);
-  comm::on_first_rank(world, [&] {
-    const auto manifest = manifest_of(request, units.size(), all);
-    if (manifest.train.empty() && manifest.validation.empty())
-      throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
-    finish(request, manifest, job);
-    bytes = tokens::to_json(manifest);
-  });
-  auto manifest =
-      tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
-  report(request, manifest, log);
-  return manifest;
+  comm::on_first_rank(world, [&] { bytes = files::read_whole(manifest_path(request)); });
+  Corpus corpus{
+      request.output,
+      tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request)),
+      !plan.empty()};
+  if (corpus.is_new || !request.is_cache)
+    corpus.manifest.notes.say(request.format, request.key, log);
+  if (!request.is_cache) {
+    if (!corpus.is_new)
+      log.info("this corpus is finished already");
+    report(request, corpus.manifest, log);
+  }
+  return corpus;
 }
 
 }  // namespace trireme::corpus

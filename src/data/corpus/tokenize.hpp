@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme tokenize`: text into shards of tokens (llm.c's format, tokens/token_files.hpp) with a
-// manifest next to them (tokens/manifest.hpp).
+// Text into shards of tokens (llm.c's format, tokens/token_files.hpp) with an index of each
+// (tokens/token_index.hpp) and a manifest (tokens/manifest.hpp), for `trireme tokenize` and for the
+// cache of a run's text.
 //
 //     PREFIX_train_000000.bin …  PREFIX_val_000000.bin …  PREFIX_manifest.json
 //
@@ -10,13 +11,16 @@
 //
 // A document goes to validation when the hash of its first 64 KiB, as a fraction of 2^64, is below
 // `validation_fraction`: the same text is always in the same set. Each document begins with the
-// tokenizer's end of text, where it has one.
+// tokenizer's end of text, where it has one. Where tokens are bytes, a newline is put between two
+// documents if the first does not end with one.
 //
 // 1. What is written does not depend on the number of ranks.
 // 2. Shards and manifest are written under temporary names, fsync'ed and renamed, the manifest
 //    last. A corpus without a manifest is unfinished.
 // 3. A start after a kill continues with the units that are missing: PREFIX.parts/ records the
 //    finished units and the sources. A start with other text, tokenizer or options is refused.
+// 4. A cache has a hash of its text and options in its name, so other text has another cache. A
+//    start waits while another one makes the same cache.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +45,22 @@ struct TokenizeRequest {
   std::string output;  ///< the prefix
   double validation_fraction = 0;
   std::int64_t shard_bytes = std::int64_t{100} << 20U;
+  std::string key = "--text";  ///< names the text in findings
+  bool is_cache = false;
+};
+
+struct Corpus {
+  std::string output;  ///< the prefix, complete
+  tokens::Manifest manifest;
+  bool is_new = false;  ///< was not finished before
 };
 
 inline constexpr std::int64_t least_shard_bytes = std::int64_t{64} << 10U;
 inline constexpr std::int64_t most_shard_bytes = std::int64_t{1} << 30U;
 
-/// Collective. Returns the manifest, which is also that of a corpus that was finished before.
-/// Throws UserError for text that is missing, damaged, no JSON lines or empty, and for an output
-/// that is another corpus; StorageError.
-tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log);
+/// Collective. A corpus whose shards are missing, or have another size or header than its manifest
+/// states, is made again. Throws UserError for text that is missing, damaged, no JSON lines or empty, and for
+/// an output that is another corpus; StorageError.
+Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log);
 
 }  // namespace trireme::corpus

@@ -13,39 +13,72 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "files/input_file.hpp"
 #include "files/output_file.hpp"
 
 #include "tokens/documents.hpp"
 #include "tokens/segment.hpp"
 #include "tokens/token_files.hpp"
+#include "tokens/token_index.hpp"
 
 namespace trireme::corpus {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr text::Token newline = '\n';
+
+using Header = std::array<std::int32_t, tokens::llmc_header_bytes / sizeof(std::int32_t)>;
+
+Header header_of(int width, std::int64_t tokens) {
+  Header header{};
+  header[0] = width == 2 ? tokens::llmc_magic_2 : tokens::llmc_magic_4;
+  header[1] = width == 2 ? 1 : 7;
+  header[2] = static_cast<std::int32_t>(tokens);
+  return header;
+}
+
 /// A shard that is being written; there is no file before its first token.
 class Shard {
  public:
-  Shard(std::string path, int width) : path_(std::move(path)), width_(width) {
+  Shard(std::string path, const text::Tokenizer& tokenizer, bool after_text)
+      : path_(std::move(path)),
+        width_(tokens::width_of(tokenizer.vocabulary())),
+        ends_lines_(tokenizer.kind() == "bytes"),
+        last_(after_text ? 0 : newline),
+        end_of_text_(tokenizer.end_of_text().value_or(tokens::no_end_of_text)) {
     result_.file = std::filesystem::path(path_).filename().string();
   }
 
-  void begin_document() { ++result_.documents; }
+  void begin_document() {
+    ++result_.documents;
+    if (ends_lines_ && last_ != newline)
+      add(std::array{newline}, 0);
+  }
   void add(std::span<const text::Token> tokens, std::size_t bytes) {
     result_.bytes += static_cast<std::int64_t>(bytes);
     if (tokens.empty())
       return;
     if (!draft_) {
       draft_.emplace(path_);
-      draft_->file().write(header());  // its place; the number of tokens comes last
+      const Header place{};  // its values come last
+      draft_->file().write(std::as_bytes(std::span(place)));
     }
-    result_.tokens += std::ssize(tokens);
+    for (const text::Token token : tokens) {
+      if (std::cmp_greater(token, index_.highest)) {
+        index_.highest = static_cast<std::uint64_t>(token);
+        index_.highest_at = result_.tokens;
+      }
+      if (token == end_of_text_)
+        index_.documents.push_back(result_.tokens);
+      ++result_.tokens;
+    }
     if (result_.tokens > std::numeric_limits<std::int32_t>::max())
       throw UserError(Place{path_},
                       "the text of this shard gives more than 2^31 tokens, which llm.c's format "
                       "cannot count: give a smaller --shard-bytes, or split the largest compressed "
                       "file");
+    last_ = tokens.back();
     packed_.clear();
     tokens::pack_tokens(tokens, width_, packed_);
     draft_->file().write(packed_);
@@ -54,37 +87,38 @@ class Shard {
   tokens::ManifestShard finish() {
     if (!draft_) {
       ::unlink(path_.c_str());  // of a start before, if anything
+      ::unlink(tokens::index_of_shard(path_).c_str());
       return std::move(result_);
     }
-    result_.hash = tokens::hash_of_blocks(hashes_.finish(), result_.tokens * width_);
-    draft_->file().rewrite_front(header());
+    index_.blocks = hashes_.finish();
+    const auto index_header = tokens::header_of(
+        {.path = path_, .tokens = result_.tokens, .width = width_}, index_, end_of_text_);
+    result_.hash = index_header.hash;
+    tokens::write_index(tokens::index_of_shard(path_), index_header, index_);
+    const Header header = header_of(width_, result_.tokens);
+    draft_->file().rewrite_front(std::as_bytes(std::span(header)));
     draft_->commit();
     return std::move(result_);
   }
 
  private:
-  std::span<const std::byte> header() {
-    header_[0] = width_ == 2 ? tokens::llmc_magic_2 : tokens::llmc_magic_4;
-    header_[1] = width_ == 2 ? 1 : 7;
-    header_[2] = static_cast<std::int32_t>(result_.tokens);
-    return std::as_bytes(std::span(header_));
-  }
-
   std::string path_;
   int width_;
+  bool ends_lines_;
+  text::Token last_, end_of_text_;
   tokens::ManifestShard result_;
+  tokens::TokenIndex index_;
   std::optional<files::StagedFile> draft_;
   tokens::BlockHashes hashes_;
   std::vector<std::byte> packed_;
-  std::array<std::int32_t, tokens::llmc_header_bytes / sizeof(std::int32_t)> header_{};
 };
 
 class UnitMaker {
  public:
-  UnitMaker(const TokenizeRequest& request, std::size_t number)
+  UnitMaker(const TokenizeRequest& request, std::size_t number, bool after_text)
       : request_(request),
-        train_(shard_name(request.output, "train", number), width(request)),
-        validation_(shard_name(request.output, "val", number), width(request)) {}
+        train_(shard_name(request.output, "train", number), *request.tokenizer, after_text),
+        validation_(shard_name(request.output, "val", number), *request.tokenizer, after_text) {}
 
   void add(const Range& range) {
     const bool plain = request_.format.field.empty();
@@ -118,10 +152,6 @@ class UnitMaker {
   }
 
  private:
-  static int width(const TokenizeRequest& request) {
-    return tokens::width_of(request.tokenizer->vocabulary());
-  }
-
   const TokenizeRequest& request_;
   Shard train_, validation_;
   UnitResult result_;
@@ -151,12 +181,23 @@ std::int64_t Unit::bytes() const {
 
 std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeRequest& request) {
   std::vector<Unit> units(1);
+  const auto ends_open = [&](const tokens::TextFile& file) {
+    if (file.compressed || !request.format.field.empty())
+      return true;  // not known without reading it
+    std::byte last{};
+    files::InputFile(file.path).read(file.size - 1, std::span(&last, 1));
+    return last != static_cast<std::byte>(newline);
+  };
+  const tokens::TextFile* before = nullptr;
   const auto add = [&](Range range) {
     units.back().ranges.push_back(std::move(range));
     if (units.back().bytes() >= request.shard_bytes)
       units.emplace_back();
   };
   for (const tokens::TextFile& file : sources.files) {
+    if (units.back().ranges.empty() && before != nullptr)
+      units.back().after_text = ends_open(*before);
+    before = &file;
     if (file.compressed || file.size <= request.shard_bytes) {
       add({file.path, 0, -1, file.size});
       continue;
@@ -196,11 +237,30 @@ std::string shard_name(const std::string& prefix, const char* set, std::size_t n
   return fmt::format("{}_{}_{:06}.bin", prefix, set, number);
 }
 
+bool is_whole(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
+  const auto path = std::filesystem::path(request.output).parent_path() / shard.file;
+  if (shard.tokens == 0)
+    return true;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path)))
+    return false;
+  const int width = tokens::width_of(request.tokenizer->vocabulary());
+  const Header wanted = header_of(width, shard.tokens);
+  Header found{};
+  const files::InputFile file(path.string());
+  const std::size_t bytes = file.read_some(0, std::as_writable_bytes(std::span(found)));
+  if (bytes > 0 && found[0] != wanted[0])
+    throw UserError(
+        Place{path.string()},
+        "this file has the name of a token shard and is none. Move it to another place, "
+        "or remove it, and start again");
+  return file.size() == tokens::llmc_header_bytes + shard.tokens * width && found == wanted;
+}
+
 UnitResult make_unit(const Unit& unit,
                      std::size_t number,
                      const TokenizeRequest& request,
                      const std::function<void(std::int64_t)>& report) {
-  UnitMaker maker(request, number);
+  UnitMaker maker(request, number, unit.after_text);
   std::int64_t done = 0;
   for (const Range& range : unit.ranges) {
     maker.add(range);

@@ -27,9 +27,11 @@ struct Range {
 
 struct Unit {
   std::vector<Range> ranges;
+  /// The text before it does not end with a newline.
+  bool after_text = false;
 
   [[nodiscard]] std::int64_t bytes() const;
-  auto fields() { return std::tie(ranges); }
+  auto fields() { return std::tie(ranges, after_text); }
 };
 
 /// The units of the files, in order. Opens only files that are cut.
@@ -47,6 +49,10 @@ std::vector<UnitResult> result_from_json(const std::string& text);
 
 /// The name of a shard without directories.
 std::string shard_name(const std::string& prefix, const char* set, std::size_t number);
+
+/// Whether the shard has the header and the size that it should have, or should not be there. Throws
+/// UserError when another file is in its place.
+bool is_whole(const TokenizeRequest& request, const tokens::ManifestShard& shard);
 
 /// Encodes a unit into its shards, which are whole when this returns. `report` gets the bytes of
 /// files that are done.

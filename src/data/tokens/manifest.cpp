@@ -132,13 +132,10 @@ std::string manifest_of_shard(const std::string& path) {
   return "";
 }
 
-std::string Manifests::problem(const std::string& path,
-                               std::int64_t tokens,
-                               std::uint64_t hash,
-                               std::uint64_t tokenizer) {
+const Manifest* Manifests::of(const std::string& path) {
   const std::string manifest_path = manifest_of_shard(path);
   if (manifest_path.empty())
-    return "";
+    return nullptr;
   auto known = read_.find(manifest_path);
   if (known == read_.end()) {
     std::error_code ignored;
@@ -147,9 +144,18 @@ std::string Manifests::problem(const std::string& path,
       manifest = manifest_from_json(files::read_whole(manifest_path), manifest_path);
     known = read_.emplace(manifest_path, std::move(manifest)).first;
   }
-  if (!known->second)
+  return known->second ? &*known->second : nullptr;
+}
+
+std::string Manifests::problem(const std::string& path,
+                               std::int64_t tokens,
+                               std::uint64_t hash,
+                               std::uint64_t tokenizer) {
+  const Manifest* const found = of(path);
+  if (found == nullptr)
     return "";
-  const Manifest& manifest = *known->second;
+  const Manifest& manifest = *found;
+  const std::string manifest_path = manifest_of_shard(path);
   if (tokenizer != 0 && tokenizer != manifest.tokenizer)
     return fmt::format(
         "these are tokens of another tokenizer than data.tokenizer's: {} has hash "

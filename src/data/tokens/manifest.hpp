@@ -46,6 +46,8 @@ std::string manifest_of_shard(const std::string& path);
 /// The manifests next to shards, each read once.
 class Manifests {
  public:
+  /// The manifest next to the shard at `path`; null: there is none.
+  const Manifest* of(const std::string& path);
   /// How the shard at `path` differs from the manifest next to it, in a sentence; "" where it
   /// agrees or there is none. `tokenizer` is the hash of the run's; 0: not known.
   std::string problem(const std::string& path,

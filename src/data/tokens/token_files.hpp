@@ -13,8 +13,8 @@
 // All but the last state the type of their tokens, and sizes must match exactly. Several files are
 // one stream; documents may continue from one llm.c shard to the next.
 //
-// One rank examines the files and reads every token once (check_token_files). The others receive
-// its results and open a file when they first read from it.
+// A file without an index (token_index.hpp) is read once, in parts by all ranks. One with an index
+// is opened by its header, and its bytes are compared with their hashes when they are first used.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@
 
 #include "base/key.hpp"
 
+#include "comm/control/world.hpp"
+
 #include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
@@ -39,29 +41,17 @@ enum class TokenFormat : std::uint8_t { automatic, uint16, uint32 };
 inline constexpr std::int64_t llmc_header_bytes = 1024;
 inline constexpr std::int32_t llmc_magic_2 = 20240520, llmc_magic_4 = 20240801;  // by width
 
-/// Where the tokens of one file are.
-struct TokenFile {
-  std::string path;
-  std::int64_t file_bytes = 0, offset = 0, tokens = 0;
-  int width = 0;  ///< bytes per token
-
-  auto fields() { return std::tie(path, file_bytes, offset, tokens, width); }
-};
-
-/// The results of one rank's examination of a stream of files, for all ranks.
+/// What is known of a stream of files, the same on all ranks.
 struct TokenFiles {
   std::vector<TokenFile> files;
-  /// The hashes of all files' blocks (segment.hpp), in order: what was read once is what every rank
-  /// must read.
-  std::vector<std::uint64_t> sums;
   /// Where rows begin, with `data.rows: documents`.
   std::vector<std::int64_t> rows;
-  /// That end_of_text begins, where they were to be counted.
+  /// That end_of_text begins.
   std::int64_t documents = 0;
-  /// Of a cache that has the documents for validation at its end; -1: it has not.
+  /// Of encoded text that has the documents for validation at its end; -1: it has not.
   std::int64_t validation_tokens = -1;
 
-  auto fields() { return std::tie(files, sums, rows, documents, validation_tokens); }
+  auto fields() { return std::tie(files, rows, documents, validation_tokens); }
 };
 
 /// Requirements that the tokens must meet.
@@ -70,31 +60,41 @@ struct TokenRequirements {
   std::int64_t vocabulary = 0;
   /// Not 0: the number of tokens of a row, for rows of documents.
   std::int64_t row_context = 0;
-  /// Documents are counted: every end_of_text begins one.
-  bool counts_documents = false;
   /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
   /// `trireme tokenize` states, if there is one next to the files.
   std::uint64_t tokenizer = 0;
-  /// Called after each block with the bytes that were read and those of all files.
+  /// Where indexes of files without one are written and found. Empty: nowhere, so such files are
+  /// read at every call, and what is read later is not compared with anything.
+  std::string index_directory = {};
+  /// Called after each block on rank 0 with the bytes of its part that were read, and all of them.
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 
-/// Examines the files in the given order and reads every token once. Throws UserError with a
-/// finding for every file that is not what it should be: of another format or size, with a token at
-/// or above the vocabulary, other content than the manifest next to it states; StorageError for one
-/// that cannot be read.
-TokenFiles check_token_files(const std::vector<std::string>& paths,
-                             const TokenRequirements& requirements);
+/// A token file that was examined by its header.
+struct ExaminedFile {
+  TokenFile file;
+  std::vector<std::int64_t> documents;  ///< where they begin, if the file states that itself
+  bool is_signed = false;               ///< negative numbers are in the upper half
+};
+
+/// Reads headers. Throws UserError with a finding for every file that is not what it should be: of
+/// another format or size; StorageError for one that cannot be read.
+std::vector<ExaminedFile> examine_token_files(const std::vector<std::string>& paths,
+                                              TokenFormat format);
+
+/// Finds the files that `entries` name (sources.hpp), which `key` names in findings, and reads those
+/// that have no index. Collective; the arguments are used on rank 0. Throws UserError as
+/// find_shards() and examine_token_files() do, for a token at or above the vocabulary, and for other
+/// content than the manifest next to the files states.
+TokenFiles check_token_files(const std::vector<std::string>& entries,
+                             const std::string& key,
+                             const TokenRequirements& requirements,
+                             comm::World& world);
 
 /// The stream. Its read() throws when it finds a token at or above `vocabulary`.
 std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);
-
-/// Where rows begin in another stream: every `end_of_text` begins a document.
-std::vector<std::int64_t> rows_of_stream(const TokenStream& stream,
-                                         std::int64_t context,
-                                         std::int32_t end_of_text);
 
 }  // namespace trireme::tokens
 

@@ -123,9 +123,9 @@ void Descriptor::close() {
     fail("close " + path_, errno);
 }
 
-Taken Descriptor::lock(bool alone) const {
+Taken Descriptor::lock(bool alone, bool waits) const {
   int outcome = 0;
-  do outcome = ::flock(file_, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB);
+  do outcome = ::flock(file_, (alone ? LOCK_EX : LOCK_SH) | (waits ? 0 : LOCK_NB));
   while (outcome != 0 && errno == EINTR);
   if (outcome == 0)
     return Taken::yes;

@@ -51,7 +51,8 @@ class Descriptor {
   /// With an error where the destructor has none.
   void close();
 
-  [[nodiscard]] Taken lock(bool alone) const;
+  /// `waits`: until another process gives it up.
+  [[nodiscard]] Taken lock(bool alone, bool waits = false) const;
   /// The file at the path is still this one.
   [[nodiscard]] bool in_place() const;
   /// Makes the file as new as a purge by age asks.

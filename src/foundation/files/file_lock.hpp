@@ -18,6 +18,8 @@ class FileLock {
 
   /// Without waiting: no other process has the lock, alone or shared.
   [[nodiscard]] Taken take_alone() { return file_.lock(true); }
+  /// The same, and waits for other processes to give it up.
+  [[nodiscard]] Taken wait_alone() { return file_.lock(true, true); }
   /// Without waiting: no other process has it alone. What was taken alone is shared from then on.
   [[nodiscard]] Taken share() { return file_.lock(false); }
 

@@ -20,13 +20,12 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// What the first rank found of one source, for all.
+/// What the first rank read of one source, for all.
 struct Found {
   Tokens text;
-  tokens::TokenFiles files;
   std::vector<batches::Question> questions;
 
-  auto fields() { return std::tie(text, files, questions); }
+  auto fields() { return std::tie(text, questions); }
 };
 
 class Looking {
@@ -38,7 +37,6 @@ class Looking {
     TRIREME_EXPECT(tokenizer_ != nullptr || !source.is_text(), "text to evaluate, no tokenizer");
     Found found;
     attempt(!source.text.empty(), [&] { found.text = text_of(source); });
-    attempt(!source.tokens.empty(), [&] { found.files = files_of(source); });
     attempt(!source.multiple_choice.empty(), [&] {
       tokens::find_shards({source.multiple_choice}, source.choice_key);
       found.questions =
@@ -52,6 +50,21 @@ class Looking {
   void settle() {
     if (!findings_.empty())
       throw UserError(std::move(findings_));
+  }
+
+  /// Collective.
+  tokens::TokenFiles files_of(const EvaluationSource& source, comm::World& world) {
+    tokens::TokenFiles files;
+    attempt(!source.tokens.empty(), [&] {
+      const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
+      files = tokens::check_token_files(
+          source.tokens, source.tokens_key,
+          {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0}, world);
+      std::int64_t tokens = 0;
+      for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
+      expect_two(tokens, source.tokens_key);
+    });
+    return files;
   }
 
  private:
@@ -76,17 +89,6 @@ class Looking {
     expect_two(std::ssize(tokens), source.text_key);
     return tokens;
   }
-  [[nodiscard]] tokens::TokenFiles files_of(const EvaluationSource& source) const {
-    const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
-    tokens::TokenFiles files = tokens::check_token_files(
-        tokens::find_shards(source.tokens, source.tokens_key),
-        {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0});
-    std::int64_t tokens = 0;
-    for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
-    expect_two(tokens, source.tokens_key);
-    return files;
-  }
-
   const model::GptShape& shape_;
   const text::Tokenizer* tokenizer_;
   std::vector<Diagnostic> findings_;
@@ -99,17 +101,20 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world) {
   std::vector<Found> found(sources.size());
-  comm::on_first_rank(world, [&] {
-    Looking looking(shape, tokenizer);
-    for (std::size_t i = 0; i < sources.size(); ++i) found[i] = looking.look(sources[i]);
+  std::vector<tokens::TokenFiles> files;
+  Looking looking(shape, tokenizer);
+  for (const EvaluationSource& source : sources) files.push_back(looking.files_of(source, world));
+  comm::together(world, [&] {
+    for (std::size_t i = 0; i < sources.size() && world.rank() == 0; ++i)
+      found[i] = looking.look(sources[i]);
     looking.settle();
   });
   found = unpack<std::vector<Found>>(world.broadcast(pack(found), 0));
   std::vector<EvaluationData> all(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
     comm::together(world, [&] {
-      if (!found[i].files.files.empty())
-        all[i].stream = tokens::open_token_files(found[i].files, shape.vocabulary);
+      if (!files[i].files.empty())
+        all[i].stream = tokens::open_token_files(files[i], shape.vocabulary);
       else if (!found[i].text.empty())
         all[i].stream = std::make_unique<tokens::HeldTokens>(std::move(found[i].text),
                                                              shape.vocabulary, "text");

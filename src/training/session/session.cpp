@@ -35,13 +35,9 @@ batches::Split open_data(const Job& job,
                              .context = job.shape.context,
                              .document_mask = job.shape.masks_documents(),
                              .tokenizer = job.tokenizer};
-  std::string prepared;
-  comm::on_first_rank(world, [&] { prepared = pack(batches::prepare_sources(setup, log)); });
-  prepared = world.broadcast(std::move(prepared), 0);
+  const batches::Sources sources = batches::open_sources(setup, world, log);
   std::optional<batches::Split> split;
   comm::together(world, [&] {
-    const batches::Sources sources =
-        batches::open_sources(setup, unpack<batches::Prepared>(prepared));
     split = batches::split(sources.train, sources.validation,
                            {job.shape.context, job.batch.sizes().largest(), job.shape.vocabulary,
                             job.data.validation_fraction, seed});

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The index of a token file: what reading all of its tokens once has shown, so that no later start
+// reads them again. With it, a file of any size is opened by a look at its header.
+//
+//   X.bin.index               next to a shard of `trireme tokenize`, whose manifest has its hash
+//   CACHE/tokens-HASH.index   for a file of another program, whose path has this hash; it is good
+//                             while size, times and inode of the file stay what they were
+//
+// Format, all numbers little-endian: a header of 128 bytes (IndexHeader), the hash of every block
+// of tokens (8 bytes each, segment.hpp), then the token at which each document begins (8 bytes
+// each), and nothing after that. Hashes cover all of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tokens/segment.hpp"
+
+namespace trireme::tokens {
+
+/// Changes when a file is replaced or written to.
+struct FileIdentity {
+  std::int64_t bytes = 0, modified_ns = 0, changed_ns = 0, inode = 0;
+
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identity_of(const std::string& path);
+
+/// Searches for no end of text.
+inline constexpr std::int32_t no_end_of_text = -1;
+
+/// Of a whole file, or of consecutive blocks.
+struct TokenIndex {
+  std::vector<std::uint64_t> blocks;    ///< the hash of each
+  std::vector<std::int64_t> documents;  ///< the tokens that are the end of text
+  std::uint64_t highest = 0;            ///< the largest token, as an unsigned number
+  std::int64_t highest_at = 0;          ///< the first place where it is
+
+  auto fields() { return std::tie(blocks, documents, highest, highest_at); }
+  /// Adds the index of the blocks that follow.
+  void append(const TokenIndex& next);
+};
+
+struct IndexHeader {
+  std::array<char, 8> magic{};
+  std::uint32_t version = 0, width = 0;
+  std::int64_t tokens = 0;
+  std::uint64_t hash = 0;  ///< hash_of_blocks()
+  std::uint64_t highest = 0;
+  std::int64_t highest_at = 0;
+  std::int64_t end_of_text = no_end_of_text;  ///< what documents begin with
+  std::int64_t documents = 0;
+  std::uint64_t documents_hash = 0;
+  FileIdentity identity;
+  std::array<std::uint64_t, 2> zero{};
+  std::uint64_t checksum = 0;  ///< of the bytes before it
+};
+static_assert(sizeof(IndexHeader) == 128);
+
+/// Reads the blocks [begin, end) of a file. `report` gets the bytes of each.
+TokenIndex index_blocks(const TokenFile& file,
+                        std::int64_t begin,
+                        std::int64_t end,
+                        std::int32_t end_of_text,
+                        const std::function<void(std::int64_t)>& report);
+
+/// The index of the shard at `path` of `trireme tokenize`.
+inline std::string index_of_shard(const std::string& path) {
+  return path + ".index";
+}
+/// The header for the index of a whole file.
+IndexHeader header_of(const TokenFile& file,
+                      const TokenIndex& index,
+                      std::int32_t end_of_text,
+                      const FileIdentity& identity = {});
+/// Writes an index, and replaces an older one.
+void write_index(const std::string& path, const IndexHeader& header, const TokenIndex& index);
+/// The header of an index that is whole; nothing when there is none, or it is damaged. Throws
+/// UserError when another file is in its place.
+std::optional<IndexHeader> read_index_header(const std::string& path);
+/// Where documents begin. Throws StorageError when they do not have their hash.
+std::vector<std::int64_t> read_documents(const std::string& path);
+/// The hashes of the blocks, for Segment. Throws StorageError when they do not have `hash`.
+std::vector<std::uint64_t> read_block_hashes(const TokenFile& file);
+
+}  // namespace trireme::tokens
