@@ -15,6 +15,7 @@
 
 #include "deck/bad_deck.hpp"
 #include "deck/yaml.hpp"
+#include "plan/data_text.hpp"
 #include "plan/plan_text.hpp"
 #include "support/scratch_directory.hpp"
 
@@ -91,6 +92,35 @@ TEST(PlanCommand, AddsUp) {
     EXPECT_EQ(number(fp32, "held_bytes"), 8 * elements + 20 * elements / ranks);
     EXPECT_EQ(number(fp32, "gradient_wire_bytes"), 4 * (elements - elements / ranks));
   }
+}
+
+TEST(PlanCommand, SaysHowOftenTheRunReadsEachSource) {
+  const test::ScratchDirectory scratch;
+  const std::string bytes = scratch.path() + "/bytes", raw = scratch.path() + "/raw";
+  std::ofstream(bytes) << std::string(1000, 'a');
+  std::ofstream(raw) << std::string(2 * 3000, 'a');
+  const auto text_of = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {
+        "model={layers: 2, heads: 2, channels: 64, context: 16, vocabulary: 256}",
+        "batch.sequences=10", "run.steps=100"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const Deck parsed =
+        deck::parse(deck::completed(""), "deck.yaml", all, Circumstances{.ranks = 1});
+    return plan::data_text(parsed.config, parsed.shape().context);
+  };
+  EXPECT_EQ(text_of({fmt::format(
+                "data.train={{synthetic: 0, mixture: [{{weight: 3, text: ['{}']}}, {{weight: 1, "
+                "tokens: ['{}'], format: uint16}}]}}",
+                bytes, raw)}),
+            "tokens of the run: 16.0 k\n"
+            "  data.train.mixture[0]: 75 % of them, from 1.00 k training tokens: 12 epochs\n"
+            "  data.train.mixture[1]: 25 % of them, from 3.00 k training tokens: 1.33 epochs\n");
+  EXPECT_EQ(text_of({fmt::format("data.train={{synthetic: 0, text: ['{}']}}", bytes),
+                     "data.validation_fraction=0.2"}),
+            "tokens of the run: 16.0 k\n  data.train: 100 % of them, from 800 training tokens: 20 "
+            "epochs\n");
+  EXPECT_THAT(text_of({"data.train={synthetic: 0, text: [/nowhere/at/all]}"}),
+              HasSubstr("data.train: 100 % of them, from data that cannot be read here: "));
 }
 
 /// Llama's 8B and 70B, with buckets as `auto` chooses them.

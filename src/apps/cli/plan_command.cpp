@@ -12,6 +12,7 @@
 #include "train/span_sample.hpp"
 
 #include "cli/check_surroundings.hpp"
+#include "plan/data_text.hpp"
 #include "plan/deck_plan.hpp"
 #include "plan/machine_file.hpp"
 #include "plan/plan_text.hpp"
@@ -74,8 +75,9 @@ std::string plan_command(const std::string& deck_path,
          memory_note(deck, plan,
                      (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
          (recompute.empty() ? "" : "\n" + recompute) +
-         (output.schedule ? "\n" + plan::schedule_text(plan.schedule) : "") +
-         record_note(deck.config, plan.plan) + batch_note(deck.config, circumstances.ranks) +
+         (output.schedule ? "\n" + plan::schedule_text(plan.schedule) : "") + "\n" +
+         plan::data_text(deck.config, deck.shape().context) + record_note(deck.config, plan.plan) +
+         batch_note(deck.config, circumstances.ranks) +
          (scaling ? "\n" + plan::scaling_text(*scaling) : "");
 }
 
