@@ -30,7 +30,7 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "H5": {"h5"},
     "oneapi/": {"ops"},
     "dnnl": {"ops"},
-    "nlohmann/": {"text", "tokens", "batches", "corpus", "record", "weights", "doctor"},
+    "nlohmann/": {"text", "tokens", "batches", "corpus", "record", "weights", "base"},
     "zlib.h": {"tokens", "record"},
     "zstd.h": {"tokens"},
     "bzlib.h": {"tokens"},

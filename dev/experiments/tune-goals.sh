@@ -52,7 +52,7 @@ one_link() {
   echo "$(basename "$place"): tune" >&2
   launch "$trireme" tune "$deck" "${common[@]}" data.cache="$place/tokens" run.directory="$place/none" --seconds "$seconds" \
     --output "$place/tuned.yaml" --json "$place/tune.json"
-  if grep -q '"chosen": 0}' "$place/tune.json"; then
+  if grep -q '"chosen": 0$' "$place/tune.json"; then
     return # the tuned deck has the deck's own values: a step of it takes what a step of the deck takes
   fi
   for ((round = 1; round <= rounds; ++round)); do

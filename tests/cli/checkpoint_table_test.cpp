@@ -84,9 +84,9 @@ TEST_F(CheckpointTableTest, ListsStepsSizesAndLosses) {
   EXPECT_THAT(text, HasSubstr("1.0000      7.2500  whole\n"));
   EXPECT_THAT(text, HasSubstr("-           -  whole, milestone\n"));
   const std::string json = checkpoint_json(table);
-  EXPECT_THAT(json, HasSubstr("\"step\": 2, "));
-  EXPECT_THAT(json, HasSubstr("\"milestone\": true, \"loss\": null, \"validation_loss\": null, "
-                              "\"state\": \"whole\", \"damage\": []}"));
+  EXPECT_THAT(json, HasSubstr("\"step\": 2,"));
+  EXPECT_THAT(json, HasSubstr("\"loss\": null,"));
+  EXPECT_THAT(json, HasSubstr("\"state\": \"whole\",\n   \"damage\": []\n"));
 }
 
 TEST_F(CheckpointTableTest, OnlyVerifyReadsTheBytes) {
@@ -102,7 +102,7 @@ TEST_F(CheckpointTableTest, OnlyVerifyReadsTheBytes) {
               testing::ElementsAre(HasSubstr("step-00000002/rank-00000.h5: master/w, elements [0, "
                                              "100), does not match its checksum")));
   EXPECT_THAT(checkpoint_json(table),
-              HasSubstr("\"state\": \"damaged\", \"damage\": [{\"file\": "));
+              HasSubstr("\"state\": \"damaged\",\n   \"damage\": [\n    {\n     \"file\": "));
 }
 
 TEST_F(CheckpointTableTest, WhatTheManifestShowsIsReportedWithoutVerify) {
@@ -124,8 +124,8 @@ TEST_F(CheckpointTableTest, WhatCannotBeReadIsNotCalledDamaged) {
                 testing::ElementsAre(AllOf(HasSubstr("a directory is in the place of a file"),
                                            Not(HasSubstr("damaged")))));
     EXPECT_THAT(checkpoint_text(table), HasSubstr("-  unreadable\n"));
-    EXPECT_THAT(checkpoint_json(table), AllOf(HasSubstr("\"state\": \"unreadable\", \"damage\""),
-                                              HasSubstr("\"unreadable\": true}")));
+    EXPECT_THAT(checkpoint_json(table),
+                AllOf(HasSubstr("\"state\": \"unreadable\""), HasSubstr("\"unreadable\": true\n")));
   }
   damage("step-00000002");
   const auto table = checkpoint_table(scratch_.path(), true);
@@ -150,7 +150,7 @@ TEST(CheckpointTable, OfNothing) {
   EXPECT_THAT(checkpoint_text(checkpoint_table(scratch.path(), true)),
               HasSubstr("There are no checkpoints in "));
   EXPECT_THAT(checkpoint_json(checkpoint_table(scratch.path(), true)),
-              HasSubstr("\"checkpoints\": [\n  ]"));
+              HasSubstr("\"checkpoints\": []"));
   EXPECT_THROW(checkpoint_table(scratch / "none", false), UserError);
 }
 

@@ -238,7 +238,7 @@ TEST(Report, HasFailedAndMeasuredParts) {
       << text;
   EXPECT_NE(text.find("10 GB/s per rank"), std::string::npos) << text;
   const std::string json = report_json(report);
-  EXPECT_NE(json.find("\"part\": \"collectives\",\n      \"rank\": 2,\n      \"reason\": "
+  EXPECT_NE(json.find("\"part\": \"collectives\",\n   \"rank\": 2,\n   \"reason\": "
                       "\"shared memory: no space\""),
             std::string::npos)
       << json;

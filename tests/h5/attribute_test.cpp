@@ -30,7 +30,7 @@ TEST(Attribute, KeepsEveryKindOfValue) {
     write_attribute(file.get(), "reals", std::vector<double>{0.5, 1e300});
     write_attribute(file.get(), "nothing", std::vector<std::string>{});
   }
-  const File file = open_file(scratch / "a.h5", Access::read);
+  const File file = open_file(scratch / "a.h5");
   EXPECT_EQ(read_attribute<std::string>(file.get(), "text"), "ein Wort");
   EXPECT_EQ(read_attribute<std::string>(file.get(), "empty"), "");
   EXPECT_EQ(read_attribute<std::int64_t>(file.get(), "whole"),

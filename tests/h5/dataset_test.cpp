@@ -111,7 +111,7 @@ TEST(Dataset, KeepsStrings) {
     data.append_strings(first);
     data.append_strings(second);
   }
-  const File file = open_file(scratch / "a.h5", Access::read);
+  const File file = open_file(scratch / "a.h5");
   EXPECT_EQ(Dataset::open(file.get(), "names").read_strings(),
             (std::vector<std::string>{"alpha", "", "gamma"}));
 }
@@ -152,7 +152,7 @@ TEST(VirtualDataset, ShowsPiecesOfOtherFilesAsOneFromAnyDirectory) {
     create_virtual(file.get(), "p", type_of<float>(), 6, pieces);
   }
   std::filesystem::rename(scratch / "all.h5", scratch / "renamed.h5");
-  const File file = open_file(scratch / "renamed.h5", Access::read);
+  const File file = open_file(scratch / "renamed.h5");
   EXPECT_EQ(Dataset::open(file.get(), "p").read_all<float>(),
             (std::vector<float>{1, 1, 1, 2, 2, 2}));
 }

@@ -48,15 +48,15 @@ TEST(File, IsCreatedOnceAndOpensAgain) {
     write_attribute(file.get(), "answer", std::int64_t{42});
     close(std::move(file));
   }
-  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42);
+  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path).get(), "answer"), 42);
   EXPECT_THAT(message_of([&] { create_file(path); }), HasSubstr("exists"));
-  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42)
+  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path).get(), "answer"), 42)
       << "a refused create leaves the file alone";
 }
 
 TEST(File, NamesTheStatementTheReasonAndTheFileOnFailure) {
   const test::ScratchDirectory scratch;
-  EXPECT_THAT(message_of([&] { open_file(scratch / "none.h5", Access::read); }),
+  EXPECT_THAT(message_of([&] { open_file(scratch / "none.h5"); }),
               AllOf(HasSubstr("open"), HasSubstr("No such file or directory"),
                     HasSubstr(scratch / "none.h5"), HasSubstr("files/descriptor.cpp:")));
   const File file = create_file(scratch / "some.h5");
@@ -75,7 +75,7 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   }
   const auto refusal = [](const std::string& path) {
     try {
-      open_file(path, Access::read);
+      open_file(path);
     } catch (const DamagedError& error) {
       return std::string("damaged: ") + error.what();
     } catch (const StorageError& error) {
@@ -87,7 +87,6 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(refusal(scratch / "fifo"), HasSubstr("a FIFO is in the place of a file"))
       << "at once";
-  EXPECT_THROW(open_file(scratch / "fifo", Access::read_write), StorageError);
   EXPECT_THROW(RawFile(scratch / "fifo"), StorageError);
 
   // Too many open files: nothing is wrong with this one, and it must not be called damaged.
@@ -156,7 +155,7 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
       open_group(file.get(), "a/b");
       plant(file.get());
     }
-    const std::string why = message_of([&] { open_file(path, Access::read); });
+    const std::string why = message_of([&] { open_file(path); });
     EXPECT_THAT(why, HasSubstr("refused: "));
     return why;
   };
@@ -164,7 +163,7 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
                 TRIREME_H5(H5Lcreate_external("/etc/other.h5", "/steps", file, "a/b/steps",
                                               H5P_DEFAULT, H5P_DEFAULT));
               }),
-              HasSubstr("/a/b/steps is a link to the file /etc/other.h5"));
+              HasSubstr("/a/b/steps is a link to another file"));
   const hsize_t ten[] = {10};
   const Space line(TRIREME_H5(H5Screate_simple(1, ten, nullptr)));
   EXPECT_THAT(
@@ -181,15 +180,6 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
                   create_virtual(file, "shown", type_of<float>(), 10, {&piece, 1});
                 }),
                 HasSubstr(std::string("/shown is a view of the file ") + source));
-  // Nor may one object be written as another.
-  EXPECT_THAT(refusal([](hid_t file) {
-                TRIREME_H5(H5Lcreate_soft("/a/b", file, "a/c", H5P_DEFAULT, H5P_DEFAULT));
-              }),
-              HasSubstr("/a/c is a link to another object"));
-  EXPECT_THAT(refusal([](hid_t file) {
-                TRIREME_H5(H5Lcreate_hard(file, "/a/b", file, "a/c", H5P_DEFAULT, H5P_DEFAULT));
-              }),
-              HasSubstr("has several names"));
   // What checkpoints are made of is not refused.
   std::filesystem::remove(path);
   {
@@ -197,13 +187,13 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
     const VirtualPiece piece{.begin = 0, .count = 10, .file = "rank-00000.h5", .dataset = "x"};
     create_virtual(file.get(), "shown", type_of<float>(), 10, {&piece, 1});
   }
-  open_file(path, Access::read);
+  open_file(path);
 }
 
 TEST(File, PrintsNothingOfItsOwn) {
   const test::ScratchDirectory scratch;
   testing::internal::CaptureStderr();
-  message_of([&] { open_file(scratch / "none.h5", Access::read); });
+  message_of([&] { open_file(scratch / "none.h5"); });
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -226,7 +216,7 @@ TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {
     fill("y", 2.5);
   }
   for (const char* name : {"x", "y"}) {
-    const File file = open_file(scratch / (name + std::string("19")), Access::read);
+    const File file = open_file(scratch / (name + std::string("19")));
     const Dataset data = Dataset::open(file.get(), "a");
     EXPECT_EQ(data.read_all<double>(), std::vector<double>(20, *name == 'x' ? 1.5 : 2.5));
     EXPECT_EQ(read_attribute<std::string>(data.id(), "of"), name);
@@ -247,7 +237,7 @@ TEST(RawFile, WritesWhereHdf5ReservedTheSpace) {
   raw.write(offset, std::as_bytes(std::span(values)).first(8));
   raw.write(offset + 8, std::as_bytes(std::span(values)).subspan(8));
   raw.sync();
-  EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<float>(), values);
+  EXPECT_EQ(Dataset::open(open_file(path).get(), "x").read_all<float>(), values);
   EXPECT_THAT(message_of([&] { RawFile(scratch / "none"); }), HasSubstr("No such file"));
 }
 

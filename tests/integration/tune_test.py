@@ -42,7 +42,6 @@ class Tune(TrainingTest):
         self.assertEqual(own["ratio"], 1)
         best = report["runs"][report["chosen"]]
         for run in report["runs"][1:]:
-            self.assertLess(run["predicted_s"], own["predicted_s"])
             self.assertLessEqual(run["memory_bytes"], report["memory_bytes"])
             self.assertEqual(len(run["measured_s"]), len(own["measured_s"]))
         repeated = report["repeated"]
@@ -64,7 +63,7 @@ class Tune(TrainingTest):
         report, deck, out = self.tuned()
         self.assertEqual((report["filetype"], report["ranks"], report["hosts"]), ("trireme-tune", 2, 1))
         self.check_decision(report)
-        self.assertIn("settings were predicted", out)
+        self.assertIn("settings were tried", out)
         # The user's text follows, with the chosen values and nothing else changed.
         comments, text = deck.split("\n\n", 1)
         self.assertTrue(all(line.startswith("#") for line in comments.splitlines()), comments)
@@ -116,12 +115,12 @@ class Tune(TrainingTest):
             self.assertLessEqual(run["memory_bytes"], 1 << 20)
 
     def test_recomputation_is_the_least_that_fits(self):
-        """A word where it is the same for all blocks; bytes where only some of them need it. Memory is that of a rank without shards."""
+        """A word where it is the same for all blocks; bytes where only some of them need it."""
         shape = ("model.layers=6", "batch.micro_sequences=6")
         whole = {}
         for recompute in ("none", "gelu", "block"):
             plan = self.path(f"{recompute}.json")
-            self.assertEqual(start("plan", self.deck, *shape, f"model.recompute={recompute}", "--ranks", "1", "--json", plan).code, 0)
+            self.assertEqual(start("plan", self.deck, *shape, f"model.recompute={recompute}", "--ranks", "2", "--json", plan).code, 0)
             with open(plan, encoding="utf-8") as file:
                 whole[recompute] = json.load(file)["per_rank"]["fp32"]["whole_bytes"]
             os.remove(plan)

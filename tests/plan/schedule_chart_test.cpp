@@ -201,10 +201,9 @@ TEST(ScheduleChart, ShowsTheLargestValueOfEachColumnOfAllCurves) {
 }
 
 TEST(ScheduleChart, IsJsonForPrograms) {
-  EXPECT_EQ(schedule_json(table_of(wsd_config(), groups_of({1e-3}), 1, 100, 8)),
-            "{\"steps\": 1, \"learning_rate\": [0.001], \"lines\": [\n    {\"step\": 1, "
-            "\"tokens\": 8, \"rates\": [0.0001], "
-            "\"sequences\": 1, \"weight_decay\": 0.1, \"momentum\": 0}]}");
+  EXPECT_EQ(schedule_json(table_of(wsd_config(), groups_of({1e-3}), 1, 100, 8)).dump(),
+            "{\"steps\":1,\"learning_rate\":[0.001],\"lines\":[{\"step\":1,\"tokens\":8,"
+            "\"rates\":[0.0001],\"sequences\":1,\"weight_decay\":0.1,\"momentum\":0.0}]}");
 }
 
 }  // namespace

@@ -251,8 +251,7 @@ TEST(Checkpoint, AStateMayLackAParameter) {
 TEST(Checkpoint, ShowsWholeTensorsToHdf5) {
   const test::ScratchDirectory scratch;
   save_on(3, scratch.path(), 3);
-  const h5::File file =
-      h5::open_file(scratch / "checkpoints/step-00000003/manifest.h5", h5::Access::read);
+  const h5::File file = h5::open_file(scratch / "checkpoints/step-00000003/manifest.h5");
   const auto tensor = h5::Dataset::open(file.get(), "tensors/master/wte.weight");
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(tensor.id(), "shape"),
               ElementsAre(61, 16));
@@ -477,7 +476,8 @@ TEST(Damage, OfTheManifestNeverPasses) {
   save_on(2, scratch.path(), 5);
   const std::string directory = scratch / "checkpoints/step-00000005";
   {
-    const h5::File file = h5::open_file(directory + "/manifest.h5", h5::Access::read_write);
+    const std::string path = directory + "/manifest.h5";
+    const h5::File file(TRIREME_H5(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT)));
     h5::write_attribute(file.get(), "next_sample", std::uint64_t{41});
   }
   EXPECT_THAT(refusal_of(directory), HasSubstr("manifest.xxh64 does not match it"));
@@ -517,7 +517,8 @@ TEST(Version, OfAnotherFormatIsRefused) {
   save_on(1, scratch.path(), 5);
   const std::string directory = scratch / "checkpoints/step-00000005";
   {
-    const h5::File file = h5::open_file(directory + "/manifest.h5", h5::Access::read_write);
+    const std::string path = directory + "/manifest.h5";
+    const h5::File file(TRIREME_H5(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT)));
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{3, 0});
   }
   rewrite_sum(directory);

@@ -118,7 +118,7 @@ TEST(CheckpointWriter, LetsTheRecordGoOn) {
     run.writer.finish();
   }
   record.close();
-  const h5::File file = h5::open_file(run.scratch / "run.h5", h5::Access::read);
+  const h5::File file = h5::open_file(run.scratch / "run.h5");
   EXPECT_EQ(h5::Dataset::open(file.get(), "steps/step").elements(), rows);
   EXPECT_EQ(CheckpointReader(newest_checkpoint(run.scratch.path())->directory).facts().step,
             checkpoint);

@@ -43,7 +43,7 @@ TEST(RunGroups, KeepsEachEvaluationSetInAGroupOfItsName) {
   EXPECT_THAT(column_of<std::int64_t>(path, "evaluation/choices/step"), ElementsAre(0, 4, 6));
   EXPECT_THAT(column_of<double>(path, "evaluation/choices/accuracy"), ElementsAre(0.25, 0.25, 0.5));
   EXPECT_TRUE(column_of<double>(path, "evaluation/some.text/loss").empty());
-  const h5::File back = h5::open_file(path, h5::Access::read);
+  const h5::File back = h5::open_file(path);
   const h5::Group sets = h5::open_group(back.get(), "evaluation");
   EXPECT_THAT(h5::attribute_names(sets.get()), ElementsAre("choices", "some.text"));
   EXPECT_EQ(h5::read_attribute<std::string>(sets.get(), "choices"), "multiple choice: c.bin");

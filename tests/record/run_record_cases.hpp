@@ -61,7 +61,7 @@ inline RunRecord resumed(const std::string& directory,
 
 template <class T>
 std::vector<T> column_of(const std::string& path, const std::string& name) {
-  return h5::Dataset::open(h5::open_file(path, h5::Access::read).get(), name).read_all<T>();
+  return h5::Dataset::open(h5::open_file(path).get(), name).read_all<T>();
 }
 
 }  // namespace trireme::record

@@ -40,7 +40,7 @@ class RunRecordTest : public testing::Test {
   }
   /// The steps and ranks of the spans in run.h5.
   [[nodiscard]] std::vector<std::pair<std::uint32_t, std::uint32_t>> spans() const {
-    const h5::File file = h5::open_file(file_, h5::Access::read);
+    const h5::File file = h5::open_file(file_);
     const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
     const auto u32 = h5::type_of<std::uint32_t>();
     std::vector<std::pair<std::uint32_t, std::uint32_t>> found(
@@ -76,7 +76,7 @@ TEST_F(RunRecordTest, HoldsHeaderDeckRowsAndUnits) {
   record.set_memory("pool.peak", 4096);
   record.close();
 
-  const h5::File back = h5::open_file(file_, h5::Access::read);
+  const h5::File back = h5::open_file(file_);
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "filetype"), "trireme-run");
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(back.get(), "version"),
               ElementsAre(1, 0));
@@ -116,7 +116,7 @@ TEST_F(RunRecordTest, HasNumbersOfTheDeckAsNumbersAndItsTextWithoutQuotes) {
                  {"run.walltime", "0:10:00"},  {"gpu.graphs", "true"},
                  {"data.train.text", "[a, b]"}};
   RunRecord::create(scratch_.path(), header).close();
-  const h5::File file = h5::open_file(file_, h5::Access::read);
+  const h5::File file = h5::open_file(file_);
   const h5::Group deck = h5::open_group(file.get(), "deck");
   EXPECT_EQ(h5::read_attribute<std::int64_t>(deck.get(), "run.steps"), 450);
   EXPECT_EQ(h5::read_attribute<double>(deck.get(), "optimizer.learning_rate"), 1e-5);
@@ -200,7 +200,7 @@ TEST_F(RunRecordTest, TakesBackRowsBeyondTheResumedStep) {
   EXPECT_THAT(column_of<std::int64_t>(file_, "timings/anchors/first_step"), ElementsAre(1, 1, 7));
   EXPECT_THAT(spans(), ElementsAre(testing::Pair(1, 0), testing::Pair(2, 1), testing::Pair(6, 1),
                                    testing::Pair(6, 1)));
-  const h5::File file = h5::open_file(file_, h5::Access::read);
+  const h5::File file = h5::open_file(file_);
   EXPECT_THAT(h5::attribute_names(h5::open_group(file.get(), "deck").get()),
               ElementsAre("run.name"));
   EXPECT_EQ(h5::read_attribute<std::string>(file.get(), "machine"), "node1 node2");
@@ -252,7 +252,7 @@ TEST_F(RunRecordTest, HasTheBucketsOfEveryStart) {
   EXPECT_THAT(numbers("buckets/elements"), ElementsAre(96, 192, 384));
   EXPECT_THAT(numbers("buckets/padding"), ElementsAre(2, 0, 138));
   EXPECT_THAT(numbers("buckets/shard_elements"), ElementsAre(32, 64, 96));
-  const h5::File file = h5::open_file(file_, h5::Access::read);
+  const h5::File file = h5::open_file(file_);
   EXPECT_THAT(h5::Dataset::open(file.get(), "buckets/first_parameter").read_strings(),
               ElementsAre("b", "wte", "wte"));
 }

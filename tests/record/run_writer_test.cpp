@@ -24,8 +24,7 @@ class RunWriterTest : public testing::Test {
  protected:
   [[nodiscard]] RunRecord new_record() const { return RunRecord::create(scratch_.path(), {}); }
   [[nodiscard]] std::vector<std::int64_t> steps() const {
-    return h5::Dataset::open(h5::open_file(path_, h5::Access::read).get(), "steps/step")
-        .read_all<std::int64_t>();
+    return h5::Dataset::open(h5::open_file(path_).get(), "steps/step").read_all<std::int64_t>();
   }
   static RunWriter::Entry row(std::int64_t step) {
     return [step](RunRecord& record) { record.append(StepRow{.step = step}); };

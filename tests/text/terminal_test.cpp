@@ -18,13 +18,6 @@ TEST(Terminal, ShowsTextAndSpellsTheRest) {
   EXPECT_EQ(for_terminal(std::string_view("\0", 1)), "\\x00");
 }
 
-TEST(Terminal, JsonStringsAreUtf8WhateverTheBytesAre) {
-  EXPECT_EQ(json_string("say \"\\\"\n"), R"("say \"\\\"\u000a")");
-  EXPECT_EQ(json_string("\xC3\xA9\xC3"), "\"\xC3\xA9\xEF\xBF\xBD\"");
-  EXPECT_EQ(json_string("\xED\xA0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
-  EXPECT_EQ(json_string(""), "\"\"");
-}
-
 TEST(Streamed, WhateverThePiecesTheTextIsTheSameAndNoCharacterIsCut) {
   const std::string text =
       "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\x8A z\xC3\xC3\xA9\x80\xF0\x9F\xE2\x82";

@@ -55,6 +55,14 @@ TEST(TuneBudget, FewerSettingsAndRoundsOfLongSteps) {
   EXPECT_LE(seconds_of(again, {1.3, 1}, 2), 42);
 }
 
+TEST(TuneBudget, ASearchHasWholeStepsWhereTheyFit) {
+  EXPECT_EQ(steps_within(15, {0.02, 4}, 18).steps, 15);
+  EXPECT_GT(steps_within(15, {0.2, 4}, 18).most_micro_steps, 4);
+  EXPECT_EQ(steps_within(15, {2, 4}, 18).steps, shortest_steps.steps);
+  EXPECT_EQ(sessions_within(30, {2, 30}), 75U) << "a tenth of a step, twice";
+  EXPECT_EQ(sessions_within(30, {2, 2}), 7U);
+}
+
 TEST(TuneBudget, KeepsWhatDecides) {
   for (const double step_s : {10.0, 100.0}) {
     const TuneBudget runs = budget_for_runs(48, {step_s, 3}, 6);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which settings are looked at, which of them change bits, and which are run.
+// Which settings are looked at, and which of them change bits.
 #include "tune/candidates.hpp"
 
 #include <algorithm>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -152,48 +151,10 @@ TEST(Settings, ShowWhatDiffersAsADeckWould) {
   EXPECT_THAT(differences(setting_of(config), other), IsEmpty());
 }
 
-/// With random predictions: the deck first, only shorter steps, no twins, no more than two alike.
-TEST(Shortlist, KeepsItsRules) {
-  std::mt19937 random(7);
-  std::uniform_real_distribution<double> second(0.9, 1.1);
-  for (int round = 0; round < 200; ++round) {
-    auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
-    for (Candidate& one : all) one.predicted_s = second(random);
-    const std::size_t most = static_cast<std::size_t>(round % 6);
-    const auto chosen = shortlist(all, most);
-    ASSERT_THAT(chosen, Not(IsEmpty()));
-    EXPECT_EQ(chosen.front(), 0U);
-    EXPECT_LE(chosen.size(), most + 1);
-    EXPECT_EQ(std::set(chosen.begin(), chosen.end()).size(), chosen.size());
-    double least = all.front().predicted_s;
-    for (const Candidate& one : all) least = std::min(least, one.predicted_s);
-    for (auto i = chosen.begin() + 1; i != chosen.end(); ++i) {
-      EXPECT_LT(all[*i].predicted_s, 0.999 * all.front().predicted_s);
-      EXPECT_LE(std::count_if(chosen.begin() + 1, chosen.end(),
-                              [&](std::size_t other) {
-                                return all[other].setting.micro_sequences ==
-                                       all[*i].setting.micro_sequences;
-                              }),
-                2);
-    }
-    if (most > 0 && least < 0.999 * all.front().predicted_s) {
-      EXPECT_LE(all[chosen[1]].predicted_s, 1.005 * least);
-    }
-  }
-}
-
-TEST(Shortlist, TakesFewestChangesWherePredictionsAreAlike) {
-  auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
-  for (Candidate& one : all) one.predicted_s = 1;
-  EXPECT_THAT(shortlist(all, 5), ElementsAre(0));
-  all.back().predicted_s = 0.9995;
-  EXPECT_THAT(shortlist(all, 5), ElementsAre(0)) << "no gain that could be chosen";
-  for (std::size_t i = 1; i < all.size(); ++i)
-    all[i].predicted_s = 0.9 - 1e-6 * static_cast<double>(i);
-  const auto chosen = shortlist(all, 2);
-  ASSERT_THAT(chosen, SizeIs(3));
-  EXPECT_FALSE(all[chosen[1]].changes_bits);
-  EXPECT_THAT(differences(own_setting(), all[chosen[1]].setting), SizeIs(1));
+TEST(BucketSizes, AreThinnedUntilNoneIsLeft) {
+  EXPECT_THAT(every_other({32, 16, 8, 4}), ElementsAre(32, 8));
+  EXPECT_THAT(every_other({32, 16, 8}), ElementsAre(32));
+  EXPECT_THAT(every_other({32}), IsEmpty());
 }
 
 }  // namespace

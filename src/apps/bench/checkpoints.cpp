@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -51,12 +50,6 @@ layout::Plan plan_of(const MadeUp& state, int ranks) {
   for (std::int64_t p = 0; p < state.parameters; ++p)
     table.push_back({.name = fmt::format("p{}", p), .shape = {state.elements}});
   return {table, {.ranks = ranks}};
-}
-
-/// Appends the bytes that a record gets between two checkpoints, which a checkpoint syncs first.
-void append_rows(const std::string& record) {
-  const std::string rows(std::size_t{64} << 10U, 'r');
-  std::ofstream(record, std::ios::app) << rows;
 }
 
 /// Computation on all threads of all ranks during checkpoints, in rounds as long as a run's steps,
@@ -119,7 +112,6 @@ double seconds_of(const MadeUp& state,
   record::CheckpointWriter writer(run_directory, plan, record::Retention(1, 0), world);
   std::vector<double> seconds;
   for (int step = 1; step <= num_checkpoints; ++step) {
-    comm::on_first_rank(world, [&] { append_rows(run_directory + "/run.h5"); });
     facts.step = step;
     writer.start(facts, mine);
     std::optional<record::SavedCheckpoint> saved;

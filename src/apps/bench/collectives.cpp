@@ -242,19 +242,21 @@ std::string collectives_table(const std::vector<CollectivesBenchRow>& rows) {
   return text;
 }
 
-std::string collectives_json(const std::vector<CollectivesBenchRow>& rows) {
-  std::string text = "{\"rows\": [";
-  const char* separator = "\n  ";
-  for (const CollectivesBenchRow& row : rows) {
-    text += fmt::format(
-        "{}{{\"operation\": \"{}\", \"transport\": \"{}\", \"dtype\": \"{}\", \"ranks\": {}, "
-        "\"bytes\": {}, \"count\": {}, \"redop\": \"{}\", \"seconds\": {:.9g}, \"algbw\": {:.9g}, "
-        "\"busbw\": {:.9g}, \"wrong\": {}}}",
-        separator, row.operation, row.transport, name(row.dtype), row.ranks, row.bytes, row.count,
-        row.redop, row.seconds, row.algbw, row.busbw, row.wrong);
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
+Json collectives_json(const std::vector<CollectivesBenchRow>& rows) {
+  Json all = Json::array();
+  for (const CollectivesBenchRow& row : rows)
+    all.push_back({{"operation", row.operation},
+                   {"transport", row.transport},
+                   {"dtype", name(row.dtype)},
+                   {"ranks", row.ranks},
+                   {"bytes", row.bytes},
+                   {"count", row.count},
+                   {"redop", row.redop},
+                   {"seconds", row.seconds},
+                   {"algbw", row.algbw},
+                   {"busbw", row.busbw},
+                   {"wrong", row.wrong}});
+  return {{"rows", all}};
 }
 
 }  // namespace trireme::bench

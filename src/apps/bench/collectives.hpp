@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/json.hpp"
 #include "device/device.hpp"
 
 #include "comm/communicator.hpp"
@@ -71,7 +72,7 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
 /// A table in GB/s, one line per row.
 std::string collectives_table(const std::vector<CollectivesBenchRow>& rows);
 /// {"rows": [{"operation": …, "seconds": …, …}, …]}; SI units.
-std::string collectives_json(const std::vector<CollectivesBenchRow>& rows);
+Json collectives_json(const std::vector<CollectivesBenchRow>& rows);
 
 /// Factor from algbw to busbw. Source: nccl-tests, doc/PERFORMANCE.md.
 double bus_factor(const std::string& operation, int ranks);

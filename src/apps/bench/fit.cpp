@@ -207,14 +207,6 @@ void measure_sharing(Link& link,
   link.waiting_during = std::clamp(median(uneven), 0.0, 1.0);
 }
 
-/// Each round takes about as long as three isolated steps.
-Sharing sharing_within(const FitRequest& request, const plan::Compute& compute) {
-  constexpr double least = 3;
-  const double step_s = compute.seconds(isolated_micro_steps);
-  const double rounds = std::max(request.most_s / (3 * step_s), least);
-  return {step_s, static_cast<int>(std::min(rounds, 1.0 * request.steps))};
-}
-
 void measure_exchanges(Link& link,
                        comm::Communicator& communicator,
                        device::Device& device,
@@ -276,8 +268,7 @@ std::vector<Link> measure_links(const Measured& measured,
   return links;
 }
 
-}  // namespace
-
+/// 1 KiB, 4 KiB, … and finally `largest` bytes.
 std::vector<std::int64_t> fit_sizes(std::int64_t largest) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t bytes = least_bytes; bytes < largest; bytes *= size_factor)
@@ -286,22 +277,17 @@ std::vector<std::int64_t> fit_sizes(std::int64_t largest) {
   return sizes;
 }
 
+}  // namespace
+
 Machine measure_machine(const session::Job& job,
                         comm::World& world,
                         Log& log,
                         const FitRequest& request) {
   session::expect_cpus(world, "bench reduce --fit", job.run.device, device::count_cuda_devices());
-  omp_set_num_threads(session::choose_threads(job.run.threads, world));
+  const int threads = session::choose_threads(job.run.threads, world);
+  omp_set_num_threads(threads);
   const comm::TemporaryDirectory cache(world);
   const batches::Split data = session::open_data(job, cache.path(), world, log);
-  return measure_machine(job, data, world, request);
-}
-
-Machine measure_machine(const session::Job& job,
-                        const batches::Split& data,
-                        comm::World& world,
-                        const FitRequest& request) {
-  const int threads = omp_get_max_threads();
   const auto device = session::open_device(session::DeviceChoice::cpu, threads, world);
   const DType dtype = session::choose_dtype(job.run.precision, *device, world);
   Machine machine{.processor = device->description(), .links = {}, .compute = {}};
@@ -310,7 +296,7 @@ Machine measure_machine(const session::Job& job,
                              std::max(std::thread::hardware_concurrency(), 1U));
   machine.ranks_per_host = world.local_size();
   IsolatedStep isolated(job, data, world, dtype);
-  machine.compute = measure_alternately({&isolated}, request.steps, request.most_s);
+  machine.compute = {isolated.measure(request.steps)};
   if (world.size() == 1)
     return machine;
 
@@ -325,12 +311,13 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
-  const Measured measured{isolated, world, *device,
-                          sharing_within(request, machine.compute.front())};
+  const Measured measured{isolated,
+                          world,
+                          *device,
+                          {machine.compute.front().seconds(isolated_micro_steps), request.steps}};
   const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas,
                                            job.parallel.transport, job.parallel.reduction);
   bench.transports = {job.parallel.transport};
-  std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
   if (replicas == 1) {
     machine.links = measure_links(measured, world, wires.inside, bench, largest);
     return machine;

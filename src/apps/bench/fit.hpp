@@ -16,15 +16,9 @@
 // 3. CPUs only.
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <vector>
-
 #include "base/log.hpp"
 
 #include "comm/control/world.hpp"
-
-#include "batches/dataset.hpp"
 
 #include "session/job.hpp"
 
@@ -38,25 +32,13 @@ struct FitRequest {
   CollectivesBenchRequest collectives;
   bool chooses_sizes = true;
   int steps = 15;
-  /// Time limit for the steps of a part; at least three steps are measured.
-  double most_s = std::numeric_limits<double>::infinity();
-  /// In addition to the deck's transport.
-  std::vector<comm::Transport> further_transports = {};
 };
-
-/// 1 KiB, 4 KiB, … and finally `largest` bytes.
-std::vector<std::int64_t> fit_sizes(std::int64_t largest);
 
 /// Everything except storage_bytes_per_s and processor. Collective; the same on every rank. Throws
 /// UserError if a run of the deck would use GPUs, or if a transport cannot be used.
 plan::Machine measure_machine(const session::Job& job,
                               comm::World& world,
                               Log& log,
-                              const FitRequest& request);
-/// The same with open data. Requires: OpenMP uses the deck's number of threads.
-plan::Machine measure_machine(const session::Job& job,
-                              const batches::Split& data,
-                              comm::World& world,
                               const FitRequest& request);
 
 }  // namespace trireme::bench

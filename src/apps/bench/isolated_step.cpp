@@ -20,7 +20,6 @@ namespace trireme::bench {
 namespace {
 
 constexpr int lone_warmups = 3;
-constexpr int least_steps = 3;
 /// Minimum for parts that are too short for the clock.
 constexpr double least_s = 1e-9;
 
@@ -105,7 +104,11 @@ StepPieces IsolatedStep::slowest() {
           slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
 }
 
-plan::Compute IsolatedStep::compute_of(const std::vector<StepPieces>& all) const {
+plan::Compute IsolatedStep::measure(int steps) {
+  double taken = 0;
+  for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i) taken += slowest().step;
+  std::vector<StepPieces> all;
+  for (int i = 0; i < steps; ++i) all.push_back(slowest());
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
     values.reserve(all.size());
@@ -136,28 +139,6 @@ plan::Compute IsolatedStep::compute_of(const std::vector<StepPieces>& all) const
       row.ready.push_back({plan.parameter(parameter).name,
                            middle([b](const StepPieces& p) { return p.ready[b]; })});
   return row;
-}
-
-std::vector<plan::Compute> measure_alternately(const std::vector<IsolatedStep*>& isolated_steps,
-                                               int steps,
-                                               double most_s) {
-  std::vector<std::vector<StepPieces>> pieces(isolated_steps.size());
-  double taken = 0;
-  for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i)
-    for (IsolatedStep* one : isolated_steps) taken += one->slowest().step;
-  for (int i = 0; i < steps && (i < least_steps || taken < most_s); ++i)
-    for (std::size_t which = 0; which < isolated_steps.size(); ++which) {
-      pieces[which].push_back(isolated_steps[which]->slowest());
-      taken += pieces[which].back().step;
-    }
-  std::vector<plan::Compute> rows;
-  for (std::size_t which = 0; which < isolated_steps.size(); ++which)
-    rows.push_back(isolated_steps[which]->compute_of(pieces[which]));
-  return rows;
-}
-
-double least_isolated_seconds(double micro_step_s) {
-  return (1 + least_steps) * isolated_micro_steps * micro_step_s;
 }
 
 }  // namespace trireme::bench

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,14 +50,16 @@ class IsolatedStep {
 
   /// Runs a step on this rank.
   StepPieces step();
-  /// Runs a step that all ranks begin together; returns the times of the slowest rank. Collective.
-  StepPieces slowest();
-  /// The entry of a machine file from the medians of `steps`. The same on every rank.
-  [[nodiscard]] plan::Compute compute_of(const std::vector<StepPieces>& steps) const;
+  /// The entry of a machine file from the medians of `steps` steps, after a warm-up of three steps,
+  /// or of one if it takes `warm_s`. Collective; the same on every rank.
+  [[nodiscard]] plan::Compute measure(int steps);
 
   [[nodiscard]] device::Device& device() { return *session_.device; }
 
  private:
+  /// Runs a step that all ranks begin together; returns the times of the slowest rank. Collective.
+  StepPieces slowest();
+
   comm::World& world_;
   const session::Job job_;
   const std::unique_ptr<comm::World> self_;
@@ -68,16 +69,5 @@ class IsolatedStep {
 
 /// Duration of steps in seconds that is enough for warm-up.
 inline constexpr double warm_s = 1;
-
-/// Measures several isolated steps, interleaved so that disturbances affect all of them: `steps` of
-/// each after the warm-up, or at least three once all have taken `most_s`. The warm-up is three of
-/// each, or at least one once all have taken `warm_s`. Collective; the same on every rank.
-std::vector<plan::Compute> measure_alternately(
-    const std::vector<IsolatedStep*>& isolated_steps,
-    int steps,
-    double most_s = std::numeric_limits<double>::infinity());
-
-/// Minimum time to measure one isolated step, given the time of its micro-step.
-double least_isolated_seconds(double micro_step_s);
 
 }  // namespace trireme::bench

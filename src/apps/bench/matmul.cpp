@@ -91,30 +91,32 @@ std::string matmul_table(const MatmulBench& bench) {
              100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
 }
 
-std::string matmul_json(const MatmulBench& bench) {
-  std::string best;
-  for (const auto& [library, flops] : bench.best_flops())
-    best += fmt::format("{}\"{}\": {:.9g}", best.empty() ? "" : ", ", library, flops);
-  std::string text = fmt::format(
-      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
-      "\"ceiling_library\": \"{}\", "
-      "\"best_flops\": {{{}}}, \"block_flops\": {:.9g}, "
-      "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
-      "[",
-      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
-      best, bench.block_flops, bench.floor_seconds, bench.step_seconds, bench.product_flops);
-  const char* separator = "\n  ";
-  for (const ProductRow& row : bench.rows) {
-    text += fmt::format(
-        "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
-        "{}, "
-        "\"count\": {}, \"threads\": {}, \"seconds\": {:.9g}, \"flops_per_s\": {:.9g}, "
-        "\"library\": \"{}\", \"kernel\": \"{}\"}}",
-        separator, row.layer, row.pass, row.how, row.m, row.n, row.k, row.count, row.threads,
-        row.seconds, row.flops_per_s(), row.library, row.kernel);
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
+Json matmul_json(const MatmulBench& bench) {
+  Json json = {{"precision", name(bench.dtype)},
+               {"ranks", bench.ranks},
+               {"threads", bench.threads},
+               {"ceiling_flops", bench.ceiling_flops},
+               {"ceiling_library", bench.ceiling_library},
+               {"best_flops", bench.best_flops()},
+               {"block_flops", bench.block_flops},
+               {"floor_seconds", bench.floor_seconds},
+               {"step_seconds", bench.step_seconds},
+               {"product_flops", bench.product_flops},
+               {"rows", Json::array()}};
+  for (const ProductRow& row : bench.rows)
+    json["rows"].push_back({{"layer", row.layer},
+                            {"pass", row.pass},
+                            {"how", row.how},
+                            {"m", row.m},
+                            {"n", row.n},
+                            {"k", row.k},
+                            {"count", row.count},
+                            {"threads", row.threads},
+                            {"seconds", row.seconds},
+                            {"flops_per_s", row.flops_per_s()},
+                            {"library", row.library},
+                            {"kernel", row.kernel}});
+  return json;
 }
 
 }  // namespace trireme::bench

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/json.hpp"
 #include "device/device.hpp"
 
 #include "model/config.hpp"
@@ -56,6 +57,6 @@ MatmulBench bench_matmul(const model::GptShape& shape,
 
 std::string matmul_table(const MatmulBench& bench);
 /// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}
-std::string matmul_json(const MatmulBench& bench);
+Json matmul_json(const MatmulBench& bench);
 
 }  // namespace trireme::bench

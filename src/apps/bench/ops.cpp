@@ -562,24 +562,26 @@ std::string ops_table(const OpsBench& bench) {
              bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
 }
 
-std::string ops_json(const OpsBench& bench) {
-  std::string text = fmt::format(
-      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"matrix_ceiling_flops\": {:.9g}, "
-      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"copied_bytes\": {}, \"block_flops\": {:.9g}, "
-      "\"step_seconds\": {:.9g}, \"step_share\": {:.9g},\n"
-      "\"rows\": [",
-      name(bench.dtype), bench.ranks, bench.threads, bench.matrix_ceiling, bench.memory_ceiling,
-      bench.copied_bytes, bench.block_flops, bench.step_seconds(), bench.step_share());
-  const char* separator = "\n  ";
-  for (const OpsBenchRow& row : bench.rows) {
-    text += fmt::format(
-        "{}{{\"op\": \"{}\", \"per_step\": {:.9g}, \"seconds\": {:.9g}, \"bytes\": {:.9g}, "
-        "\"flops\": {:.9g}, \"{}\": {:.9g}, \"share\": {:.9g}}}",
-        separator, row.op, row.per_step, row.seconds, row.bytes, row.flops,
-        row.product ? "flops_per_s" : "bytes_per_s", bench.rate(row), bench.share(row));
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
+Json ops_json(const OpsBench& bench) {
+  Json json = {{"precision", name(bench.dtype)},
+               {"ranks", bench.ranks},
+               {"threads", bench.threads},
+               {"matrix_ceiling_flops", bench.matrix_ceiling},
+               {"memory_ceiling_bytes_per_s", bench.memory_ceiling},
+               {"copied_bytes", bench.copied_bytes},
+               {"block_flops", bench.block_flops},
+               {"step_seconds", bench.step_seconds()},
+               {"step_share", bench.step_share()},
+               {"rows", Json::array()}};
+  for (const OpsBenchRow& row : bench.rows)
+    json["rows"].push_back({{"op", row.op},
+                            {"per_step", row.per_step},
+                            {"seconds", row.seconds},
+                            {"bytes", row.bytes},
+                            {"flops", row.flops},
+                            {row.product ? "flops_per_s" : "bytes_per_s", bench.rate(row)},
+                            {"share", bench.share(row)}});
+  return json;
 }
 
 }  // namespace trireme::bench

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/json.hpp"
 #include "device/device.hpp"
 
 #include "model/config.hpp"
@@ -75,6 +76,6 @@ OpsBench bench_ops(const model::GptShape& shape,
 
 std::string ops_table(const OpsBench& bench);
 /// {"matrix_ceiling_flops": …, "memory_ceiling_bytes_per_s": …, "rows": [{"op": …, …}, …]}
-std::string ops_json(const OpsBench& bench);
+Json ops_json(const OpsBench& bench);
 
 }  // namespace trireme::bench

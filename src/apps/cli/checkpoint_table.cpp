@@ -12,9 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "base/json.hpp"
 #include "base/text.hpp"
-
-#include "text/terminal.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
@@ -102,8 +101,6 @@ std::string loss_text(double loss) {
   return std::isnan(loss) ? "-" : fmt::format("{:.4f}", loss);
 }
 
-using text::json_number, text::json_string;
-
 }  // namespace
 
 CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) {
@@ -153,26 +150,24 @@ std::vector<std::string> damage_lines(const CheckpointTable& table) {
 }
 
 std::string checkpoint_json(const CheckpointTable& table) {
-  std::string text =
-      fmt::format("{{\n  \"run_directory\": {},\n  \"note\": {},\n  \"checkpoints\": [",
-                  json_string(table.run_directory), json_string(table.note));
-  const char* comma = "";
+  Json json = {
+      {"run_directory", table.run_directory}, {"note", table.note}, {"checkpoints", Json::array()}};
   for (const CheckpointLine& line : table.lines) {
-    text += fmt::format(
-        "{}\n    {{\"step\": {}, \"directory\": {}, \"bytes\": {}, \"ranks\": {}, "
-        "\"date_and_time\": {}, \"milestone\": {}, \"loss\": {}, \"validation_loss\": {}, "
-        "\"state\": \"{}\", \"damage\": [",
-        std::exchange(comma, ","), line.step, json_string(line.directory), line.bytes, line.ranks,
-        json_string(line.date_and_time), line.milestone, json_number(line.loss),
-        json_number(line.validation_loss), word_of(line.state));
-    const char* inner = "";
+    Json damage = Json::array();
     for (const record::CheckpointDamage& one : line.damage)
-      text += fmt::format("{}{{\"file\": {}, \"text\": {}, \"unreadable\": {}}}",
-                          std::exchange(inner, ", "), json_string(one.file), json_string(one.text),
-                          one.unreadable);
-    text += "]}";
+      damage.push_back({{"file", one.file}, {"text", one.text}, {"unreadable", one.unreadable}});
+    json["checkpoints"].push_back({{"step", line.step},
+                                   {"directory", line.directory},
+                                   {"bytes", line.bytes},
+                                   {"ranks", line.ranks},
+                                   {"date_and_time", line.date_and_time},
+                                   {"milestone", line.milestone},
+                                   {"loss", line.loss},
+                                   {"validation_loss", line.validation_loss},
+                                   {"state", word_of(line.state)},
+                                   {"damage", damage}});
   }
-  return text + "\n  ]\n}\n";
+  return json_text(json);
 }
 
 ExitCode checkpoint_verdict(const CheckpointTable& table) {

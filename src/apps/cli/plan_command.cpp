@@ -65,7 +65,7 @@ std::string plan_command(const std::string& deck_path,
   if (!output.machine_path.empty())
     scaling = plan::scaling_of(deck, plan::read_machine(output.machine_path), output.scaling_ranks,
                                circumstances.hosts);
-  const std::string json = plan::plan_json(plan, scaling ? plan::scaling_json(*scaling) : "");
+  const std::string json = plan::plan_json(plan, scaling ? plan::scaling_json(*scaling) : Json());
   if (output.json_path == "-")
     return json;
   if (!output.json_path.empty())

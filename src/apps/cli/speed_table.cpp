@@ -59,7 +59,7 @@ class Record {
   explicit Record(const std::string& directory) : path_(directory + "/run.h5") {
     if (!std::filesystem::exists(path_))
       refuse("there is no record of a run's steps");
-    file_ = h5::open_file(path_, h5::Access::read);
+    file_ = h5::open_file(path_);
     if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
       refuse(fmt::format(
           "the run was started {} times, but only runs with a single start can be compared",

@@ -6,8 +6,8 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.hpp"
 #include "base/quantile.hpp"
 #include "base/text.hpp"
 
@@ -15,8 +15,6 @@
 
 namespace trireme::doctor {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 std::string host_text(const HostFacts& host) {
   std::string features;
@@ -163,14 +161,14 @@ std::string report_text(const Report& report) {
 }
 
 std::string report_json(const Report& report) {
-  OrderedJson json;
+  Json json;
   json["mpi"] = report.mpi;
   json["launch"] = {{"launcher", report.launch.launcher},
                     {"interface", report.launch.interface},
                     {"slurm", report.launch.slurm},
                     {"processes", report.launch.processes},
                     {"pmix", report.launch.pmix}};
-  json["hosts"] = OrderedJson::array();
+  json["hosts"] = Json::array();
   for (const HostFacts& host : report.hosts)
     json["hosts"].push_back({{"host", host.host},
                              {"kernel", host.kernel},
@@ -190,7 +188,7 @@ std::string report_json(const Report& report) {
                              {"open_files", host.open_files},
                              {"shm_bytes", host.shm_bytes},
                              {"shm_free_bytes", host.shm_free_bytes}});
-  json["ranks"] = OrderedJson::array();
+  json["ranks"] = Json::array();
   for (const comm::RankPlace& rank : report.placement.ranks)
     json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});
   json["device"] = report.device;
@@ -198,7 +196,7 @@ std::string report_json(const Report& report) {
   json["gpus"] = report.gpus;
   json["nccl"] = report.nccl;
   json["nccl_settings"] = report.nccl_settings;
-  json["gpu_pairs"] = OrderedJson::array();
+  json["gpu_pairs"] = Json::array();
   for (const GpuPair& pair : report.gpu_pairs)
     json["gpu_pairs"].push_back({{"ranks", {pair.first, pair.second}},
                                  {"host", pair.host},
@@ -208,13 +206,13 @@ std::string report_json(const Report& report) {
   json["memory_bytes_per_s"] = report.memory_bytes_per_s;
   json["fp32_flops"] = report.fp32_flops;
   json["bf16_flops"] = report.bf16_flops;
-  json["collectives"] = OrderedJson::parse(bench::collectives_json(report.collectives)).at("rows");
-  json["pairs"] = OrderedJson::array();
+  json["collectives"] = bench::collectives_json(report.collectives).at("rows");
+  json["pairs"] = Json::array();
   for (const bench::RankPair& pair : report.pairs)
     json["pairs"].push_back({{"ranks", {pair.first, pair.second}},
                              {"latency_s", pair.latency_s},
                              {"bytes_per_s", pair.bytes_per_s}});
-  json["file_systems"] = OrderedJson::array();
+  json["file_systems"] = Json::array();
   for (const FileSystem& files : report.file_systems)
     json["file_systems"].push_back({{"host", files.host},
                                     {"directory", files.directory},
@@ -222,14 +220,14 @@ std::string report_json(const Report& report) {
                                     {"free_bytes", files.free_bytes},
                                     {"write_bytes_per_s", files.write_bytes_per_s},
                                     {"sync_seconds", files.sync_seconds}});
-  json["problems"] = OrderedJson::array();
+  json["problems"] = Json::array();
   for (const Problem& problem : report.problems)
     json["problems"].push_back(
         {{"part", problem.part}, {"rank", problem.rank}, {"reason", problem.reason}});
-  json["warnings"] = OrderedJson::array();
+  json["warnings"] = Json::array();
   for (const Finding& finding : findings_of(report))
     json["warnings"].push_back({{"text", finding.text}, {"remedy", finding.remedy}});
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json);
 }
 
 }  // namespace trireme::doctor

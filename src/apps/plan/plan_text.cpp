@@ -9,8 +9,6 @@
 
 #include "base/text.hpp"
 
-#include "text/terminal.hpp"
-
 namespace trireme::plan {
 namespace {
 
@@ -74,11 +72,6 @@ double percent(std::int64_t part, std::int64_t whole) {
   return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Names in the model's table are letters, digits and dots.
-std::string quoted(const std::string& name) {
-  return "\"" + name + "\"";
-}
-
 /// What the figures of a GPU are and are not.
 std::string gpu_note(const DeckPlan& plan) {
   if (plan.device == device::Kind::cpu)
@@ -110,36 +103,28 @@ std::string shardings_text(const DeckPlan& plan) {
 }
 
 /// The same for programs.
-std::string shardings_json(const DeckPlan& plan) {
-  std::string text = "{";
-  const char* comma = "";
+Json shardings_json(const DeckPlan& plan) {
+  Json json;
   for (const DeckPlan::Sharding& one : plan.shardings) {
-    text += fmt::format("{}\n    \"{}\": {{", comma, word(one.shard));
+    Json& budgets = json[word(one.shard)] = Json::object();
     for (std::size_t i = 0; i < one.budgets.size(); ++i)
-      text += fmt::format("{}\"{}\": {{\"held_bytes\": {}, \"wire_bytes\": {}}}",
-                          i == 0 ? "" : ", ", name(plan.dtypes[i]), one.budgets[i].held_bytes(),
-                          one.budgets[i].wire_bytes());
-    text += '}';
-    comma = ",";
+      budgets[name(plan.dtypes[i])] = {{"held_bytes", one.budgets[i].held_bytes()},
+                                       {"wire_bytes", one.budgets[i].wire_bytes()}};
   }
-  return text + "\n  }";
+  return json;
 }
 
 /// model.recompute in each dtype: a word for all blocks, or a list.
-std::string recompute_json(const DeckPlan& plan) {
-  std::string text;
+Json recompute_json(const DeckPlan& plan) {
+  Json json;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
     const model::RecomputeOfBlocks& words = plan.recompute[i].recompute;
-    std::string value;
-    for (const model::Recompute one : words.list())
-      value += (value.empty() ? "[" : ", ") + quoted(word(one));
+    Json& value = json[name(plan.dtypes[i])];
+    for (const model::Recompute one : words.list()) value.push_back(word(one));
     if (value.empty())
-      value = quoted(word(words.of(0)));
-    else
-      value += ']';
-    text += fmt::format("{}\"{}\": {}", text.empty() ? "{" : ", ", name(plan.dtypes[i]), value);
+      value = word(words.of(0));
   }
-  return text + "}";
+  return json;
 }
 
 /// What an optimizer of whole matrices computes.
@@ -209,62 +194,56 @@ std::string plan_text(const DeckPlan& deck_plan) {
          matrices_text(deck_plan) + gpu_note(deck_plan);
 }
 
-std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
+std::string plan_json(const DeckPlan& deck_plan, const Json& scaling) {
   const layout::Plan& plan = deck_plan.plan;
-  std::string text = fmt::format(
-      "{{\n  \"ranks\": {},\n  \"replicas\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  "
-      "\"padding\": \"{}\",\n  "
-      "\"granule\": {},\n  \"bucket_elements\": "
-      "{},\n  \"shard\": \"{}\",\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
-      "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
-      plan.all_ranks(), plan.replicas(), deck_plan.hosts, word(deck_plan.transport),
-      word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
-      word(deck_plan.shard), plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
-      plan.flat_elements(), plan.owned_elements(), plan.fingerprint());
-  text += "  \"buckets\": [";
-  const char* comma = "";
+  Json json = {{"ranks", plan.all_ranks()},
+               {"replicas", plan.replicas()},
+               {"hosts", deck_plan.hosts},
+               {"transport", word(deck_plan.transport)},
+               {"padding", word(plan.options().padding)},
+               {"granule", plan.granule()},
+               {"bucket_elements", plan.options().bucket_elements},
+               {"shard", word(deck_plan.shard)},
+               {"parameter_elements", plan.parameter_elements()},
+               {"padding_elements", padding_of(deck_plan.budgets.front())},
+               {"flat_elements", plan.flat_elements()},
+               {"owned_elements", plan.owned_elements()},
+               {"fingerprint", fmt::format("{:016x}", plan.fingerprint())},
+               {"buckets", Json::array()},
+               {"groups", Json::array()}};
   for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
-    std::string names;
+    Json names = Json::array();
     for (const ParameterIndex parameter : plan.bucket(row.bucket).parameters)
-      names += (names.empty() ? "" : ", ") + quoted(plan.parameter(parameter).name);
-    text += fmt::format(
-        "{}\n    {{\"begin\": {}, \"elements\": {}, \"padding\": {}, \"shard_elements\": {}, "
-        "\"gradient_alignment_bytes\": {}, \"parameter_alignment_bytes\": {}, \"idle_ranks\": {}, "
-        "\"parameters\": [{}]}}",
-        comma, row.begin, row.elements, row.padding, row.shard_elements,
-        row.gradient_alignment_bytes,
-        deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes,
-        row.num_padding_only_ranks, names);
-    comma = ",";
+      names.push_back(plan.parameter(parameter).name);
+    const layout::BucketRow& last = deck_plan.budgets.back().buckets[at(row.bucket)];
+    json["buckets"].push_back({{"begin", row.begin},
+                               {"elements", row.elements},
+                               {"padding", row.padding},
+                               {"shard_elements", row.shard_elements},
+                               {"gradient_alignment_bytes", row.gradient_alignment_bytes},
+                               {"parameter_alignment_bytes", last.parameter_alignment_bytes},
+                               {"idle_ranks", row.num_padding_only_ranks},
+                               {"parameters", names}});
   }
-  text += "\n  ],\n  \"groups\": [";
-  comma = "";
-  for (const optim::Group& group : deck_plan.groups.all) {
-    text += fmt::format(
-        "{}\n    {{\"match\": {}, \"parameters\": {}, \"elements\": {}, \"learning_rate\": "
-        "{:.9g}, \"weight_decay\": {:.9g}}}",
-        comma, text::json_string(group.match), group.parameters, group.elements,
-        group.learning_rate, group.weight_decay);
-    comma = ",";
-  }
-  text += "\n  ],\n";
-  if (deck_plan.matrices)
-    text += fmt::format(
-        "  \"matrices\": {{\"number\": {}, \"flops\": {:.17g}, \"busiest_flops\": {:.17g}}},\n",
-        deck_plan.matrices->matrices, deck_plan.matrices->flops, deck_plan.matrices->busiest_flops);
-  text += "  \"per_rank\": {";
-  comma = "";
-  for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
-    std::string amounts;
+  for (const optim::Group& group : deck_plan.groups.all)
+    json["groups"].push_back({{"match", group.match},
+                              {"parameters", group.parameters},
+                              {"elements", group.elements},
+                              {"learning_rate", group.learning_rate},
+                              {"weight_decay", group.weight_decay}});
+  if (const auto& matrices = deck_plan.matrices)
+    json["matrices"] = {{"number", matrices->matrices},
+                        {"flops", matrices->flops},
+                        {"busiest_flops", matrices->busiest_flops}};
+  for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i)
     for (const Amount& amount : amounts_of(deck_plan, i))
-      amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
-    text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
-    comma = ",";
-  }
-  text += "\n  },\n  \"recompute\": " + recompute_json(deck_plan) +
-          ",\n  \"shard_choices\": " + shardings_json(deck_plan) +
-          ",\n  \"schedule\": " + schedule_json(deck_plan.schedule);
-  return text + (scaling.empty() ? "" : ",\n  \"scaling\": " + scaling) + "\n}\n";
+      json["per_rank"][name(deck_plan.dtypes[i])][amount.key] = amount.bytes;
+  json["recompute"] = recompute_json(deck_plan);
+  json["shard_choices"] = shardings_json(deck_plan);
+  json["schedule"] = schedule_json(deck_plan.schedule);
+  if (!scaling.is_null())
+    json["scaling"] = scaling;
+  return json_text(json);
 }
 
 }  // namespace trireme::plan

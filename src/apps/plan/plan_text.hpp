@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/json.hpp"
+
 #include "plan/deck_plan.hpp"
 
 namespace trireme::plan {
@@ -11,7 +13,7 @@ namespace trireme::plan {
 /// The bucket table and the bytes per rank, for people.
 std::string plan_text(const DeckPlan& plan);
 /// The same numbers, and more digits of them, for programs. `scaling`: as scaling_json() gives it;
-/// empty: none.
-std::string plan_json(const DeckPlan& plan, const std::string& scaling = "");
+/// null: none.
+std::string plan_json(const DeckPlan& plan, const Json& scaling = {});
 
 }  // namespace trireme::plan

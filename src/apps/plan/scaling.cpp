@@ -14,8 +14,6 @@
 #include "comm/collective/hosts.hpp"
 #include "reduce/layout_options.hpp"
 
-#include "text/terminal.hpp"
-
 #include "session/rank_memory.hpp"
 
 #include "plan/bucket_traffic.hpp"
@@ -111,14 +109,18 @@ std::string notes_text(const Scaling& scaling) {
   return text;
 }
 
-std::string step_json(const std::optional<StepPrediction>& step, double tokens) {
+Json step_json(const std::optional<StepPrediction>& step, double tokens) {
   if (!step)
-    return "null";
-  return fmt::format(
-      "{{\"step_s\": {:.9g}, \"exposed_s\": {:.9g}, \"compute_s\": {:.9g}, \"communication_s\": "
-      "{:.9g}, \"least_s\": {:.9g}, \"tokens_per_s\": {:.9g}, \"sent_bytes\": {}}}",
-      step->step_s, step->exposed_s, step->compute_s, step->communication_s, step->least_s(),
-      tokens / step->step_s, step->sent_bytes);
+    return {};
+  return {{"step_s", step->step_s},        {"exposed_s", step->exposed_s},
+          {"compute_s", step->compute_s},  {"communication_s", step->communication_s},
+          {"least_s", step->least_s()},    {"tokens_per_s", tokens / step->step_s},
+          {"sent_bytes", step->sent_bytes}};
+}
+
+template <class T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
 }
 
 }  // namespace
@@ -214,21 +216,22 @@ std::string scaling_text(const Scaling& scaling) {
   return text + notes_text(scaling);
 }
 
-std::string scaling_json(const Scaling& scaling) {
-  std::string rows;
+Json scaling_json(const Scaling& scaling) {
+  Json rows = Json::array();
   const auto context = static_cast<double>(scaling.context);
   for (const ScalingRow& row : scaling.rows)
-    rows += fmt::format(
-        "{}\n    {{\"ranks\": {}, \"hosts\": {}, \"missing\": {}, \"links_carried_over\": {}, "
-        "\"compute_carried_over\": {}, \"compute_estimated\": {}, \"weak\": {}, \"strong\": {}, "
-        "\"memory_bytes\": {}, \"checkpoint_s\": {}}}",
-        rows.empty() ? "" : ",", row.ranks, row.hosts, text::json_string(row.missing),
-        row.links_carried_over, row.compute_carried_over, row.compute_estimated,
-        step_json(row.weak, context * static_cast<double>(row.weak_sequences)),
-        step_json(row.strong, context * static_cast<double>(scaling.sequences)),
-        row.memory_bytes ? fmt::format("{}", *row.memory_bytes) : "null",
-        row.checkpoint_s ? fmt::format("{:.9g}", *row.checkpoint_s) : "null");
-  return "[" + rows + "\n  ]";
+    rows.push_back(
+        {{"ranks", row.ranks},
+         {"hosts", row.hosts},
+         {"missing", row.missing},
+         {"links_carried_over", row.links_carried_over},
+         {"compute_carried_over", row.compute_carried_over},
+         {"compute_estimated", row.compute_estimated},
+         {"weak", step_json(row.weak, context * static_cast<double>(row.weak_sequences))},
+         {"strong", step_json(row.strong, context * static_cast<double>(scaling.sequences))},
+         {"memory_bytes", optional_json(row.memory_bytes)},
+         {"checkpoint_s", optional_json(row.checkpoint_s)}});
+  return rows;
 }
 
 }  // namespace trireme::plan

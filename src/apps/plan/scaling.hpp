@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
+
 #include "deck/deck.hpp"
 #include "plan/machine.hpp"
 #include "plan/step.hpp"
@@ -58,6 +60,6 @@ std::string scaling_text(const Scaling& scaling);
 /// A list of rows: ranks, hosts, weak, strong (step_s, exposed_s, compute_s, communication_s,
 /// least_s, tokens_per_s, sent_bytes by a rank for gradients and parameters), memory_bytes,
 /// checkpoint_s; null where not known.
-std::string scaling_json(const Scaling& scaling);
+Json scaling_json(const Scaling& scaling);
 
 }  // namespace trireme::plan

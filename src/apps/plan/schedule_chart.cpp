@@ -11,8 +11,6 @@
 
 #include "base/error.hpp"
 
-#include "text/terminal.hpp"
-
 #include "optim/schedule.hpp"
 
 namespace trireme::plan {
@@ -164,22 +162,16 @@ std::string schedule_text(const ScheduleTable& table) {
   return text;
 }
 
-std::string schedule_json(const ScheduleTable& table) {
-  const auto list = [](const std::vector<double>& numbers) {
-    std::string items;
-    for (const double number : numbers)
-      items += (items.empty() ? "" : ", ") + text::json_number(number);
-    return "[" + items + "]";
-  };
-  std::string lines;
+Json schedule_json(const ScheduleTable& table) {
+  Json lines = Json::array();
   for (const ScheduleLine& line : table.lines)
-    lines += fmt::format(
-        "{}\n    {{\"step\": {}, \"tokens\": {}, \"rates\": {}, \"sequences\": {}, "
-        "\"weight_decay\": {}, \"momentum\": {}}}",
-        lines.empty() ? "" : ",", line.step, line.tokens, list(line.rates), line.sequences,
-        text::json_number(line.weight_decay), text::json_number(line.momentum));
-  return fmt::format("{{\"steps\": {}, \"learning_rate\": {}, \"lines\": [{}]}}", table.steps,
-                     list(table.peaks), lines);
+    lines.push_back({{"step", line.step},
+                     {"tokens", line.tokens},
+                     {"rates", line.rates},
+                     {"sequences", line.sequences},
+                     {"weight_decay", line.weight_decay},
+                     {"momentum", line.momentum}});
+  return {{"steps", table.steps}, {"learning_rate", table.peaks}, {"lines", lines}};
 }
 
 }  // namespace trireme::plan

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
+
 #include "batches/batches.hpp"
 
 #include "optim/config.hpp"
@@ -58,6 +60,6 @@ ScheduleTable schedule_table(const ScheduleRequest& request);
 std::string schedule_text(const ScheduleTable& table);
 /// An object with learning_rate (the peaks) and lines of step, tokens, rates, sequences,
 /// weight_decay and momentum.
-std::string schedule_json(const ScheduleTable& table);
+Json schedule_json(const ScheduleTable& table);
 
 }  // namespace trireme::plan

@@ -13,7 +13,11 @@
 
 namespace trireme::tune {
 
-/// The predicted step with the deck's own values.
+/// For long steps: one shortened step after one for warm-up.
+inline constexpr TimedSteps shortest_steps{
+    .warmups = 1, .steps = 1, .most_micro_steps = least_micro_steps};
+
+/// The step with the deck's own values.
 struct OwnStep {
   double seconds = 0;
   std::int64_t micro_steps = 1;
@@ -25,6 +29,13 @@ struct TuneBudget {
   /// Per round: settings, or pairs of a setting and the deck's own.
   std::size_t blocks = 1;
 };
+
+/// The steps with which `sessions` sessions take about `seconds`: shortest_steps if not even one
+/// whole step fits.
+TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions);
+
+/// The number of sessions with shortest_steps that fit.
+std::size_t sessions_within(double seconds, const OwnStep& own);
 
 /// For `settings` settings including the deck's own: four rounds of at least three settings.
 TuneBudget budget_for_runs(double seconds, const OwnStep& own, std::size_t settings);

@@ -2,10 +2,8 @@
 #include "tune/candidates.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <set>
-#include <tuple>
 
 #include "base/error.hpp"
 #include "base/round_up.hpp"
@@ -14,16 +12,6 @@ namespace trireme::tune {
 namespace {
 
 constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-constexpr std::ptrdiff_t most_alike = 2;
-constexpr double as_short = 1.005;
-/// Factor on the deck's predicted step: a tenth of the gain that a setting needs to be chosen.
-constexpr double worth_running = 0.999;
-
-bool same_compute(const Candidate& a, const Candidate& b) {
-  return a.setting.micro_sequences == b.setting.micro_sequences &&
-         a.setting.recompute == b.setting.recompute;
-}
-
 /// The number of parameters of each bucket.
 std::vector<std::size_t> ends_of(const layout::Plan& plan) {
   std::vector<std::size_t> ends;
@@ -51,7 +39,8 @@ std::vector<std::int64_t> nearest(std::vector<std::int64_t> sizes,
                                   std::int64_t own,
                                   std::size_t most) {
   const auto distance = [own](std::int64_t size) {
-    return std::abs(std::log(static_cast<double>(size) / static_cast<double>(own)));
+    const auto [less, more] = std::minmax(size, own);
+    return static_cast<double>(more) / static_cast<double>(less);
   };
   std::ranges::stable_sort(sizes, {}, distance);
   sizes.resize(std::min(sizes.size(), most));
@@ -96,27 +85,10 @@ std::vector<Candidate> candidates(const Setting& own,
   return all;
 }
 
-std::vector<std::size_t> shortlist(const std::vector<Candidate>& all, std::size_t most) {
-  const Candidate& own = all.front();
-  std::vector<std::size_t> left, chosen{0};
-  for (std::size_t i = 1; i < all.size(); ++i)
-    if (all[i].predicted_s < worth_running * own.predicted_s)
-      left.push_back(i);
-  const auto changes = [&](std::size_t i) {
-    return std::tuple(all[i].changes_bits, differences(own.setting, all[i].setting).size(),
-                      all[i].predicted_s);
-  };
-  while (chosen.size() <= most && !left.empty()) {
-    const auto predicted = [&](std::size_t i) { return all[i].predicted_s; };
-    const double enough = as_short * predicted(*std::ranges::min_element(left, {}, predicted));
-    const auto best = *std::ranges::min_element(
-        left, {}, [&](std::size_t i) { return std::pair(predicted(i) > enough, changes(i)); });
-    chosen.push_back(best);
-    const auto alike = [&](std::size_t i) { return same_compute(all[i], all[best]); };
-    const bool full = std::count_if(chosen.begin() + 1, chosen.end(), alike) >= most_alike;
-    std::erase_if(left, [&](std::size_t i) { return i == best || (full && alike(i)); });
-  }
-  return chosen;
+std::vector<std::int64_t> every_other(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> some;
+  for (std::size_t i = 0; i + 1 < sizes.size(); i += 2) some.push_back(sizes[i]);
+  return some;
 }
 
 }  // namespace trireme::tune

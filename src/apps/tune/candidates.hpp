@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates the settings that `trireme tune` considers, and selects the few that are worth running.
-// All ranks compute the same result.
+// Generates the settings that `trireme tune` considers. All ranks compute the same result.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +15,12 @@
 
 namespace trireme::tune {
 
-/// A setting with its predicted memory and time; the first one is the deck's own.
+/// A setting with its memory.
 struct Candidate {
   Setting setting;
   comm::Transport wire = comm::Transport::self;  ///< the actual transport, never auto
   bool changes_bits = false;
   std::int64_t memory_bytes = 0;  ///< per rank
-  double predicted_s = 0;         ///< time of a step
 };
 
 /// The available values. The first of each is the deck's own.
@@ -58,10 +56,7 @@ std::vector<Candidate> candidates(const Setting& own,
                                   const Choices& choices,
                                   const Additions& additions);
 
-/// Indices of the deck's own candidate and of up to `most` others whose predicted step is at least
-/// 0.1 % shorter, the shortest first, but at most two with the same micro-batch and recomputation.
-/// Among predictions within 0.5 %, candidates that change no bits come first, then those with fewer
-/// changed keys.
-std::vector<std::size_t> shortlist(const std::vector<Candidate>& all, std::size_t most);
+/// The first, third, … of `sizes`, but not all of a single one.
+std::vector<std::int64_t> every_other(const std::vector<std::int64_t>& sizes);
 
 }  // namespace trireme::tune

@@ -8,8 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-
-#include "text/terminal.hpp"
+#include "base/json.hpp"
 
 namespace trireme::tune {
 namespace {
@@ -28,18 +27,6 @@ void fit(RatePoint& center, std::span<const double> rates, std::span<const doubl
   }
   center.slope = xx > 0 ? xy / xx : 0;
   center.smoothed = mean_loss - center.slope * mean_x;
-}
-
-std::string optional_json(const std::optional<double>& value) {
-  return value ? text::json_number(*value) : "null";
-}
-
-template <class Get>
-std::string list_json(const RateCurve& curve, Get get) {
-  std::string list;
-  for (const RatePoint& point : curve.points)
-    list += (list.empty() ? "" : ", ") + text::json_number(get(point));
-  return "[" + list + "]";
 }
 
 }  // namespace
@@ -113,15 +100,22 @@ std::string rate_table(const RateCurve& curve) {
 }
 
 std::string rate_json(const RateCurve& curve) {
-  return fmt::format(
-      "{{\"filetype\": \"trireme-rates\", \"version\": [1, 0], \"ended\": {},\n"
-      " \"suggested\": {}, \"steepest\": {}, \"diverges\": {},\n"
-      " \"rate\": {},\n \"loss\": {},\n \"smoothed\": {},\n \"slope\": {}}}\n",
-      text::json_string(curve.ended), optional_json(curve.suggested), optional_json(curve.steepest),
-      optional_json(curve.diverges), list_json(curve, [](const RatePoint& p) { return p.rate; }),
-      list_json(curve, [](const RatePoint& p) { return p.loss; }),
-      list_json(curve, [](const RatePoint& p) { return p.smoothed; }),
-      list_json(curve, [](const RatePoint& p) { return p.slope; }));
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  Json json = {{"filetype", "trireme-rates"},
+               {"version", {1, 0}},
+               {"ended", curve.ended},
+               {"suggested", optional(curve.suggested)},
+               {"steepest", optional(curve.steepest)},
+               {"diverges", optional(curve.diverges)}};
+  for (const RatePoint& point : curve.points) {
+    json["rate"].push_back(point.rate);
+    json["loss"].push_back(point.loss);
+    json["smoothed"].push_back(point.smoothed);
+    json["slope"].push_back(point.slope);
+  }
+  return json_text(json);
 }
 
 }  // namespace trireme::tune

@@ -2,15 +2,15 @@
 // `trireme tune DECK`: finds the setting (setting.hpp) with the shortest step of the deck on the
 // ranks and hosts where it is started.
 //
-//   measure  this machine, as `bench reduce --fit` does: every usable transport, and the deck's
-//            step with several micro-batches, each with the least recomputation that fits
-//   predict  time and memory of every setting; those that need too much memory are dropped
-//   run      the few with the shortest predicted steps and the deck's own, in rounds
-//   choose   by measured times, and only a setting that is measurably better (choice.hpp)
+//   search  real steps of settings by successive halving: micro-batches, each with the least
+//           recomputation that fits, and then usable transports and sizes of buckets with the best
+//           of them; settings that need too much memory are dropped
+//   run     the few with the shortest steps and the deck's own, in rounds
+//   choose  by measured times, and only a setting that is measurably better (choice.hpp)
 //
 // 1. Settings do not change what is trained. Those that may change rounding are marked, and
 //    excluded by --same-bits.
-// 2. All ranks take part in every measurement. Rank 0 decides and broadcasts lists and choices.
+// 2. All ranks take part in every measurement and get the same times, so they decide alike.
 // 3. No run directory is used. Text is encoded into a temporary token cache, unless data.cache is
 //    given. Weights are random.
 // 4. Only for CPUs.
@@ -26,7 +26,6 @@
 #include "comm/control/world.hpp"
 
 #include "deck/deck.hpp"
-#include "plan/machine.hpp"
 #include "tune/candidates.hpp"
 #include "tune/choice.hpp"
 
@@ -54,9 +53,9 @@ struct Repeated {
 
 struct Tuning {
   int ranks = 1, hosts = 1;
-  plan::Machine machine;
+  std::string processor;
   std::int64_t memory_bytes = 0;  ///< limit per rank
-  std::size_t predicted = 0, too_large = 0;
+  std::size_t tried = 0, too_large = 0;
   std::vector<Run> runs;  ///< the deck's own first
   std::optional<Repeated> repeated;
 
@@ -68,8 +67,7 @@ struct Tuning {
 };
 
 /// Collective. `circumstances` are those with which the deck was checked. The result is the same on
-/// every rank, except for the last bits of predictions on different processors. Throws UserError
-/// for GPUs, and if the deck's own values do not fit into memory.
+/// every rank. Throws UserError for GPUs, and if the deck's own values do not fit into memory.
 Tuning tune(const deck::Deck& deck,
             const deck::Circumstances& circumstances,
             comm::World& world,

@@ -8,10 +8,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/quantile.hpp"
 #include "base/text.hpp"
-
-#include "text/terminal.hpp"
 
 #include "deck/deck.hpp"
 
@@ -34,14 +33,13 @@ std::string run_words(const Tuning& tuning, const Run& run) {
 
 std::string where(const Tuning& tuning) {
   return fmt::format("{} {} on {} {}, {}", tuning.ranks, tuning.ranks == 1 ? "rank" : "ranks",
-                     tuning.hosts, tuning.hosts == 1 ? "host" : "hosts", tuning.machine.processor);
+                     tuning.hosts, tuning.hosts == 1 ? "host" : "hosts", tuning.processor);
 }
 
 /// The measured times, their ratio and the decision.
 std::string verdict(const Tuning& tuning) {
   if (!tuning.repeated)
-    return tuning.runs.size() == 1 ? "No other setting has a predicted step that is at least 0.1 % "
-                                     "shorter. Keep the deck's values."
+    return tuning.runs.size() == 1 ? "No other setting is possible. Keep the deck's values."
                                    : "No setting is measurably better (median ratio at most 0.990, "
                                      "upper quartile below 1). Keep the deck's values.";
   const Repeated& again = *tuning.repeated;
@@ -57,24 +55,10 @@ std::string verdict(const Tuning& tuning) {
                             "one round in eight above 1). Keep the deck's values.");
 }
 
-std::string numbers_json(const std::vector<double>& values) {
-  std::string list;
-  for (const double value : values) list += (list.empty() ? "" : ", ") + text::json_number(value);
-  return "[" + list + "]";
-}
-
-std::string ratio_json(const Ratio& ratio) {
-  return fmt::format("\"ratio\": {}, \"ratio_quartiles\": [{}, {}]",
-                     text::json_number(ratio.median), text::json_number(ratio.low),
-                     text::json_number(ratio.high));
-}
-
-std::string values_json(const std::vector<deck::KeyValue>& values) {
-  std::string list;
-  for (const deck::KeyValue& value : values)
-    list += fmt::format("{}{}: {}", list.empty() ? "" : ", ", text::json_string(value.path),
-                        text::json_string(value.value));
-  return "{" + list + "}";
+Json values_json(const std::vector<deck::KeyValue>& values) {
+  Json object = Json::object();
+  for (const deck::KeyValue& value : values) object[value.path] = value.value;
+  return object;
 }
 
 /// The text without the comments of an earlier tuning and the empty line after them.
@@ -115,23 +99,23 @@ std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
 std::string tuning_table(const Tuning& tuning) {
   std::size_t width = 0;
   for (const Run& run : tuning.runs) width = std::max(width, run_words(tuning, run).size());
-  std::string text = fmt::format("{:<{}}{:>12}{:>12}{:>12}  {:<24}{}\n", "step", width, "memory",
-                                 "predicted", "measured", "ratio (quartiles)*", "bits");
+  std::string text = fmt::format("{:<{}}{:>12}{:>12}  {:<24}{}\n", "step", width, "memory",
+                                 "measured", "ratio (quartiles)*", "bits");
   for (const Run& run : tuning.runs) {
     const Candidate& one = run.candidate;
-    text += fmt::format(
-        "{:<{}}{:>12}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
-        bytes_text(static_cast<double>(one.memory_bytes)), step_text(one.predicted_s),
-        run.seconds.empty() ? "-" : step_text(median(run.seconds)),
-        run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
+    text += fmt::format("{:<{}}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
+                        bytes_text(static_cast<double>(one.memory_bytes)),
+                        run.seconds.empty() ? "-" : step_text(median(run.seconds)),
+                        run.seconds.empty() ? "-" : ratio_text(run.ratio),
+                        one.changes_bits ? "change" : "same");
   }
   text +=
       "* The median over the rounds of the step's time divided by that of the deck's values in the "
       "same round. It decides, not the ratio of the median times, which a change of the machine's "
       "speed between rounds distorts.\n";
-  text += fmt::format("{} settings were predicted; {} of them need more than {} per rank.\n",
-                      tuning.predicted, tuning.too_large,
-                      bytes_text(static_cast<double>(tuning.memory_bytes)));
+  text +=
+      fmt::format("{} settings were tried; {} others need more than {} per rank.\n", tuning.tried,
+                  tuning.too_large, bytes_text(static_cast<double>(tuning.memory_bytes)));
   text += verdict(tuning) + "\n";
   if (tuning.chosen().candidate.changes_bits)
     text +=
@@ -141,27 +125,34 @@ std::string tuning_table(const Tuning& tuning) {
 }
 
 std::string tuning_json(const Tuning& tuning) {
-  std::string runs;
-  for (const Run& run : tuning.runs) {
-    const Candidate& one = run.candidate;
-    runs += fmt::format(
-        "{}\n  {{\"values\": {}, \"transport\": \"{}\", \"changes_bits\": {}, \"memory_bytes\": "
-        "{}, \"predicted_s\": {}, \"measured_s\": {}, {}}}",
-        runs.empty() ? "" : ",", values_json(values_of(one.setting)), word(one.wire),
-        one.changes_bits, one.memory_bytes, text::json_number(one.predicted_s),
-        numbers_json(run.seconds), ratio_json(run.ratio));
-  }
-  std::string repeated = "null";
+  const auto quartiles = [](const Ratio& ratio) { return Json{ratio.low, ratio.high}; };
+  Json runs = Json::array(), repeated;
+  for (const Run& run : tuning.runs)
+    runs.push_back({{"values", values_json(values_of(run.candidate.setting))},
+                    {"transport", word(run.candidate.wire)},
+                    {"changes_bits", run.candidate.changes_bits},
+                    {"memory_bytes", run.candidate.memory_bytes},
+                    {"measured_s", run.seconds},
+                    {"ratio", run.ratio.median},
+                    {"ratio_quartiles", quartiles(run.ratio)}});
   if (const auto& again = tuning.repeated)
-    repeated = fmt::format("{{\"run\": {}, \"measured_s\": {}, \"own_measured_s\": {}, {}}}",
-                           again->run, numbers_json(again->seconds),
-                           numbers_json(again->own_seconds), ratio_json(again->ratio));
-  return fmt::format(
-      "{{\"filetype\": \"trireme-tune\", \"version\": [1, 0],\n \"ranks\": {}, \"hosts\": {}, "
-      "\"processor\": {}, \"memory_bytes\": {},\n \"predicted\": {}, \"too_large\": {},\n "
-      "\"runs\": [{}],\n \"repeated\": {},\n \"chosen\": {}}}\n",
-      tuning.ranks, tuning.hosts, text::json_string(tuning.machine.processor), tuning.memory_bytes,
-      tuning.predicted, tuning.too_large, runs, repeated, &tuning.chosen() - tuning.runs.data());
+    repeated = {{"run", again->run},
+                {"measured_s", again->seconds},
+                {"own_measured_s", again->own_seconds},
+                {"ratio", again->ratio.median},
+                {"ratio_quartiles", quartiles(again->ratio)}};
+  const Json report = {{"filetype", "trireme-tune"},
+                       {"version", {2, 0}},
+                       {"ranks", tuning.ranks},
+                       {"hosts", tuning.hosts},
+                       {"processor", tuning.processor},
+                       {"memory_bytes", tuning.memory_bytes},
+                       {"tried", tuning.tried},
+                       {"too_large", tuning.too_large},
+                       {"runs", runs},
+                       {"repeated", repeated},
+                       {"chosen", &tuning.chosen() - tuning.runs.data()}};
+  return json_text(report);
 }
 
 std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes) {

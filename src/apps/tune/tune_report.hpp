@@ -15,7 +15,7 @@ namespace trireme::tune {
 /// A table of the settings that were run, and the choice with its reason.
 std::string tuning_table(const Tuning& tuning);
 
-/// {"filetype": "trireme-tune", "version": [1, 0], "runs": […], "repeated": …, "chosen": …}.
+/// {"filetype": "trireme-tune", "version": [2, 0], "runs": […], "repeated": …, "chosen": …}.
 std::string tuning_json(const Tuning& tuning);
 
 /// Origin of the deck, for its comments.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/terminal.hpp"
 
-#include <cmath>
 #include <cstddef>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/text.hpp"
 
@@ -21,35 +18,7 @@ std::size_t promised_bytes(unsigned char lead) {
                                        : 1;
 }
 
-/// Calls `take(character, well_formed)` for each character, and each byte that belongs to none.
-template <class Take>
-void each_character(std::string_view text, const Take& take) {
-  for (std::size_t i = 0, bytes = 0; i < text.size(); i += bytes) {
-    bytes = character_bytes(text.substr(i));
-    take(text.substr(i, bytes), bytes > 1 || static_cast<unsigned char>(text[i]) < 0x80);
-  }
-}
-
 }  // namespace
-
-std::string json_string(std::string_view text) {
-  std::string quoted = "\"";
-  each_character(text, [&](std::string_view one, bool well_formed) {
-    if (!well_formed)
-      quoted += "\xEF\xBF\xBD";
-    else if (one == "\"" || one == "\\")
-      quoted.append("\\").append(one);
-    else if (static_cast<unsigned char>(one[0]) < 0x20 || one[0] == 0x7f)
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(one[0]));
-    else
-      quoted += one;
-  });
-  return quoted + "\"";
-}
-
-std::string json_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
-}
 
 std::string Streamed::add(std::string_view bytes) {
   waiting_ += bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts untrusted bytes to text that is safe on a terminal or in JSON. A model may generate any
-// bytes, and a file name may contain any.
+// Converts untrusted bytes to text that is safe on a terminal. A model may generate any bytes, and a
+// file name may contain any.
 #pragma once
 
 #include <string>
@@ -11,12 +11,6 @@
 namespace trireme::text {
 
 using trireme::for_terminal;
-
-/// `text` as a JSON string, with its quotes. What is not UTF-8 becomes U+FFFD, byte by byte.
-std::string json_string(std::string_view text);
-
-/// The shortest text that reads back as `value`; null for what JSON cannot express.
-std::string json_number(double value);
 
 /// Text that arrives in pieces, which may end inside of a character.
 class Streamed {

@@ -89,7 +89,6 @@ void Descriptor::write(std::span<const std::byte> bytes) const {
 }
 
 void Descriptor::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {
-  const auto all = static_cast<off64_t>(bytes.size());
   for (std::int64_t at = offset; !bytes.empty();) {
     const auto count = ::pwrite(file_, bytes.data(), std::min(bytes.size(), most_at_once), at);
     if (count < 0 && errno != EINTR)
@@ -97,9 +96,10 @@ void Descriptor::write_at(std::int64_t offset, std::span<const std::byte> bytes)
     at += std::max<std::int64_t>(count, 0);
     bytes = bytes.subspan(count > 0 ? static_cast<std::size_t>(count) : 0);
   }
-  // A hint: a file system without it loses nothing but time.
-  if (all > 0)
-    static_cast<void>(::sync_file_range(file_, offset, all, SYNC_FILE_RANGE_WRITE));
+}
+
+void Descriptor::begin_transfer(std::int64_t offset, std::int64_t count) const noexcept {
+  static_cast<void>(::sync_file_range(file_, offset, count, SYNC_FILE_RANGE_WRITE));
 }
 
 void Descriptor::rewind(std::int64_t offset) const {

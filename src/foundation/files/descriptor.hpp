@@ -40,8 +40,9 @@ class Descriptor {
   /// Appends to what was written last.
   void write(std::span<const std::byte> bytes) const;
   void write(std::string_view text) const { write(std::as_bytes(std::span(text))); }
-  /// At `offset`, and asks the kernel to begin with the transfer to the disk.
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
+  /// Asks the kernel to begin the transfer to the disk. A file system that cannot loses only time.
+  void begin_transfer(std::int64_t offset, std::int64_t count) const noexcept;
   /// Continues writing at `offset`; what was behind it is gone.
   void rewind(std::int64_t offset) const;
   /// Replaces the bytes at the beginning.

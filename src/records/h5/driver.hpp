@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HDF5 file driver (VFD) that is used for all files, because the default driver crashes later
-// when a close fails (1.10.8 loses the file and keeps its id, which MPI_Finalize then closes
-// again).
+// The HDF5 file driver (VFD) for files that are written. The library's default driver reports a
+// failed write to HDF5, which crashes in MPI_Finalize when the file cannot be closed (1.10.8 loses
+// the file and keeps its id).
 //
-// 1. After a failed write nothing more is written: every later flush() fails, and closing discards
-//    the file without a message.
-// 2. Writes go to the file immediately: files are written in one go under a temporary name.
-// 3. The result is an ordinary HDF5 file that every driver can read.
+// 1. After a failed write nothing more is written, and HDF5 learns only of the first failure, or of
+//    none if the file is being closed: closing it always succeeds.
+// 2. Writes go to the file immediately.
+// 3. The result is an ordinary HDF5 file, which every driver can read.
 #pragma once
 
+#include <memory>
 #include <string>
+
+#include "files/descriptor.hpp"
 
 #include "h5/handle.hpp"
 
 namespace trireme::h5 {
 
-/// Properties for H5Fcreate and H5Fopen.
-Properties file_access();
+/// A new HDF5 file in `file`, which is empty and may be read and written.
+File create_in(files::Descriptor file);
 
-/// As H5Fclose, which fails no more because of a write; what went wrong with writing, or "".
-std::string close_with_words(hid_t file);
-
-/// What went wrong with writing it, "" while all is well.
-std::string write_problem(hid_t file);
+/// Why a write of a file of create_in() failed; "" while all is well. Outlives the file.
+std::shared_ptr<const std::string> write_problem(const File& file);
 
 }  // namespace trireme::h5

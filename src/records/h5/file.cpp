@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/file.hpp"
 
-#include <array>
-#include <cerrno>
 #include <cstddef>
+#include <exception>
 #include <memory>
 
-#include <sys/stat.h>
+#include <fcntl.h>
 
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 
 #include "h5/driver.hpp"
-#include "h5/references.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -25,43 +23,79 @@ void expect_memory() {
   asm volatile("" : : "g"(asked.get()) : "memory");  // asked for although it is not used
 }
 
+/// How the dataset's storage leads to other files, or "". No call here reads data.
+std::string storage_outside(hid_t dataset) {
+  const Properties creation(TRIREME_H5(H5Dget_create_plist(dataset)));
+  if (TRIREME_H5(H5Pget_external_count(creation.get())) > 0)
+    return "keeps its data in another file";
+  std::size_t pieces = 0;
+  if (TRIREME_H5(H5Pget_layout(creation.get())) == H5D_VIRTUAL)
+    TRIREME_H5(H5Pget_virtual_count(creation.get(), &pieces));
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const auto length = TRIREME_H5(H5Pget_virtual_filename(creation.get(), i, nullptr, 0));
+    std::string name(static_cast<std::size_t>(length), '\0');
+    TRIREME_H5(H5Pget_virtual_filename(creation.get(), i, name.data(), name.size() + 1));
+    if (name.empty() || name == ".." || name.find('/') != std::string::npos)
+      return "is a view of the file " + name;
+  }
+  return "";
+}
+
+struct Found {
+  std::string problem;
+  std::exception_ptr failed;
+};
+
+/// H5Lvisit's callback: no exception may pass through it.
+herr_t look(hid_t group, const char* name, const H5L_info_t* link, void* out) noexcept {
+  auto& found = *static_cast<Found*>(out);
+  try {
+    std::string problem;
+    if (link->type >= H5L_TYPE_UD_MIN) {
+      problem = "is a link to another file";
+    } else if (link->type == H5L_TYPE_HARD) {
+      const Object object(TRIREME_H5_OF(group, name, H5Oopen(group, name, H5P_DEFAULT)));
+      if (H5Iget_type(object.get()) == H5I_DATASET)
+        problem = storage_outside(object.get());
+    }
+    if (!problem.empty())
+      found.problem = fmt::format("/{} {}", name, problem);
+  } catch (...) {
+    found.failed = std::current_exception();
+  }
+  return found.failed || !found.problem.empty() ? 1 : 0;
+}
+
 }  // namespace
 
 File create_file(const std::string& path) {
   expect_memory();
-  const Properties access = file_access();
-  return File(TRIREME_H5_OF(H5I_INVALID_HID, path,
-                            H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
+  return create_in(files::Descriptor(path, O_RDWR | O_CREAT | O_EXCL));
 }
 
-File open_file(const std::string& path, Access access) {
+File open_file(const std::string& path) {
   const files::InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
   expect_memory();
-  const Properties properties = file_access();
-  const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
-  File file(TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), flags, properties.get())));
-  if (const std::string outside = leads_outside(file.get()); !outside.empty())
-    throw DamagedError("HDF5", "opening " + path, "refused: " + outside, __FILE__, __LINE__);
+  const Properties access(TRIREME_H5(H5Pcreate(H5P_FILE_ACCESS)));
+  TRIREME_H5(H5Pset_file_locking(access.get(), false, true));
+  File file(
+      TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));
+  Found found;
+  TRIREME_H5_OF(file.get(), "", H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, look, &found));
+  if (found.failed)
+    std::rethrow_exception(found.failed);
+  if (!found.problem.empty())
+    throw DamagedError("HDF5", "opening " + path, "refused: " + found.problem, __FILE__, __LINE__);
   return file;
 }
 
-void flush(const File& file) {
-  TRIREME_H5_OF(file.get(), "", H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
-  if (const std::string problem = write_problem(file.get()); !problem.empty())
-    throw StorageError("HDF5", detail::about("H5Fflush", file.get(), ""), problem, __FILE__,
-                       __LINE__);
-}
-
 void close(File file) {
-  const LibraryLock lock;
-  flush(file);
+  TRIREME_H5_OF(file.get(), "", H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
   const std::string what = detail::about("H5Fclose", file.get(), "");
-  if (const std::string problem = close_with_words(file.release()); !problem.empty())
-    throw StorageError("HDF5", what, problem, __FILE__, __LINE__);
-}
-
-void abandon(File file) noexcept {
-  close_with_words(file.release());
+  const auto problem = write_problem(file);
+  close_file(file.release());
+  if (!problem->empty())
+    throw StorageError("HDF5", what, *problem, __FILE__, __LINE__);
 }
 
 Group open_group(hid_t parent, const std::string& path) {

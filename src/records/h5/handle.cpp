@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/error_line.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -72,10 +71,6 @@ void silence() noexcept {
   // file could not be closed, and owners leave it nothing to do.
   H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-}
-
-void report_failed_close(const char* function) noexcept {
-  error_line("warning: {} failed", function);
 }
 
 void fail(const std::string& statement, const std::string& reason, const char* file, int line) {

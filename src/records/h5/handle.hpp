@@ -9,8 +9,8 @@
 //    system refused the call (no permission, a failing disk, no memory), the error contains the
 //    system's message. If the file contradicts itself, the error is a DamagedError. Only that is a
 //    reason to give up a file: what the system refused today it may allow tomorrow.
-// 3. Owners close their id in their destructor and report a failing close on stderr. Where a
-//    failing close must not be ignored (a checkpoint), call close() of file.hpp.
+// 3. Owners close their id in their destructor. close() of file.hpp reports what a file that was
+//    written lacks.
 // 4. HDF5's exit handler is off: objects that are still open at exit are not written.
 #pragma once
 
@@ -44,7 +44,6 @@ std::string innermost_message();
 namespace detail {
 template <class R, class A>
 A argument_of(R (*)(A));  // never defined: it names the type of the handle
-void report_failed_close(const char* function) noexcept;
 void silence() noexcept;
 /// `reason` is innermost_message() after the call that failed.
 [[noreturn]] void fail(const std::string& statement,
@@ -93,11 +92,9 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    if (!*this)
-      return;
     const LibraryLock lock;
-    if (Destroy(raw_) < 0)
-      detail::report_failed_close("closing an HDF5 object");
+    if (*this)
+      Destroy(raw_);
   }
 
   [[nodiscard]] Raw get() const noexcept { return raw_; }
@@ -108,7 +105,7 @@ class Handle {
   Raw raw_ = static_cast<Raw>(Invalid);
 };
 
-/// As H5Fclose, but the id is gone whatever cannot be written (driver.hpp).
+/// As H5Fclose, but does not fail because of a write (driver.hpp).
 herr_t close_file(hid_t file);
 
 using File = Handle<&close_file>;

@@ -2,47 +2,12 @@
 #include "h5/raw_file.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 namespace trireme::h5 {
-
-int write_all(int file, const void* from, std::size_t count, std::int64_t offset) {
-  const auto* bytes = static_cast<const std::byte*>(from);
-  while (count > 0) {
-    const auto written = ::pwrite(file, bytes, count, offset);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return written < 0 ? errno : ENOSPC;
-    bytes += written;
-    count -= static_cast<std::size_t>(written);
-    offset += written;
-  }
-  return 0;
-}
-
-int read_all(int file, void* to, std::size_t count, std::int64_t offset) {
-  auto* bytes = static_cast<std::byte*>(to);
-  while (count > 0) {
-    const auto got = ::pread(file, bytes, count, offset);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return errno;
-    if (got == 0) {
-      std::memset(bytes, 0, count);
-      return 0;
-    }
-    bytes += got;
-    count -= static_cast<std::size_t>(got);
-    offset += got;
-  }
-  return 0;
-}
 
 RawFile::RawFile(const std::string& path)
     : file_(files::Descriptor::regular(path, O_RDWR)),
@@ -56,6 +21,7 @@ RawFile::~RawFile() {
 void RawFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
   const std::size_t written = write_direct(offset, bytes);
   file_.write_at(offset + static_cast<std::int64_t>(written), bytes.subspan(written));
+  file_.begin_transfer(offset, std::ssize(bytes));
 }
 
 std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte> bytes) {

@@ -19,11 +19,6 @@
 
 namespace trireme::h5 {
 
-/// Write or read all `count` bytes at `offset`. Return errno or 0. read_all() returns zeros after
-/// the end of the file.
-int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
-int read_all(int file, void* to, std::size_t count, std::int64_t offset);
-
 class RawFile {
  public:
   /// Offset, address and size must be multiples of this for O_DIRECT: no file system requires more.

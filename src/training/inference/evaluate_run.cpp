@@ -4,22 +4,17 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-
-#include "text/terminal.hpp"
+#include "base/json.hpp"
 
 #include "inference/scorer.hpp"
 
 namespace trireme::inference {
 namespace {
 
-using text::json_number;
-
-std::string json_accuracy(const char* name, const Accuracy& accuracy, bool known) {
-  if (!known)
-    return fmt::format("\"{}\": null", name);
-  return fmt::format("\"{}\": {{\"value\": {}, \"standard_error\": {}, \"right\": {}}}", name,
-                     json_number(accuracy.value()), json_number(accuracy.standard_error()),
-                     accuracy.right);
+Json json_of(const Accuracy& accuracy) {
+  return {{"value", accuracy.value()},
+          {"standard_error", accuracy.standard_error()},
+          {"right", accuracy.right}};
 }
 
 }  // namespace
@@ -74,23 +69,25 @@ std::string evaluation_table(const Evaluated& evaluated) {
 }
 
 std::string evaluation_json(const Evaluated& evaluated) {
-  std::string loss = "null", choices = "null";
-  if (evaluated.loss)
-    loss = fmt::format(
-        "{{\"tokens\": {}, \"bytes\": {}, \"loss\": {}, \"perplexity\": {}, \"bits_per_byte\": "
-        "{}}}",
-        evaluated.loss->tokens, evaluated.loss->bytes, json_number(evaluated.loss->loss()),
-        json_number(evaluated.loss->perplexity()), json_number(evaluated.loss->bits_per_byte()));
-  if (evaluated.choices) {
-    const ChoiceScores& scores = *evaluated.choices;
-    choices = fmt::format("{{\"questions\": {}, {}, {}, {}}}", scores.sum.of,
-                          json_accuracy("accuracy", scores.sum, true),
-                          json_accuracy("accuracy_per_token", scores.per_token, true),
-                          json_accuracy("accuracy_per_byte", scores.per_byte, scores.bytes_known));
-  }
-  return fmt::format("{{\"model\": {}, \"step\": {},\n \"loss\": {},\n \"multiple_choice\": {}}}\n",
-                     text::json_string(evaluated.path),
-                     evaluated.step ? std::to_string(*evaluated.step) : "null", loss, choices);
+  Json json = {{"model", evaluated.path},
+               {"step", nullptr},
+               {"loss", nullptr},
+               {"multiple_choice", nullptr}};
+  if (evaluated.step)
+    json["step"] = *evaluated.step;
+  if (const auto& loss = evaluated.loss)
+    json["loss"] = {{"tokens", loss->tokens},
+                    {"bytes", loss->bytes},
+                    {"loss", loss->loss()},
+                    {"perplexity", loss->perplexity()},
+                    {"bits_per_byte", loss->bits_per_byte()}};
+  if (const auto& scores = evaluated.choices)
+    json["multiple_choice"] = {
+        {"questions", scores->sum.of},
+        {"accuracy", json_of(scores->sum)},
+        {"accuracy_per_token", json_of(scores->per_token)},
+        {"accuracy_per_byte", scores->bytes_known ? json_of(scores->per_byte) : Json()}};
+  return json_text(json);
 }
 
 }  // namespace trireme::inference

@@ -35,7 +35,8 @@ namespace trireme::cli {
 namespace {
 
 struct Report {
-  std::string table, json;
+  std::string table;
+  Json json;
   ExitCode code = ExitCode::done;
 };
 
@@ -60,7 +61,7 @@ ExitCode bench_on_ranks(Arguments arguments,
   return under_mpi(arguments, [&](comm::World& world) {
     comm::on_first_rank(world, [&] { expect_new_file(json); });
     const Report report = measure(world);
-    comm::on_first_rank(world, [&] { give_result(report.table, json, report.json); });
+    comm::on_first_rank(world, [&] { give_result(report.table, json, json_text(report.json)); });
     return report.code;
   });
 }

@@ -9,8 +9,8 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "files/output_file.hpp"
 
@@ -66,11 +66,14 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
 std::string json_line(const inference::Sampled& sampled,
                       const std::string& prompt,
                       std::uint64_t seed) {
-  return fmt::format(
-      "{{\"prompt\": {}, \"text\": {}, \"end\": \"{}\", \"prompt_number\": {}, \"sample\": {}, "
-      "\"seed\": {}, \"tokens\": [{}]}}\n",
-      text::json_string(prompt), text::json_string(sampled.text), inference::name(sampled.end),
-      sampled.prompt, sampled.sample, seed, fmt::join(sampled.tokens, ", "));
+  return json_text({{"prompt", prompt},
+                    {"text", sampled.text},
+                    {"end", inference::name(sampled.end)},
+                    {"prompt_number", sampled.prompt},
+                    {"sample", sampled.sample},
+                    {"seed", seed},
+                    {"tokens", sampled.tokens}},
+                   -1);
 }
 
 /// Prints texts as they are generated; on rank 0.

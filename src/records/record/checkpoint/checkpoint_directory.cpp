@@ -246,13 +246,6 @@ std::vector<std::string> prepare_temporary(const std::string& run_directory, std
   return warnings;
 }
 
-void sync_record(const std::string& run_directory) {
-  const std::string record = run_directory + "/run.h5";
-  if (!fs::exists(record))
-    return;
-  files::sync_file(record);
-}
-
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
   std::error_code ignored;  // it does no harm: the next save tries again
   fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);

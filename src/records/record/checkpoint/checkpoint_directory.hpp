@@ -37,9 +37,6 @@ void restore_replaced(const std::string& run_directory);
 /// Creates the temporary directory, after removing what earlier saves left under our names. Returns
 /// messages about what could not be removed; throws StorageError if that is in the way.
 std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step);
-/// Syncs the log of the record, so that after a power cut the record still reaches as far as a
-/// checkpoint. Does nothing if there is no record. Throws StorageError.
-void sync_record(const std::string& run_directory);
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
 /// Renames the temporary directory to the checkpoint of its step, replacing one of that name
 /// atomically, and then writes its name into `latest`. All files in it must be synced. Returns why

@@ -125,7 +125,6 @@ void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {
 
 void CheckpointWriter::commit(const std::vector<Part>& parts) {
   const double begin = device::steady_seconds();
-  sync_record(run_directory_);
   write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step),
                  assemble(plan_, facts_, parts));
   if (std::string problem = commit_temporary(run_directory_, facts_.step); !problem.empty())

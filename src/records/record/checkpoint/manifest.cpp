@@ -306,7 +306,7 @@ Manifest read_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   expect_sum(directory);
   try {
-    const h5::File file = h5::open_file(path, h5::Access::read);
+    const h5::File file = h5::open_file(path);
     if (!h5::has_attribute(file.get(), "filetype") ||
         h5::read_attribute<std::string>(file.get(), "filetype") != manifest_filetype)
       throw UserError(Place{path}, "not a checkpoint of trireme");

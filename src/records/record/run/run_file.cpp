@@ -243,21 +243,17 @@ void write_run_file(const std::string& path,
                     const Rewinds& rewinds,
                     const Spans& spans) {
   h5::File file = h5::create_file(path);
-  try {
+  {
     Builder builder(file, rewinds);
     for_each_line(log,
                   [&](std::int64_t number, std::string_view line) { builder.take(number, line); });
     builder.finish(spans);
-    h5::flush(file);  // while datasets are open: closing one cannot report a failure
-  } catch (...) {
-    h5::abandon(std::move(file));
-    throw;
   }
   h5::close(std::move(file));
 }
 
 Spans read_spans(const std::string& path, const Rewinds& rewinds, std::int64_t line) {
-  const h5::File file = h5::open_file(path, h5::Access::read);
+  const h5::File file = h5::open_file(path);
   const h5::Dataset dataset = h5::Dataset::open(file.get(), "timings/samples");
   const h5::Type type = sample_type();
   Spans spans;
