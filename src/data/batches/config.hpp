@@ -138,9 +138,10 @@ void describe(V& v, DataConfig& c) {
   v.section("train", c.train);
   v.section("validation", c.validation);
   v("tokenizer", c.tokenizer,
-    {.help = "Tokenizer of the text. bytes: each byte is one token. Otherwise a file "
-             "(tokenizer.json, vocab.json with merges.txt, *.tiktoken, *.bin of llm.c) or a "
-             "directory that contains one. With token files: the tokenizer that made them.",
+    {.help =
+         "Tokenizer of the text. bytes: each byte is one token. Otherwise a file "
+         "(tokenizer.json, vocab.json with merges.txt, *.tiktoken, *.model, *.bin of llm.c) or a "
+         "directory that contains one. With token files: the tokenizer that made them.",
      .change = Change::never});
   v("rows", c.rows,
     {.help =

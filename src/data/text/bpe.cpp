@@ -3,23 +3,30 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <bitset>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/text.hpp"
 
 #include "text/merging.hpp"
 #include "text/nfc.hpp"
 #include "text/piece_cache.hpp"
+#include "text/serialized.hpp"
 #include "text/spellings.hpp"
 #include "text/vocabulary.hpp"
 
 namespace trireme::text {
 namespace {
 
-using TokenOfBytes = std::unordered_map<std::string_view, Token>;
+/// The number of two bytes.
+std::size_t neighbours(const char* second) {
+  return static_cast<unsigned char>(second[-1]) * std::size_t{256} +
+         static_cast<unsigned char>(*second);
+}
 
 /// Tokens by their bytes, for pieces that the cache does not hold.
 class WholeTokens {
@@ -61,13 +68,19 @@ class Bpe final : public Tokenizer {
 
   std::int64_t vocabulary() const override { return std::ssize(vocabulary_.tokens); }
   std::optional<Token> end_of_text() const override { return vocabulary_.end_of_text; }
+  std::optional<Token> begin_of_text() const override { return vocabulary_.begin_of_text; }
   std::vector<Token> ends_of_text() const override { return find_ends_of_text(vocabulary_); }
   std::vector<std::pair<std::string, Token>> special_tokens() const override;
-  std::vector<std::string> added_tokens() const override { return added_.texts(); }
+  std::vector<std::string> uncut() const override;
   std::string kind() const override { return "bpe"; }
   std::uint64_t hash() const override { return hash_; }
   std::string serialized() const override { return to_text(vocabulary_); }
-  void encode(std::string_view text, std::vector<Token>& out) const override;
+  void encode(std::string_view text, std::vector<Token>& out) const override {
+    encode_from(text, true, out);
+  }
+  void encode_rest(std::string_view text, std::vector<Token>& out) const override {
+    encode_from(text, false, out);
+  }
   void decode(std::span<const Token> tokens, std::string& out) const override {
     for (const Token token : tokens)
       if (const VocabularyEntry& entry = entry_of(token); !entry.special)
@@ -91,14 +104,23 @@ class Bpe final : public Tokenizer {
                   const std::string& source);
   void add_ranked(const TokenOfBytes& ids, const std::string& source);
   void find_whole_pieces(const TokenOfBytes& ids);
+  /// `begins`: nothing of the text is before it.
+  void encode_from(std::string_view text, bool begins, std::vector<Token>& out) const;
+  [[nodiscard]] bool wants_space(std::string_view part, bool first) const;
   /// Of text without added tokens.
   void encode_part(std::string_view text, std::vector<Token>& out) const;
+  /// Writes the tokens that merges begin with, which are at most the bytes. Returns their number.
+  std::size_t first_tokens(std::string_view piece, Token* out) const;
+  /// Calls take(piece): cuts a text with `characters` where no token has the two bytes together.
+  template <class Take>
+  void split_apart(std::string_view text, Take&& take) const;
   /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
   std::size_t tokens_of(std::string_view piece, Token* out) const;
   void encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const;
 
   const Vocabulary vocabulary_;
   std::array<Token, 256> byte_tokens_{};
+  std::bitset<65536> together_;  ///< two bytes that are neighbours in a token, with `characters`
   MergeTable merges_{0};
   WholeTokens whole_;
   Spellings added_;
@@ -143,7 +165,7 @@ Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
       added_ids_.push_back(static_cast<Token>(id));
     }
   added_ = Spellings(std::move(added));
-  hash_ = hash_bytes(to_text(vocabulary_));
+  hash_ = hash_of(vocabulary_);
 }
 
 TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::string& source) {
@@ -158,16 +180,19 @@ TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::
                   fmt::format("tokens {} and {} have the same bytes, {}", at->second, i,
                               to_alphabet(entry.bytes)));
   }
+  byte_tokens_.fill(-1);
+  for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i)
+    if (const VocabularyEntry& entry = vocabulary_.tokens[i]; entry.fallback)
+      byte_tokens_[static_cast<unsigned char>(entry.bytes.front())] = static_cast<Token>(i);
   for (std::size_t b = 0; b < 256; ++b) {
     const char byte = static_cast<char>(b);
-    const auto at = ids.find(std::string_view(&byte, 1));
-    if (at == ids.end())
-      add_finding(findings, source,
-                  fmt::format("no token for the byte 0x{:02X}; a byte-level vocabulary has one for "
-                              "each of the 256 bytes",
-                              b));
-    else
+    if (const auto at = ids.find(std::string_view(&byte, 1)); at != ids.end())
       byte_tokens_[b] = at->second;
+    else if (byte_tokens_[b] < 0)
+      add_finding(findings, source,
+                  fmt::format("no token for the byte 0x{:02X}; a vocabulary has one for each of "
+                              "the 256 bytes",
+                              b));
   }
   return ids;
 }
@@ -194,45 +219,59 @@ void Bpe::add_listed(const TokenOfBytes& ids,
 }
 
 void Bpe::add_ranked(const TokenOfBytes& ids, const std::string& source) {
-  struct Found {
-    Token left, right, token;
-  };
-  std::vector<Found> found;
-  for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
-    const VocabularyEntry& entry = vocabulary_.tokens[i];
-    if (!entry.ordinary())
-      continue;
-    const std::string_view bytes = entry.bytes;
-    for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
-      const auto left = ids.find(bytes.substr(0, cut));
-      if (left == ids.end())
-        continue;
-      if (const auto right = ids.find(bytes.substr(cut)); right != ids.end())
-        found.push_back({left->second, right->second, static_cast<Token>(i)});
-    }
-    if (found.size() > most_pairs)
-      throw UserError(
-          {source}, fmt::format("its tokens are made of more than {} pairs of others", most_pairs));
-  }
-  merges_ = MergeTable(found.size());
-  for (const auto& [left, right, token] : found)
-    merges_.add(left, right, static_cast<std::uint32_t>(token), token);
+  const std::vector<MadeToken> made = made_tokens(vocabulary_, ids);
+  if (made.size() > most_pairs)
+    throw UserError({source},
+                    fmt::format("its tokens are made of more than {} pairs of others", most_pairs));
+  merges_ = MergeTable(made.size());
+  for (const auto& [left, right, token] : made)
+    merges_.add(left, right,
+                vocabulary_.rule == MergeRule::scored
+                    ? vocabulary_.ranks[static_cast<std::size_t>(token)]
+                    : static_cast<std::uint32_t>(token),
+                token);
 }
 
 void Bpe::find_whole_pieces(const TokenOfBytes& ids) {
   const bool always = vocabulary_.whole_pieces || vocabulary_.rule == MergeRule::ranked;
   std::vector<Token> whole;
+  if (vocabulary_.characters) {
+    for (const auto& [bytes, id] : ids) {
+      if (character_bytes(bytes) == bytes.size())
+        whole.push_back(id);
+      for (std::size_t i = 1; i < bytes.size(); ++i) together_.set(neighbours(&bytes[i]));
+    }
+    whole_.build(std::exchange(whole, {}));  // for first_tokens()
+  }
   std::vector<Token> parts;
   for (const auto& [bytes, id] : ids) {
-    parts.clear();
-    if (!always) {
-      for (const char c : bytes) parts.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
-      if (merges_.merge(parts) != 1)
-        continue;
-    }
-    whole.push_back(id);
+    parts.resize(bytes.size());
+    if (always || merges_.merge({parts.data(), first_tokens(bytes, parts.data())}) == 1)
+      whole.push_back(id);
   }
   whole_.build(whole);
+}
+
+std::vector<std::string> Bpe::uncut() const {
+  std::vector<std::string> all = added_.texts();
+  for (std::size_t id = 0; vocabulary_.characters && id < vocabulary_.tokens.size(); ++id)
+    if (const VocabularyEntry& entry = vocabulary_.tokens[id];
+        entry.ordinary() && next_cut(entry.bytes, 1, true) < entry.bytes.size())
+      all.push_back(entry.bytes);
+  return all;
+}
+
+std::size_t Bpe::first_tokens(std::string_view piece, Token* out) const {
+  Token* next = out;
+  for (std::size_t at = 0, bytes = 1; at < piece.size(); at += bytes) {
+    bytes = vocabulary_.characters ? character_bytes(piece.substr(at)) : 1;
+    if (const Token whole = bytes > 1 ? whole_.find(piece.substr(at, bytes)) : -1; whole >= 0)
+      *next++ = whole;
+    else
+      for (const char c : piece.substr(at, bytes))
+        *next++ = byte_tokens_[static_cast<unsigned char>(c)];
+  }
+  return static_cast<std::size_t>(next - out);
 }
 
 std::size_t Bpe::tokens_of(std::string_view piece, Token* out) const {
@@ -240,9 +279,7 @@ std::size_t Bpe::tokens_of(std::string_view piece, Token* out) const {
     *out = whole;
     return 1;
   }
-  for (std::size_t i = 0; i < piece.size(); ++i)
-    out[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
-  return merges_.merge({out, piece.size()});
+  return merges_.merge({out, first_tokens(piece, out)});
 }
 
 void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const {
@@ -262,19 +299,59 @@ void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Tok
   }
 }
 
-void Bpe::encode(std::string_view text, std::vector<Token>& out) const {
+bool Bpe::wants_space(std::string_view part, bool first) const {
+  const bool word = !part.empty() && part.front() != ' ' && !part.starts_with(written_space);
+  switch (vocabulary_.prefix) {
+    case SpacePrefix::none:
+    case SpacePrefix::text:
+      return false;
+    case SpacePrefix::parts:
+      return !part.empty();
+    case SpacePrefix::first_word:
+      return first && word;
+    case SpacePrefix::words:
+      return word;
+  }
+  return false;
+}
+
+/// The text with_spaces(), and with one more before it when `prefixed`.
+std::string_view spaced(std::string_view text, bool prefixed, std::string& room) {
+  if (!prefixed && text.find(written_space) == std::string_view::npos)
+    return text;
+  return room = (prefixed ? " " : "") + with_spaces(text);
+}
+
+void Bpe::encode_from(std::string_view text, bool begins, std::vector<Token>& out) const {
+  std::string whole, room;
+  if (vocabulary_.prefix == SpacePrefix::text)
+    text = spaced(text, begins && !text.empty(), whole);
   for (std::size_t at = 0; at < text.size();) {
     const Spellings::Found found = added_.find(text, at);
-    const std::string_view part = text.substr(at, found.at - at);
+    std::string_view part = text.substr(at, found.at - at);
+    const bool first = at == 0;
     if (vocabulary_.nfc && !is_surely_nfc(part))
-      encode_part(nfc(part), out);
-    else
-      encode_part(part, out);
+      part = room = nfc(part);
+    if (vocabulary_.characters)
+      part = spaced(part, (begins || !first) && wants_space(part, first), room);
+    encode_part(part, out);
     if (found.at == std::string_view::npos)
       return;
     out.push_back(added_ids_[found.number]);
     at = found.at + added_.texts()[found.number].size();
   }
+}
+
+template <class Take>
+void Bpe::split_apart(std::string_view text, Take&& take) const {
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i < text.size(); ++i)
+    if (!together_.test(neighbours(&text[i]))) {
+      take(text.substr(begin, i - begin));
+      begin = i;
+    }
+  if (begin < text.size())
+    take(text.substr(begin));
 }
 
 void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
@@ -287,7 +364,7 @@ void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
     out.insert(out.end(), buffer.data(), next);
     next = buffer.data();
   };
-  split(vocabulary_.pattern, text, [&](std::string_view piece) {
+  const auto take = [&](std::string_view piece) {
     if (next > full)
       flush();
     if (piece.size() == 1) {
@@ -308,7 +385,11 @@ void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
       flush();
       encode_long(piece, cache, out);
     }
-  });
+  };
+  if (vocabulary_.characters)
+    split_apart(text, take);
+  else
+    split(vocabulary_.pattern, text, take);
   flush();
 }
 

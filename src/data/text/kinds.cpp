@@ -41,7 +41,43 @@ Vocabulary read_pair(const FileText& vocab) {
       "there is no merges.txt next to this vocabulary. Put the file of its merges there");
 }
 
+/// What tokenizer_config.json next to a file says of special tokens: the name is in itself or in an
+/// object.
+std::optional<Token> token_of(const Vocabulary& vocabulary, const Json& value) {
+  const Json& name = value.is_object() ? member(value, "content") : value;
+  const auto found = std::ranges::find_if(vocabulary.tokens, [&](const VocabularyEntry& entry) {
+    return entry.special && name == entry.bytes;
+  });
+  if (found == vocabulary.tokens.end())
+    return std::nullopt;
+  return static_cast<Token>(found - vocabulary.tokens.begin());
+}
+
+/// add_bos_token and the token decide what begins a text, and eos_token is its usual end.
+void read_roles(Vocabulary& vocabulary, const fs::path& directory) {
+  const std::string path = (directory / "tokenizer_config.json").string();
+  if (!fs::exists(path))
+    return;
+  const std::string bytes = read_bounded(path);
+  const Json config = parse_json(path, bytes);
+  if (!config.is_object())
+    throw UserError({path}, "expected an object {...}");
+  const auto begin = token_of(vocabulary, member(config, "bos_token"));
+  if (member(config, "add_bos_token") == false)
+    vocabulary.begin_of_text.reset();
+  else if (begin && (vocabulary.begin_of_text || member(config, "add_bos_token") == true))
+    vocabulary.end_of_text = vocabulary.begin_of_text = begin;
+  const auto end = token_of(vocabulary, member(config, "eos_token"));
+  std::vector<Token> ends = find_ends_of_text(vocabulary);
+  if (end && (ends.empty() || ends.front() != *end)) {
+    std::erase(ends, *end);
+    ends.insert(ends.begin(), *end);
+    vocabulary.ends_of_text = std::move(ends);
+  }
+}
+
 std::shared_ptr<const Tokenizer> made_of(Vocabulary vocabulary, const FileText& file) {
+  read_roles(vocabulary, fs::path(file.path).parent_path());
   return make_tokenizer(std::move(vocabulary), file.path);
 }
 
@@ -53,8 +89,10 @@ struct Format {
 
   [[nodiscard]] bool has(const fs::path& file) const {
     return std::ranges::any_of(names, [&](std::string_view name) {
+      // Mistral numbers its files: tokenizer.model.v3.
+      const fs::path plain = file.stem().extension() == ".model" ? file.stem() : file.filename();
       return !name.empty() &&
-             (name.front() == '.' ? file.extension() == name : file.filename() == name);
+             (name.front() == '.' ? plain.extension() == name : plain.filename() == name);
     });
   }
 };
@@ -62,9 +100,11 @@ constexpr Format formats[] = {
     {{"vocab.json", "encoder.json"},
      [](const FileText& file) { return made_of(read_pair(file), file); }},
     {{".json"}, [](const FileText& file) { return made_of(read_tokenizer_json(file), file); }},
-    {{".tiktoken", ".model"},
+    {{".tiktoken", ".model"},  // the first byte of a message with pieces is that of a line break
      [](const FileText& file) {
-       return made_of(read_tiktoken(file, companion_of(file.path)), file);
+       return made_of(file.bytes.starts_with('\n') ? read_sentencepiece(file)
+                                                   : read_tiktoken(file, companion_of(file.path)),
+                      file);
      }},
     {{".bin"},
      [](const FileText& file) {
@@ -97,7 +137,7 @@ std::string endings(bool of_directory) {
 
 /// The file of a directory that a tokenizer is read from.
 fs::path file_in(const fs::path& directory) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json"})
+  for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json", "tokenizer.model"})
     if (fs::exists(directory / name))
       return directory / name;
   std::vector<fs::path> found;
@@ -149,6 +189,13 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_director
     return format->read({file.string(), bytes});
   throw UserError({file.string()},
                   fmt::format("a tokenizer file must be named {}", endings(false)));
+}
+
+std::shared_ptr<const Tokenizer> with_ends_of_text(const Tokenizer& tokenizer,
+                                                   std::vector<Token> ends) {
+  Vocabulary vocabulary = vocabulary_from(tokenizer.serialized());
+  vocabulary.ends_of_text = std::move(ends);
+  return make_tokenizer(std::move(vocabulary), "tokenizer");
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {

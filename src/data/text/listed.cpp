@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,11 +16,11 @@
 namespace trireme::text {
 namespace {
 
-using Ranks = std::unordered_map<std::string_view, Token>;
-
 /// What the merges of ranks below `rank` make of a token's bytes: always the pair of the lowest
 /// rank first, the leftmost of equals.
-std::vector<std::string_view> parts_below(std::string_view bytes, Token rank, const Ranks& ranks) {
+std::vector<std::string_view> parts_below(std::string_view bytes,
+                                          Token rank,
+                                          const TokenOfBytes& ranks) {
   std::vector<std::string_view> parts;
   for (std::size_t i = 0; i < bytes.size(); ++i) parts.push_back(bytes.substr(i, 1));
   for (;;) {
@@ -38,11 +40,28 @@ std::vector<std::string_view> parts_below(std::string_view bytes, Token rank, co
   }
 }
 
+/// In the order in which transformers lists the merges of a model of SentencePiece.
+void list_scored(Vocabulary& vocabulary, const TokenOfBytes& ids) {
+  std::vector<MadeToken> made = made_tokens(vocabulary, ids);
+  const auto characters = [&](Token token) {
+    return std::ranges::count_if(vocabulary.tokens[static_cast<std::size_t>(token)].bytes,
+                                 [](char c) { return (c & 0xC0) != 0x80; });
+  };
+  std::ranges::sort(made, {}, [&](const MadeToken& one) {
+    return std::tuple(vocabulary.ranks[static_cast<std::size_t>(one.token)], -characters(one.left),
+                      -characters(one.right), one.token, one.left, one.right);
+  });
+  for (const auto& [left, right, token] : made) vocabulary.merges.emplace_back(left, right);
+  vocabulary.ranks.clear();
+}
+
 void list_merges(Vocabulary& vocabulary) {
-  Ranks ranks;
+  TokenOfBytes ranks;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
     if (const VocabularyEntry& entry = vocabulary.tokens[id]; entry.ordinary())
       ranks.emplace(entry.bytes, static_cast<Token>(id));
+  if (std::exchange(vocabulary.rule, MergeRule::listed) == MergeRule::scored)
+    return list_scored(vocabulary, ranks);
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const VocabularyEntry& entry = vocabulary.tokens[id];
     if (!entry.ordinary() || entry.bytes.size() < 2)
@@ -55,7 +74,6 @@ void list_merges(Vocabulary& vocabulary) {
                       id, shortened(entry.bytes)));
     vocabulary.merges.emplace_back(ranks.at(parts[0]), ranks.at(parts[1]));
   }
-  vocabulary.rule = MergeRule::listed;
 }
 
 }  // namespace
@@ -68,7 +86,7 @@ Vocabulary listed_vocabulary(std::string_view serialized) {
     return vocabulary;
   }
   vocabulary = vocabulary_from(serialized);
-  if (vocabulary.rule == MergeRule::ranked)
+  if (vocabulary.rule != MergeRule::listed)
     list_merges(vocabulary);
   return vocabulary;
 }

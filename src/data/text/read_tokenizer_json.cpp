@@ -28,6 +28,9 @@ class Reader {
   void read_byte_level(const Json& object, const std::string& where, bool with_expression) const;
   std::string_view expression_in(const Json& object, const std::string& where) const;
   void read_normalizer(const Json& object, const std::string& where);
+  void read_metaspace(const Json& object, const std::string& where);
+  [[nodiscard]] VocabularyEntry entry_named(const std::string& name,
+                                            const std::string& where) const;
   void read_post_processor(const Json& object, const std::string& where);
   void read_template(const Json& object, const std::string& where);
   void read_tokens();
@@ -40,7 +43,8 @@ class Reader {
   Vocabulary vocabulary_;
   std::unordered_map<std::string_view, Token> ids_;  ///< of model.vocab
   std::unordered_map<std::string, Token> special_ids_;
-  std::string begin_;  ///< the special token that a TemplateProcessing puts before a text
+  bool writes_spaces_ = false;  ///< a normalizer replaces them
+  std::string begin_;           ///< the special token that a TemplateProcessing puts before a text
 };
 
 void Reader::expect_null(const Json& object, std::string_view where, std::string_view key) const {
@@ -89,10 +93,37 @@ std::string_view Reader::expression_in(const Json& object, const std::string& wh
   return expression.get_ref<const std::string&>();
 }
 
+void Reader::read_metaspace(const Json& object, const std::string& where) {
+  expect_keys(path_, where, object,
+              {"type", "replacement", "add_prefix_space", "prepend_scheme", "split"});
+  if (member(object, "replacement") != written_space)
+    refuse(where + ".replacement", "only U+2581 is implemented");
+  if (member(object, "split") != false)
+    refuse(where + ".split", "only false is implemented");
+  const Json &scheme = member(object, "prepend_scheme"), &adds = member(object, "add_prefix_space");
+  if (scheme == "never" || (scheme.is_null() && adds == false))
+    return;
+  if (!scheme.is_null() && scheme != "first" && scheme != "always")
+    refuse(where + ".prepend_scheme", "neither first, always nor never");
+  if (vocabulary_.prefix != SpacePrefix::none)
+    refuse(where + ".prepend_scheme", "the normalizer Prepend puts a space before a text already");
+  vocabulary_.prefix = scheme == "first" ? SpacePrefix::first_word : SpacePrefix::words;
+}
+
 void Reader::read_pre_tokenizer() {
   const Json& object = member(root_, "pre_tokenizer");
   const std::string where = "pre_tokenizer";
+  if (vocabulary_.characters && object.is_null() && writes_spaces_)
+    return;
   const std::string type = type_of(object, where);
+  if (vocabulary_.characters && type == "Metaspace")
+    return read_metaspace(object, where);
+  if (vocabulary_.characters && type == "Split" && writes_spaces_ &&
+      member(member(object, "pattern"), "String") == " ")
+    return;  // no space is left to split at
+  if (vocabulary_.characters)
+    refuse(where + ".type",
+           fmt::format("'{}' is not supported with byte_fallback: Metaspace is", shortened(type)));
   if (type == "ByteLevel")
     return read_byte_level(object, where, true);
   if (type != "Sequence")
@@ -130,7 +161,7 @@ void Reader::read_pre_tokenizer() {
   vocabulary_.pattern = *known;
 }
 
-/// NFC, alone or in a Sequence.
+/// NFC, and with byte_fallback Prepend and Replace; alone or in a Sequence.
 void Reader::read_normalizer(const Json& object, const std::string& where) {
   if (object.is_null() || object == "")
     return;
@@ -139,10 +170,21 @@ void Reader::read_normalizer(const Json& object, const std::string& where) {
     vocabulary_.nfc = true;
     return;
   }
+  if (vocabulary_.characters && type == "Prepend" && member(object, "prepend") == written_space) {
+    vocabulary_.prefix = SpacePrefix::parts;
+    return;
+  }
+  if (vocabulary_.characters && type == "Replace" && member(object, "content") == written_space &&
+      member(object, "pattern") == Json{{"String", " "}}) {
+    writes_spaces_ = true;
+    return;
+  }
   const Json& parts = member(object, "normalizers");
   if (type != "Sequence" || !parts.is_array())
     refuse(where,
-           fmt::format("'{}' is not supported; only null and NFC are read", shortened(type)));
+           fmt::format("'{}' is not supported. Supported are null and NFC, and with byte_fallback "
+                       "Prepend and Replace, which write U+2581 for spaces",
+                       shortened(type)));
   for (std::size_t i = 0; i < parts.size(); ++i)
     read_normalizer(parts[i], fmt::format("{}.normalizers[{}]", where, i));
 }
@@ -175,6 +217,18 @@ void Reader::read_post_processor(const Json& object, const std::string& where) {
     refuse(where + ".type", fmt::format("'{}' is not supported", shortened(type)));
   for (std::size_t i = 0; i < parts.size(); ++i)
     read_post_processor(parts[i], fmt::format("{}.processors[{}]", where, i));
+}
+
+VocabularyEntry Reader::entry_named(const std::string& name, const std::string& where) const {
+  if (!vocabulary_.characters) {
+    auto bytes = from_alphabet(name);
+    if (!bytes)
+      refuse(where, "this is not in the alphabet of byte-level vocabularies");
+    return {std::move(*bytes)};
+  }
+  if (const auto byte = byte_named(name))
+    return {std::string(1, *byte), false, false, true};
+  return {with_spaces(name)};
 }
 
 void Reader::read_tokens() {
@@ -216,10 +270,7 @@ void Reader::read_tokens() {
     const std::string where = "model.vocab." + shortened(name);
     if (!id.is_number_integer())
       refuse(where, "the id is not an integer");
-    auto bytes = from_alphabet(name);
-    if (!bytes)
-      refuse(where, "this is not in the alphabet of byte-level vocabularies");
-    found.push_back({id.get<std::int64_t>(), {std::move(*bytes)}, where});
+    found.push_back({id.get<std::int64_t>(), entry_named(name, where), where});
   }
   std::ranges::stable_sort(found, {}, &Found::id);
   for (Found& one : found)
@@ -267,10 +318,6 @@ Vocabulary Reader::read() {
   expect_keys(path_, "", root_,
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                "post_processor", "decoder", "model"});
-  read_normalizer(member(root_, "normalizer"), "normalizer");
-  if (const Json& decoder = member(root_, "decoder");
-      !decoder.is_null() && type_of(decoder, "decoder") != "ByteLevel")
-    refuse("decoder.type", "only ByteLevel is implemented");
   const Json& model = member(root_, "model");
   if (const Json& type = member(model.is_object() ? model : root_, "type");
       !model.is_object() || (!type.is_null() && type != "BPE"))
@@ -281,7 +328,15 @@ Vocabulary Reader::read() {
                "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
     expect_null(model, "model.", key);
-  expect_false(model, "model.", "byte_fallback");
+  vocabulary_.characters = member(model, "byte_fallback") == true;
+  if (!vocabulary_.characters)
+    expect_false(model, "model.", "byte_fallback");
+  read_normalizer(member(root_, "normalizer"), "normalizer");
+  const std::string decoder = vocabulary_.characters ? "Sequence" : "ByteLevel";
+  if (const Json& its = member(root_, "decoder");
+      !its.is_null() && type_of(its, "decoder") != decoder)
+    refuse("decoder.type", fmt::format("only {} is implemented with byte_fallback: {}", decoder,
+                                       vocabulary_.characters));
   const Json& whole = member(model, "ignore_merges");
   if (!whole.is_null() && !whole.is_boolean())
     refuse("model.ignore_merges", "neither true nor false");
@@ -295,7 +350,7 @@ Vocabulary Reader::read() {
     const auto found = special_ids_.find(begin_);
     if (found == special_ids_.end())
       refuse("post_processor", fmt::format("'{}' is not in added_tokens", shortened(begin_)));
-    vocabulary_.end_of_text = found->second;
+    vocabulary_.end_of_text = vocabulary_.begin_of_text = found->second;
   }
   return std::move(vocabulary_);
 }

@@ -2,8 +2,8 @@
 // Readers of the vocabulary files of other programs. Each reads the bytes of a file, with its path
 // for messages, and throws a UserError that names the line, offset or key of a mistake.
 //
-// A file that asks for what is not supported (a normalizer other than NFC, byte_fallback, Metaspace)
-// is refused by the key's name: its tokens would be other ones.
+// A file that asks for what is not supported is refused by the key's name: its tokens would be
+// other ones.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,14 @@ struct FileText {
 };
 
 /// tokenizer.json of Hugging Face's tokenizers: a BPE model after ByteLevel, alone (pattern gpt2)
-/// or after Digits or a Split by known expressions (pieces.hpp). Truncation and padding are ignored:
+/// or after Digits or a Split by known expressions (pieces.hpp); or one with byte_fallback, after the
+/// normalizers Prepend and Replace, or after Metaspace. Truncation and padding are ignored:
 /// they do not concern a stream of documents. What a TemplateProcessing puts
 /// before a text is end_of_text; without one it goes by name (find_end_of_text).
 Vocabulary read_tokenizer_json(const FileText& file);
+
+/// SentencePiece's *.model: type bpe with byte_fallback, without normalization.
+Vocabulary read_sentencepiece(const FileText& file);
 
 /// GPT-2's pair of files; the pattern is gpt2. Every token of two bytes or more must be made by a
 /// merge; one that is not, and is spelled <...>, is a special token.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -74,6 +75,53 @@ std::optional<std::string> from_alphabet(std::string_view text) {
   return bytes;
 }
 
+std::string with_spaces(std::string_view text) {
+  std::string result;
+  for (std::size_t at = text.find(written_space); at != std::string_view::npos;
+       at = text.find(written_space)) {
+    result.append(text.substr(0, at)).push_back(' ');
+    text.remove_prefix(at + written_space.size());
+  }
+  return result.append(text);
+}
+
+std::optional<char> byte_named(std::string_view name) {
+  unsigned value = 0;
+  if (name.size() != 6 || !name.starts_with("<0x") || name[5] != '>' ||
+      std::from_chars(&name[3], &name[5], value, 16).ptr != &name[5])
+    return std::nullopt;
+  return static_cast<char>(value);
+}
+
+std::string spelling_of(const Vocabulary& vocabulary, const VocabularyEntry& entry) {
+  if (entry.fallback)
+    return fmt::format("<0x{:02X}>", static_cast<unsigned char>(entry.bytes.front()));
+  if (!entry.ordinary())
+    return entry.bytes;
+  if (!vocabulary.characters)
+    return to_alphabet(entry.bytes);
+  std::string spelling;
+  for (const char c : entry.bytes)
+    if (c == ' ')
+      spelling += written_space;
+    else
+      spelling.push_back(c);
+  return spelling;
+}
+
+std::vector<MadeToken> made_tokens(const Vocabulary& vocabulary, const TokenOfBytes& ids) {
+  std::vector<MadeToken> made;
+  for (std::size_t id = 0; id < vocabulary.tokens.size() && made.size() <= most_pairs; ++id) {
+    const VocabularyEntry& entry = vocabulary.tokens[id];
+    const std::string_view bytes = entry.bytes;
+    for (std::size_t cut = 1; entry.ordinary() && cut < bytes.size(); ++cut)
+      if (const auto left = ids.find(bytes.substr(0, cut)); left != ids.end())
+        if (const auto right = ids.find(bytes.substr(cut)); right != ids.end())
+          made.push_back({left->second, right->second, static_cast<Token>(id)});
+  }
+  return made;
+}
+
 std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry entry) {
   auto& tokens = vocabulary.tokens;
   if (id < 0)
@@ -130,6 +178,8 @@ std::vector<Token> find_ends_of_text(const Vocabulary& vocabulary) {
                                         "<|eot_id|>",
                                         "<|eom_id|>",
                                         "<|im_end|>"};
+  if (!vocabulary.ends_of_text.empty())
+    return vocabulary.ends_of_text;
   std::vector<Token> ends;
   for (const std::string_view name : names)
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)

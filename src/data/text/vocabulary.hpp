@@ -9,6 +9,11 @@
 //   listed   the pairs of `merges`; the rank is the place in that list. Together they are the token
 //            with the bytes of both. GPT-2's merges.txt and tokenizer.json.
 //   ranked   any two tokens whose bytes together are a token; the rank is its id. tiktoken.
+//   scored   as `ranked`, with the rank that `ranks` has for its id. SentencePiece.
+//
+// With `characters` (SentencePiece with byte fallback) the text is not cut into pieces. It begins as
+// the tokens of its characters; a character without a token is the `fallback` tokens of its bytes.
+// U+2581, by which these vocabularies write a space, is a space in a text as well.
 //
 // What `added` tokens are spelled like is found before the text is cut into pieces: the first, and of
 // those at one place the longest.
@@ -22,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,28 +36,44 @@
 
 namespace trireme::text {
 
-enum class MergeRule : std::uint8_t { listed, ranked };
+enum class MergeRule : std::uint8_t { listed, ranked, scored };
+
+/// Where a text with `characters` gets a space that it does not have. A part is what is between
+/// added tokens.
+enum class SpacePrefix : std::uint8_t {
+  none,
+  text,        ///< before the text: SentencePiece's add_dummy_prefix
+  parts,       ///< before every part: the normalizer Prepend of Hugging Face
+  first_word,  ///< before a first part that begins with a word: Metaspace with "first"
+  words        ///< before every part that begins with a word: Metaspace with "always"
+};
 
 struct VocabularyEntry {
   std::string bytes;  ///< of a special token: its name; empty: the id is not in use
   bool special = false;
-  bool added = false;  ///< the bytes are this token wherever they are in a text
+  bool added = false;     ///< the bytes are this token wherever they are in a text
+  bool fallback = false;  ///< of a byte of a character without a token
 
-  /// Whether merges make it.
-  [[nodiscard]] bool ordinary() const { return !special && !added && !bytes.empty(); }
+  /// Whether a text has it without being spelled as an added token or falling back.
+  [[nodiscard]] bool ordinary() const { return !special && !added && !fallback && !bytes.empty(); }
   bool operator==(const VocabularyEntry&) const = default;
 };
 
 using MergePair = std::pair<Token, Token>;
 
 struct Vocabulary {
-  Pattern pattern = Pattern::gpt2;
+  bool characters = false;
+  SpacePrefix prefix = SpacePrefix::none;  ///< with `characters`
+  Pattern pattern = Pattern::gpt2;         ///< without
   MergeRule rule = MergeRule::listed;
   bool whole_pieces = false;
   bool nfc = false;  ///< a text is brought into normalization form C first (nfc.hpp)
   std::vector<VocabularyEntry> tokens;  ///< by id
   std::vector<MergePair> merges;        ///< for `listed`
-  std::optional<Token> end_of_text;
+  std::vector<std::uint32_t> ranks;     ///< for `scored`, by id
+  std::optional<Token> end_of_text;     ///< what begins a document in a stream
+  std::optional<Token> begin_of_text;   ///< what begins a text that is given to a model
+  std::vector<Token> ends_of_text;      ///< what ends one; empty: find_ends_of_text() goes by name
   bool operator==(const Vocabulary&) const = default;
 };
 
@@ -71,6 +93,25 @@ unsigned char byte_of_gpt2_id(int id);
 std::string to_alphabet(std::string_view bytes);
 /// Nothing when a character of `text` is not of that alphabet.
 std::optional<std::string> from_alphabet(std::string_view text);
+
+/// U+2581, as which vocabularies with `characters` write a space.
+inline constexpr std::string_view written_space = "\xe2\x96\x81";
+/// The text with a space for each U+2581.
+std::string with_spaces(std::string_view text);
+/// The byte of a fallback token: of "<0x0A>", 10.
+std::optional<char> byte_named(std::string_view name);
+/// How vocabularies spell a token: with `characters`, or in the alphabet of bytes.
+std::string spelling_of(const Vocabulary& vocabulary, const VocabularyEntry& entry);
+
+/// Ordinary tokens by their bytes.
+using TokenOfBytes = std::unordered_map<std::string_view, Token>;
+
+/// Two tokens whose bytes together are a third.
+struct MadeToken {
+  Token left, right, token;
+};
+/// All of them, up to somewhat more than most_pairs, by the token made and the place of the cut.
+std::vector<MadeToken> made_tokens(const Vocabulary& vocabulary, const TokenOfBytes& ids);
 
 /// Puts a token at its id. Returns what is wrong, or "".
 std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry entry);

@@ -13,7 +13,8 @@ namespace trireme::text {
 /// The vocabulary of text::Tokenizer::serialized(), with its merges as a list. Bytes are 256 tokens
 /// without merges. Where merges go by rank, each token is a merge of the two parts that lower ranks
 /// make of it; throws UserError for a token that they make something else of. For ids that were
-/// trained in the order of their merges, the two give the same tokens.
+/// trained in the order of their merges, the two give the same tokens. Where they go by score, the
+/// list is that of transformers: tokens of the same score may come out in another order.
 Vocabulary listed_vocabulary(std::string_view serialized);
 
 /// For Hugging Face's tokenizers, which give the same ids with it.

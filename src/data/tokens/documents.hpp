@@ -117,7 +117,12 @@ void encode_documents(Documents& documents,
     tokens.clear();
     if (piece.begins_document && end_of_text)
       tokens.push_back(*end_of_text);
-    encoding(path, [&] { tokenizer.encode(piece.text, tokens); });
+    encoding(path, [&] {
+      if (piece.begins_document)
+        tokenizer.encode(piece.text, tokens);
+      else
+        tokenizer.encode_rest(piece.text, tokens);
+    });
     take(piece, tokens);
   }
 }

@@ -27,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Files that may contain the tokenizer of a model's folder; the first that exists is read.
-constexpr const char* tokenizer_files[] = {"tokenizer.json", "vocab.json", "gpt2_tokenizer.bin"};
+constexpr const char* tokenizer_files[] = {"tokenizer.json", "vocab.json", "tokenizer.model",
+                                           "gpt2_tokenizer.bin"};
 
 /// A byte tokenizer is exported as 256 tokens without merges; recognizes it again.
 std::string bytes_recognized(const std::string& serialized) {

@@ -50,8 +50,10 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
                                  std::int64_t context) {
   const text::Vocabulary vocabulary = vocabulary_of(serialized);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
-  directory.write("vocab.json", text::vocab_json(vocabulary));
-  directory.write("merges.txt", text::merges_txt(vocabulary));
+  if (!vocabulary.characters) {  // GPT-2's pair is for tokens of bytes
+    directory.write("vocab.json", text::vocab_json(vocabulary));
+    directory.write("merges.txt", text::merges_txt(vocabulary));
+  }
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", context}};
@@ -60,6 +62,7 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
   };
   if (vocabulary.end_of_text)
     config["bos_token"] = spelling(*vocabulary.end_of_text);
+  config["add_bos_token"] = vocabulary.begin_of_text.has_value();
   if (const auto ends = text::find_ends_of_text(vocabulary); !ends.empty())
     config["eos_token"] = spelling(ends.front());
   directory.write("tokenizer_config.json", config.dump(2) + "\n");
