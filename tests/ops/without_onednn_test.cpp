@@ -37,7 +37,8 @@ TEST(WithoutOnednn, Multiplies) {
 
 TEST(WithoutOnednn, HasNothingToMeasureBeside) {
   const auto device = device::make_cpu_device(1);
-  EXPECT_THROW(ops::LibraryMatmul(*device, product, false), DeviceError);
+  std::vector<float> b(6);
+  EXPECT_THROW(ops::make_library_matmul(*device, product, false, view_of(b)), DeviceError);
 }
 
 }  // namespace

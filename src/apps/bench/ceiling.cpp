@@ -210,11 +210,10 @@ class LayerBench {
                    ConstView b,
                    ConstView bias,
                    View c) {
-    auto product = std::make_shared<ops::LibraryMatmul>(device_, shape, packed);
-    product->prepare(b);
+    const auto product = ops::make_library_matmul(device_, shape, packed, b);
     row.library = fmt::format("oneDNN {}", ops::onednn_version());
-    row.kernel = product->kernel();
-    all.push_back({std::move(row), [=] { (*product)(a, bias, c); }});
+    row.kernel = product.kernel;
+    all.push_back({std::move(row), [=] { product.multiply(a, bias, c); }});
   }
 
   const ListedProduct& products_;

@@ -3,7 +3,6 @@
 #include "base/error.hpp"
 
 #include "ops/cpu/onednn/library_matmul.hpp"
-#include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
 
@@ -15,19 +14,12 @@ const char* onednn_version() {
   return "not in this build";
 }
 
-struct LibraryMatmul::Inside {};
-
-LibraryMatmul::LibraryMatmul(device::Device& /*device*/,
-                             const MatmulShape& /*shape*/,
-                             bool /*packed*/) {
+LibraryMatmul make_library_matmul(device::Device& /*device*/,
+                                  const MatmulShape& /*shape*/,
+                                  bool /*packed*/,
+                                  ConstView /*b*/) {
   throw DeviceError("cpu", "oneDNN", "it is not in this build (TRIREME_ONEDNN=OFF)", __FILE__,
                     __LINE__);
-}
-LibraryMatmul::~LibraryMatmul() = default;
-void LibraryMatmul::prepare(ConstView /*b*/) {}
-void LibraryMatmul::operator()(ConstView /*a*/, ConstView /*bias*/, View /*c*/) const {}
-const char* LibraryMatmul::kernel() const {
-  return "";
 }
 
 }  // namespace trireme::ops
