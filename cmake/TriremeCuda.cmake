@@ -171,6 +171,8 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;${_kernel_warnings}>)
 
   add_library(trireme_cuda_math INTERFACE)
+  get_filename_component(_cublaslt_folder ${CUDA_cublasLt_LIBRARY} DIRECTORY)
+  target_compile_definitions(trireme_cuda_math INTERFACE TRIREME_CUBLASLT_FOLDER="${_cublaslt_folder}")
   target_include_directories(trireme_cuda_math SYSTEM INTERFACE ${TRIREME_CUDNN_INCLUDE} ${TRIREME_CUDNN_FRONTEND_INCLUDE})
   target_link_libraries(trireme_cuda_math INTERFACE trireme_cuda_runtime ${TRIREME_CUDNN_LIBRARY})
 

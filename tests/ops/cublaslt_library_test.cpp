@@ -26,7 +26,8 @@ TEST(CublasLtLibrary, ThatIsMissingIsNamedWithTheWayOut) {
 }
 
 TEST(CublasLtLibrary, IsThatOfTheHeader) {
-  EXPECT_THAT(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), HasSubstr("not supported"));
+  EXPECT_THAT(TRIREME_LT(cublasLtGetStatusString)(CUBLAS_STATUS_NOT_SUPPORTED),
+              HasSubstr("not supported"));
 }
 
 TEST(CublasLtLibrary, DescribesProducts) {
@@ -43,15 +44,15 @@ TEST(CublasLtLibrary, RefusesProductsWithoutAHandle) {
   const cublaslt::Preference preference;
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  EXPECT_NE(
-      cublasLtMatmulAlgoGetHeuristic(nullptr, description.raw, layout.raw, layout.raw, layout.raw,
-                                     layout.raw, preference.raw, 1, &result, &found),
-      CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(TRIREME_LT(cublasLtMatmulAlgoGetHeuristic)(nullptr, description.raw, layout.raw,
+                                                       layout.raw, layout.raw, layout.raw,
+                                                       preference.raw, 1, &result, &found),
+            CUBLAS_STATUS_SUCCESS);
   const float one = 1;
-  EXPECT_NE(
-      cublasLtMatmul(nullptr, description.raw, &one, nullptr, layout.raw, nullptr, layout.raw, &one,
-                     nullptr, layout.raw, nullptr, layout.raw, nullptr, nullptr, 0, nullptr),
-      CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(TRIREME_LT(cublasLtMatmul)(nullptr, description.raw, &one, nullptr, layout.raw, nullptr,
+                                       layout.raw, &one, nullptr, layout.raw, nullptr, layout.raw,
+                                       nullptr, nullptr, 0, nullptr),
+            CUBLAS_STATUS_SUCCESS);
 }
 
 }  // namespace

@@ -10,20 +10,25 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 
-/// A call of cuBLASLt that must not fail.
-#define TRIREME_CUBLASLT(call) ::trireme::ops::cublaslt::check((call), #call, __FILE__, __LINE__)
+#include "ops/cuda/cublaslt_library.hpp"
+
+/// A call of cuBLASLt that must not fail: the function, then its arguments.
+#define TRIREME_CUBLASLT(function, ...)                              \
+  ::trireme::ops::cublaslt::check(TRIREME_LT(function)(__VA_ARGS__), \
+                                  #function "(" #__VA_ARGS__ ")", __FILE__, __LINE__)
 
 namespace trireme::ops::cublaslt {
 
 inline void check(cublasStatus_t status, const char* statement, const char* file, int line) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError("cuBLASLt", statement, cublasLtGetStatusString(status), file, line);
+    throw DeviceError("cuBLASLt", statement, TRIREME_LT(cublasLtGetStatusString)(status), file,
+                      line);
 }
 /// The library's handle: one per device, made at the first product and kept with the device
 /// (device::cuda::kept_with). It has no settings; those of a product are in its Description.
 struct Library {
-  Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle)); }
-  ~Library() { cublasLtDestroy(handle); }
+  Library() { TRIREME_CUBLASLT(cublasLtCreate, &handle); }
+  ~Library() { TRIREME_LT(cublasLtDestroy)(handle); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
@@ -37,11 +42,10 @@ inline cudaDataType_t type_of(DType dtype) {
 /// A dense column-major matrix.
 struct Layout {
   Layout(DType dtype, std::int64_t rows, std::int64_t columns) {
-    TRIREME_CUBLASLT(cublasLtMatrixLayoutCreate(&raw, type_of(dtype),
-                                                static_cast<std::uint64_t>(rows),
-                                                static_cast<std::uint64_t>(columns), rows));
+    TRIREME_CUBLASLT(cublasLtMatrixLayoutCreate, &raw, type_of(dtype),
+                     static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows);
   }
-  ~Layout() { cublasLtMatrixLayoutDestroy(raw); }
+  ~Layout() { TRIREME_LT(cublasLtMatrixLayoutDestroy)(raw); }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
 
@@ -52,15 +56,15 @@ struct Layout {
 /// epilogue.
 struct Description {
   Description() {
-    TRIREME_CUBLASLT(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    TRIREME_CUBLASLT(cublasLtMatmulDescCreate, &raw, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   }
-  ~Description() { cublasLtMatmulDescDestroy(raw); }
+  ~Description() { TRIREME_LT(cublasLtMatmulDescDestroy)(raw); }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    TRIREME_CUBLASLT(cublasLtMatmulDescSetAttribute(raw, attribute, &value, sizeof value));
+    TRIREME_CUBLASLT(cublasLtMatmulDescSetAttribute, raw, attribute, &value, sizeof value);
   }
 
   cublasLtMatmulDesc_t raw = nullptr;
@@ -68,14 +72,14 @@ struct Description {
 
 /// What the heuristics may choose from: sizes of the workspace, alignments, ways to add up.
 struct Preference {
-  Preference() { TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&raw)); }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(raw); }
+  Preference() { TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate, &raw); }
+  ~Preference() { TRIREME_LT(cublasLtMatmulPreferenceDestroy)(raw); }
   Preference(const Preference&) = delete;
   Preference& operator=(const Preference&) = delete;
 
   template <class T>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-    TRIREME_CUBLASLT(cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value, sizeof value));
+    TRIREME_CUBLASLT(cublasLtMatmulPreferenceSetAttribute, raw, attribute, &value, sizeof value);
   }
 
   cublasLtMatmulPreference_t raw = nullptr;

@@ -243,11 +243,11 @@ class MatmulCuda final : public Matmul::Implementation {
                                        const Operands& operands,
                                        device::Stream& stream) const {
     constexpr float alpha = 1;
-    return cublasLtMatmul(library_.handle, variant.description.raw, &alpha, operands.b, first_.raw,
-                          operands.a, second_.raw, &operands.beta, operands.c, result_.raw,
-                          operands.c, result_.raw, &algorithm,
-                          device::cuda::workspace_of(stream, options_.workspace_bytes),
-                          options_.workspace_bytes, device::cuda::handle_of(stream));
+    return TRIREME_LT(cublasLtMatmul)(library_.handle, variant.description.raw, &alpha, operands.b,
+                                      first_.raw, operands.a, second_.raw, &operands.beta,
+                                      operands.c, result_.raw, operands.c, result_.raw, &algorithm,
+                                      device::cuda::workspace_of(stream, options_.workspace_bytes),
+                                      options_.workspace_bytes, device::cuda::handle_of(stream));
   }
 
   void launch(const Variant& variant,
@@ -277,7 +277,8 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
   static std::string words_of(cublasStatus_t status) {
-    return fmt::format("status {}, {}", static_cast<int>(status), cublasLtGetStatusString(status));
+    return fmt::format("status {}, {}", static_cast<int>(status),
+                       TRIREME_LT(cublasLtGetStatusString)(status));
   }
 
   /// Shape, types, leading dimensions and alignments, for messages.
@@ -320,7 +321,7 @@ class MatmulCuda final : public Matmul::Implementation {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+    const cublasStatus_t status = TRIREME_LT(cublasLtMatmulAlgoGetHeuristic)(
         library_.handle, variant.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS) {
