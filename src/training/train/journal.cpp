@@ -51,19 +51,16 @@ std::string flops_formula(const model::GptShape& shape) {
                      shape.masks_documents() ? ", what document_mask hides included" : "");
 }
 
-record::RunHeader header_of(const session::Job& job,
-                            const model::GptShape& shape,
-                            const layout::Plan& plan,
-                            const device::Device& device,
-                            DType dtype,
-                            std::vector<std::string> hosts) {
+record::RunHeader header_of(const session::Session& session, std::vector<std::string> hosts) {
+  const session::Job& job = session.job;
+  const layout::Plan& plan = session.plan;
   record::RunHeader header{job.build, job.deck, std::move(hosts), buckets_of(plan)};
   const auto fact = [&](const char* name, std::string value) {
     header.facts.emplace_back(name, std::move(value));
   };
   fact("name", job.run.name);
-  fact("device", device.description());
-  fact("precision", name(dtype));
+  fact("device", session.device->description());
+  fact("precision", name(session.dtype));
   header.counts = {{"ranks", plan.all_ranks()},
                    {"replicas", plan.replicas()},
                    {"parameters", plan.parameter_elements()},
@@ -73,59 +70,55 @@ record::RunHeader header_of(const session::Job& job,
     fact("tokenizer_kind", job.tokenizer->kind());
     header.tokenizer = job.tokenizer->serialized();
   }
-  fact("flops_formula", flops_formula(shape));
-  fact("recompute", model::recompute_text(shape.recompute));
+  fact("flops_formula", flops_formula(session.shape));
+  fact("recompute", model::recompute_text(session.shape.recompute));
   return header;
 }
 
 }  // namespace
 
-Journal::Journal(const session::Job& job,
-                 const model::GptShape& shape,
-                 const layout::Plan& plan,
-                 const device::Device& device,
-                 DType dtype,
+Journal::Journal(session::Session& session,
                  const record::RunDirectory& directory,
                  std::optional<std::int64_t> resumed_step,
                  const record::NameValues& origin,
-                 device::Recorder& recorder,
-                 comm::World& world,
                  Log& log)
-    : job_(job),
-      world_(world),
-      recorder_(recorder),
-      sample_(sample_of(
-          job.record,
-          world.size(),
-          job.run.steps,
-          spans_of_a_step(job.parallel,
-                          job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
-                          static_cast<std::int64_t>(plan.buckets().size()),
-                          job.optimizer.kind == optim::Kind::muon))),
+    : session_(session),
+      job_(session.job),
+      world_(session.world),
+      recorder_(session.recorder),
+      log_(log),
+      sample_(sample_of(job_.record,
+                        world_.size(),
+                        job_.run.steps,
+                        spans_of_a_step(job_.parallel,
+                                        job_.batch.sizes().largest() /
+                                            (job_.batch.micro_sequences * world_.size()),
+                                        static_cast<std::int64_t>(session.plan.buckets().size()),
+                                        job_.optimizer.kind == optim::Kind::muon))),
       collected_step_(resumed_step.value_or(0)) {
   std::size_t place = 0;
   for (const device::SpanInfo& name : device::span_names) {
     places_.push_back(place);
-    place += *name.index == '\0' ? 1 : plan.buckets().size();
+    place += *name.index == '\0' ? 1 : session.plan.buckets().size();
   }
   places_.push_back(place);
-  auto hosts = world.gather_all(world.host());
-  const double anchor = recorder.anchor_calendar();
-  const auto anchors = world.gather_all({&anchor, 1});
-  comm::on_first_rank(world, [&] {
-    auto header = header_of(job, shape, plan, device, dtype, std::move(hosts));
+  auto hosts = world_.gather_all(world_.host());
+  const double anchor = recorder_.anchor_calendar();
+  const auto anchors = world_.gather_all({&anchor, 1});
+  comm::on_first_rank(world_, [&] {
+    auto header = header_of(session, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
     header.facts.insert(header.facts.end(), origin.begin(), origin.end());
     auto [file, owes_validation, owes_evaluation] =
-        open_record(directory.path(), header, resumed_step, job, log);
+        open_record(directory.path(), header, resumed_step, job_, log);
     owes_[0] = owes_validation ? 1 : 0;
     owes_[1] = owes_evaluation ? 1 : 0;
-    file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
+    file.set_timing_fact("flops_per_token", model::flops_per_token(job_.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
-    files::write_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
+    files::write_file(directory.file("deck.resolved.yaml"), job_.resolved_deck);
   });
-  world.max(owes_);
+  world_.max(owes_);
 }
 
 void Journal::write(record::RunWriter::Entry entry, std::size_t bytes) {
@@ -137,7 +130,8 @@ void Journal::write(record::RunWriter::Entry entry, std::size_t bytes) {
   writer_->write(std::move(entry), bytes);
 }
 
-Journal::Peak Journal::peak_of(const device::Device& device) {
+Journal::Peak Journal::peak() const {
+  const device::Device& device = *session_.device;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   Peak peak{.resident = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};  // KiB on Linux
@@ -288,24 +282,22 @@ void Journal::collect(std::int64_t step) {
   recorder_.add(device::SpanName::record_collect, 0, begin, device::steady_seconds() - begin);
 }
 
-void Journal::compare_with_ceiling(const session::Session& session,
-                                   MeasureCeiling measure_ceiling,
-                                   Log& log) {
+void Journal::compare_with_ceiling(MeasureCeiling measure_ceiling) {
   if (!recorder_.enabled())
     return;
-  peak_ = peak_of(*session.device);  // measuring needs memory of its own
+  peak_ = peak();  // measuring needs memory of its own
   flush();
   const auto whole = recorder_.summary(device::SpanName::step);
   if (whole.count == 0)  // on all ranks alike: this start only made up an evaluation
     return;
-  const double ceiling = measure_ceiling(session, world_);
+  const double ceiling = measure_ceiling(session_, world_);
   comm::on_first_rank(world_, [&] {
     if (ceiling == 0) {
-      log.warning("skipped the matmul ceiling: there is not enough free memory to measure it");
+      log_.warning("skipped the matmul ceiling: there is not enough free memory to measure it");
       return;
     }
     // Steps that grow have no median that stands for all.
-    const bool grows = session.sizes.changes();
+    const bool grows = session_.sizes.changes();
     const double rate =
         grows ? tokens_ / whole.total_s
               : static_cast<double>(job_.batch.sequences * job_.shape.context) / whole.median_s;
@@ -315,43 +307,39 @@ void Journal::compare_with_ceiling(const session::Session& session,
     file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
     file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
     file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
-    log.info(
+    log_.info(
         "{} step: {} tokens/s, {:.4g} TFLOP/s per rank ({:.1f} % of the {:.4g} TFLOP/s that {} "
         "matrix "
         "products alone reach on this machine)",
         grows ? "mean" : "median", count_text(rate), achieved / 1e12, 100 * achieved / ceiling,
-        ceiling / 1e12, name(session.dtype));
+        ceiling / 1e12, name(session_.dtype));
   });
 }
 
-void Journal::close(std::int64_t step,
-                    session::Session& session,
-                    const session::Saver& saver,
-                    bool whole,
-                    Log& log) {
+void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) {
   // No step follows, so none waited for these.
-  add_gathers(session.engine.take_last_gathers(), std::numeric_limits<double>::infinity());
+  add_gathers(session_.engine.take_last_gathers(), std::numeric_limits<double>::infinity());
   collect(step);
-  const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
-  const std::vector<std::int64_t> slots = session.optimizer.state_bytes();
-  std::int64_t highest[] = {peak.resident, peak.device,
+  const Peak highest_here = peak_ ? *peak_ : peak();
+  const std::vector<std::int64_t> slots = session_.optimizer.state_bytes();
+  std::int64_t highest[] = {highest_here.resident, highest_here.device,
                             std::accumulate(slots.begin(), slots.end(), std::int64_t{0}),
-                            static_cast<std::int64_t>(session.communicator->peer_bytes())};
+                            static_cast<std::int64_t>(session_.communicator->peer_bytes())};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
   comm::on_first_rank(world_, [&] {
     record::RunRecord& file = writer_->settled();
-    file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
-    file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
+    file.set_memory("gradients", static_cast<std::int64_t>(session_.engine.gradient_bytes()));
+    file.set_memory("parameters", static_cast<std::int64_t>(session_.engine.parameter_bytes()));
     file.set_memory("optimizer", highest[2]);
-    if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
+    if (const std::size_t matrices = session_.optimizer.matrix_bytes(); matrices > 0)
       file.set_memory("matrices", static_cast<std::int64_t>(matrices));
-    file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    file.set_memory("activations", static_cast<std::int64_t>(session_.model.activation_bytes()));
     file.set_memory("peers", highest[3]);
     file.set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
     std::int64_t scratch = 0;
-    for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
+    for (const device::ScratchPool::Usage& block : session_.scratch.usage()) {
       const auto bytes = static_cast<std::int64_t>(block.high_water_bytes);
       scratch += bytes;
       if (bytes > 0)
@@ -372,17 +360,17 @@ void Journal::close(std::int64_t step,
                       problem.what(), record::run_log_name);
       if (whole)
         throw StorageError("record", "write run.h5", text, __FILE__, __LINE__);
-      log.warning("cannot write run.h5: {}", text);
+      log_.warning("cannot write run.h5: {}", text);
     }
     writer_.reset();
   });
 }
 
-void Journal::print_summary(Log& log) const {
+void Journal::print_summary() const {
   const auto whole = recorder_.summary(device::SpanName::step);
   if (whole.count == 0)
     return;
-  log.info("where the time of a step went (rank 0, median {}):", duration_text(whole.median_s));
+  log_.info("where the time of a step went (rank 0, median {}):", duration_text(whole.median_s));
   for (const device::SpanInfo& known : device::span_names) {
     const auto part = recorder_.summary(known.name);
     if (part.count == 0 || !std::string_view(known.help).starts_with("Within step"))
@@ -390,7 +378,7 @@ void Journal::print_summary(Log& log) const {
     const double inside = known.name == device::SpanName::model_train  ? waited_in_train_s_
                           : known.name == device::SpanName::optim_step ? waited_in_optim_s_
                                                                        : 0;
-    log.info("  {:<16} {:>6.2f} %", known.dotted, 100 * (part.total_s - inside) / whole.total_s);
+    log_.info("  {:<16} {:>6.2f} %", known.dotted, 100 * (part.total_s - inside) / whole.total_s);
   }
 }
 

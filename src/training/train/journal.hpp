@@ -37,17 +37,11 @@ class Journal {
  public:
   /// Collective. Opens the record: a new one, or the existing one continued after `resumed_step`.
   /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
-  /// `shape` has words for what is recomputed.
-  Journal(const session::Job& job,
-          const model::GptShape& shape,
-          const layout::Plan& plan,
-          const device::Device& device,
-          DType dtype,
+  /// The session and the log must outlive the object.
+  Journal(session::Session& session,
           const record::RunDirectory& directory,
           std::optional<std::int64_t> resumed_step,
           const record::NameValues& origin,
-          device::Recorder& recorder,
-          comm::World& world,
           Log& log);
 
   /// A row of /steps when one is due, and the engine's bucket times as samples.
@@ -75,21 +69,15 @@ class Journal {
   /// Collective, about a second, without touching the run's state: measures what matrix products
   /// reach on this machine now, prints and records how much of it the median step achieved, or
   /// the mean one of a batch that changes. Nothing without spans.
-  void compare_with_ceiling(const session::Session& session,
-                            MeasureCeiling measure_ceiling,
-                            Log& log);
+  void compare_with_ceiling(MeasureCeiling measure_ceiling);
   /// Collective: the last samples until `step`, memory figures, and the record closed. Requires:
   /// compute has waited for all parameters. Throws StorageError when run.h5 cannot be written, or
   /// warns where the run is not `whole` and is to be resumed.
-  void close(std::int64_t step,
-             session::Session& session,
-             const session::Saver& saver,
-             bool whole,
-             Log& log);
+  void close(std::int64_t step, const session::Saver& saver, bool whole);
 
   /// Where the time of a step went, one line per span name; what is inside another span is taken
   /// out of it, so the lines add up. Rank 0 only.
-  void print_summary(Log& log) const;
+  void print_summary() const;
 
  private:
   /// Waits that began before the step are between steps, and are in the spans there: an
@@ -100,15 +88,17 @@ class Journal {
   /// rank that is late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
+  session::Session& session_;
   const session::Job& job_;
   comm::World& world_;
   device::Recorder& recorder_;
+  Log& log_;
   std::optional<record::RunWriter> writer_;  // rank 0 only
   /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
   struct Peak {
     std::int64_t resident = 0, device = 0;
   };
-  [[nodiscard]] static Peak peak_of(const device::Device& device);
+  [[nodiscard]] Peak peak() const;
 
   /// How the seconds in each kind of span since the last call differ over the ranks.
   std::vector<record::RankSpanRow> spread_over_ranks(std::int64_t step);

@@ -6,17 +6,75 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
 #include "files/path.hpp"
 
 #include "comm/control/together.hpp"
+#include "reduce/layout_options.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 
-#include "train/opening_lines.hpp"
+#include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 #include "train/record_start.hpp"
-#include "train/run_end.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// Hands the requests of `trireme stop` and `trireme save` to `signals`; null on all ranks but 0.
+std::unique_ptr<record::RunRequests> listen(const record::RunDirectory& directory,
+                                            const comm::World& world,
+                                            session::SignalScope& signals) {
+  if (world.rank() != 0)
+    return nullptr;
+  return std::make_unique<record::RunRequests>(
+      directory.path(), [&signals](record::RunRequest request) {
+        switch (request) {
+          case record::RunRequest::save:
+            return signals.request_checkpoint();
+          case record::RunRequest::stop:
+            return signals.request_stop(session::StopReason::request);
+          case record::RunRequest::stop_now:
+            return signals.end_now(
+                "`trireme stop --now` ended the run: the steps since the newest checkpoint are "
+                "lost.");
+        }
+      });
+}
+
+/// The lines with which a run begins in its log: model, ranks, choices, devices, data. Collective.
+void log_opening_lines(session::Session& session, std::int64_t first_step, Log& log) {
+  const session::Job& job = session.job;
+  const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
+  const int copies = session.plan.replicas();
+  log.info(
+      "{}: {} parameters in {} buckets ({}), {} ranks{} over {}, {}, {} micro-steps of {} x {} "
+      "tokens",
+      job.run.name, count(session.plan.parameter_elements()), session.plan.buckets().size(),
+      reduce::bucket_text(job.parallel, session.plan), session.world.size(),
+      copies > 1 ? fmt::format(" with {} copies", copies) : "", session.communicator->name(),
+      name(session.dtype), session.batches(first_step).micro_steps(), job.batch.micro_sequences,
+      job.shape.context);
+  if (const Bytes* limit = job.shape.recompute.limit()) {
+    const model::RecomputeChoice choice = session::decide_recompute(
+        job, session.shape, session.plan, {session.dtype, session.device->kind()});
+    log.info("model.recompute: {}: a rank takes {} of {}", model::recompute_text(choice.recompute),
+             bytes_text(static_cast<double>(choice.bytes)),
+             bytes_text(static_cast<double>(limit->count)));
+  }
+  if (const std::string& note = session.communicator->note(); !note.empty())
+    session.choices.push_back(note);
+  if (session.world.rank() == 0)
+    for (const std::string& line : session.choices) log.warning("{}", line);
+  if (!session.without_graphs.empty())
+    log.info("gpu.graphs: off: {}", session.without_graphs);
+  for (const std::string& line : session::gpu_table(session.world, *session.device))
+    log.info("{}", line);
+  log.info("data: {} training tokens, {} validation tokens", count(session.data.train.num_tokens()),
+           session.data.validation ? count(session.data.validation->num_tokens()) : "no");
+}
+
+}  // namespace
 
 Run::Run(const session::Job& the_job, comm::World& ranks, Log& the_log, session::SignalScope& stops)
     : job(the_job),
@@ -102,14 +160,13 @@ void Run::open_files(const std::optional<Resumption>& before, const record::Name
     log.also_to_file(directory.file("log.txt"));
   });
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
-  journal.emplace(job, training.shape, training.plan, *training.device, training.dtype, directory,
-                  resumed_step, origin, training.recorder, world, log);
+  journal.emplace(training, directory, resumed_step, origin, log);
   if (before && world.rank() == 0) {
     for (const std::string& line : change_table(*before, job)) log.info("{}", line);
     if (const std::string warning = rate_jump(*before, job); !warning.empty())
       log.warning("{}", warning);
   }
-  log_opening_lines(job, training, first_step, log);
+  log_opening_lines(training, first_step, log);
   epochs.emplace(data.train, static_cast<std::int64_t>(training.next_sample));
   const std::int64_t samples = training.sizes.until(job.run.steps);
   log.info("{}", epochs->forecast(samples));

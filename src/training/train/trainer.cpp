@@ -24,7 +24,6 @@
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
 #include "train/run.hpp"
-#include "train/run_end.hpp"
 
 namespace trireme::train {
 namespace {
@@ -347,13 +346,13 @@ void Trainer::finish(bool whole) {
   if (first_validation_ != last_validation_)
     log_.info("validation loss {:.4f} before, {:.4f} after", *first_validation_, *last_validation_);
   if (world_.rank() == 0)
-    run_.journal->print_summary(log_);
+    run_.journal->print_summary();
   if (const auto stop = session::agree(world_, requests()).stop(); whole && stop)
     log_.info("skipped measuring what matrix products reach on this machine: {}",
               session::text_of(*stop));
   else if (whole)
-    run_.journal->compare_with_ceiling(run_.training, measure_ceiling_, log_);
-  run_.journal->close(newest_.step, run_.training, run_.saver, whole, log_);
+    run_.journal->compare_with_ceiling(measure_ceiling_);
+  run_.journal->close(newest_.step, run_.saver, whole);
   std::error_code ignored;
   const bool saved =
       world_.rank() == 0 && std::filesystem::exists(run_.directory.checkpoints(), ignored);
@@ -456,7 +455,33 @@ ExitCode Trainer::steps() {
   return ExitCode::done;
 }
 
+/// Slurm kills at the job's end, so the record is closed and MPI has ended a little earlier.
+constexpr double slurm_margin_s = 5;
+
 }  // namespace
+
+session::TimeLimit limit_of(const session::Job& job,
+                            double started_at,
+                            const comm::World& world,
+                            Log& log,
+                            session::SignalScope& signals) {
+  std::string warning;
+  session::TimeLimit limit;
+  if (job.run.walltime.given())
+    limit.deadline = started_at + job.run.walltime.value->seconds;
+  const double now = device::calendar_seconds();
+  if (const auto end = session::slurm_end(now, warning)) {
+    const double steady = device::steady_seconds() + *end - slurm_margin_s - now;
+    if (steady < limit.deadline)
+      limit = {steady, session::StopReason::job_end};
+  }
+  if (world.rank() == 0) {
+    signals.limit_preparation(limit);
+    if (!warning.empty())
+      log.warning("{}", warning);
+  }
+  return limit;
+}
 
 ExitCode train(const session::Job& job,
                comm::World& world,

@@ -35,6 +35,15 @@ namespace trireme::train {
 /// left for them. Collective.
 using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
 
+/// When the run must end: run.walltime after `started_at`, or shortly before the end of the Slurm
+/// job, whichever comes first. On rank 0 it limits the preparation of the run in `signals` as well.
+/// Warns of an end of the job that cannot be.
+session::TimeLimit limit_of(const session::Job& job,
+                            double started_at,
+                            const comm::World& world,
+                            Log& log,
+                            session::SignalScope& signals);
+
 /// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
 /// `measure_ceiling` is called once, after the last step.

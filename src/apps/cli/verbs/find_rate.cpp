@@ -6,7 +6,7 @@
 
 #include "comm/control/together.hpp"
 
-#include "train/run_end.hpp"
+#include "train/trainer.hpp"
 
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"

@@ -10,7 +10,7 @@
 
 #include "comm/control/together.hpp"
 
-#include "train/run_end.hpp"
+#include "train/trainer.hpp"
 
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
