@@ -29,7 +29,7 @@
 #include "comm/collective/exchange.hpp"
 #include "comm/collective/ring.hpp"
 #include "comm/collective/uneven_gather.hpp"
-#include "comm/control/integer_sums.hpp"
+#include "comm/control/requests.hpp"
 #include "comm/transport/byte_range_set.hpp"
 #include "comm/transport/node_barrier.hpp"
 #include "comm/transport/transports.hpp"
@@ -144,8 +144,7 @@ class NodeCommunicator final : public Communicator {
                   device,
                   chunk_bytes,
                   options.exchange_bytes),
-        uneven_gather_(comm_.get(), progress_, grid_.hosts, chunk_bytes),
-        integers_(comm_.get(), progress_) {
+        uneven_gather_(comm_.get(), progress_, grid_.hosts, chunk_bytes) {
     if (shares_memory())
       barrier_.emplace(grid_.node.get(), progress_);
   }
@@ -209,7 +208,7 @@ class NodeCommunicator final : public Communicator {
 
   void reduce(const NodeShards& s) {
     if (grid_.num_rows() > 1 && s.full.dtype == DType::i64) {
-      integers_.all_reduce(s.full);
+      sum_integers(s.full);
       return;
     }
     meet();
@@ -229,6 +228,20 @@ class NodeCommunicator final : public Communicator {
         sum_(block.data, sources_, block.elements, block.dtype);
       }
     ring_.reduce_scatter(s.full, s.own.elements);
+  }
+
+  /// Small exact sums over all ranks, for the norm and the loss of a step, which MPI may add in any
+  /// order. MPI works on a copy, because after a timeout the collective is still active, and may
+  /// receive a late rank's message.
+  void sum_integers(View values) {
+    auto* at = values.as<std::int64_t>();
+    integers_.assign(at, at + values.elements);
+    MPI_Request request = MPI_REQUEST_NULL;
+    TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, integers_.data(), static_cast<int>(integers_.size()),
+                               MPI_INT64_T, MPI_SUM, comm_.get(), &request));
+    while (!completed(request)) progress_.pause();
+    progress_.moved();
+    std::ranges::copy(integers_, at);
   }
 
   void gather(const NodeShards& s) {
@@ -294,7 +307,7 @@ class NodeCommunicator final : public Communicator {
   Ring ring_;
   Exchange exchange_;
   UnevenGather uneven_gather_;
-  IntegerSums integers_;
+  std::vector<std::int64_t> integers_;
 };
 
 }  // namespace
