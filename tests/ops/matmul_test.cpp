@@ -13,7 +13,6 @@
 #include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
-#include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
 #include "ops/tensors.hpp"
@@ -159,17 +158,17 @@ using Kernel = std::unique_ptr<Matmul::Implementation>;
 std::vector<std::pair<std::string, Kernel>> kernels_for(const MatmulShape& s) {
   using ops::cpu::vectors::Vectors;
   std::vector<std::pair<std::string, Kernel>> all;
-  for (const Vectors vectors : {Vectors::plain, Vectors::avx2})
+  const auto add = [&](const char* name, Vectors vectors, bool pairs) {
     if (vectors <= ops::cpu::vectors::best())
-      all.emplace_back(vectors == Vectors::plain ? "plain" : "AVX2",
-                       ops::cpu::vectors::make_matmul(s, vectors));
-  if (ops::cpu::avx512::multiplies(s)) {
-    all.emplace_back("AVX-512", ops::cpu::avx512::make_matmul(s, false));
+      all.emplace_back(name, ops::cpu::vectors::make_matmul(s, vectors, pairs));
+  };
+  add("plain", Vectors::plain, false);
+  add("AVX2", Vectors::avx2, false);
+  add("AVX-512", Vectors::avx512, false);
 #if defined(__x86_64__)
-    if (s.a == DType::bf16 && __builtin_cpu_supports("avx512bf16"))
-      all.emplace_back("AVX-512 BF16", ops::cpu::avx512::make_matmul(s, true));
+  if (s.a == DType::bf16 && __builtin_cpu_supports("avx512bf16"))
+    add("AVX-512 BF16", Vectors::avx512, true);
 #endif
-  }
   if (ops::cpu::amx::multiplies(s))
     all.emplace_back("AMX", ops::cpu::amx::make_matmul(s));
   return all;

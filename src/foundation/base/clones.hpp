@@ -23,21 +23,13 @@
 #else
 #define TRIREME_CLONES
 #endif
-/// For functions with an AVX-512 version of their own, which processors of the highest level run.
-#if TRIREME_X86_LEVEL >= 3
-#define TRIREME_CLONES_BELOW_AVX512 __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define TRIREME_CLONES_BELOW_AVX512
-#endif
 /// Loops vectorized whatever the build's level of optimization is.
 #define TRIREME_VECTOR_CLONES TRIREME_CLONES __attribute__((optimize("O3")))
 #elif !defined(__x86_64__) && !defined(__clang__)
 // One level, which has vectors (NEON).
 #define TRIREME_CLONES
-#define TRIREME_CLONES_BELOW_AVX512
 #define TRIREME_VECTOR_CLONES __attribute__((optimize("O3")))
 #else
 #define TRIREME_CLONES
-#define TRIREME_CLONES_BELOW_AVX512
 #define TRIREME_VECTOR_CLONES
 #endif

@@ -4,115 +4,19 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/cpu/loops.hpp"
+#include "ops/cpu/levels.hpp"
 #if defined(__x86_64__)
 #include "ops/cpu/x86/amx_matmul.hpp"
-#include "ops/cpu/x86/avx512_math.hpp"
 #endif
+
+#define TRIREME_KERNELS "ops/cpu/gelu_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
 
 namespace trireme::ops::cpu {
 namespace {
 
-// tanh(u) = 2 sigmoid(2u) - 1, so 0.5 x (1 + tanh(u)) = x sigmoid(2u) with u = sqrt(2/pi) (x +
-// 0.044715 x^3).
-constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
-constexpr float cubic = 0.044715F;
-
-/// e^(-2u): sigmoid(2u) is 1 / (1 + it).
-TRIREME_INLINE float gate_exponential(float x) {
-  return fast_exp(-two_slope * (x + cubic * x * x * x));
-}
-
-template <class T>
-TRIREME_CLONES_BELOW_AVX512 void gelu_forward_kernel(T* y, const T* x, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float at = to_float(x[i]);
-    y[i] = from_float<T>(at / (1.0F + gate_exponential(at)));
-  }
-}
-
-template <class T>
-TRIREME_CLONES_BELOW_AVX512 void gelu_backward_kernel(T* dx,
-                                                      const T* dy,
-                                                      const T* x,
-                                                      std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float at = to_float(x[i]);
-    const float e = gate_exponential(at);
-    const float s = 1.0F / (1.0F + e);
-    const float slope = two_slope * (1.0F + 3.0F * cubic * at * at);
-    // s(1 - s) = e s s. Far from zero it vanishes before the slope can overflow against it.
-    const float bend = at * at < 1.0e3F ? at * (e * s) * s * slope : 0.0F;
-    dx[i] = from_float<T>(to_float(dy[i]) * (s + bend));
-  }
-}
-
 #if defined(__x86_64__)
-/// e^(-2u) of sixteen values, as a power of two. The exponent is limited so that the result stays
-/// finite; beyond the limit the gate no longer changes.
-TRIREME_AVX512_INLINE __m512 gate_exponential(__m512 x) {
-  constexpr float log2_e = 1.44269504F;
-  const __m512 factor = _mm512_fmadd_ps(_mm512_set1_ps(-two_slope * cubic * log2_e),
-                                        _mm512_mul_ps(x, x), _mm512_set1_ps(-two_slope * log2_e));
-  const __m512 exponent = _mm512_max_ps(_mm512_set1_ps(-126.0F), _mm512_mul_ps(x, factor));
-  return avx512::power_of_two(_mm512_min_ps(_mm512_set1_ps(126.0F), exponent));  // NaN stays
-}
-
-TRIREME_AVX512_INLINE __m512 gelu(__m512 x) {
-  const __m512 gate = avx512::reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), gate_exponential(x)));
-  return _mm512_mul_ps(x, gate);
-}
-
-TRIREME_AVX512_INLINE __m512 gelu_derivative(__m512 x) {
-  const __m512 squared = _mm512_mul_ps(x, x);
-  const __m512 e = gate_exponential(x);
-  const __m512 s = avx512::reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), e));
-  const __m512 slope =
-      _mm512_fmadd_ps(_mm512_set1_ps(3.0F * cubic * two_slope), squared, _mm512_set1_ps(two_slope));
-  const __m512 bend = _mm512_mul_ps(_mm512_mul_ps(x, _mm512_mul_ps(e, s)), _mm512_mul_ps(s, slope));
-  const __mmask16 near = _mm512_cmp_ps_mask(squared, _mm512_set1_ps(1.0e3F), _CMP_NGE_UQ);
-  return _mm512_mask_add_ps(s, near, s, bend);
-}
-
-/// to[i] = at(i) for all i, four registers at a time, whose long chains of operations overlap.
-template <class T, class At>
-TRIREME_AVX512_INLINE void map_avx512(T* to, std::int64_t count, const At& at) {
-  constexpr std::int64_t at_once = 4 * avx512::lanes;
-  constexpr __mmask16 all = 0xffff;
-  std::int64_t i = 0;
-  for (; i + at_once <= count; i += at_once) {
-    __m512 made[4];
-#pragma GCC unroll 4
-    for (std::int64_t r = 0; r < 4; ++r) made[r] = at(i + r * avx512::lanes, all);
-    avx512::store_pair(to + i, made[0], made[1]);
-    avx512::store_pair(to + i + 2 * avx512::lanes, made[2], made[3]);
-  }
-  for (; i < count; i += avx512::lanes) {
-    const __mmask16 keep = avx512::first_lanes(count - i);
-    avx512::store_floats(to + i, at(i, keep), keep);
-  }
-}
-
-template <class T>
-TRIREME_AVX512 void gelu_forward_avx512(T* y, const T* x, std::int64_t count) {
-  map_avx512(
-      y, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
-        return gelu(avx512::load_floats(x + i, keep));
-      });
-}
-
-template <class T>
-TRIREME_AVX512 void gelu_backward_avx512(T* dx, const T* dy, const T* x, std::int64_t count) {
-  map_avx512(
-      dx, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
-        return _mm512_mul_ps(avx512::load_floats(dy + i, keep),
-                             gelu_derivative(avx512::load_floats(x + i, keep)));
-      });
-}
-
-/// What the kernels above give for each of the 65536 numbers of bf16, in fp32, at the number's bits.
+/// What avx512::gelu_forward() and gelu_backward() give for each of the 65536 numbers of bf16, in fp32, at the number's bits.
 /// Where gathers are fast, as on processors with AMX, looking it up takes 0.56 (forward) and 0.44
 /// (backward) of the time of computing it; activations use a few KiB of the table.
 struct GeluTables {
@@ -123,8 +27,8 @@ struct GeluTables {
     std::vector<float> x, ones(value.size(), 1.0F);
     for (std::uint32_t bits = 0; bits < value.size(); ++bits)
       x.push_back(std::bit_cast<float>(bits << 16U));
-    gelu_forward_avx512(value.data(), x.data(), count);
-    gelu_backward_avx512(derivative.data(), ones.data(), x.data(), count);
+    avx512::gelu_forward(value.data(), x.data(), count);
+    avx512::gelu_backward(derivative.data(), ones.data(), x.data(), count);
   }
   static const GeluTables& get() {
     static const GeluTables tables;
@@ -139,7 +43,7 @@ TRIREME_AVX512_INLINE __m512 look_up(const float* table, const Bf16* at, __mmask
 
 TRIREME_AVX512 void gelu_forward_by_table(Bf16* y, const Bf16* x, std::int64_t count) {
   const float* table = GeluTables::get().value.data();
-  map_avx512(
+  avx512::for_lanes(
       y, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
         return look_up(table, x + i, keep);
       });
@@ -150,7 +54,7 @@ TRIREME_AVX512 void gelu_backward_by_table(Bf16* dx,
                                            const Bf16* x,
                                            std::int64_t count) {
   const float* table = GeluTables::get().derivative.data();
-  map_avx512(
+  avx512::for_lanes(
       dx, count, [&](std::int64_t i, __mmask16 keep) TRIREME_AVX512 __attribute__((always_inline)) {
         return _mm512_mul_ps(avx512::load_floats(dy + i, keep), look_up(table, x + i, keep));
       });
@@ -227,10 +131,8 @@ void gradient(const auto& call, void (*kernel)(T*, const T*, const T*, std::int6
 
 template <class T>
 void run(Threads, const GeluForward& call) {
-  auto* kernel = gelu_forward_kernel<T>;
+  auto* kernel = TRIREME_BEST(gelu_forward<T>);
 #if defined(__x86_64__)
-  if (has_avx512())
-    kernel = gelu_forward_avx512<T>;
   if constexpr (std::is_same_v<T, Bf16>)
     if (amx::available())
       kernel = gelu_forward_by_table;
@@ -240,10 +142,8 @@ void run(Threads, const GeluForward& call) {
 
 template <class T>
 void run(Threads, const GeluBackward& call) {
-  auto* kernel = gelu_backward_kernel<T>;
+  auto* kernel = TRIREME_BEST(gelu_backward<T>);
 #if defined(__x86_64__)
-  if (has_avx512())
-    kernel = gelu_backward_avx512<T>;
   if constexpr (std::is_same_v<T, Bf16>)
     if (amx::available())
       kernel = gelu_backward_by_table;

@@ -14,23 +14,15 @@
 // 2. bf16 is widened to fp32 when it is loaded and rounded once when it is stored.
 // 3. Columns after the last valid one are zero up to where products read, at most 16 further: a
 //    product over whole registers then adds zeros.
-// 4. Each function has a body for AVX-512 and a portable one. `level`, that of the calling kernel,
-//    selects one.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "ops/cpu/attention_head.hpp"
 #include "ops/cpu/dropout.hpp"
-#include "ops/cpu/loops.hpp"
-#include "ops/cpu/tile_product.hpp"
-#if defined(__x86_64__)
-#include "ops/cpu/x86/avx512_attention.hpp"
-#endif
+#include "ops/cpu/levels.hpp"
 
 namespace trireme::ops::cpu {
 
@@ -54,68 +46,6 @@ TRIREME_INLINE void hide_unseen(float* scores,
   }
 }
 
-/// to = [tile, width] from rows of `channels`; what is missing is zero.
-template <Level level, class T>
-TRIREME_INLINE void load_rows(float* to,
-                              const T* from,
-                              std::int64_t stride,
-                              std::int64_t rows,
-                              const AttentionHead& head,
-                              float scale) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::load_tile<tile>(to, head.width, from, stride, rows, head.channels, scale);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* line = to + r * head.width;
-#pragma omp simd
-    for (std::int64_t c = 0; c < head.channels; ++c)
-      line[c] = to_float(from[r * stride + c]) * scale;
-    for (std::int64_t c = head.channels; c < head.width; ++c) line[c] = 0;
-  }
-  std::fill(to + rows * head.width, to + tile * head.width, 0.0F);
-}
-
-/// to = [channels, tile] from rows of `channels`; columns of missing rows are zero.
-template <Level level, class T>
-TRIREME_INLINE void load_transposed(
-    float* to, const T* from, std::int64_t stride, std::int64_t rows, const AttentionHead& head) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::load_transposed_tile<tile>(to, from, stride, rows, head.channels);
-    return;
-  }
-#endif
-  for (std::int64_t c = 0; c < head.channels; ++c) {
-    float* line = to + c * tile;
-    for (std::int64_t r = 0; r < rows; ++r) line[r] = to_float(from[r * stride + c]);
-    for (std::int64_t r = rows; r < tile; ++r) line[r] = 0;
-  }
-}
-
-/// Rows of `channels`, `stride` apart, from [tile, width], each element times `scale`.
-template <Level level, class T>
-TRIREME_INLINE void store_rows(T* to,
-                               std::int64_t stride,
-                               const float* from,
-                               std::int64_t rows,
-                               const AttentionHead& head,
-                               float scale) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::store_tile(to, stride, from, head.width, rows, head.channels, scale);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < head.channels; ++c)
-      to[r * stride + c] = from_float<T>(from[r * head.width + c] * scale);
-  }
-}
-
 /// The tiles that one thread works on, one after the other in its scratch.
 struct AttentionScratch {
   float *q, *k, *v, *scores, *sums;  // [tile, width], [channels, tile], [tile, width], [tile,
@@ -131,67 +61,24 @@ struct AttentionScratch {
         sums(scores + tile * tile) {}
 };
 
-/// Softmax of one tile of scores against the rows' running maximum and sum; leaves the (dropped)
-/// probabilities in `scores` and rescales what the rows have gathered. The rows are those from
-/// `query` + `before` on, of the tile of queries that begins at `query`.
-template <Level level>
-TRIREME_INLINE void softmax_tile(const AttentionScratch& s,
-                                 float* maximum,
-                                 float* total,
-                                 std::int64_t rows,
-                                 std::int64_t query,
-                                 std::int64_t key,
-                                 const AttentionHead& head,
-                                 const Dropout& dropout,
-                                 std::int64_t before = 0) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  DropoutRun run;
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    alignas(64) std::array<float, tile> shrink;
-    avx512::softmax_rows(s.scores, maximum, total, shrink.data(), rows, query == key, before);
-    if (key > 0)
-      avx512::scale_rows(s.sums, head.width, shrink.data(), rows);
-    for (std::int64_t r = 0; r < rows && dropout.active(); ++r) {
-      float* line = s.scores + r * tile;
-      const std::int64_t valid = query == key ? before + r + 1 : tile;
-      const float* factors =
-          dropout_run(run, dropout, head.sample,
-                      head.first_element + (query + before + r) * head.time + key, valid);
-#pragma omp simd
-      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
-    }
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* line = s.scores + r * tile;
-    const std::int64_t valid = query == key ? before + r + 1 : tile;
-    const std::int64_t columns = rounded(valid);
-    for (std::int64_t c = valid; c < columns; ++c) line[c] = -infinity;
-    const float largest = largest_of(line, columns, maximum[r]);
-    const float shrink = fast_exp(maximum[r] - largest);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < columns; ++c) {
-      line[c] = fast_exp(line[c] - largest);
-      sum += line[c];
-    }
-    for (std::int64_t c = columns; c < std::min(tile, columns + most_lanes); ++c) line[c] = 0;
-    maximum[r] = largest;
-    total[r] = total[r] * shrink + sum;
-    if (key > 0) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < head.width; ++c) s.sums[r * head.width + c] *= shrink;
-    }
-    if (dropout.active()) {
-      const float* factors =
-          dropout_run(run, dropout, head.sample,
-                      head.first_element + (query + before + r) * head.time + key, valid);
-#pragma omp simd
-      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
-    }
-  }
-}
+/// The part of a square tile of scores (rows are queries, columns are keys) that causality leaves,
+/// as the product that uses the tile sees it.
+enum class Triangle : std::uint8_t {
+  none,            ///< every element counts
+  result,          ///< columns beyond the row block are not computed
+  depth_to_row,    ///< A is lower triangular: the depth ends with the row block
+  depth_from_row,  ///< transposed A is lower triangular: the depth starts with the row block
+};
+
+/// A tile in scratch; its rows are `stride` elements apart.
+struct TileOperand {
+  const float* data;
+  std::int64_t stride;
+};
 
 }  // namespace trireme::ops::cpu
+
+#define TRIREME_KERNELS "ops/cpu/attention_tile_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
+#define TRIREME_KERNELS "ops/cpu/tile_product_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"

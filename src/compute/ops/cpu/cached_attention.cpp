@@ -75,65 +75,14 @@ TRIREME_CLONES void store_kernel(
   for (std::int64_t c = 0; c < channels; ++c) values[c] = to_float(v[c]);
 }
 
-template <Level level, class T>
-TRIREME_INLINE void run_body(T* out,
-                             const T* q,
-                             float* cache,
-                             const CacheLayout* layout,
-                             const AttentionHead* head_at,
-                             const Run* run_at,
-                             float* scratch) {
-  const AttentionHead head = *head_at;
-  const Run run = *run_at;
-  const AttentionScratch s(scratch, head.width);
-  const Dropout none{};
-  const std::int64_t before = run.position % tile, query = run.position - before;
-  load_rows<level>(s.q, q, head.qkv_stride, run.rows, head, head.scale);
-  alignas(64) std::array<float, tile> maximum, total;
-  maximum.fill(-std::numeric_limits<float>::infinity());
-  total.fill(0);
-  const std::int64_t first = head.first_tile(run.position);
-  for (std::int64_t key = first; key <= query; key += tile) {
-    const std::int64_t keys = key == query ? before + run.rows : tile;
-    tile_product<level, false>(s.scores, tile, {s.q, head.width}, {layout->keys(cache, key), tile},
-                               run.rows, tile, head.channels, Triangle::none, false);
-    hide_unseen(s.scores, run.rows, run.position, key, head);
-    softmax_tile<level>(s, maximum.data(), total.data(), run.rows, query, key, head, none, before);
-    if (key == query)
-      for (std::int64_t r = 0; r < run.rows; ++r)
-        std::fill(s.scores + r * tile + before + r + 1, s.scores + r * tile + keys, 0.0F);
-    tile_product<level, false>(s.sums, head.width, {s.scores, tile},
-                               {layout->values(cache, key), head.width}, run.rows, head.width, keys,
-                               Triangle::none, key > first);
-  }
-  for (std::int64_t r = 0; r < run.rows; ++r)
-    store_rows<level>(out + r * head.out_stride, 0, s.sums + r * head.width, 1, head,
-                      1.0F / total[static_cast<std::size_t>(r)]);
-}
+}  // namespace
+}  // namespace trireme::ops::cpu
 
-template <class T>
-TRIREME_CLONES_BELOW_AVX512 void run_kernel(T* out,
-                                            const T* q,
-                                            float* cache,
-                                            const CacheLayout* layout,
-                                            const AttentionHead* head,
-                                            const Run* run,
-                                            float* scratch) {
-  run_body<Level::any>(out, q, cache, layout, head, run, scratch);
-}
+#define TRIREME_KERNELS "ops/cpu/cached_attention_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
 
-#if defined(__x86_64__)
-template <class T>
-TRIREME_AVX512 void run_kernel_avx512(T* out,
-                                      const T* q,
-                                      float* cache,
-                                      const CacheLayout* layout,
-                                      const AttentionHead* head,
-                                      const Run* run,
-                                      float* scratch) {
-  run_body<Level::avx512>(out, q, cache, layout, head, run, scratch);
-}
-#endif
+namespace trireme::ops::cpu {
+namespace {
 
 template <class T>
 class CachedAttentionCpu final : public CachedAttention::Implementation {
@@ -145,12 +94,7 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
         scratch_elements_(rounded(AttentionScratch::elements(layout_.width))),
         scratch_(
             device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
-                            "attention scratch")) {
-#if defined(__x86_64__)
-    if (has_avx512())
-      kernel_ = run_kernel_avx512<T>;
-#endif
-  }
+                            "attention scratch")) {}
 
   void forward(const CachedAttentionCall& call, device::Stream& stream) override {
     device::cpu::stream_of(stream).run([this, call] { run(call); });
@@ -218,7 +162,7 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
   CachedAttentionShape shape_;
   CacheLayout layout_;
   int threads_;  // at construction; more are not used
-  decltype(&run_kernel<T>) kernel_ = run_kernel<T>;
+  decltype(&plain::attend_run<T>) kernel_ = TRIREME_BEST(attend_run<T>);
   std::int64_t scratch_elements_;  // per thread
   device::Buffer scratch_;
 };

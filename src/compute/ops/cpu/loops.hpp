@@ -65,26 +65,6 @@ TRIREME_INLINE T from_float(float x) {
   }
 }
 
-/// The largest of `start` and `count` numbers; NaN count for nothing. A maximum is written in lanes
-/// because clang, which keeps NaN and the sign of zero, vectorizes it in no other way.
-template <class T>
-TRIREME_INLINE float largest_of(const T* x, std::int64_t count, float start) {
-  constexpr std::int64_t at_a_time = 16;
-  float most[at_a_time];
-  for (float& one : most) one = start;
-  std::int64_t i = 0;
-  for (; i + at_a_time <= count; i += at_a_time)
-#pragma omp simd
-    for (std::int64_t lane = 0; lane < at_a_time; ++lane) {
-      const float one = to_float(x[i + lane]);
-      most[lane] = one > most[lane] ? one : most[lane];
-    }
-  float largest = start;
-  for (; i < count; ++i) largest = to_float(x[i]) > largest ? to_float(x[i]) : largest;
-  for (const float one : most) largest = one > largest ? one : largest;
-  return largest;
-}
-
 /// e^x within 2 units in the last place; 0 below -87.3, at most e^88.3; NaN stays NaN.
 /// Source: Cody, Waite 1980, chapter 6 (reduction by a two-part ln 2); Taylor coefficients to
 /// degree 7, whose remainder on |r| <= ln(2)/2 is 5e-9.

@@ -5,7 +5,6 @@
 
 #include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
-#include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
@@ -20,14 +19,12 @@ std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape
                       "both must have the same dtype", __FILE__, __LINE__);
   if (cpu::amx::multiplies(shape))
     return cpu::amx::make_matmul(shape);
-  if (cpu::avx512::multiplies(shape))
-    return cpu::avx512::make_matmul(shape);
   return cpu::vectors::make_matmul(shape);
 }
 
 bool has_fast_bf16(const device::Device& device) {
   return device.kind() == device::Kind::cuda || cpu::amx::available() ||
-         cpu::avx512::has_fast_pairs();
+         cpu::vectors::has_fast_pairs();
 }
 
 std::string product_library(const device::Device& device) {

@@ -2,16 +2,14 @@
 #include "ops/cpu/vector_matmul.hpp"
 
 #include "ops/cpu/blocked_matmul.hpp"
-#include "ops/cpu/vector_block.hpp"
-
-#if defined(__x86_64__)
-#define TRIREME_AVX2 __attribute__((target("avx2,fma")))
-#endif
+#include "ops/cpu/products.hpp"
+#include "ops/cpu/vector_pack.hpp"
 
 namespace trireme::ops::cpu::vectors {
 namespace {
 
-/// All of a kernel but its products. Packing copies, so it is the same with any vectors.
+/// All of a kernel but its products. Packing copies, so it is the same with any vectors that are
+/// shorter than AVX-512's.
 template <Units kind, std::int64_t rows>
 struct Packing {
   static constexpr Units units = kind;
@@ -23,30 +21,30 @@ struct Packing {
   static constexpr auto copy_rows = cpu::copy_rows<kind>;
 };
 
-/// What the target has without asking: SSE2 on x86-64, NEON on aarch64.
-#if defined(__x86_64__)
-constexpr std::int64_t plain_rows = 2;
-#else
-constexpr std::int64_t plain_rows = 6;
-#endif
 template <Units kind>
-struct Plain : Packing<kind, plain_rows> {
+struct Plain : Packing<kind, plain::panel_rows> {
   template <bool packed>
-  static void product_rows(const Terms& terms, const Target& target, std::int64_t rows) {
-    cpu::product_rows<FourLanes, plain_rows, packed>(terms, target, rows);
-  }
+  static constexpr auto product_rows = plain::product_rows<kind, packed>;
 };
 
 #if defined(__x86_64__)
-constexpr std::int64_t avx2_rows = 6;
 template <Units kind>
-struct Avx2 : Packing<kind, avx2_rows> {
+struct Avx2 : Packing<kind, avx2::panel_rows> {
   template <bool packed>
-  TRIREME_AVX2 static void product_rows(const Terms& terms,
-                                        const Target& target,
-                                        std::int64_t rows) {
-    cpu::product_rows<EightLanes, avx2_rows, packed>(terms, target, rows);
-  }
+  static constexpr auto product_rows = avx2::product_rows<kind, packed>;
+};
+
+template <Units kind>
+struct Avx512 {
+  static constexpr Units units = kind;
+  static constexpr std::int64_t panel_columns = avx512::panel_columns;
+  static constexpr std::int64_t panel_rows = avx512::panel_rows, panels_at_once = 2;
+  static constexpr auto pack_b = avx512::pack_b<kind>;
+  static constexpr auto pack_b_transposed = avx512::pack_b_transposed<kind>;
+  static constexpr auto pack_a_transposed = avx512::pack_a_transposed<kind>;
+  static constexpr auto copy_rows = avx512::copy_rows<kind>;
+  template <bool packed>
+  static constexpr auto product_rows = avx512::product_rows<kind, packed>;
 };
 #endif
 
@@ -60,17 +58,27 @@ std::unique_ptr<Matmul::Implementation> make(const MatmulShape& shape) {
 }  // namespace
 
 Vectors best() {
-#if defined(__x86_64__) && TRIREME_X86_LEVEL >= 3
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has_avx2 ? Vectors::avx2 : Vectors::plain;
+  return has_avx512() ? Vectors::avx512 : has_avx2() ? Vectors::avx2 : Vectors::plain;
+}
+
+bool has_fast_pairs() {
+#if defined(__x86_64__)
+  static const bool has =
+      has_avx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+  return has;
 #else
-  return Vectors::plain;
+  return false;
 #endif
 }
 
 std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape,
-                                                    [[maybe_unused]] Vectors vectors) {
+                                                    [[maybe_unused]] Vectors vectors,
+                                                    [[maybe_unused]] bool pairs) {
 #if defined(__x86_64__)
+  if (vectors == Vectors::avx512 && pairs && shape.a == DType::bf16)
+    return std::make_unique<BlockedMatmul<Avx512<Units::pairs>>>(shape);
+  if (vectors == Vectors::avx512)
+    return make<Avx512>(shape);
   if (vectors == Vectors::avx2)
     return make<Avx2>(shape);
 #endif

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by our own kernels on any processor, in fp32 and in bf16 that is widened as the
-// operands are packed: for x86 without AVX-512 and for aarch64.
+// Matrix products by our own kernels with the vectors of any processor, in fp32 and bf16; those by
+// AMX are x86/amx_matmul.hpp. B is packed into panels that stay in the second-level cache while the
+// rows of A pass by. bf16 is multiplied in pairs where that is fast (has_fast_pairs()), else widened
+// to fp32 as the operands are packed.
 //
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
-//    rows and columns, nor on threads. In fp32 they are those of AVX-512 as well, where the
-//    processor fuses multiplication and addition (AVX2, NEON; not SSE2).
+//    rows and columns, nor on threads. In fp32, and in bf16 that is widened, they are the same with
+//    all vectors that fuse multiplication and addition (not SSE2).
+// 2. A product of two bf16 pairs is added in fp32; denormals count as zero there (the instruction's
+//    own rule). Widened products are exact in fp32 and are added one after the other.
 #pragma once
 
 #include <memory>
@@ -13,12 +17,19 @@
 
 namespace trireme::ops::cpu::vectors {
 
-/// Which vectors this processor has; a lower one can be asked for.
-enum class Vectors : std::uint8_t { plain, avx2 };
+/// Which vectors this processor has; lower ones can be asked for. `plain` are SSE2 or NEON.
+enum class Vectors : std::uint8_t { plain, avx2, avx512 };
 Vectors best();
 
-/// Requires: operands of one dtype; at most best().
+/// Whether AVX-512 BF16's dot product of pairs is worth its use: Zen 4 and 5 start one per cycle,
+/// twice the multiplications of fp32. Intel's start one in two cycles, a quarter of the fused
+/// multiply-adds and so half of fp32's FLOP/s (measured on a Xeon of model 207: 87 to 179 GFLOP/s).
+bool has_fast_pairs();
+
+/// Requires: operands of one dtype; at most best(); for `pairs`, how bf16 is multiplied, a processor
+/// with AVX-512 BF16.
 std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape,
-                                                    Vectors vectors = best());
+                                                    Vectors vectors = best(),
+                                                    bool pairs = has_fast_pairs());
 
 }  // namespace trireme::ops::cpu::vectors

@@ -16,11 +16,7 @@
 
 namespace trireme::ops::cpu {
 
-/// Vectors of 8 and 4 lanes, of one register each.
-struct EightLanes {
-  using Vector = float __attribute__((vector_size(32)));
-  static constexpr std::int64_t lanes = 8;
-};
+/// One register of the plain vectors.
 struct FourLanes {
   using Vector = float __attribute__((vector_size(16)));
   static constexpr std::int64_t lanes = 4;

@@ -26,11 +26,11 @@ TRIREME_AVX512 void fill_words_avx512(std::uint32_t* words,
 }
 #endif
 
-TRIREME_CLONES_BELOW_AVX512 void fill_words(std::uint32_t* words,
-                                            std::int64_t count,
-                                            RandomKey key,
-                                            std::uint64_t first,
-                                            std::uint64_t high) {
+TRIREME_CLONES void fill_words(std::uint32_t* words,
+                               std::int64_t count,
+                               RandomKey key,
+                               std::uint64_t first,
+                               std::uint64_t high) {
   for (std::int64_t i = 0; i < count; i += std::int64_t{4} * random_lanes) {
     alignas(64) RandomLanes lanes;
     random_words(lanes, key, first + static_cast<std::uint64_t>(i / 4), high);

@@ -8,7 +8,7 @@
 // whole tile: the last rows or columns, and the end of K.
 #pragma once
 
-#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/cpu/products.hpp"
 
 namespace trireme::ops::cpu::amx {
 
@@ -20,14 +20,14 @@ using avx512::panel_columns;
 /// added up by the dot product of pairs, whose unit has nothing to do while others transpose.
 /// Requires: multiples of 32 rows and of 16 units.
 template <bool summed>
-TRIREME_AVX512_BF16 inline void pack_whole_rows(Unit* to,
-                                                std::int64_t stride,
-                                                const Stored& a,
-                                                std::int64_t row,
-                                                std::int64_t rows,
-                                                std::int64_t begin,
-                                                std::int64_t end,
-                                                float* sums) {
+TRIREME_AVX512 inline void pack_whole_rows(Unit* to,
+                                           std::int64_t stride,
+                                           const Stored& a,
+                                           std::int64_t row,
+                                           std::int64_t rows,
+                                           std::int64_t begin,
+                                           std::int64_t end,
+                                           float* sums) {
   const auto ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
   if constexpr (summed)
     std::fill(sums, sums + rows, 0.0F);

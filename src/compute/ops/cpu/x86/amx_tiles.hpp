@@ -14,7 +14,7 @@
 // 4. Four tiles hold sums, two A and two B: per 16 units of K four loads feed four products.
 #pragma once
 
-#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/cpu/products.hpp"
 
 #define TRIREME_AMX                                                               \
   __attribute__((                                                                 \

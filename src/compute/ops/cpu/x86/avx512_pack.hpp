@@ -20,7 +20,9 @@
 
 #include "ops/cpu/packed_operands.hpp"
 
-#define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+/// Compilers use AVX-512 BF16 for its intrinsics only, which run where they were asked for.
+#define TRIREME_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,prfchw")))
 #define TRIREME_AVX512_INLINE inline __attribute__((always_inline)) TRIREME_AVX512
 
 namespace trireme::ops::cpu::avx512 {
@@ -28,6 +30,8 @@ namespace trireme::ops::cpu::avx512 {
 using cpu::element_bytes;
 using cpu::elements_per_unit;
 using cpu::Stored;
+using cpu::Target;
+using cpu::Terms;
 using cpu::Unit;
 using cpu::Units;
 

@@ -35,20 +35,20 @@ const std::byte* bytes_of(const Bf16* at) {
 }
 
 /// Rows [time, channels] as a B whose columns are the positions: panels of 32 positions.
-TRIREME_AVX512_BF16 void pack_positions(Unit* to,
-                                        const Bf16* from,
-                                        std::int64_t stride,
-                                        const AttentionHead& head) {
+TRIREME_AVX512 void pack_positions(Unit* to,
+                                   const Bf16* from,
+                                   std::int64_t stride,
+                                   const AttentionHead& head) {
   for (std::int64_t t = 0; t < head.time; t += panel_columns)
     avx512::pack_b_transposed<Units::pairs>(
         to + t * head.channels / 2, {bytes_of(from), head.time, stride}, t, 0, head.channels / 2);
 }
 
 /// Rows [time, channels] as a B whose columns are the channels: panels of 32 channels.
-TRIREME_AVX512_BF16 void pack_channels(Unit* to,
-                                       const Bf16* from,
-                                       std::int64_t stride,
-                                       const AttentionHead& head) {
+TRIREME_AVX512 void pack_channels(Unit* to,
+                                  const Bf16* from,
+                                  std::int64_t stride,
+                                  const AttentionHead& head) {
   for (std::int64_t c = 0; c < head.channels; c += panel_columns)
     avx512::pack_b<Units::pairs>(to + c * head.time / 2, {bytes_of(from), head.time, stride}, c, 0,
                                  head.time / 2);
@@ -56,10 +56,10 @@ TRIREME_AVX512_BF16 void pack_channels(Unit* to,
 
 /// A tile of consecutive rows: in their place, their distance may be one that puts all of
 /// them into a few sets of the first-level cache.
-TRIREME_AVX512_BF16 void copy_rows(Unit* to,
-                                   const Bf16* from,
-                                   std::int64_t stride,
-                                   const AttentionHead& head) {
+TRIREME_AVX512 void copy_rows(Unit* to,
+                              const Bf16* from,
+                              std::int64_t stride,
+                              const AttentionHead& head) {
   for (std::int64_t r = 0; r < tile; ++r, to += head.channels / 2)
     for (std::int64_t u = 0; u < head.channels / 2; u += lanes)
       _mm512_storeu_si512(to + u, _mm512_loadu_si512(from + r * stride + 2 * u));
@@ -88,13 +88,13 @@ struct Scratch {
 
 /// One query head; k and v are packed.
 template <class Products>
-TRIREME_AVX512_BF16 void forward(Bf16* out,
-                                 float* lse,
-                                 const Bf16* qkv,
-                                 const Unit* k,
-                                 const Unit* v,
-                                 const AttentionHead& head,
-                                 Scratch scratch) {
+TRIREME_AVX512 void forward(Bf16* out,
+                            float* lse,
+                            const Bf16* qkv,
+                            const Unit* k,
+                            const Unit* v,
+                            const AttentionHead& head,
+                            Scratch scratch) {
   float* scores = scratch.take_floats(tile * tile);
   float* sums = scratch.take_floats(tile * head.channels);
   Unit* p = scratch.take(tile * pairs);
@@ -124,8 +124,8 @@ TRIREME_AVX512_BF16 void forward(Bf16* out,
     for (std::int64_t r = 0; r < tile; ++r) {
       const auto i = static_cast<std::size_t>(r);
       lse[query + r] = log_sum_of(maximum[i], total[i]);
-      avx512::store_tile(out + (query + r) * head.out_stride, 0, sums + r * head.channels,
-                         head.channels, 1, head.channels, 1.0F / total[i]);
+      avx512::store_rows(out + (query + r) * head.out_stride, 0, sums + r * head.channels, 1, head,
+                         1.0F / total[i]);
     }
   }
 }
@@ -165,10 +165,10 @@ struct Shared {
 
 /// One query head.
 template <class Products>
-TRIREME_AVX512_BF16 void backward(const Gradient& g,
-                                  const Shared& shared,
-                                  const AttentionHead& head,
-                                  Scratch scratch) {
+TRIREME_AVX512 void backward(const Gradient& g,
+                             const Shared& shared,
+                             const AttentionHead& head,
+                             Scratch scratch) {
   const std::int64_t C = head.channels;
   Unit* q_positions = scratch.take(units_of(head));
   Unit* q_channels = scratch.take(units_of(head));
@@ -187,7 +187,7 @@ TRIREME_AVX512_BF16 void backward(const Gradient& g,
   pack_channels(q_channels, g.qkv, head.qkv_stride, head);
   pack_positions(dout_positions, g.dout, head.out_stride, head);
   pack_channels(dout_channels, g.dout, head.out_stride, head);
-  avx512::multiply_rows(delta, g.dout, g.out, head.out_stride, head.time, C);
+  avx512::multiply_rows(delta, g.dout, g.out, head.time, head);
   std::fill(dq, dq + head.time * C, 0.0F);
   for (std::int64_t key = 0; key < head.time; key += tile) {
     const Bf16* k = g.qkv + key * head.qkv_stride + head.to_key;
@@ -220,11 +220,11 @@ TRIREME_AVX512_BF16 void backward(const Gradient& g,
     }
     if (shared.last) {
       Bf16* to = g.dqkv + key * head.qkv_stride + head.to_key;
-      avx512::store_tile(to, head.qkv_stride, dk, C, tile, C, head.scale);
-      avx512::store_tile(to + head.to_value, head.qkv_stride, dv, C, tile, C, 1.0F);
+      avx512::store_rows(to, head.qkv_stride, dk, tile, head, head.scale);
+      avx512::store_rows(to + head.to_value, head.qkv_stride, dv, tile, head, 1.0F);
     }
   }
-  avx512::store_tile(g.dqkv, head.qkv_stride, dq, C, head.time, C, head.scale);
+  avx512::store_rows(g.dqkv, head.qkv_stride, dq, head.time, head, head.scale);
 }
 
 /// The query heads that share the keys of the first one.

@@ -23,10 +23,10 @@
 
 #include "base/round_up.hpp"
 
+#include "ops/cpu/products.hpp"
+#include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
 #include "ops/cpu/x86/amx_tiles.hpp"
-#include "ops/cpu/x86/avx512_block.hpp"
-#include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/cpu/x86/bf16_tile.hpp"
 
 namespace trireme::ops::cpu::bf16_attention {
@@ -65,16 +65,16 @@ struct AmxProducts {
   }
 };
 
-/// By AVX-512 BF16's dot products of pairs, through the matmul's own block (avx512_block.hpp).
+/// By AVX-512 BF16's dot products of pairs, through the matmul's own block (product_kernels.hpp).
 class Avx512Products {
  public:
   struct Scope {
     Scope() {}  // nothing is to be set up
   };
-  static bool available() { return avx512::has_fast_pairs(); }
+  static bool available() { return vectors::has_fast_pairs(); }
   static void stored() {}
 
-  static TRIREME_AVX512_BF16 void score(
+  static TRIREME_AVX512 void score(
       float* sums, const Unit* rows, const Unit* positions, const AttentionHead& head, Part part) {
     for (std::int64_t c = 0; c < tile; c += panel_columns) {
       const std::int64_t end = part == Part::upper ? c + panel_columns : tile;
@@ -89,7 +89,7 @@ class Avx512Products {
   }
 
   template <bool accumulate>
-  static TRIREME_AVX512_BF16 void gather(
+  static TRIREME_AVX512 void gather(
       float* sums, const Unit* rows, const Unit* channels, const AttentionHead& head, Part part) {
     for (std::int64_t c = 0; c < head.channels; c += panel_columns)
       for (std::int64_t r = 0; r < tile; r += count(tile - r)) {
@@ -111,11 +111,11 @@ class Avx512Products {
     return left >= 2 * avx512::panel_rows || left == avx512::panel_rows ? avx512::panel_rows
                                                                         : last_rows;
   }
-  static TRIREME_AVX512_BF16_INLINE void multiply(const avx512::Terms& terms,
-                                                  float* sums,
-                                                  std::int64_t stride,
-                                                  bool accumulate,
-                                                  std::int64_t rows) {
+  static TRIREME_AVX512_INLINE void multiply(const avx512::Terms& terms,
+                                             float* sums,
+                                             std::int64_t stride,
+                                             bool accumulate,
+                                             std::int64_t rows) {
     const avx512::Target target{.c = reinterpret_cast<std::byte*>(sums),
                                 .addend = accumulate ? sums : nullptr,
                                 .c_stride = stride,

@@ -14,8 +14,8 @@
 #include <array>
 #include <cmath>
 
-#include "ops/cpu/x86/avx512_attention.hpp"
-#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/cpu/attention_tiles.hpp"
+#include "ops/cpu/products.hpp"
 #include "ops/cpu/x86/bf16_tile.hpp"
 
 namespace trireme::ops::cpu::bf16_attention {
@@ -32,20 +32,16 @@ inline constexpr float no_maximum = -1e30F;
 
 /// How across() combines two registers.
 struct Largest {
-  TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
-    return _mm512_max_ps(a, b);
-  }
+  TRIREME_AVX512_INLINE __m512 operator()(__m512 a, __m512 b) const { return _mm512_max_ps(a, b); }
 };
 struct Sum {
-  TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
-    return _mm512_add_ps(a, b);
-  }
+  TRIREME_AVX512_INLINE __m512 operator()(__m512 a, __m512 b) const { return _mm512_add_ps(a, b); }
 };
 
 /// Lane r of the result combines the lanes of line[r]: a transposition of 16 x 16 that combines as
 /// it goes, 15 combinations for sixteen rows where one row after the other would take 64.
 template <class Combine>
-TRIREME_AVX512_BF16_INLINE __m512 across(const float (*line)[lanes], const Combine& combine) {
+TRIREME_AVX512_INLINE __m512 across(const float (*line)[lanes], const Combine& combine) {
   __m512 half[8], quarter[4], eighth[2];
 #pragma GCC unroll 8
   for (std::int64_t i = 0; i < 8; ++i) {
@@ -68,9 +64,9 @@ TRIREME_AVX512_BF16_INLINE __m512 across(const float (*line)[lanes], const Combi
 
 /// The largest scores of 16 rows from `row` on, by lanes; what is hidden counts for nothing.
 template <bool masked>
-TRIREME_AVX512_BF16_INLINE __m512 largest_scores(const float* scores,
-                                                 std::int64_t row,
-                                                 const Seen& seen) {
+TRIREME_AVX512_INLINE __m512 largest_scores(const float* scores,
+                                            std::int64_t row,
+                                            const Seen& seen) {
   alignas(64) float line[lanes][lanes];
   const __m512 least = _mm512_set1_ps(-__builtin_inff());
   for (std::int64_t r = 0; r < lanes; ++r) {
@@ -89,12 +85,12 @@ TRIREME_AVX512_BF16_INLINE __m512 largest_scores(const float* scores,
 
 /// 16 rows from `row` on become powers of two against `base`; their sums by lanes.
 template <bool masked>
-TRIREME_AVX512_BF16_INLINE __m512 to_powers(Bf16* to,
-                                            const float* scores,
-                                            std::int64_t row,
-                                            const float* base,
-                                            const __m512& factor,
-                                            const Seen& seen) {
+TRIREME_AVX512_INLINE __m512 to_powers(Bf16* to,
+                                       const float* scores,
+                                       std::int64_t row,
+                                       const float* base,
+                                       const __m512& factor,
+                                       const Seen& seen) {
   alignas(64) float line[lanes][lanes];
   for (std::int64_t r = 0; r < lanes; ++r) {
     const std::int64_t at = (row + r) * tile;
@@ -118,13 +114,13 @@ TRIREME_AVX512_BF16_INLINE __m512 to_powers(Bf16* to,
 
 /// softmax() below for tiles with or without hidden keys.
 template <bool masked>
-TRIREME_AVX512_BF16 inline void softmax_of(Bf16* to,
-                                           const float* scores,
-                                           float* maximum,
-                                           float* total,
-                                           float* shrink,
-                                           float scale,
-                                           const Seen& seen) {
+TRIREME_AVX512 inline void softmax_of(Bf16* to,
+                                      const float* scores,
+                                      float* maximum,
+                                      float* total,
+                                      float* shrink,
+                                      float scale,
+                                      const Seen& seen) {
   const __m512 factor = _mm512_set1_ps(scale * log2_e);
   for (std::int64_t row = 0; row < tile; row += lanes) {
     const __m512 before = _mm512_load_ps(maximum + row);
@@ -141,13 +137,13 @@ TRIREME_AVX512_BF16 inline void softmax_of(Bf16* to,
 /// Rows of 64 scores become probabilities in bf16, against the rows' running maximum and sum, both
 /// without the log's base: maximum[r] is in units of log2. shrink[r] is what the row's earlier sums
 /// are to be multiplied by.
-TRIREME_AVX512_BF16 inline void softmax(Bf16* to,
-                                        const float* scores,
-                                        float* maximum,
-                                        float* total,
-                                        float* shrink,
-                                        float scale,
-                                        const Seen& seen) {
+TRIREME_AVX512 inline void softmax(Bf16* to,
+                                   const float* scores,
+                                   float* maximum,
+                                   float* total,
+                                   float* shrink,
+                                   float scale,
+                                   const Seen& seen) {
   if (seen.all)
     softmax_of<false>(to, scores, maximum, total, shrink, scale, seen);
   else
@@ -160,9 +156,7 @@ inline float log_sum_of(float maximum, float total) {
 }
 
 /// What rows have gathered so far, times their factor each; most factors are 1 after a few tiles.
-TRIREME_AVX512_BF16 inline void shrink_rows(float* sums,
-                                            const float* factors,
-                                            std::int64_t channels) {
+TRIREME_AVX512 inline void shrink_rows(float* sums, const float* factors, std::int64_t channels) {
   for (std::int64_t r = 0; r < tile; ++r) {
     if (factors[r] == 1)
       continue;
@@ -175,14 +169,14 @@ TRIREME_AVX512_BF16 inline void shrink_rows(float* sums,
 /// softmax_backward() below for tiles with or without hidden keys. Queries are the columns here, so
 /// log_sums and delta are read once for sixteen queries, and a mask names queries.
 template <bool masked>
-TRIREME_AVX512_BF16 inline void softmax_backward_of(Bf16* p,
-                                                    Bf16* ds,
-                                                    const float* scores,
-                                                    const float* dp,
-                                                    const float* log_sums,
-                                                    const float* delta,
-                                                    float scale,
-                                                    const Seen& seen) {
+TRIREME_AVX512 inline void softmax_backward_of(Bf16* p,
+                                               Bf16* ds,
+                                               const float* scores,
+                                               const float* dp,
+                                               const float* log_sums,
+                                               const float* delta,
+                                               float scale,
+                                               const Seen& seen) {
   const __m512 factor = _mm512_set1_ps(scale * log2_e);
 #pragma GCC unroll 4
   for (int v = 0; v < score_vectors; ++v) {
@@ -213,14 +207,14 @@ TRIREME_AVX512_BF16 inline void softmax_backward_of(Bf16* p,
 }
 
 /// From transposed scores and dP to P and dS = P (dP - delta) in bf16; rows are keys.
-TRIREME_AVX512_BF16 inline void softmax_backward(Bf16* p,
-                                                 Bf16* ds,
-                                                 const float* scores,
-                                                 const float* dp,
-                                                 const float* log_sums,
-                                                 const float* delta,
-                                                 float scale,
-                                                 const Seen& seen) {
+TRIREME_AVX512 inline void softmax_backward(Bf16* p,
+                                            Bf16* ds,
+                                            const float* scores,
+                                            const float* dp,
+                                            const float* log_sums,
+                                            const float* delta,
+                                            float scale,
+                                            const Seen& seen) {
   if (seen.all)
     softmax_backward_of<false>(p, ds, scores, dp, log_sums, delta, scale, seen);
   else
