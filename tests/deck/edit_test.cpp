@@ -67,12 +67,11 @@ TEST(Edit, AddsAKeyToItsSection) {
               Optional(std::string("model: {recompute: block}\nrun: {}\n")));
 }
 
-/// The section's last entry is not a word, so the new one goes before its first.
 TEST(Edit, AddsAKeyBesideLists) {
   EXPECT_THAT(with_values("data:\n  train:\n    text: [a]\nrun: {}\n", {{"data.rows", "stream"}}),
-              Optional(std::string("data:\n  rows: stream\n  train:\n    text: [a]\nrun: {}\n")));
+              Optional(std::string("data:\n  train:\n    text: [a]\n  rows: stream\nrun: {}\n")));
   EXPECT_THAT(with_values("data: {train: {text: [a]}}\n", {{"data.rows", "stream"}}),
-              Optional(std::string("data: {rows: stream, train: {text: [a]}}\n")));
+              Optional(std::string("data: {train: {text: [a]}, rows: stream}\n")));
 }
 
 TEST(Edit, AddsASection) {
@@ -81,10 +80,10 @@ TEST(Edit, AddsASection) {
               Optional(std::string("run: {seed: 1}\nparallel: {bucket_elements: 100, transport: "
                                    "mpi}\n")));
   EXPECT_THAT(with_values("{run: {seed: 1}}\n", {{"batch.sequences", "3"}}),
-              Optional(std::string("{batch: {sequences: 3}, run: {seed: 1}}\n")));
+              Optional(std::string("{run: {seed: 1}, batch: {sequences: 3}}\n")));
   // After the end of the document a new section would be a second one.
   EXPECT_THAT(with_values("---\nrun: {seed: 1}\n...\n", {{"batch.sequences", "3"}}),
-              Optional(std::string("---\nbatch: {sequences: 3}\nrun: {seed: 1}\n...\n")));
+              Optional(std::string("---\nrun: {seed: 1}\nbatch: {sequences: 3}\n...\n")));
 }
 
 TEST(Edit, ListsGiveWay) {

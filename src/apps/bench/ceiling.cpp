@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -34,57 +35,27 @@ struct Contestant {
   std::function<void()> run;
 };
 
-/// Operands shared by all kernels: x and dy of the largest layer, weights, and a result.
+/// Operands by name, shared by all kernels.
 class Operands {
  public:
-  Operands(device::Device& device, device::Stream& stream, const std::vector<ListedProduct>& all)
-      : device_(device), stream_(stream) {
-    for (const ListedProduct& one : all) {
-      const LinearShape& p = one.products;
-      x_ = std::max(x_, p.rows * p.in);
-      result_ = std::max({result_, p.rows * p.in, p.rows * p.out});
-      y_ = std::max(y_, p.rows * p.out);
-      before_gelu_ = std::max(
-          {before_gelu_, p.gelu_after ? p.rows * p.out : 0, p.gelu_before ? p.rows * p.in : 0});
-      weight_ = std::max(weight_, p.in * p.out);
-      bias_ = std::max(bias_, p.out);
+  Operands(device::Device& device, device::Stream& stream) : device_(device), stream_(stream) {}
+
+  /// Created at the first use, and again where a later layer needs a larger one.
+  View of(const std::string& name, DType dtype, std::int64_t elements) {
+    std::vector<device::Buffer>& made = buffers_[name];
+    // Sized for fp32, so that any dtype fits.
+    const std::size_t bytes = static_cast<std::size_t>(elements) * size_bytes(DType::f32);
+    if (made.empty() || made.back().bytes() < bytes) {
+      made.push_back(device_.allocate(bytes, "bench"));
+      fill_small_numbers(made.back().view(dtype, 0, elements), stream_);
     }
-  }
-  /// Created at the first use.
-  View x(DType dtype, std::int64_t elements) { return get(x_buffer_, dtype, x_, elements); }
-  View y(DType dtype, std::int64_t elements) { return get(y_buffer_, dtype, y_, elements); }
-  View weight(DType dtype, std::int64_t elements) {
-    return get(weight_buffer_, dtype, weight_, elements);
-  }
-  View result(DType dtype, std::int64_t elements) {
-    return get(result_buffer_, dtype, result_, elements);
-  }
-  View dweight(std::int64_t elements) {
-    return get(dweight_buffer_, DType::f32, weight_, elements);
-  }
-  View bias(DType dtype, std::int64_t elements) {
-    return get(bias_buffer_, dtype, bias_, elements);
-  }
-  View dbias(std::int64_t elements) { return get(dbias_buffer_, DType::f32, bias_, elements); }
-  View before_gelu(DType dtype, std::int64_t elements) {
-    return get(before_gelu_buffer_, dtype, before_gelu_, elements);
+    return made.back().view(dtype, 0, elements);
   }
 
  private:
-  /// Sized for fp32, so that any dtype fits.
-  View get(device::Buffer& buffer, DType dtype, std::int64_t all, std::int64_t elements) {
-    if (buffer.bytes() == 0) {
-      buffer = device_.allocate(static_cast<std::size_t>(all) * size_bytes(DType::f32), "bench");
-      fill_small_numbers(buffer.view(dtype, 0, all), stream_);
-    }
-    return buffer.view(dtype, 0, elements);
-  }
-
   device::Device& device_;
   device::Stream& stream_;
-  std::int64_t x_ = 0, y_ = 0, before_gelu_ = 0, result_ = 0, weight_ = 0, bias_ = 0;
-  device::Buffer x_buffer_, y_buffer_, before_gelu_buffer_, result_buffer_, weight_buffer_,
-      dweight_buffer_, bias_buffer_, dbias_buffer_;
+  std::map<std::string, std::vector<device::Buffer>> buffers_;
 };
 
 /// The three products of one layer, each with its kernels.
@@ -99,13 +70,13 @@ class LayerBench {
 
   void add(std::vector<Contestant>& all, Operands& operands, int threads, Field field) {
     const LinearShape& p = products_.products;
-    const View x = operands.x(dtype_, p.rows * p.in),
-               weight = operands.weight(dtype_, p.in * p.out);
-    const View bias = p.bias ? operands.bias(dtype_, p.out) : View(nullptr, 0, dtype_);
-    const View dy = operands.y(dtype_, p.rows * p.out);
-    const View y = operands.result(p.y, p.rows * p.out);
-    const View dx = operands.result(dtype_, p.rows * p.in);
-    const View dweight = operands.dweight(p.in * p.out);
+    const View x = operands.of("x", dtype_, p.rows * p.in),
+               weight = operands.of("weight", dtype_, p.in * p.out);
+    const View bias = p.bias ? operands.of("bias", dtype_, p.out) : View(nullptr, 0, dtype_);
+    const View dy = operands.of("y", dtype_, p.rows * p.out);
+    const View y = operands.of("result", p.y, p.rows * p.out);
+    const View dx = operands.of("result", dtype_, p.rows * p.in);
+    const View dweight = operands.of("weight gradient", DType::f32, p.in * p.out);
 
     auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain(), options_);
     linear->prepare_backward(device_);
@@ -180,23 +151,25 @@ class LayerBench {
     const LinearShape& p = products_.products;
     auto linear = std::make_shared<nn::LinearProducts>(device_, p, options_);
     linear->prepare_backward(device_);
-    const View x = operands.x(dtype_, p.rows * p.in), dy = operands.y(dtype_, p.rows * p.out);
-    const View weight = operands.weight(dtype_, p.in * p.out);
+    const View x = operands.of("x", dtype_, p.rows * p.in),
+               dy = operands.of("y", dtype_, p.rows * p.out);
+    const View weight = operands.of("weight", dtype_, p.in * p.out);
     device::Stream& s = stream_;
     if (p.gelu_after && linear->fuses_gelu_after())
-      made.forward = [=, &s, y = operands.result(p.y, p.rows * p.out),
-                      z = operands.before_gelu(dtype_, p.rows * p.out),
-                      bias = p.bias ? operands.bias(dtype_, p.out) : View(nullptr, 0, dtype_)] {
+      made.forward = [=, &s, y = operands.of("result", p.y, p.rows * p.out),
+                      z = operands.of("before gelu", dtype_, p.rows * p.out),
+                      bias =
+                          p.bias ? operands.of("bias", dtype_, p.out) : View(nullptr, 0, dtype_)] {
         linear->forward_gelu(y, z, x, weight, bias, s);
       };
     if (p.gelu_before && linear->fuses_gelu_before())
-      made.input = [=, &s, dz = operands.result(dtype_, p.rows * p.in),
-                    z = operands.before_gelu(dtype_, p.rows * p.in)] {
+      made.input = [=, &s, dz = operands.of("result", dtype_, p.rows * p.in),
+                    z = operands.of("before gelu", dtype_, p.rows * p.in)] {
         linear->backward_input_gelu(dz, z, dy, weight, s);
       };
     if (p.bias && !products_.bias_is_fused && linear->sums_bias())
-      made.weight = [=, &s, dweight = operands.dweight(p.in * p.out),
-                     dbias = operands.dbias(p.out)] {
+      made.weight = [=, &s, dweight = operands.of("weight gradient", DType::f32, p.in * p.out),
+                     dbias = operands.of("bias gradient", DType::f32, p.out)] {
         linear->backward_weight_and_bias(dweight, dbias, dy, x, s);
       };
     return made;
@@ -290,7 +263,7 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
                                          const ops::ProductOptions& options) {
   const ThreadScope scope(threads);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
-  Operands operands(device, *stream, products);
+  Operands operands(device, *stream);
   std::vector<Contestant> contestants;
   for (std::size_t i = 0; i < products.size(); ++i) {
     const std::size_t first = contestants.size();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "bench/collectives_check.hpp"
 #include "bench/race.hpp"
+#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -58,14 +58,7 @@ std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
 /// Repeated sums of large values would overflow after some repetitions. Ones do not, and never
 /// become denormal.
 void fill_ones(View full, device::Stream& stream) {
-  const auto elements = static_cast<std::size_t>(full.elements);
-  const std::vector<float> ones(full.dtype == DType::f32 ? elements : 0, 1.0F);
-  const std::vector<Bf16> rounded(full.dtype == DType::f32 ? 0 : elements, Bf16(1.0F));
-  stream.device().copy(full,
-                       full.dtype == DType::f32 ? ConstView(view_of(ones.data(), full.elements))
-                                                : ConstView(view_of(rounded.data(), full.elements)),
-                       stream);
-  stream.synchronize();
+  fill(full, stream, [](std::int64_t) { return 1.0F; });
 }
 
 /// A transport with a separate bucket for every operation, as in training, where gradients are

@@ -3,8 +3,9 @@
 
 #include <array>
 #include <cstddef>
-#include <utility>
 #include <vector>
+
+#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -24,23 +25,14 @@ float summed(std::int64_t element, std::int64_t ranks) {
   return static_cast<float>(terms);
 }
 
-template <class T, class Value>
-void fill(View to, device::Stream& stream, Value value) {
-  std::vector<T> numbers(static_cast<std::size_t>(to.elements));
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    numbers[i] = T(value(static_cast<std::int64_t>(i)));
-  stream.device().copy(to, view_of(std::as_const(numbers).data(), to.elements), stream);
-  stream.synchronize();
-}
-
 template <class T>
 std::int64_t wrong_here(comm::World& world,
                         device::Stream& stream,
                         const Trial& trial,
                         const std::function<void()>& run) {
   const auto rank = static_cast<std::int64_t>(world.rank());
-  fill<T>(trial.to, stream, [](std::int64_t) { return poison; });
-  fill<T>(trial.from, stream, [&](std::int64_t i) { return given(trial.from_first + i, rank); });
+  fill(trial.to, stream, [](std::int64_t) { return poison; });
+  fill(trial.from, stream, [&](std::int64_t i) { return given(trial.from_first + i, rank); });
   world.barrier();
   run();
   std::vector<T> found(static_cast<std::size_t>(trial.to.elements));

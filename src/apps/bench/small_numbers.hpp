@@ -3,10 +3,16 @@
 // overflowing sums would change the time.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "base/view.hpp"
 #include "device/device.hpp"
 
 namespace trireme::bench {
+
+/// Sets every element of `to`, fp32 or bf16, to the value for its index. Waits for the stream.
+void fill(View to, device::Stream& stream, const std::function<float(std::int64_t)>& value);
 
 /// fp32 or bf16. Waits for the stream.
 void fill_small_numbers(View to, device::Stream& stream);

@@ -2,7 +2,9 @@
 #include "cli/options.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <system_error>
 
@@ -36,6 +38,21 @@ std::string whole_number(const std::string& word) {
              ? ""
              : fmt::format("'{}' is not a whole number from 0 to {}", word,
                            std::numeric_limits<std::int64_t>::max());
+}
+
+std::string is_number(const std::string& word) {
+  return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
+}
+
+CLI::Option* add_text(CLI::App& command, std::vector<std::string>& files) {
+  return command.add_option(
+      "--text", files,
+      "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.");
+}
+
+CLI::Option* add_field(CLI::App& command, std::string& field) {
+  return command.add_option("--field", field,
+                            "The text is JSON lines with one document per line, under this key.");
 }
 
 void add_ranks(CLI::App& command, int& ranks) {

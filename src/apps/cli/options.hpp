@@ -28,6 +28,11 @@ CLI::Option* add_deck(CLI::App& command, DeckArguments& deck);
 void add_model(CLI::App& command, inference::ModelSource& source);
 /// Check for --step and --seed: "" for a whole number that a deck key accepts, else the error.
 std::string whole_number(const std::string& word);
+/// Check for numbers: "", or an error for NaN.
+std::string is_number(const std::string& word);
+/// Adds --text and --field, text files and the key of JSON lines.
+CLI::Option* add_text(CLI::App& command, std::vector<std::string>& files);
+CLI::Option* add_field(CLI::App& command, std::string& field);
 void add_ranks(CLI::App& command, int& ranks);
 void add_json(CLI::App& command, std::string& path);
 

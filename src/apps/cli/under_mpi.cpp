@@ -70,6 +70,16 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
 
 }  // namespace
 
+std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
+                                                        const std::string& path) {
+  std::string serialized;
+  comm::on_first_rank(world, [&] {
+    serialized =
+        (path == "bytes" ? text::byte_tokenizer() : text::load_tokenizer(path))->serialized();
+  });
+  return text::tokenizer_from(world.broadcast(std::move(serialized), 0));
+}
+
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action) {

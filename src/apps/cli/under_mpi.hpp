@@ -4,12 +4,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 
 #include "comm/control/world.hpp"
+
+#include "text/tokenizer.hpp"
 
 #include "record/run/name_values.hpp"
 
@@ -47,6 +50,10 @@ ExitCode under_mpi_until_stopped(Arguments arguments,
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action);
+
+/// The tokenizer in a file or directory, or of bytes, read by rank 0, on every rank.
+std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
+                                                        const std::string& path);
 
 /// A checked deck on all ranks, for verbs that try other values of its keys.
 struct SharedDeck {

@@ -63,127 +63,78 @@ class Text {
  public:
   explicit Text(std::string bytes) : bytes_(std::move(bytes)) {}
 
-  /// The offset of a place; beyond the text if it has no such place.
-  [[nodiscard]] std::size_t at(const Place& place) const {
-    const std::size_t begin = line(place.line);
-    return begin == std::string::npos ? begin : begin + static_cast<std::size_t>(place.column) - 1;
-  }
-  /// The offset of the beginning of line `number`, from 1.
+  /// The offset of the beginning of line `number`, from 1; that of the end if there is none.
   [[nodiscard]] std::size_t line(int number) const {
     std::size_t begin = 0;
-    for (; number > 1; --number) {
-      begin = bytes_.find('\n', begin);
-      if (begin == std::string::npos)
-        return begin;
-      ++begin;
-    }
+    for (; number > 1 && begin < bytes_.size(); --number)
+      begin = std::min(bytes_.find('\n', begin), bytes_.size() - 1) + 1;
     return begin;
   }
-  [[nodiscard]] char letter(std::size_t offset) const {
-    return offset < bytes_.size() ? bytes_[offset] : '\0';
+  [[nodiscard]] std::size_t at(const Place& place) const {
+    return std::min(line(place.line) + static_cast<std::size_t>(place.column) - 1, bytes_.size());
   }
-  /// The end of the word or list in brackets at `begin`; nothing if it cannot be found.
-  [[nodiscard]] std::optional<std::size_t> end_of(std::size_t begin, const Node& value) const {
-    if (value.kind == Node::Kind::list)
-      return letter(begin) == '[' ? after_closing(begin, ']') : std::nullopt;
-    if (value.kind != Node::Kind::word)
-      return std::nullopt;
-    if (const char quote = letter(begin); value.quoted && (quote == '"' || quote == '\''))
-      return bytes_.compare(begin + 1, value.word.size() + 1, value.word + quote) == 0
-                 ? std::optional(begin + value.word.size() + 2)
-                 : std::nullopt;
-    return bytes_.compare(begin, value.word.size(), value.word) == 0
-               ? std::optional(begin + value.word.size())
-               : std::nullopt;
-  }
+  /// The text without [begin, end), with `put` in its place.
   [[nodiscard]] std::string with(std::size_t begin, std::size_t end, std::string_view put) const {
     return bytes_.substr(0, begin).append(put) + bytes_.substr(end);
   }
-  [[nodiscard]] const std::string& bytes() const { return bytes_; }
-
-  /// The end of a list of words. With brackets in quotes or comments means() refuses the result.
-  [[nodiscard]] std::optional<std::size_t> after_closing(std::size_t begin, char bracket) const {
-    const std::size_t end = bytes_.find(bracket, begin);
-    return end == std::string::npos ? std::nullopt : std::optional(end + 1);
+  /// Where the value at `begin` may end: of a word, of one in quotes, of a list or map in brackets.
+  [[nodiscard]] std::vector<std::size_t> ends_of(std::size_t begin, const Node& value) const {
+    std::vector<std::size_t> ends{begin + value.word.size(), begin + value.word.size() + 2};
+    for (const char bracket : {']', '}'}) ends.push_back(bytes_.find(bracket, begin) + 1);
+    std::erase_if(ends, [&](std::size_t end) { return end < begin || end > bytes_.size(); });
+    return ends;
   }
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
 
  private:
   std::string bytes_;
 };
 
-/// Candidate texts with `line` added to a map in block style, the best first.
-void entries_of_a_block(const Text& text,
-                        const Node& map,
-                        const std::string& entry,
-                        std::vector<std::string>& tried) {
-  const std::string indent(static_cast<std::size_t>(map.children.front().key_place.column) - 1,
-                           ' ');
-  const std::string line = indent + entry + "\n";
-  if (const Node& last = map.children.back(); last.kind == Node::Kind::word) {
-    const std::size_t after = text.line(last.place.line + 1);
-    if (after == std::string::npos)
-      tried.push_back(text.bytes() + "\n" + line);
-    else
-      tried.push_back(text.with(after, after, line));
-  }
-  const std::size_t first = text.line(map.children.front().key_place.line);
-  tried.push_back(text.with(first, first, line));
-}
+// Candidate texts, the best first. means() drops those in which the layout is another one.
 
-/// The same for a map in braces.
-void entries_in_braces(const Text& text,
-                       const Node& map,
-                       const std::string& entry,
-                       std::vector<std::string>& tried) {
-  const std::size_t open = text.at(map.place);
+/// With `entry` added to a map in block style or in braces.
+void add_entry(const Text& text,
+               const Node& map,
+               const std::string& entry,
+               std::vector<std::string>& tried) {
+  const std::size_t inside = text.at(map.place) + 1;
   if (map.children.empty()) {
-    tried.push_back(text.with(open + 1, open + 1, entry));
+    tried.push_back(text.with(inside, inside, entry));
     return;
   }
-  const Node& last = map.children.back();
-  if (const auto end = text.end_of(text.at(last.place), last))
-    tried.push_back(text.with(*end, *end, ", " + entry));
-  tried.push_back(text.with(open + 1, open + 1, entry + ", "));
+  const Node &first = map.children.front(), &last = map.children.back();
+  const std::string line =
+      std::string(static_cast<std::size_t>(first.key_place.column) - 1, ' ') + entry + "\n";
+  const std::size_t after = text.line(last.place.line + 1),
+                    before = text.line(first.key_place.line);
+  tried.push_back(text.with(after, after, text.bytes().ends_with('\n') ? line : "\n" + line));
+  for (const std::size_t end : text.ends_of(text.at(last.place), last))
+    tried.push_back(text.with(end, end, ", " + entry));
+  tried.push_back(text.with(before, before, line));
+  tried.push_back(text.with(inside, inside, entry + ", "));
 }
 
-void entries_of(const Text& text,
-                const Node& map,
-                const std::string& entry,
-                std::vector<std::string>& tried) {
-  if (text.letter(text.at(map.place)) == '{')
-    entries_in_braces(text, map, entry, tried);
-  else if (!map.children.empty())
-    entries_of_a_block(text, map, entry, tried);
-}
-
-/// Candidate texts with another value of a key that has one.
-void replacements(const Text& text,
-                  const Node& old,
-                  const std::string& value,
-                  std::vector<std::string>& tried) {
+/// With another value of a key that has one.
+void replace_value(const Text& text,
+                   const Node& old,
+                   const std::string& value,
+                   std::vector<std::string>& tried) {
   const std::size_t begin = text.at(old.place);
-  const bool in_braces = old.kind == Node::Kind::map && text.letter(begin) == '{';
-  if (const auto end = in_braces ? text.after_closing(begin, '}') : text.end_of(begin, old)) {
-    tried.push_back(text.with(begin, *end, value));
-    return;
-  }
-  const bool lines = old.kind == Node::Kind::list && text.letter(begin) == '-';
-  if (old.children.empty() || !(lines || old.kind == Node::Kind::map))
-    return;
+  for (const std::size_t end : text.ends_of(begin, old))
+    tried.push_back(text.with(begin, end, value));
   // A value in block style: remove its lines and write the new value after the key.
   const std::size_t from = text.line(old.place.line);
-  const std::size_t to =
-      std::min(text.line(old.children.back().place.line + 1), text.bytes().size());
   const std::size_t colon = text.bytes().find(':', text.at(old.key_place));
-  if (colon != std::string::npos && colon < from)
-    tried.push_back(Text(text.with(from, to, "")).with(colon + 1, colon + 1, " " + value));
+  if (!old.children.empty() && colon < from)
+    tried.push_back(Text(text.with(from, text.line(old.children.back().place.line + 1), ""))
+                        .with(colon + 1, colon + 1, " " + value));
 }
 
 Result with_value(const std::string& bytes, const KeyValue& edit) {
   const std::size_t dot = edit.path.find('.');
   TRIREME_EXPECT(dot != std::string::npos && edit.path.rfind('.') == dot, "a key '{}'", edit.path);
   const std::string section = edit.path.substr(0, dot), key = edit.path.substr(dot + 1);
-  const std::string entry = key + ": " + edit.value;
+  const std::string entry = key + ": " + edit.value, whole = section + ": {" + entry + "}";
   std::optional<Node> tree = tree_of(bytes);
   const std::optional<Node> alone = tree_of(entry);
   if (!tree || !alone)
@@ -196,19 +147,14 @@ Result with_value(const std::string& bytes, const KeyValue& edit) {
   std::vector<std::string> tried;
   Node* map = child_of(*tree, section);
   if (map == nullptr) {
-    const std::string line = section + ": {" + entry + "}";
-    if (text.letter(text.at(tree->place)) != '{')
-      tried.push_back(bytes + (bytes.ends_with('\n') ? "" : "\n") + line + "\n");
-    entries_of(text, *tree, line, tried);
-  } else if (map->kind == Node::Kind::map) {
-    if (const Node* old = child_of(*map, key))
-      replacements(text, *old, edit.value, tried);
-    else
-      entries_of(text, *map, entry, tried);
-  } else if (map->kind == Node::Kind::null) {
-    const std::size_t colon = bytes.find(':', text.at(map->key_place));
-    if (colon != std::string::npos)
-      tried.push_back(text.with(colon + 1, colon + 1, " {" + entry + "}"));
+    tried.push_back(bytes + (bytes.ends_with('\n') ? "" : "\n") + whole + "\n");
+    add_entry(text, *tree, whole, tried);
+  } else if (const Node* old = child_of(*map, key)) {
+    replace_value(text, *old, edit.value, tried);
+  } else {
+    add_entry(text, *map, entry, tried);
+    const std::size_t after_colon = bytes.find(':', text.at(map->key_place)) + 1;
+    tried.push_back(text.with(after_colon, after_colon, " {" + entry + "}"));
   }
   for (std::string& result : tried)
     if (means(result, wanted))

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <span>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include "base/error.hpp"
 #include "base/packing.hpp"
 #include "base/quantile.hpp"
+#include "files/descriptor.hpp"
 #include "files/path.hpp"
 
 #include "comm/control/together.hpp"
@@ -36,45 +39,19 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// A file without a name, which disappears when it is closed.
-class Unnamed {
- public:
-  explicit Unnamed(const std::string& directory) : directory_(directory) {
-    std::string name = directory + "/.trireme-doctor-XXXXXX";
-    descriptor_ = mkostemp(name.data(), O_CLOEXEC);
-    if (descriptor_ < 0)
-      fail("create a file", directory, errno);
-    unlink(name.c_str());
-  }
-  ~Unnamed() { close(descriptor_); }
-  Unnamed(const Unnamed&) = delete;
-  Unnamed& operator=(const Unnamed&) = delete;
-
-  void write(const std::vector<char>& bytes, std::int64_t at) {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t wrote = pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
-                                   at + static_cast<std::int64_t>(done));
-      if (wrote < 0 && errno == EINTR)
-        continue;
-      if (wrote <= 0)
-        fail("write", directory_, wrote < 0 ? errno : EIO);
-      done += static_cast<std::size_t>(wrote);
-    }
-  }
-  void synchronize() {
-    if (fsync(descriptor_) != 0)
-      fail("fsync", directory_, errno);
-  }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
- private:
-  std::string directory_;
-  int descriptor_ = -1;
-};
+files::Descriptor unnamed_file(const std::string& directory) {
+  if (::access(directory.c_str(), W_OK | X_OK) != 0)
+    fail("create a file", directory, errno);
+  files::Descriptor file(fmt::format("{}/.trireme-doctor-{}", directory, ::getpid()),
+                         O_RDWR | O_CREAT | O_EXCL);
+  ::unlink(file.path().c_str());
+  return file;
+}
 
 /// Source of the numbers: statfs(2) and the file systems' own headers.
-std::string type_of(int descriptor) {
+std::string type_of(const std::string& directory) {
   struct statfs info {};
-  if (fstatfs(descriptor, &info) != 0)
+  if (statfs(directory.c_str(), &info) != 0)
     return "not known";
   static constexpr std::pair<std::uint64_t, const char*> known[] = {
       {0xEF53, "ext4"},        {0x58465342, "xfs"},  {0x9123683E, "btrfs"},  {0x01021994, "tmpfs"},
@@ -132,31 +109,31 @@ FileSystem measure_file_system(const std::string& host, const std::string& direc
   constexpr double limit_s = 5;
   constexpr int syncs = 9;
   FileSystem result{.host = host, .directory = directory, .type = {}};
-  Unnamed file(directory);
-  result.type = type_of(file.descriptor());
+  const files::Descriptor file = unnamed_file(directory);
+  result.type = type_of(directory);
   struct statvfs space {};
-  if (fstatvfs(file.descriptor(), &space) == 0)
+  if (statvfs(directory.c_str(), &space) == 0)
     result.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
   const std::int64_t bytes = std::min(most, result.free_bytes / 4 / block * block);
 
-  const std::vector<char> data(block, '\x5a');
+  const std::vector data(block, std::byte{0x5a});
   auto start = Clock::now();
   std::int64_t written = 0;
   while (written < bytes && seconds_since(start) < limit_s) {
-    file.write(data, written);
+    file.write_at(written, data);
     written += block;
   }
-  file.synchronize();
+  file.sync();
   if (written > 0)
     result.write_bytes_per_s = static_cast<double>(written) / seconds_since(start);
 
-  const std::vector<char> little(small, '\x5a');
+  const auto little = std::span(data).first(small);
   std::vector<double> times;
   const auto begin = Clock::now();
   for (int i = 0; i < syncs && (i == 0 || seconds_since(begin) < limit_s); ++i) {
     start = Clock::now();
-    file.write(little, i * small);
-    file.synchronize();
+    file.write_at(i * small, little);
+    file.sync();
     times.push_back(seconds_since(start));
   }
   result.sync_seconds = median(times);
@@ -166,7 +143,7 @@ FileSystem measure_file_system(const std::string& host, const std::string& direc
 void expect_writable(comm::World& world, const std::string& directory) {
   comm::together(world, [&] {
     if (world.local_rank() == 0)
-      const Unnamed file(directory);
+      unnamed_file(directory);
   });
 }
 

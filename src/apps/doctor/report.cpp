@@ -14,6 +14,32 @@
 #include "doctor/findings.hpp"
 
 namespace trireme::doctor {
+
+// These members are in the JSON report as they are.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Launch, launcher, interface, slurm, processes, pmix)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts,
+                                   host,
+                                   kernel,
+                                   processor,
+                                   features,
+                                   governor,
+                                   cpus,
+                                   cpu_limit,
+                                   memory_bytes,
+                                   available_bytes,
+                                   memory_limit_bytes,
+                                   memory_limit_free_bytes,
+                                   huge_pages,
+                                   shared_huge_pages,
+                                   reserved_huge_bytes,
+                                   locked_bytes,
+                                   open_files,
+                                   shm_bytes,
+                                   shm_free_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    FileSystem, host, directory, type, free_bytes, write_bytes_per_s, sync_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, text, remedy)
+
 namespace {
 
 std::string host_text(const HostFacts& host) {
@@ -163,31 +189,8 @@ std::string report_text(const Report& report) {
 std::string report_json(const Report& report) {
   Json json;
   json["mpi"] = report.mpi;
-  json["launch"] = {{"launcher", report.launch.launcher},
-                    {"interface", report.launch.interface},
-                    {"slurm", report.launch.slurm},
-                    {"processes", report.launch.processes},
-                    {"pmix", report.launch.pmix}};
-  json["hosts"] = Json::array();
-  for (const HostFacts& host : report.hosts)
-    json["hosts"].push_back({{"host", host.host},
-                             {"kernel", host.kernel},
-                             {"processor", host.processor},
-                             {"features", host.features},
-                             {"governor", host.governor},
-                             {"cpus", host.cpus},
-                             {"cpu_limit", host.cpu_limit},
-                             {"memory_bytes", host.memory_bytes},
-                             {"available_bytes", host.available_bytes},
-                             {"memory_limit_bytes", host.memory_limit_bytes},
-                             {"memory_limit_free_bytes", host.memory_limit_free_bytes},
-                             {"huge_pages", host.huge_pages},
-                             {"shared_huge_pages", host.shared_huge_pages},
-                             {"reserved_huge_bytes", host.reserved_huge_bytes},
-                             {"locked_bytes", host.locked_bytes},
-                             {"open_files", host.open_files},
-                             {"shm_bytes", host.shm_bytes},
-                             {"shm_free_bytes", host.shm_free_bytes}});
+  json["launch"] = nlohmann::json(report.launch);
+  json["hosts"] = nlohmann::json(report.hosts);
   json["ranks"] = Json::array();
   for (const comm::RankPlace& rank : report.placement.ranks)
     json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});
@@ -212,21 +215,12 @@ std::string report_json(const Report& report) {
     json["pairs"].push_back({{"ranks", {pair.first, pair.second}},
                              {"latency_s", pair.latency_s},
                              {"bytes_per_s", pair.bytes_per_s}});
-  json["file_systems"] = Json::array();
-  for (const FileSystem& files : report.file_systems)
-    json["file_systems"].push_back({{"host", files.host},
-                                    {"directory", files.directory},
-                                    {"type", files.type},
-                                    {"free_bytes", files.free_bytes},
-                                    {"write_bytes_per_s", files.write_bytes_per_s},
-                                    {"sync_seconds", files.sync_seconds}});
+  json["file_systems"] = nlohmann::json(report.file_systems);
   json["problems"] = Json::array();
   for (const Problem& problem : report.problems)
     json["problems"].push_back(
         {{"part", problem.part}, {"rank", problem.rank}, {"reason", problem.reason}});
-  json["warnings"] = Json::array();
-  for (const Finding& finding : findings_of(report))
-    json["warnings"].push_back({{"text", finding.text}, {"remedy", finding.remedy}});
+  json["warnings"] = nlohmann::json(findings_of(report));
   return json_text(json);
 }
 

@@ -2,7 +2,6 @@
 #include "plan/compute_cost.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -18,15 +17,6 @@ namespace trireme::plan {
 namespace {
 
 constexpr double forward_part = 1.0 / 3;
-
-double distance(double a, double b) {
-  return std::abs(std::log(a / b));
-}
-
-/// How many ranks' threads there are to a CPU, at least 1.
-double crowding(std::int64_t ranks, std::int64_t threads, std::int64_t cpus) {
-  return std::max(1.0, static_cast<double>(ranks * threads) / static_cast<double>(cpus));
-}
 
 /// By parameter of the plan: share of a micro-step after which its gradient is complete.
 std::vector<double> ready_shares(const ComputeCost& cost, const layout::Plan& plan) {
@@ -113,8 +103,8 @@ ComputeCost find_compute(const Machine& machine, const Work& work) {
   best.same_work = same(*best.row);
   best.same_ranks = best.row->ranks_on_host == work.ranks_on_host;
   const std::int64_t threads = work.threads == 0 ? best.row->threads : work.threads;
-  best.crowded = crowding(work.ranks_on_host, threads, machine.cpus) /
-                 crowding(best.row->ranks_on_host, best.row->threads, machine.cpus);
+  best.crowded = crowding(work.ranks_on_host * threads, machine.cpus) /
+                 crowding(best.row->ranks_on_host * best.row->threads, machine.cpus);
   best.slower = best.crowded * work.micro_step_flops / best.row->micro_step_flops *
                 static_cast<double>(best.row->threads) / static_cast<double>(threads);
   return best;

@@ -83,20 +83,13 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
                                                : reduce::Wire::between_hosts;
   const int replicas =
       config.parallel.sharded() ? reduce::replicas(config.parallel, ranks, hosts) : 1;
-  DeckPlan result{trireme::session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
-                  config.parallel.shard,
-                  {},
-                  {},
-                  {},
-                  kind,
-                  {},
-                  {},
-                  optim::state_slots(config.optimizer),
-                  optim::resolve_groups(config.optimizer, model::parameter_table(deck.shape())),
-                  hosts,
-                  {},
-                  {},
-                  {}};
+  DeckPlan result{
+      .plan = trireme::session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
+      .shard = config.parallel.shard,
+      .device = kind,
+      .slots = optim::state_slots(config.optimizer),
+      .groups = optim::resolve_groups(config.optimizer, model::parameter_table(deck.shape())),
+      .hosts = hosts};
   result.schedule =
       schedule_table({.optimizer = config.optimizer,
                       .groups = result.groups,

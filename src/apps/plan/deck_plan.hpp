@@ -31,12 +31,12 @@ namespace trireme::plan {
 struct DeckPlan {
   layout::Plan plan;
   layout::Shard shard = layout::Shard::optimizer;
-  std::vector<DType> dtypes;                    ///< of the parameters, one or both
-  std::vector<layout::Budget> budgets;          ///< one per dtype
-  std::vector<nn::ActivationPlan> activations;  ///< one per dtype
+  std::vector<DType> dtypes = {};                    ///< of the parameters, one or both
+  std::vector<layout::Budget> budgets = {};          ///< one per dtype
+  std::vector<nn::ActivationPlan> activations = {};  ///< one per dtype
   device::Kind device = device::Kind::cpu;
-  std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
-  std::vector<std::int64_t> graphs;      ///< one per dtype: of captured graphs, estimated
+  std::vector<std::int64_t> workspaces = {};  ///< one per dtype: of a GPU's libraries; 0 on a CPU
+  std::vector<std::int64_t> graphs = {};      ///< one per dtype: of captured graphs, estimated
 
   /// What the host that sends most sends to others per step; known for CPUs only.
   struct HostTraffic {
@@ -46,8 +46,8 @@ struct DeckPlan {
   optim::Groups groups;
   int hosts = 1;
   comm::Transport transport{};                     ///< inside of a copy; auto resolved
-  std::vector<HostTraffic> host_traffic;           ///< one per dtype
-  std::string bucket_text;                         ///< how the buckets came about
+  std::vector<HostTraffic> host_traffic = {};      ///< one per dtype
+  std::string bucket_text = {};                    ///< how the buckets came about
   std::int64_t reductions_per_step = 1;            ///< of every bucket
   ScheduleTable schedule = {};                     ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones

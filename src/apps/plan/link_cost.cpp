@@ -25,10 +25,6 @@ std::int64_t participants(const Link& link) {
   return participants(link.transport, link.ranks, link.hosts);
 }
 
-double distance(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-}
-
 /// The first row of the operation whose dtype is asked for, else in fp32; null: neither.
 const Collective* find_collective(const Link& link, Operation operation, Numbers dtype) {
   const Collective* found = nullptr;
@@ -43,11 +39,6 @@ bool has_all_operations(const Link& link) {
   return std::ranges::all_of(EnumNames<Operation>::table, [&](const auto& known) {
     return find_collective(link, known.first, Numbers::fp32) != nullptr;
   });
-}
-
-/// How many ranks there are to a CPU of their host, at least 1.
-double crowding(std::int64_t ranks, std::int64_t cpus) {
-  return std::max(1.0, static_cast<double>(ranks) / static_cast<double>(cpus));
 }
 
 /// How a number of rounds that doubles reach grows.
@@ -67,8 +58,11 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
   const std::int64_t planned = participants(wire.transport, wire.ranks, wire.hosts);
   const Link* best = nullptr;
   const auto order = [&](const Link& link) {
-    return std::tuple(distance(participants(link), planned), distance(link.groups, wire.groups),
-                      distance(link.ranks, wire.ranks));
+    const auto apart = [](std::int64_t a, std::int64_t b) {
+      return distance(static_cast<double>(a), static_cast<double>(b));
+    };
+    return std::tuple(apart(participants(link), planned), apart(link.groups, wire.groups),
+                      apart(link.ranks, wire.ranks));
   };
   for (const Link& link : machine.links)
     if (link.transport == wire.transport && link.reduction == wire.reduction &&

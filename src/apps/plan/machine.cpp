@@ -2,12 +2,21 @@
 #include "plan/machine.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "base/text.hpp"
 
 namespace trireme::plan {
+
+double distance(double a, double b) {
+  return std::abs(std::log(a / b));
+}
+
+double crowding(std::int64_t all, std::int64_t cpus) {
+  return std::max(1.0, static_cast<double>(all) / static_cast<double>(cpus));
+}
 
 Machine merged(Machine older, const Machine& newer) {
   const auto replace = [](auto& rows, const auto& fresh, const auto& same) {

@@ -33,7 +33,8 @@ constexpr Numbers numbers_of(DType dtype) {
   return dtype == DType::bf16 ? Numbers::bf16 : Numbers::fp32;
 }
 
-/// A median, or the least of those of larger buckets where that is less.
+/// A bucket's size, and the median of the slowest rank's times, or the least of those of larger
+/// buckets where that is less.
 struct Point {
   std::int64_t bytes = 0;
   double seconds = 0;
@@ -43,24 +44,28 @@ struct Point {
 /// = latency_s + seconds_per_byte · bytes.
 struct Collective {
   Operation operation = Operation::reduce_scatter;
-  Numbers dtype = Numbers::fp32;
+  Numbers dtype = Numbers::fp32;  ///< of the elements that are sent
   double latency_s = 0;
   double seconds_per_byte = 0;
-  double residual = 0;
+  double residual = 0;        ///< root mean square of the fit's relative errors
   std::vector<Point> points;  ///< sizes ascend
 };
 
-/// Key by key in describe(). Links differ by transport, reduction, hosts, ranks and groups.
+/// Links differ by transport, reduction, hosts, ranks and groups.
 struct Link {
-  comm::Transport transport = comm::Transport::shared_memory;
+  comm::Transport transport = comm::Transport::shared_memory;  ///< never auto
   comm::Reduction reduction = comm::Reduction::sum;
-  std::int64_t hosts = 1;
-  std::int64_t ranks = 2;
+  std::int64_t hosts = 1;  ///< on which the ranks were
+  std::int64_t ranks = 2;  ///< that took part
+  /// Groups of `ranks` ranks that shared a host and communicated at the same time, each within
+  /// itself, as with parallel.replicate.
   std::int64_t groups = 1;
-  double sums_s = 0;
-  double control_s = 0;
-  double compute_lost = 0;
-  double stretch = 1;
+  double sums_s = 0;        ///< to add up norm and loss of a step over all ranks
+  double control_s = 0;     ///< in which ranks agree on what is to be done after a step
+  double compute_lost = 0;  ///< share of its speed that compute loses while a collective runs
+  double stretch = 1;       ///< factor by which compute prolongs a collective
+  /// Share of the time of collectives during compute in which a rank waits for the slowest rank, on
+  /// average, because ranks are slowed down unequally.
   double waiting_during = 0;
   std::vector<Collective> collectives;
 };
@@ -68,26 +73,26 @@ struct Link {
 /// When backward has completed a parameter's gradient: what its bucket's reduction waits for.
 struct ReadyAt {
   std::string parameter;
-  double share = 0;
+  double share = 0;  ///< of the last micro-step
 };
 
 /// What one rank computes in a step, without communication. Rows differ by model, precision,
 /// threads, micro_sequences and ranks_on_host.
 struct Compute {
-  std::string model;
+  std::string model;  ///< the facts that decide the time of a micro-step
   Numbers precision = Numbers::fp32;
-  std::int64_t threads = 1;
+  std::int64_t threads = 1;  ///< of a rank
   std::int64_t micro_sequences = 1;
-  std::int64_t ranks_on_host = 1;
-  double micro_step_flops = 0;
-  double micro_step_s = 0;
-  double last_micro_step_s = 0;
-  double rest_s = 0;
-  double norm_s_per_element = 0;
+  std::int64_t ranks_on_host = 1;  ///< that computed at the same time
+  double micro_step_flops = 0;     ///< of one rank, by the model's formula
+  double micro_step_s = 0;         ///< forward and backward
+  double last_micro_step_s = 0;    ///< of one in which gradients are reported ready
+  double rest_s = 0;               ///< outside of micro-steps and optimizer: zeros, data
+  double norm_s_per_element = 0;   ///< to square and add a gradient that a rank owns
   double update_s_per_element = 0;
-  double matrices_s = 0;
-  double waiting_share = 0;
-  std::vector<ReadyAt> ready;
+  double matrices_s = 0;       ///< Muon: to orthogonalize all matrices on one rank
+  double waiting_share = 0;    ///< of a step, that ranks wait for the slowest of them, on average
+  std::vector<ReadyAt> ready;  ///< in the order of backward
 
   /// Of a step, but for norm and update.
   [[nodiscard]] double seconds(std::int64_t micro_steps) const {
@@ -97,15 +102,20 @@ struct Compute {
 
 struct Machine {
   std::int64_t version = machine_version;
-  std::string processor;
-  std::int64_t cpus = 1;
-  std::int64_t ranks_per_host = 1;
-  double storage_bytes_per_s = 0;
-  double storage_latency_s = 0;
-  double storage_tensor_s = 0;
+  std::string processor;            ///< of rank 0's host
+  std::int64_t cpus = 1;            ///< of a host, that its ranks may use
+  std::int64_t ranks_per_host = 1;  ///< where `plan` has no --hosts
+  double storage_bytes_per_s = 0;   ///< of all hosts together, until a checkpoint is on the disk
+  double storage_latency_s = 0;     ///< of any checkpoint
+  double storage_tensor_s = 0;      ///< further time for each tensor: a parameter in one state
   std::vector<Link> links;
   std::vector<Compute> compute;
 };
+
+/// How far apart two sizes are: the logarithm of their ratio.
+double distance(double a, double b);
+/// How many threads or ranks there are to a CPU, at least 1.
+double crowding(std::int64_t all, std::int64_t cpus);
 
 /// `older` with what was measured now: links and compute rows of the same kind give way.
 Machine merged(Machine older, const Machine& newer);
@@ -113,166 +123,80 @@ Machine merged(Machine older, const Machine& newer);
 /// For people: links with their fits, compute rows.
 std::string machine_table(const Machine& machine);
 
+/// Of times, which are at most eleven days.
+inline constexpr Key<double> seconds_key{.unit = "s", .min = 0.0, .max = 1e6};
+inline constexpr Key<double> needed_seconds{
+    .unit = "s", .min = 0.0, .max = 1e6, .above_min = true, .required = true};
+inline constexpr Key<double> share_key{.unit = "1", .min = 0.0, .max = 1.0};
+
 template <class V>
 void describe(V& v, Point& p) {
-  v("bytes", p.bytes, {.unit = "bytes", .help = "Size of the bucket.", .min = 1, .required = true});
-  v("seconds", p.seconds,
-    {.unit = "s",
-     .help = "Median over repetitions of the slowest rank's time.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .required = true});
+  v("bytes", p.bytes, {.unit = "bytes", .min = 1, .required = true});
+  v("seconds", p.seconds, needed_seconds);
 }
 
 template <class V>
 void describe(V& v, Collective& c) {
-  v("operation", c.operation, {.help = "The collective operation.", .required = true});
-  v("dtype", c.dtype, {.help = "Type of the elements that are sent.", .required = true});
-  v("latency_s", c.latency_s,
-    {.unit = "s",
-     .help = "Fitted time of an empty bucket.",
-     .min = 0.0,
-     .max = 1e6,
-     .required = true});
+  v("operation", c.operation, {.required = true});
+  v("dtype", c.dtype, {.required = true});
+  v("latency_s", c.latency_s, {.unit = "s", .min = 0.0, .max = 1e6, .required = true});
   v("seconds_per_byte", c.seconds_per_byte,
-    {.unit = "s/byte",
-     .help = "Fitted time of each further byte of a bucket.",
-     .min = 0.0,
-     .max = 1.0,
-     .required = true});
-  v("residual", c.residual,
-    {.unit = "1", .help = "Root mean square of the fit's relative errors.", .min = 0.0});
-  v.list("points", c.points, {.help = "Measured times by size, in ascending order."});
+    {.unit = "s/byte", .min = 0.0, .max = 1.0, .required = true});
+  v("residual", c.residual, {.unit = "1", .min = 0.0});
+  v.list("points", c.points, {});
 }
 
 template <class V>
 void describe(V& v, Link& l) {
-  v("transport", l.transport, {.help = "As parallel.transport, without auto.", .required = true});
-  v("reduction", l.reduction, {.help = "As parallel.reduction."});
-  v("hosts", l.hosts, {.help = "Hosts on which the ranks were.", .min = 1, .required = true});
-  v("ranks", l.ranks,
-    {.help = "Ranks that took part.", .min = 2, .max = 1 << 20, .required = true});
-  v("groups", l.groups,
-    {.help = "Number of groups of `ranks` ranks that shared a host and communicated at the same "
-             "time, each within itself, as with parallel.replicate.",
-     .min = 1});
-  v("sums_s", l.sums_s,
-    {.unit = "s",
-     .help = "Time to add up norm and loss of a step over all ranks.",
-     .min = 0.0,
-     .max = 1e6});
-  v("control_s", l.control_s,
-    {.unit = "s",
-     .help = "Time in which ranks agree on what is to be done after a step.",
-     .min = 0.0,
-     .max = 1e6});
-  v("compute_lost", l.compute_lost,
-    {.unit = "1",
-     .help = "Share of its speed that compute loses while a collective runs.",
-     .min = 0.0,
-     .max = 1.0});
-  v("stretch", l.stretch,
-    {.unit = "1",
-     .help = "Factor by which compute prolongs a collective that runs at the same time.",
-     .min = 1.0,
-     .max = 1e6});
-  v("waiting_during", l.waiting_during,
-    {.unit = "1",
-     .help =
-         "Share of the time of collectives during compute in which a rank waits for the slowest "
-         "rank, on average, because ranks are slowed down unequally.",
-     .min = 0.0,
-     .max = 1.0});
-  v.list("collectives", l.collectives, {.help = "Times of collective operations over this link."});
+  v("transport", l.transport, {.required = true});
+  v("reduction", l.reduction, {});
+  v("hosts", l.hosts, {.min = 1, .required = true});
+  v("ranks", l.ranks, {.min = 2, .max = 1 << 20, .required = true});
+  v("groups", l.groups, {.min = 1});
+  v("sums_s", l.sums_s, seconds_key);
+  v("control_s", l.control_s, seconds_key);
+  v("compute_lost", l.compute_lost, share_key);
+  v("stretch", l.stretch, {.unit = "1", .min = 1.0, .max = 1e6});
+  v("waiting_during", l.waiting_during, share_key);
+  v.list("collectives", l.collectives, {});
 }
 
 template <class V>
 void describe(V& v, ReadyAt& r) {
-  v("parameter", r.parameter, {.help = "Name of a parameter.", .required = true});
-  v("share", r.share,
-    {.unit = "1",
-     .help = "Share of the last micro-step after which the parameter's gradient is complete.",
-     .min = 0.0,
-     .max = 1.0,
-     .required = true});
+  v("parameter", r.parameter, {.required = true});
+  v("share", r.share, {.unit = "1", .min = 0.0, .max = 1.0, .required = true});
 }
 
 template <class V>
 void describe(V& v, Compute& c) {
-  v("model", c.model,
-    {.help = "Facts of the model that decide the time of a micro-step.", .required = true});
-  v("precision", c.precision, {.help = "Precision of the run: fp32 or bf16.", .required = true});
-  v("threads", c.threads, {.help = "Threads of a rank.", .min = 1, .required = true});
-  v("micro_sequences", c.micro_sequences,
-    {.help = "As batch.micro_sequences.", .min = 1, .required = true});
-  v("ranks_on_host", c.ranks_on_host,
-    {.help = "Ranks of a host that computed at the same time.", .min = 1, .required = true});
+  v("model", c.model, {.required = true});
+  v("precision", c.precision, {.required = true});
+  v("threads", c.threads, {.min = 1, .required = true});
+  v("micro_sequences", c.micro_sequences, {.min = 1, .required = true});
+  v("ranks_on_host", c.ranks_on_host, {.min = 1, .required = true});
   v("micro_step_flops", c.micro_step_flops,
-    {.unit = "FLOP",
-     .help = "Work of a micro-step of one rank, by the model's formula.",
-     .min = 0.0,
-     .above_min = true,
-     .required = true});
-  v("micro_step_s", c.micro_step_s,
-    {.unit = "s",
-     .help = "Time of a micro-step, forward and backward.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .required = true});
-  v("last_micro_step_s", c.last_micro_step_s,
-    {.unit = "s",
-     .help = "Time of a micro-step in which gradients are reported ready.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .required = true});
-  v("rest_s", c.rest_s,
-    {.unit = "s",
-     .help = "Time of a step outside of micro-steps and optimizer: zeros, data.",
-     .min = 0.0,
-     .max = 1e6});
-  v("norm_s_per_element", c.norm_s_per_element,
-    {.unit = "s",
-     .help = "Time to square and add an element of the gradients that a rank owns.",
-     .min = 0.0,
-     .max = 1.0});
-  v("update_s_per_element", c.update_s_per_element,
-    {.unit = "s", .help = "Time to update an element that a rank owns.", .min = 0.0, .max = 1.0});
-  v("matrices_s", c.matrices_s,
-    {.unit = "s",
-     .help = "Muon: time to orthogonalize all matrices on one rank.",
-     .min = 0.0,
-     .max = 1e6});
-  v("waiting_share", c.waiting_share,
-    {.unit = "1",
-     .help = "Share of a step that ranks wait for the slowest of them, on average.",
-     .min = 0.0,
-     .max = 1.0});
-  v.list("ready", c.ready, {.help = "When each gradient is complete, in the order of backward."});
+    {.unit = "FLOP", .min = 0.0, .above_min = true, .required = true});
+  v("micro_step_s", c.micro_step_s, needed_seconds);
+  v("last_micro_step_s", c.last_micro_step_s, needed_seconds);
+  v("rest_s", c.rest_s, seconds_key);
+  v("norm_s_per_element", c.norm_s_per_element, {.unit = "s", .min = 0.0, .max = 1.0});
+  v("update_s_per_element", c.update_s_per_element, {.unit = "s", .min = 0.0, .max = 1.0});
+  v("matrices_s", c.matrices_s, seconds_key);
+  v("waiting_share", c.waiting_share, share_key);
+  v.list("ready", c.ready, {});
 }
 
 template <class V>
 void describe(V& v, Machine& m) {
-  v("version", m.version, {.help = "Version of this format.", .required = true});
-  v("processor", m.processor, {.help = "Processor of rank 0's host."});
-  v("cpus", m.cpus, {.help = "CPUs of a host that its ranks may use.", .min = 1});
-  v("ranks_per_host", m.ranks_per_host,
-    {.help = "Ranks of a host where `plan` has no --hosts.", .min = 1});
-  v("storage_bytes_per_s", m.storage_bytes_per_s,
-    {.unit = "bytes/s",
-     .help = "Rate at which all hosts together write a checkpoint, until it is on the disk.",
-     .min = 0.0});
-  v("storage_latency_s", m.storage_latency_s,
-    {.unit = "s", .help = "Time that any checkpoint takes.", .min = 0.0, .max = 1e6});
-  v("storage_tensor_s", m.storage_tensor_s,
-    {.unit = "s",
-     .help = "Further time for each tensor of it: a parameter in one state.",
-     .min = 0.0,
-     .max = 1e6});
-  v.list("links", m.links, {.help = "Ways in which ranks communicate."});
-  v.list("compute", m.compute, {.help = "Times of what ranks compute."});
+  v("version", m.version, {.required = true});
+  v("processor", m.processor, {});
+  v("cpus", m.cpus, {.min = 1});
+  v("ranks_per_host", m.ranks_per_host, {.min = 1});
+  v("storage_bytes_per_s", m.storage_bytes_per_s, {.unit = "bytes/s", .min = 0.0});
+  v("storage_latency_s", m.storage_latency_s, seconds_key);
+  v("storage_tensor_s", m.storage_tensor_s, seconds_key);
+  v.list("links", m.links, {});
+  v.list("compute", m.compute, {});
 }
 
 }  // namespace trireme::plan

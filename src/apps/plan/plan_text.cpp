@@ -21,40 +21,35 @@ struct Amount {
 
 std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
   const layout::Budget& budget = plan.budgets[i];
-  const auto kept = static_cast<std::int64_t>(plan.activations[i].bytes());
-  const auto scratch = static_cast<std::int64_t>(plan.activations[i].scratch().bytes());
-  const std::int64_t workspace = plan.workspaces[i], graphs = plan.graphs[i];
-  std::vector<Amount> amounts = {{"gradient_bytes", "gradients", budget.gradient_bytes},
-                                 {"parameter_bytes", "parameters", budget.parameter_bytes}};
+  std::vector<Amount> amounts;
+  const auto add = [&](std::string key, std::string label, std::int64_t bytes) {
+    amounts.push_back({std::move(key), std::move(label), bytes});
+  };
+  add("gradient_bytes", "gradients", budget.gradient_bytes);
+  add("parameter_bytes", "parameters", budget.parameter_bytes);
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
-    amounts.push_back(
-        {plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]});
+    add(plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]);
   if (plan.matrices)
-    amounts.push_back({"matrix_bytes", "whole matrices and scratch", budget.matrix_bytes});
-  for (Amount& amount :
-       std::vector<Amount>{{"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
-                           {"held_bytes", "together, without activations", budget.held_bytes()},
-                           {"activation_bytes", "activations", kept},
-                           {"scratch_bytes", "scratch of the model", scratch},
-                           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
-                           {"graph_bytes", "captured graphs, estimated", graphs},
-                           {"whole_bytes", "all together", whole_bytes(plan, i)},
-                           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
-    amounts.push_back(std::move(amount));
+    add("matrix_bytes", "whole matrices and scratch", budget.matrix_bytes);
+  add("snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes);
+  add("held_bytes", "together, without activations", budget.held_bytes());
+  add("activation_bytes", "activations", static_cast<std::int64_t>(plan.activations[i].bytes()));
+  add("scratch_bytes", "scratch of the model",
+      static_cast<std::int64_t>(plan.activations[i].scratch().bytes()));
+  add("workspace_bytes", "workspace of a GPU's libraries", plan.workspaces[i]);
+  add("graph_bytes", "captured graphs, estimated", plan.graphs[i]);
+  add("whole_bytes", "all together", whole_bytes(plan, i));
+  add("peer_bytes", "read of other ranks of its host", budget.peer_bytes);
   if (plan.matrices)
-    amounts.push_back(
-        {"matrix_wire_bytes", "sent per step for matrices, most", budget.matrix_wire_bytes});
-  for (Amount& amount : std::vector<Amount>{
-           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
-           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
-           {"host_gradient_wire_bytes", "  by a host, for gradients",
-            plan.host_traffic[i].gradient_bytes},
-           {"host_parameter_wire_bytes", "  by a host, for parameters",
-            plan.host_traffic[i].parameter_bytes}})
-    amounts.push_back(std::move(amount));
+    add("matrix_wire_bytes", "sent per step for matrices, most", budget.matrix_wire_bytes);
+  add("gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes);
+  add("parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes);
+  add("host_gradient_wire_bytes", "  by a host, for gradients",
+      plan.host_traffic[i].gradient_bytes);
+  add("host_parameter_wire_bytes", "  by a host, for parameters",
+      plan.host_traffic[i].parameter_bytes);
   if (plan.matrices)
-    amounts.push_back(
-        {"host_matrix_wire_bytes", "  by a host, for matrices", plan.host_matrix_bytes});
+    add("host_matrix_wire_bytes", "  by a host, for matrices", plan.host_matrix_bytes);
   return amounts;
 }
 

@@ -50,8 +50,8 @@ void add_common(CLI::App& command, Common& common) {
   add_json(command, common.json);
   command
       .add_option("--repetitions", common.repetitions,
-                  "Number of repetitions; a row is their median. Default: 7 for matmul and ops, 3 "
-                  "for generate, else 21.")
+                  "Number of repetitions; a row is their median. Default: 7 for matmul and ops, "
+                  "else 21.")
       ->check(CLI::Range(1, 100000));
 }
 

@@ -44,17 +44,12 @@ Action declare_evaluate(CLI::App& command) {
   const auto options = std::make_shared<EvaluateOptions>();
   inference::EvaluateRequest& request = options->request;
   add_model(command, request.source);
-  auto* text = command.add_option(
-      "--text", request.data.text,
-      "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.");
+  auto* text = add_text(command, request.data.text);
   command
       .add_option("--tokens", request.data.tokens,
                   "Token files and globs: .bin of llm.c, or .bin of Megatron with .idx.")
       ->excludes(text);
-  command
-      .add_option("--field", request.data.field,
-                  "The text is JSON lines with one document per line, under this key.")
-      ->needs(text);
+  add_field(command, request.data.field)->needs(text);
   auto* choice = command.add_option("--multiple-choice", request.data.multiple_choice,
                                     "File of multiple-choice questions.");
   add_choice(command, "--format",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -145,10 +144,6 @@ ExitCode sample(comm::World& world, const SampleOptions& options) {
   return ExitCode::done;
 }
 
-std::string no_number(const std::string& word) {
-  return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
-}
-
 void add_options(CLI::App& command, SampleOptions& options) {
   inference::SampleRequest& request = options.request;
   inference::GenerateRules& rules = request.rules;
@@ -172,7 +167,7 @@ void add_options(CLI::App& command, SampleOptions& options) {
       .add_option("--temperature", rules.distribution.temperature,
                   "Sampling temperature. Default: 0.8. 0: always choose the most likely token.")
       ->check(CLI::Range(0.0, 100.0))
-      ->check(no_number);
+      ->check(is_number);
   command
       .add_option("--top-k", rules.distribution.top_k,
                   "Sample from the K most likely tokens. Default: 0, from all.")
@@ -185,7 +180,7 @@ void add_options(CLI::App& command, SampleOptions& options) {
       ->check([](const std::string& word) {
         return std::strtod(word.c_str(), nullptr) == 0 ? "must be above 0" : "";
       })
-      ->check(no_number);
+      ->check(is_number);
   command.add_option("--seed", rules.seed, "Random seed. Default: 1.")->check(whole_number);
   command
       .add_option("--stop-repetition", rules.repetition,

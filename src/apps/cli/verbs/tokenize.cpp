@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/tokenize.hpp"
 
-#include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -11,10 +9,9 @@
 
 #include "base/log.hpp"
 
-#include "comm/control/together.hpp"
-
 #include "text/tokenizer.hpp"
 
+#include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 
@@ -28,13 +25,7 @@ struct TokenizeOptions {
 
 ExitCode tokenize(comm::World& world, const TokenizeOptions& options) {
   corpus::TokenizeRequest request = options.request;
-  std::string serialized;
-  comm::on_first_rank(world, [&] {
-    serialized = (options.tokenizer == "bytes" ? text::byte_tokenizer()
-                                               : text::load_tokenizer(options.tokenizer))
-                     ->serialized();
-  });
-  request.tokenizer = text::tokenizer_from(world.broadcast(std::move(serialized), 0));
+  request.tokenizer = shared_tokenizer(world, options.tokenizer);
   request.format = tokens::text_format(
       options.field, options.separator,
       options.bad_lines == "skip" ? tokens::BadLines::skip : tokens::BadLines::stop,
@@ -53,17 +44,12 @@ Action declare_tokenize(CLI::App& command) {
       .add_option("--tokenizer", options->tokenizer,
                   "A tokenizer file, a directory with one, or the word bytes.")
       ->required();
-  command
-      .add_option(
-          "--text", request.text,
-          "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.")
-      ->required();
+  add_text(command, request.text)->required();
   command
       .add_option("--output", request.output,
                   "Prefix of the token files: PREFIX_train_000000.bin, ...")
       ->required();
-  command.add_option("--field", options->field,
-                     "The text is JSON lines with one document per line, under this key.");
+  add_field(command, options->field);
   command.add_option(
       "--separator", options->separator,
       "What stands between documents in plain text: auto (the tokenizer's end-of-text "
@@ -76,9 +62,7 @@ Action declare_tokenize(CLI::App& command) {
       .add_option("--validation-fraction", request.validation_fraction,
                   "Approximate share of documents for validation, chosen by hash. Default: 0.")
       ->check(CLI::Range(0.0, 1.0))
-      ->check([](const std::string& word) {
-        return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
-      });
+      ->check(is_number);
   command
       .add_option(
           "--shard-bytes", request.shard_bytes,

@@ -25,6 +25,7 @@
 #include "text/pieces.hpp"
 #include "tokens/sources.hpp"
 
+#include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 
@@ -126,13 +127,8 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
 
 Action declare_tokenizer_train(CLI::App& command) {
   const auto words = std::make_shared<TrainOptions>();
-  command
-      .add_option(
-          "--text", words->files,
-          "Text files, directories and globs; also compressed with gzip, zstd, bzip2 or xz.")
-      ->required();
-  command.add_option("--field", words->field,
-                     "The text is JSON lines with one document per line, under this key.");
+  add_text(command, words->files)->required();
+  add_field(command, words->field);
   command
       .add_option("--vocabulary", words->vocabulary, "Number of token ids, including end of text.")
       ->required()

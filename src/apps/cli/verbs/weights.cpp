@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,8 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-
-#include "comm/control/together.hpp"
+#include "device/recorder.hpp"
 
 #include "weights/export.hpp"
 #include "weights/import.hpp"
@@ -28,25 +26,16 @@ namespace {
 constexpr std::pair<weights::StoredType, const char*> dtype_words[] = {
     {weights::StoredType::f32, "fp32"}, {weights::StoredType::bf16, "bf16"}};
 
-class Clock {
- public:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 void run_export(const weights::ExportRequest& request) {
   Log log(true, "trireme");
-  const Clock clock;
+  const double begin = device::steady_seconds();
   const weights::Exported done = weights::export_model(request);
   for (const std::string& note : done.notes) log.info("{}", note);
   log.info("{}: {} parameters of {} in {}, {} {} in {}", request.output,
            count_text(static_cast<double>(done.parameters)), done.source,
            bytes_text(static_cast<double>(done.bytes)), done.files.size(),
-           done.files.size() == 1 ? "file" : "files", duration_text(clock.seconds()));
+           done.files.size() == 1 ? "file" : "files",
+           duration_text(device::steady_seconds() - begin));
 }
 
 struct ImportOptions {
@@ -56,17 +45,11 @@ struct ImportOptions {
 
 ExitCode run_import(comm::World& world, const ImportOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
-  const Clock clock;
+  const double begin = device::steady_seconds();
   weights::ImportRequest request = words.request;
   request.without_tokenizer = words.tokenizer == "none";
-  std::string serialized;
-  if (!request.without_tokenizer && !words.tokenizer.empty()) {
-    comm::on_first_rank(world, [&] {
-      serialized = words.tokenizer == "bytes" ? text::byte_tokenizer()->serialized()
-                                              : text::load_tokenizer(words.tokenizer)->serialized();
-    });
-    request.tokenizer = text::tokenizer_from(world.broadcast(std::move(serialized), 0));
-  }
+  if (!request.without_tokenizer && !words.tokenizer.empty())
+    request.tokenizer = shared_tokenizer(world, words.tokenizer);
   request.build = build_facts();
   const weights::Imported done = weights::import_model(request, world);
   const model::GptShape& shape = done.shape;
@@ -74,7 +57,7 @@ ExitCode run_import(comm::World& world, const ImportOptions& words) {
            count_text(static_cast<double>(done.parameters)), done.origin.path, done.origin.format,
            done.origin.hash, bytes_text(static_cast<double>(done.bytes)),
            world.size() == 1 ? "1 rank" : fmt::format("{} ranks", world.size()),
-           duration_text(clock.seconds()));
+           duration_text(device::steady_seconds() - begin));
   log.info(
       "{} layers, {} heads, {} channels, context {}, vocabulary {}. Continue with a deck with "
       "these sizes, run.directory: {} and run.seed: {}",
