@@ -197,8 +197,9 @@ void write_speed(const std::string& path, const std::vector<SpeedRow>& rows) {
   h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
   {
     const h5::Group table = h5::open_group(file.get(), "speed");
-    record::add_columns(table.get(), columns, chunk_rows);
-    record::append_rows(table.get(), columns, std::span<const SpeedRow>(rows));
+    auto datasets = record::add_columns(table.get(), columns, chunk_rows);
+    for (std::size_t i = 0; i < datasets.size(); ++i)
+      record::append_column(datasets[i], columns[i], std::span<const SpeedRow>(rows));
   }
   h5::close(std::move(file));
 }

@@ -58,15 +58,9 @@ std::vector<std::string> read_texts(hid_t object, const std::string& name) {
   std::size_t elements = 0;
   const Attribute attribute = open(object, name, true, elements);
   std::vector<char*> texts(elements, nullptr);
-  std::vector<std::string> values;
-  if (elements == 0)
-    return values;
-  const Type type = string_type();
-  TRIREME_H5_OF(object, name, H5Aread(attribute.get(), type.get(), texts.data()));
-  for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
-  const Space space = list(elements);
-  TRIREME_H5(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, texts.data()));
-  return values;
+  if (elements > 0)
+    TRIREME_H5_OF(object, name, H5Aread(attribute.get(), string_type().get(), texts.data()));
+  return take_texts(std::move(texts));
 }
 
 template <class T>

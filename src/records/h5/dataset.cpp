@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -97,6 +98,16 @@ Type string_type() {
   TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
   TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
   return type;
+}
+
+std::vector<std::string> take_texts(std::vector<char*> texts) {
+  std::vector<std::string> values;
+  values.reserve(texts.size());
+  for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
+  if (!texts.empty())
+    TRIREME_H5(H5Dvlen_reclaim(string_type().get(), line(std::ssize(texts), false).get(),
+                               H5P_DEFAULT, texts.data()));
+  return values;
 }
 
 Type compound_type(std::size_t size_bytes, std::initializer_list<Member> members) {
@@ -234,15 +245,8 @@ void Dataset::append_strings(std::span<const std::string> values) {
 
 std::vector<std::string> Dataset::read_strings() const {
   std::vector<char*> texts(static_cast<std::size_t>(stored_elements()), nullptr);
-  const Type type = string_type();
-  read(0, std::ssize(texts), type, texts.data());
-  std::vector<std::string> values;
-  values.reserve(texts.size());
-  for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
-  if (!texts.empty())
-    TRIREME_H5(H5Dvlen_reclaim(type.get(), line(std::ssize(texts), false).get(), H5P_DEFAULT,
-                               texts.data()));
-  return values;
+  read(0, std::ssize(texts), string_type(), texts.data());
+  return take_texts(std::move(texts));
 }
 
 namespace {

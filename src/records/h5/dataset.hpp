@@ -28,6 +28,9 @@ Type type_of(DType dtype);
 /// Variable-length UTF-8.
 Type string_type();
 
+/// What HDF5 read as texts, whose memory it gets back.
+std::vector<std::string> take_texts(std::vector<char*> texts);
+
 /// The type of a plain struct. Padding between members is not stored apart.
 struct Member {
   const char* name;

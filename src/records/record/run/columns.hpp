@@ -77,13 +77,4 @@ void append_column(h5::Dataset& dataset,
   std::visit(append, column.member);
 }
 
-/// Rows after those of the table in `parent`.
-template <class Columns, class Row>
-void append_rows(hid_t parent, const Columns& columns, std::span<const Row> rows) {
-  for (const auto& column : columns) {
-    h5::Dataset dataset = h5::Dataset::open(parent, column.name);
-    append_column(dataset, column, rows);
-  }
-}
-
 }  // namespace trireme::record

@@ -22,15 +22,14 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "base/json.hpp"
 
 #include "record/run/columns.hpp"
 #include "record/run/run_log.hpp"
 #include "record/run/run_schema.hpp"
 
 namespace trireme::record {
-
-using Json = nlohmann::ordered_json;
 
 /// A JSON string, with its quotes.
 std::string json_text(const std::string& text);
