@@ -44,7 +44,7 @@ constexpr std::size_t searches = 2;
 constexpr std::size_t least_searched = 3;
 constexpr double part_of_free_memory = 0.9;
 /// Shares of the time.
-constexpr double search_part = 0.25, runs_part = 0.4, again_part = 0.35;
+constexpr double search_part = 0.4, runs_part = 0.3, again_part = 0.3;
 
 std::int64_t free_bytes(comm::World& world) {
   const std::int64_t free = doctor::usable_bytes(doctor::facts_of_this_host(world.host()));
