@@ -76,10 +76,13 @@ class Bpe final : public Tokenizer {
   std::uint64_t hash() const override { return hash_; }
   std::string serialized() const override { return to_text(vocabulary_); }
   void encode(std::string_view text, std::vector<Token>& out) const override {
-    encode_from(text, true, out);
+    encode_from(text, true, added_, out);
+  }
+  void encode_commands(std::string_view text, std::vector<Token>& out) const override {
+    encode_from(text, true, all_, out);
   }
   void encode_rest(std::string_view text, std::vector<Token>& out) const override {
-    encode_from(text, false, out);
+    encode_from(text, false, added_, out);
   }
   void decode(std::span<const Token> tokens, std::string& out) const override {
     for (const Token token : tokens)
@@ -104,8 +107,17 @@ class Bpe final : public Tokenizer {
                   const std::string& source);
   void add_ranked(const TokenOfBytes& ids, const std::string& source);
   void find_whole_pieces(const TokenOfBytes& ids);
+  /// Tokens by their spelling.
+  struct Named {
+    Spellings spellings;
+    std::vector<Token> ids;
+  };
+  [[nodiscard]] Named named(bool with_special) const;
   /// `begins`: nothing of the text is before it.
-  void encode_from(std::string_view text, bool begins, std::vector<Token>& out) const;
+  void encode_from(std::string_view text,
+                   bool begins,
+                   const Named& apart,
+                   std::vector<Token>& out) const;
   [[nodiscard]] bool wants_space(std::string_view part, bool first) const;
   /// Of text without added tokens.
   void encode_part(std::string_view text, std::vector<Token>& out) const;
@@ -123,8 +135,7 @@ class Bpe final : public Tokenizer {
   std::bitset<65536> together_;  ///< two bytes that are neighbours in a token, with `characters`
   MergeTable merges_{0};
   WholeTokens whole_;
-  Spellings added_;
-  std::vector<Token> added_ids_;
+  Named added_, all_;
   std::uint64_t hash_ = 0;
   std::uint64_t number_ = 0;  ///< of this tokenizer in this process
 };
@@ -158,14 +169,22 @@ Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
   if (!findings.empty())
     throw UserError(std::move(findings));
   find_whole_pieces(ids);
-  std::vector<std::string> added;
-  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
-    if (vocabulary_.tokens[id].added) {
-      added.push_back(vocabulary_.tokens[id].bytes);
-      added_ids_.push_back(static_cast<Token>(id));
-    }
-  added_ = Spellings(std::move(added));
+  added_ = named(false);
+  all_ = named(true);
   hash_ = hash_of(vocabulary_);
+}
+
+Bpe::Named Bpe::named(bool with_special) const {
+  Named found;
+  std::vector<std::string> texts;
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
+    if (const VocabularyEntry& entry = vocabulary_.tokens[id];
+        entry.added || (with_special && entry.special)) {
+      texts.push_back(entry.bytes);
+      found.ids.push_back(static_cast<Token>(id));
+    }
+  found.spellings = Spellings(std::move(texts));
+  return found;
 }
 
 TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::string& source) {
@@ -253,7 +272,7 @@ void Bpe::find_whole_pieces(const TokenOfBytes& ids) {
 }
 
 std::vector<std::string> Bpe::uncut() const {
-  std::vector<std::string> all = added_.texts();
+  std::vector<std::string> all = added_.spellings.texts();
   for (std::size_t id = 0; vocabulary_.characters && id < vocabulary_.tokens.size(); ++id)
     if (const VocabularyEntry& entry = vocabulary_.tokens[id];
         entry.ordinary() && next_cut(entry.bytes, 1, true) < entry.bytes.size())
@@ -322,12 +341,15 @@ std::string_view spaced(std::string_view text, bool prefixed, std::string& room)
   return room = (prefixed ? " " : "") + with_spaces(text);
 }
 
-void Bpe::encode_from(std::string_view text, bool begins, std::vector<Token>& out) const {
+void Bpe::encode_from(std::string_view text,
+                      bool begins,
+                      const Named& apart,
+                      std::vector<Token>& out) const {
   std::string whole, room;
   if (vocabulary_.prefix == SpacePrefix::text)
     text = spaced(text, begins && !text.empty(), whole);
   for (std::size_t at = 0; at < text.size();) {
-    const Spellings::Found found = added_.find(text, at);
+    const Spellings::Found found = apart.spellings.find(text, at);
     std::string_view part = text.substr(at, found.at - at);
     const bool first = at == 0;
     if (vocabulary_.nfc && !is_surely_nfc(part))
@@ -337,8 +359,8 @@ void Bpe::encode_from(std::string_view text, bool begins, std::vector<Token>& ou
     encode_part(part, out);
     if (found.at == std::string_view::npos)
       return;
-    out.push_back(added_ids_[found.number]);
-    at = found.at + added_.texts()[found.number].size();
+    out.push_back(apart.ids[found.number]);
+    at = found.at + apart.spellings.texts()[found.number].size();
   }
 }
 
