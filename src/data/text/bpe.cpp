@@ -95,8 +95,6 @@ class Bpe final : public Tokenizer {
   }
 
  private:
-  static constexpr std::size_t buffered = 4096;
-
   const VocabularyEntry& entry_of(Token token) const {
     TRIREME_EXPECT(token >= 0 && token < vocabulary(), "token {} of {}", token, vocabulary());
     return vocabulary_.tokens[static_cast<std::size_t>(token)];
@@ -128,7 +126,8 @@ class Bpe final : public Tokenizer {
   void split_apart(std::string_view text, Take&& take) const;
   /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
   std::size_t tokens_of(std::string_view piece, Token* out) const;
-  void encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const;
+  /// The same for a long piece, or one of many tokens.
+  std::size_t long_tokens(std::string_view piece, PieceCache& cache, Token* out) const;
 
   const Vocabulary vocabulary_;
   std::array<Token, 256> byte_tokens_{};
@@ -301,21 +300,17 @@ std::size_t Bpe::tokens_of(std::string_view piece, Token* out) const {
   return merges_.merge({out, first_tokens(piece, out)});
 }
 
-void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const {
-  PieceCache::LongEntry* entry =
-      piece.size() <= PieceCache::most_long_bytes ? &cache.place_of(piece) : nullptr;
-  if (entry != nullptr && entry->tokenizer == number_ && entry->piece == piece) {
-    out.insert(out.end(), entry->tokens.begin(), entry->tokens.end());
-    return;
+std::size_t Bpe::long_tokens(std::string_view piece, PieceCache& cache, Token* out) const {
+  if (piece.size() > PieceCache::most_long_bytes)
+    return tokens_of(piece, out);
+  PieceCache::LongEntry& entry = cache.place_of(piece);
+  if (entry.tokenizer != number_ || entry.piece != piece) {
+    entry.tokenizer = number_;
+    entry.piece = piece;
+    entry.tokens.assign(out, out + tokens_of(piece, out));
   }
-  const std::size_t before = out.size();
-  out.resize(before + piece.size());
-  out.resize(before + tokens_of(piece, out.data() + before));
-  if (entry != nullptr) {
-    entry->tokenizer = number_;
-    entry->piece = piece;
-    entry->tokens.assign(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
-  }
+  std::ranges::copy(entry.tokens, out);
+  return entry.tokens.size();
 }
 
 bool Bpe::wants_space(std::string_view part, bool first) const {
@@ -378,35 +373,36 @@ void Bpe::split_apart(std::string_view text, Take&& take) const {
 
 void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
   PieceCache& cache = PieceCache::of_thread(number_);
-  std::array<Token, buffered> buffer;
-  Token* next = buffer.data();
-  const Token* const full = buffer.data() + buffered - PieceKey::most_bytes;
+  // Pieces wait for their entries to come from memory.
+  std::array<PieceKey, 64> waiting;
+  std::array<Token, waiting.size() * PieceKey::most_bytes> tokens;
+  std::size_t count = 0;
   const char* const end = text.data() + text.size();
   const auto flush = [&] {
-    out.insert(out.end(), buffer.data(), next);
-    next = buffer.data();
+    Token* next = tokens.data();
+    for (const PieceKey& key : std::span(waiting).first(count)) {
+      PieceCache::Entry& entry = cache.place_of(key);
+      if (!cache.holds(entry, key))
+        cache.put(entry, key, next, tokens_of(key.piece(), next));
+      if (entry.count() > 0)
+        std::memcpy(next, entry.tokens, sizeof entry.tokens);
+      next += entry.count() > 0 ? entry.count() : long_tokens(key.piece(), cache, next);
+    }
+    out.insert(out.end(), tokens.data(), next);
+    count = 0;
   };
   const auto take = [&](std::string_view piece) {
-    if (next > full)
+    if (piece.size() > PieceKey::most_bytes) {
       flush();
-    if (piece.size() == 1) {
-      *next++ = byte_tokens_[static_cast<unsigned char>(piece.front())];
-    } else if (piece.size() <= PieceKey::most_bytes) {
-      const PieceKey key = PieceKey::of(piece.data(), piece.size(), end);
-      PieceCache::Entry& entry = cache.place_of(key);
-      if (cache.holds(entry, key)) {
-        std::memcpy(next, entry.tokens, sizeof entry.tokens);
-        next += entry.count();
-      } else {
-        const std::size_t count = tokens_of(piece, next);
-        if (count <= PieceCache::most_tokens)
-          cache.put(entry, key, next, count);
-        next += count;
-      }
-    } else {
-      flush();
-      encode_long(piece, cache, out);
+      const std::size_t before = out.size();
+      out.resize(before + piece.size());
+      out.resize(before + long_tokens(piece, cache, out.data() + before));
+      return;
     }
+    waiting[count] = PieceKey::of(piece.data(), piece.size(), end);
+    cache.prefetch(waiting[count]);
+    if (++count == waiting.size())
+      flush();
   };
   if (vocabulary_.characters)
     split_apart(text, take);
