@@ -23,8 +23,8 @@ The tables of a run's record, written by `dev/reference_pages.py`. A dataset is 
 type, its attribute `units` in brackets, and its attribute `long_name`. Every dataset of a table has
 one dimension, and the first is the dimension scale of the others. An evaluation set of the deck
 adds a group `/evaluation/NAME` with the columns `step`, `loss`, `bits_per_byte`, `accuracy`,
-`accuracy_error`, `accuracy_per_token`, `accuracy_per_token_error`, `accuracy_per_byte` and
-`accuracy_per_byte_error`. Facts are attributes of `/`, `/deck` (one per key), `/memory` and
+`accuracy_error`, `accuracy_per_token`, `accuracy_per_token_error`, `accuracy_per_character` and
+`accuracy_per_character_error`. Facts are attributes of `/`, `/deck` (one per key), `/memory` and
 `/timings`.
 """
 CHECKPOINT = """# Checkpoints

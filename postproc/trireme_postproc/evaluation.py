@@ -6,7 +6,7 @@ import numpy as np
 # Columns of /evaluation/NAME, and what their kind is called.
 LOSSES = (("loss", ""),)
 IN_BYTES = (("bits_per_byte", ""),)
-ACCURACIES = (("accuracy", "accuracy"), ("accuracy_per_token", "per token"), ("accuracy_per_byte", "per byte"))
+ACCURACIES = (("accuracy", "accuracy"), ("accuracy_per_token", "per token"), ("accuracy_per_character", "per character"))
 
 
 class Curve:

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tokens/scratch.hpp"
 
 namespace trireme::batches {
@@ -107,7 +109,11 @@ class JsonLines : public Questions {
                     .context = 64,
                     .tokenizer = tokenizer_.get()};
   }
-  static Tokens bytes(const std::string& text) { return {text.begin(), text.end()}; }
+  static Tokens bytes(std::string_view text) {
+    Tokens tokens;
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+  }
   std::shared_ptr<const text::Tokenizer> tokenizer_ = text::byte_tokenizer();
 };
 
@@ -120,9 +126,49 @@ TEST_F(JsonLines, TakesTheNamesOfTheKnownSetsAndJoinsWithASpace) {
   EXPECT_EQ(questions[0].context, bytes("It is"));
   EXPECT_EQ(questions[0].choices, (std::vector<Tokens>{bytes(" hot"), bytes(" cold")}));
   EXPECT_EQ(questions[0].label, 1);
-  EXPECT_EQ(questions[1].choices, (std::vector<Tokens>{bytes("a"), bytes("b"), bytes("c")}));
+  EXPECT_EQ(questions[1].context, bytes("So"));
+  EXPECT_EQ(questions[1].choices, (std::vector<Tokens>{bytes(" a"), bytes(" b"), bytes(" c")}));
   EXPECT_EQ(questions[1].label, 2);
   EXPECT_EQ(questions[2].label, 0);
+}
+
+TEST_F(JsonLines, GivesSpaceAtTheEndOfAContextToTheChoices) {
+  const auto questions = read(
+      "{\"ctx\": \"So\\u00a0 \\n\", \"choices\": [\"a\", \"  b\"], \"label\": 0}\n"
+      "{\"ctx\": \"x\", \"choices\": [\"\\u00a0y\", \"\\u00e0\"], \"label\": 0}");
+  EXPECT_EQ(questions[0].context, bytes("So"));
+  EXPECT_EQ(questions[0].choices,
+            (std::vector<Tokens>{bytes("\xc2\xa0 \na"), bytes("\xc2\xa0 \n  b")}));
+  EXPECT_EQ(questions[1].choices, (std::vector<Tokens>{bytes("\xc2\xa0y"), bytes(" \xc3\xa0")}));
+}
+
+TEST_F(JsonLines, CountsTheCharactersOfChoicesWithoutSpacesBeforeThem) {
+  const auto questions =
+      read("{\"ctx\": \"So \", \"choices\": [\"a b\", \"  \\u00e9\\u4f60\"], \"label\": 0}");
+  EXPECT_EQ(questions[0].lengths, (std::vector<std::int64_t>{3, 2}));
+}
+
+/// The bytes, with 2 before a text, 0 for "e f" and 1 for "</s>".
+std::shared_ptr<const text::Tokenizer> with_beginning() {
+  std::string serialized =
+      "trireme tokenizer 1\nkind bpe\npattern llama3\nunicode 16.0.0\nrule listed\n"
+      "whole_pieces no\nend_of_text 2\ntokens 259\n+652066\n*3c2f733e\n*3c733e\n";
+  for (int b = 0; b < 256; ++b) serialized += fmt::format("{:02x}\n", b);
+  return text::tokenizer_from(serialized + "merges 0\nbegin_of_text 2\n");
+}
+
+TEST_F(JsonLines, EncodesChoicesTogetherWithTheContextAfterWhatBeginsAText) {
+  tokenizer_ = with_beginning();
+  requirements.tokenizer = tokenizer_.get();
+  requirements.vocabulary = 259;
+  const auto questions = read(
+      "{\"ctx\": \"de\", \"choices\": [\"fi\", \"gh\"], \"label\": 0}\n"
+      "{\"ctx\": \"\", \"choices\": [\"f\", \"gh\"], \"label\": 0}");
+  EXPECT_EQ(questions[0].context, (Tokens{2, 'd' + 3, 'e' + 3}));
+  // "de fi" is d, "e f" and i: the tokens after as many as the context has are those of the choice.
+  EXPECT_EQ(questions[0].choices, (std::vector<Tokens>{{'i' + 3}, {' ' + 3, 'g' + 3, 'h' + 3}}));
+  EXPECT_EQ(questions[1].context, Tokens{2});
+  EXPECT_EQ(questions[1].choices, (std::vector<Tokens>{{'f' + 3}, {'g' + 3, 'h' + 3}}));
 }
 
 TEST_F(JsonLines, ReportsEveryWrongLineAtOnce) {

@@ -100,8 +100,8 @@ TEST_F(OnRanks, EqualPassesHaveTheSameResults) {
   }
   const auto questions = random_questions(23);
   hooks.groups.clear();
-  const ChoiceScores got = multiple_choice(equal, questions, {}, *world);
-  const ChoiceScores one = multiple_choice(scorer, questions, {}, *alone);
+  const ChoiceScores got = multiple_choice(equal, questions, *world);
+  const ChoiceScores one = multiple_choice(scorer, questions, *alone);
   EXPECT_EQ(got.sum.right, one.sum.right);
   EXPECT_EQ(got.per_token.right, one.per_token.right);
   const std::uint64_t uses = hooks.groups.size();
@@ -110,9 +110,11 @@ TEST_F(OnRanks, EqualPassesHaveTheSameResults) {
 }
 
 TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
-  const auto questions = random_questions(23);
-  const Tokens bytes_of(17, 3);
-  const ChoiceScores got = multiple_choice(scorer, questions, bytes_of, *world);
+  auto questions = random_questions(23);
+  for (batches::Question& question : questions)
+    for (const Tokens& choice : question.choices)
+      question.lengths.push_back(3 * std::ssize(choice));
+  const ChoiceScores got = multiple_choice(scorer, questions, *world);
   // By hand: the answer is the choice with the smallest loss.
   Accuracy sum, per_token;
   for (const batches::Question& question : questions) {
@@ -134,10 +136,11 @@ TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
   EXPECT_EQ(got.sum.of, 23);
   EXPECT_EQ(got.sum.right, sum.right);
   EXPECT_EQ(got.per_token.right, per_token.right);
-  EXPECT_EQ(got.per_byte.right, per_token.right);  // three bytes for each token
+  EXPECT_EQ(got.per_character.right, per_token.right);  // three characters for each token
   EXPECT_GT(sum.right, 0);
   EXPECT_LT(sum.right, 23);
-  EXPECT_FALSE(multiple_choice(scorer, questions, {}, *world).bytes_known);
+  for (batches::Question& question : questions) question.lengths.clear();
+  EXPECT_EQ(multiple_choice(scorer, questions, *world).per_character.of, 0);
 }
 
 }  // namespace

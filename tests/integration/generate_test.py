@@ -160,18 +160,18 @@ class Evaluate(Trained):
     def test_any_number_of_ranks_finds_the_same_bits(self):
         questions = self.path("questions.bin")
         write_hellaswag(questions, [(i % 4, list(b"the quick brown"[:1 + i % 15]), [list(word) for word in
-                                     (b" fox", b" dog", b" jumps", bytes([65 + i]) * (1 + i % 5))]) for i in range(17)])
+                                     (b"fox", b"dog", b"jumps", bytes([65 + i]) * (1 + i % 5))]) for i in range(17)])
         words = ["--text", self.text, "--multiple-choice", questions, "--format", "hellaswag"]
         found = {ranks: self.evaluate(f"{ranks}.json", *words, ranks=ranks)[0] for ranks in (1, 2, 3)}
         self.assertEqual(found[1], found[2])
         self.assertEqual(found[1], found[3])
         choices = found[1]["multiple_choice"]
         self.assertEqual(choices["questions"], 17)
-        for name in ("accuracy", "accuracy_per_token", "accuracy_per_byte"):
+        for name in ("accuracy", "accuracy_per_token", "accuracy_per_character"):
             share = choices[name]["right"] / 17
             self.assertAlmostEqual(choices[name]["value"], share, places=15)
             self.assertAlmostEqual(choices[name]["standard_error"], math.sqrt(share * (1 - share) / 16), places=15)
-        self.assertEqual(choices["accuracy_per_token"], choices["accuracy_per_byte"])  # a token is a byte
+        self.assertEqual(choices["accuracy_per_token"], choices["accuracy_per_character"])  # a token is a byte
 
     def test_the_same_questions_in_both_formats(self):
         contexts = ["the", "over", "lazy dogs and"]
@@ -240,7 +240,7 @@ class Sets(TrainingTest):
             self.assertEqual(other["loss"][-1], found["loss"]["loss"])
             self.assertEqual(other["bits_per_byte"][-1], found["loss"]["bits_per_byte"])
             self.assertTrue(math.isnan(other["accuracy"][-1]))
-            for name in ("accuracy", "accuracy_per_token", "accuracy_per_byte"):
+            for name in ("accuracy", "accuracy_per_token", "accuracy_per_character"):
                 self.assertEqual(choices[name][-1], found["multiple_choice"][name]["value"])
                 self.assertEqual(choices[name + "_error"][-1], found["multiple_choice"][name]["standard_error"])
             self.assertTrue(math.isnan(choices["loss"][-1]))

@@ -196,7 +196,7 @@ class CommandLineTest(unittest.TestCase):
         unknown = [float("nan")] * 3
         told = {"code": {"step": [0, 100, 200], "loss": [4.0, 3.0, 2.5], "bits_per_byte": [2.0, 1.5, 1.25], "accuracy": unknown},
                 "choices": {"step": [0, 100, 200], "loss": unknown, "accuracy": [0.25, 0.26, 0.2842], "accuracy_error": [0.0043, 0.0044, 0.0045],
-                            "accuracy_per_byte": [0.3, float("nan"), 0.33], "accuracy_per_byte_error": [0.01, 0.01, 0.0112]}}
+                            "accuracy_per_character": [0.3, float("nan"), 0.33], "accuracy_per_character_error": [0.01, 0.01, 0.0112]}}
         for sets, rows in (({"code": told["code"]}, 1), ({"choices": told["choices"]}, 1), (told, 2)):
             made_up.write(self.path, steps=20, sets=sets)
             self.assertEqual(run("plot", self.directory)[0], 0)

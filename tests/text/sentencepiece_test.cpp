@@ -95,6 +95,12 @@ TEST_F(SentencePiece, FindsUserDefinedSymbolsAndLeavesControlSymbolsOrdinaryText
   EXPECT_THAT(encoded(*tokenizer, "</s>"), testing::Not(Contains(2)));
 }
 
+TEST_F(SentencePiece, TakesControlSymbolsAsCommandsWhereTheyAreWanted) {
+  std::vector<Token> tokens;
+  loaded()->encode_commands("<s>ab</s>ab", tokens);
+  EXPECT_THAT(tokens, ElementsAre(262, 1, 260, 2, 260));
+}
+
 TEST_F(SentencePiece, KnowsWhatBeginsAndEndsAText) {
   const auto tokenizer = loaded();
   EXPECT_EQ(tokenizer->begin_of_text(), 1);

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 
+#include "text/characters.hpp"
 #include "tokens/sources.hpp"
 
 namespace trireme::batches {
@@ -96,8 +97,30 @@ std::string text_of(const json* value, const char* what) {
   return value->get<std::string>();
 }
 
-bool is_space(char c) {
-  return std::strchr(" \t\n\r\v\f", c) != nullptr && c != '\0';
+/// How many bytes at the end are what Python's rstrip() removes.
+std::size_t space_at_end(std::string_view text) {
+  std::size_t end = text.size();
+  for (std::size_t back = 1; back <= std::min<std::size_t>(4, end); ++back) {
+    const auto* const at = reinterpret_cast<const unsigned char*>(text.data()) + end - back;
+    const auto c = text::character_at(at, at + back, text::kinds_of_code_points());
+    if (c.bytes == back && (c.kind == text::Kind::space || (*at >= 0x1C && *at <= 0x1F))) {
+      end -= back;
+      back = 0;
+    }
+  }
+  return text.size() - end;
+}
+
+bool begins_with_space(std::string_view text) {
+  const auto* const at = reinterpret_cast<const unsigned char*>(text.data());
+  return text::character_at(at, at + text.size(), text::kinds_of_code_points()).kind ==
+         text::Kind::space;
+}
+
+/// Characters of a choice, without spaces before it.
+std::int64_t length_of(std::string_view choice) {
+  choice.remove_prefix(std::min(choice.find_first_not_of(' '), choice.size()));
+  return std::ranges::count_if(choice, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 Question from_json(std::string_view line, const QuestionRequirements& requirements) {
@@ -105,20 +128,28 @@ Question from_json(std::string_view line, const QuestionRequirements& requiremen
   if (object.is_discarded() || !object.is_object())
     wrong("is not a JSON object");
   Question question;
-  const std::string context = text_of(find(object, {"context", "ctx", "query"}), "context");
+  std::string context = text_of(find(object, {"context", "ctx", "query"}), "context");
   const text::Tokenizer& tokenizer = *requirements.tokenizer;
+  const bool empty = context.empty();
+  const std::string moved = context.substr(context.size() - space_at_end(context));
+  context.resize(context.size() - moved.size());
   tokenizer.encode(context, question.context);
-  if (question.context.empty() && tokenizer.end_of_text())
-    question.context.push_back(*tokenizer.end_of_text());
+  const auto before = std::ssize(question.context);
   const json* choices = find(object, {"choices", "endings"});
   if (choices == nullptr || !choices->is_array())
     wrong("has no list of choices");
   for (const json& choice : *choices) {
     const std::string text = text_of(&choice, "a choice");
-    const bool joined =
-        context.empty() || text.empty() || is_space(context.back()) || is_space(text.front());
-    tokenizer.encode(joined ? text : " " + text, question.choices.emplace_back());
+    const bool joined = empty || text.empty() || !moved.empty() || begins_with_space(text);
+    Tokens& tokens = question.choices.emplace_back();
+    tokenizer.encode(context + moved + (joined ? "" : " ") + text, tokens);
+    tokens.erase(tokens.begin(), tokens.begin() + std::min(std::ssize(tokens), before));
+    question.lengths.push_back(length_of(text));
   }
+  if (tokenizer.begin_of_text())
+    question.context.insert(question.context.begin(), *tokenizer.begin_of_text());
+  if (question.context.empty() && tokenizer.end_of_text())
+    question.context.push_back(*tokenizer.end_of_text());
   const json* label = find(object, {"label", "gold", "answer"});
   if (label == nullptr)
     wrong("has no label");
@@ -184,7 +215,7 @@ class Numbers {
 Question from_numbers(const std::string& bytes,
                       std::size_t& at,
                       std::int64_t index,
-                      const QuestionRequirements& requirements) {
+                      const text::Tokenizer* tokenizer) {
   Numbers header(bytes, at, bytes.size());
   const std::uint16_t first = header.next(), size = header.next();
   if (first != start)
@@ -197,14 +228,21 @@ Question from_numbers(const std::string& bytes,
   question.label = numbers.next();
   question.choices.resize(numbers.next());
   question.context = numbers.tokens();
-  for (Tokens& choice : question.choices) choice = numbers.tokens();
+  for (Tokens& choice : question.choices) {
+    choice = numbers.tokens();
+    std::string text;
+    for (const std::int32_t& token : choice)
+      if (tokenizer != nullptr && token < tokenizer->vocabulary())
+        tokenizer->decode({&token, 1}, text);
+    if (tokenizer != nullptr)
+      question.lengths.push_back(length_of(text));
+  }
   if (numbers.left() > 0)
     wrong("has {} bytes after its choices", numbers.left());
   if (number != index)
     wrong("has the index {}", number);
-  if (question.context.empty() && requirements.tokenizer != nullptr &&
-      requirements.tokenizer->end_of_text())
-    question.context.push_back(*requirements.tokenizer->end_of_text());
+  if (question.context.empty() && tokenizer != nullptr && tokenizer->end_of_text())
+    question.context.push_back(*tokenizer->end_of_text());
   at += size;
   return question;
 }
@@ -230,7 +268,7 @@ std::vector<Question> read_hellaswag(const std::string& path,
   for (std::int64_t i = 0; i < header[2]; ++i) {
     const std::size_t begin = at;
     try {
-      questions.push_back(from_numbers(bytes, at, i, requirements));
+      questions.push_back(from_numbers(bytes, at, i, requirements.tokenizer));
       expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
       findings.add(0, fmt::format("example {}, at byte {}: {}", i, begin, problem.text));

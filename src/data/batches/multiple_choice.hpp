@@ -8,14 +8,16 @@
 //               tokens
 //   jsonl       a JSON object per line: a text under "context", "ctx" or "query", a list of texts
 //               under "choices" or "endings", and the number of the right one, from 0, under
-//               "label", "gold" or "answer". Blank lines are ignored. Context and choice are
-//               encoded separately, with one space before the choice if neither the context ends
-//               nor the choice begins with white space
+//               "label", "gold" or "answer". Blank lines are ignored. There is one space before the
+//               choice if neither the context ends nor the choice begins with white space. As in
+//               lm-evaluation-harness, white space that ends the context belongs to the choice,
+//               whose tokens are those by which the text with it exceeds the context's
 //
 // 1. A file is read completely or not at all. The first mistakes are reported with the line, or
 //    with the example and its byte offset.
-// 2. Every context and every choice has at least one token. An empty context is the end-of-text
-//    token if the tokenizer has one, and otherwise a mistake.
+// 2. Every context and every choice has at least one token. The context begins with the tokenizer's
+//    begin_of_text(). An empty one is the end-of-text token if the tokenizer has one, and otherwise
+//    a mistake.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +38,10 @@ struct Question {
   std::vector<std::int32_t> context;
   std::vector<std::vector<std::int32_t>> choices;  ///< two at least
   std::int64_t label = 0;                          ///< the right one
+  std::vector<std::int64_t> lengths;  ///< characters of the choices, without spaces before them;
+                                      ///< empty without a tokenizer
 
-  auto fields() { return std::tie(context, choices, label); }
+  auto fields() { return std::tie(context, choices, label, lengths); }
 };
 
 struct QuestionRequirements {

@@ -18,10 +18,6 @@ namespace {
 /// Size of an entry of the table of long pieces, without its bytes.
 constexpr std::int64_t long_overhead = 96;
 
-std::string_view bytes_of(const text::PieceKey& key) {
-  return {reinterpret_cast<const char*>(key.words), static_cast<std::size_t>(key.words[2] >> 56U)};
-}
-
 std::uint64_t hash_of_long(std::string_view piece) {
   return hash_bytes(piece);
 }
@@ -145,7 +141,7 @@ void PieceCounts::add(const PieceCounts& other) {
 void PieceCounts::for_each(const std::function<void(std::string_view, std::uint64_t)>& take) const {
   for (const Slot& slot : slots_)
     if (slot.count != 0)
-      take(bytes_of(slot.key), slot.count);
+      take(slot.key.piece(), slot.count);
   for (const auto& [piece, count] : long_) take(piece, count);
 }
 
@@ -156,7 +152,7 @@ std::string PieceCounts::packed(int first, int end) const {
   };
   for (const Slot& slot : slots_)
     if (slot.count != 0 && within(slot.key.hash()))
-      put(out, bytes_of(slot.key), slot.count);
+      put(out, slot.key.piece(), slot.count);
   for (const auto& [piece, count] : long_)
     if (within(hash_of_long(piece)))
       put(out, piece, count);

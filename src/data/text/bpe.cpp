@@ -76,10 +76,13 @@ class Bpe final : public Tokenizer {
   std::uint64_t hash() const override { return hash_; }
   std::string serialized() const override { return to_text(vocabulary_); }
   void encode(std::string_view text, std::vector<Token>& out) const override {
-    encode_from(text, true, out);
+    encode_from(text, true, added_, out);
+  }
+  void encode_commands(std::string_view text, std::vector<Token>& out) const override {
+    encode_from(text, true, all_, out);
   }
   void encode_rest(std::string_view text, std::vector<Token>& out) const override {
-    encode_from(text, false, out);
+    encode_from(text, false, added_, out);
   }
   void decode(std::span<const Token> tokens, std::string& out) const override {
     for (const Token token : tokens)
@@ -92,8 +95,6 @@ class Bpe final : public Tokenizer {
   }
 
  private:
-  static constexpr std::size_t buffered = 4096;
-
   const VocabularyEntry& entry_of(Token token) const {
     TRIREME_EXPECT(token >= 0 && token < vocabulary(), "token {} of {}", token, vocabulary());
     return vocabulary_.tokens[static_cast<std::size_t>(token)];
@@ -104,8 +105,17 @@ class Bpe final : public Tokenizer {
                   const std::string& source);
   void add_ranked(const TokenOfBytes& ids, const std::string& source);
   void find_whole_pieces(const TokenOfBytes& ids);
+  /// Tokens by their spelling.
+  struct Named {
+    Spellings spellings;
+    std::vector<Token> ids;
+  };
+  [[nodiscard]] Named named(bool with_special) const;
   /// `begins`: nothing of the text is before it.
-  void encode_from(std::string_view text, bool begins, std::vector<Token>& out) const;
+  void encode_from(std::string_view text,
+                   bool begins,
+                   const Named& apart,
+                   std::vector<Token>& out) const;
   [[nodiscard]] bool wants_space(std::string_view part, bool first) const;
   /// Of text without added tokens.
   void encode_part(std::string_view text, std::vector<Token>& out) const;
@@ -116,15 +126,15 @@ class Bpe final : public Tokenizer {
   void split_apart(std::string_view text, Take&& take) const;
   /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
   std::size_t tokens_of(std::string_view piece, Token* out) const;
-  void encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const;
+  /// The same for a long piece, or one of many tokens.
+  std::size_t long_tokens(std::string_view piece, PieceCache& cache, Token* out) const;
 
   const Vocabulary vocabulary_;
   std::array<Token, 256> byte_tokens_{};
   std::bitset<65536> together_;  ///< two bytes that are neighbours in a token, with `characters`
   MergeTable merges_{0};
   WholeTokens whole_;
-  Spellings added_;
-  std::vector<Token> added_ids_;
+  Named added_, all_;
   std::uint64_t hash_ = 0;
   std::uint64_t number_ = 0;  ///< of this tokenizer in this process
 };
@@ -158,14 +168,22 @@ Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
   if (!findings.empty())
     throw UserError(std::move(findings));
   find_whole_pieces(ids);
-  std::vector<std::string> added;
-  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
-    if (vocabulary_.tokens[id].added) {
-      added.push_back(vocabulary_.tokens[id].bytes);
-      added_ids_.push_back(static_cast<Token>(id));
-    }
-  added_ = Spellings(std::move(added));
+  added_ = named(false);
+  all_ = named(true);
   hash_ = hash_of(vocabulary_);
+}
+
+Bpe::Named Bpe::named(bool with_special) const {
+  Named found;
+  std::vector<std::string> texts;
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
+    if (const VocabularyEntry& entry = vocabulary_.tokens[id];
+        entry.added || (with_special && entry.special)) {
+      texts.push_back(entry.bytes);
+      found.ids.push_back(static_cast<Token>(id));
+    }
+  found.spellings = Spellings(std::move(texts));
+  return found;
 }
 
 TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::string& source) {
@@ -253,7 +271,7 @@ void Bpe::find_whole_pieces(const TokenOfBytes& ids) {
 }
 
 std::vector<std::string> Bpe::uncut() const {
-  std::vector<std::string> all = added_.texts();
+  std::vector<std::string> all = added_.spellings.texts();
   for (std::size_t id = 0; vocabulary_.characters && id < vocabulary_.tokens.size(); ++id)
     if (const VocabularyEntry& entry = vocabulary_.tokens[id];
         entry.ordinary() && next_cut(entry.bytes, 1, true) < entry.bytes.size())
@@ -282,21 +300,17 @@ std::size_t Bpe::tokens_of(std::string_view piece, Token* out) const {
   return merges_.merge({out, first_tokens(piece, out)});
 }
 
-void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const {
-  PieceCache::LongEntry* entry =
-      piece.size() <= PieceCache::most_long_bytes ? &cache.place_of(piece) : nullptr;
-  if (entry != nullptr && entry->tokenizer == number_ && entry->piece == piece) {
-    out.insert(out.end(), entry->tokens.begin(), entry->tokens.end());
-    return;
+std::size_t Bpe::long_tokens(std::string_view piece, PieceCache& cache, Token* out) const {
+  if (piece.size() > PieceCache::most_long_bytes)
+    return tokens_of(piece, out);
+  PieceCache::LongEntry& entry = cache.place_of(piece);
+  if (entry.tokenizer != number_ || entry.piece != piece) {
+    entry.tokenizer = number_;
+    entry.piece = piece;
+    entry.tokens.assign(out, out + tokens_of(piece, out));
   }
-  const std::size_t before = out.size();
-  out.resize(before + piece.size());
-  out.resize(before + tokens_of(piece, out.data() + before));
-  if (entry != nullptr) {
-    entry->tokenizer = number_;
-    entry->piece = piece;
-    entry->tokens.assign(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
-  }
+  std::ranges::copy(entry.tokens, out);
+  return entry.tokens.size();
 }
 
 bool Bpe::wants_space(std::string_view part, bool first) const {
@@ -322,12 +336,15 @@ std::string_view spaced(std::string_view text, bool prefixed, std::string& room)
   return room = (prefixed ? " " : "") + with_spaces(text);
 }
 
-void Bpe::encode_from(std::string_view text, bool begins, std::vector<Token>& out) const {
+void Bpe::encode_from(std::string_view text,
+                      bool begins,
+                      const Named& apart,
+                      std::vector<Token>& out) const {
   std::string whole, room;
   if (vocabulary_.prefix == SpacePrefix::text)
     text = spaced(text, begins && !text.empty(), whole);
   for (std::size_t at = 0; at < text.size();) {
-    const Spellings::Found found = added_.find(text, at);
+    const Spellings::Found found = apart.spellings.find(text, at);
     std::string_view part = text.substr(at, found.at - at);
     const bool first = at == 0;
     if (vocabulary_.nfc && !is_surely_nfc(part))
@@ -337,8 +354,8 @@ void Bpe::encode_from(std::string_view text, bool begins, std::vector<Token>& ou
     encode_part(part, out);
     if (found.at == std::string_view::npos)
       return;
-    out.push_back(added_ids_[found.number]);
-    at = found.at + added_.texts()[found.number].size();
+    out.push_back(apart.ids[found.number]);
+    at = found.at + apart.spellings.texts()[found.number].size();
   }
 }
 
@@ -356,35 +373,36 @@ void Bpe::split_apart(std::string_view text, Take&& take) const {
 
 void Bpe::encode_part(std::string_view text, std::vector<Token>& out) const {
   PieceCache& cache = PieceCache::of_thread(number_);
-  std::array<Token, buffered> buffer;
-  Token* next = buffer.data();
-  const Token* const full = buffer.data() + buffered - PieceKey::most_bytes;
+  // Pieces wait for their entries to come from memory.
+  std::array<PieceKey, 64> waiting;
+  std::array<Token, waiting.size() * PieceKey::most_bytes> tokens;
+  std::size_t count = 0;
   const char* const end = text.data() + text.size();
   const auto flush = [&] {
-    out.insert(out.end(), buffer.data(), next);
-    next = buffer.data();
+    Token* next = tokens.data();
+    for (const PieceKey& key : std::span(waiting).first(count)) {
+      PieceCache::Entry& entry = cache.place_of(key);
+      if (!cache.holds(entry, key))
+        cache.put(entry, key, next, tokens_of(key.piece(), next));
+      if (entry.count() > 0)
+        std::memcpy(next, entry.tokens, sizeof entry.tokens);
+      next += entry.count() > 0 ? entry.count() : long_tokens(key.piece(), cache, next);
+    }
+    out.insert(out.end(), tokens.data(), next);
+    count = 0;
   };
   const auto take = [&](std::string_view piece) {
-    if (next > full)
+    if (piece.size() > PieceKey::most_bytes) {
       flush();
-    if (piece.size() == 1) {
-      *next++ = byte_tokens_[static_cast<unsigned char>(piece.front())];
-    } else if (piece.size() <= PieceKey::most_bytes) {
-      const PieceKey key = PieceKey::of(piece.data(), piece.size(), end);
-      PieceCache::Entry& entry = cache.place_of(key);
-      if (cache.holds(entry, key)) {
-        std::memcpy(next, entry.tokens, sizeof entry.tokens);
-        next += entry.count();
-      } else {
-        const std::size_t count = tokens_of(piece, next);
-        if (count <= PieceCache::most_tokens)
-          cache.put(entry, key, next, count);
-        next += count;
-      }
-    } else {
-      flush();
-      encode_long(piece, cache, out);
+      const std::size_t before = out.size();
+      out.resize(before + piece.size());
+      out.resize(before + long_tokens(piece, cache, out.data() + before));
+      return;
     }
+    waiting[count] = PieceKey::of(piece.data(), piece.size(), end);
+    cache.prefetch(waiting[count]);
+    if (++count == waiting.size())
+      flush();
   };
   if (vocabulary_.characters)
     split_apart(text, take);

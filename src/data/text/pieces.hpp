@@ -29,8 +29,10 @@
 // meta-llama/llama3 llama/tokenizer.py; karpathy/nanochat nanochat/tokenizer.py.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,8 +76,27 @@ std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 // first byte that does not belong to what it scans. They are here so that split() can inline them.
 namespace detail {
 
+/// How many of eight bytes, from the first on, are ASCII letters.
+inline int letters_of(std::uint64_t eight) {
+  constexpr std::uint64_t each = 0x0101010101010101U, high = 0x80U * each;
+  const std::uint64_t lower = (eight | 0x20U * each) & ~high;
+  // Bit 7 of a sum is set from this letter on.
+  const std::uint64_t from_a = lower + (0x80U - 'a') * each, after_z = lower + (0x7FU - 'z') * each;
+  return std::countr_zero((~from_a | after_z | eight) & high) / 8;
+}
+
 /// The end of a run of letters that begins at `at`.
 inline const Byte* after_letters(const Byte* at, const Byte* end, const Kind* kinds) {
+  while (end - at >= 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, at, sizeof eight);
+    const int letters = letters_of(eight);
+    at += letters;
+    if (letters < 8 && *at < 0x80)
+      return at;
+    if (letters < 8)
+      break;
+  }
   while (at < end) {
     const Character c = character_at(at, end, kinds);
     if (c.kind != Kind::letter)

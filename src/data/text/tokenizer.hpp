@@ -5,7 +5,7 @@
 // 1. encode() and decode() are exact for every byte sequence: decode(encode(text)) == text, whether
 //    or not the text is UTF-8. A tokenizer that normalizes gives the normalized text: form NFC, or,
 //    of SentencePiece, a space for every U+2581 and often one more before the text. Special tokens
-//    that are spelled out in a text are ordinary text.
+//    that are spelled out in a text are ordinary text, except for encode_commands().
 // 2. Ids are 0 ... vocabulary() - 1. An id that stands for nothing decodes to no bytes, as special
 //    tokens do.
 // 3. serialized() is text that holds everything that decides the results; tokenizer_from() makes an
@@ -64,6 +64,10 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<Token>& out) const = 0;
   /// The same for a part of a text that next_cut() cuts off.
   virtual void encode_rest(std::string_view text, std::vector<Token>& out) const {
+    encode(text, out);
+  }
+  /// The same with special tokens where they are spelled out. For text that may give commands.
+  virtual void encode_commands(std::string_view text, std::vector<Token>& out) const {
     encode(text, out);
   }
   /// Appends the bytes of the tokens. Requires: every token in 0 ... vocabulary() - 1.

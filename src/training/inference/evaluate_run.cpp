@@ -36,7 +36,7 @@ Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& 
   if (data[0].stream)
     evaluated.loss = token_loss(scorer, *data[0].stream, bytes_of, world);
   if (!data[0].questions.empty())
-    evaluated.choices = multiple_choice(scorer, data[0].questions, bytes_of, world);
+    evaluated.choices = multiple_choice(scorer, data[0].questions, world);
   return evaluated;
 }
 
@@ -62,8 +62,8 @@ std::string evaluation_table(const Evaluated& evaluated) {
     row("questions", fmt::format("{}", scores.sum.of));
     accuracy("accuracy", scores.sum);
     accuracy("normalized by tokens", scores.per_token);
-    if (scores.bytes_known)
-      accuracy("normalized by bytes", scores.per_byte);
+    if (scores.per_character.of > 0)
+      accuracy("normalized by characters", scores.per_character);
   }
   return table;
 }
@@ -86,7 +86,8 @@ std::string evaluation_json(const Evaluated& evaluated) {
         {"questions", scores->sum.of},
         {"accuracy", json_of(scores->sum)},
         {"accuracy_per_token", json_of(scores->per_token)},
-        {"accuracy_per_byte", scores->bytes_known ? json_of(scores->per_byte) : Json()}};
+        {"accuracy_per_character",
+         scores->per_character.of > 0 ? json_of(scores->per_character) : Json()}};
   return json_text(json);
 }
 

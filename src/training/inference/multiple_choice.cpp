@@ -9,8 +9,6 @@
 
 #include "base/error.hpp"
 
-#include "batches/read_ahead.hpp"
-
 #include "inference/share_out.hpp"
 
 namespace trireme::inference {
@@ -100,23 +98,22 @@ Row row_of(const std::vector<std::int32_t>& context,
 
 ChoiceScores multiple_choice(Scorer& scorer,
                              const std::vector<batches::Question>& questions,
-                             std::span<const std::int32_t> bytes_of,
                              comm::World& world,
                              const comm::Wanted& interrupts) {
   const std::vector<double> sums = sums_of(scorer, questions, world, interrupts);
   ChoiceScores scores;
-  scores.bytes_known = !bytes_of.empty();
   std::size_t place = 0;
   for (const batches::Question& question : questions) {
-    std::vector<double> sum, per_token, per_byte;
-    for (const auto& choice : question.choices) {
+    std::vector<double> sum, per_token, per_character;
+    for (std::size_t c = 0; c < question.choices.size(); ++c) {
       const double nats = sums[place++];
       if (!std::isfinite(nats))
         throw UserError("the model's output is not a number: its training has diverged");
-      const auto bytes = batches::bytes_of_tokens(choice, bytes_of);
       sum.push_back(nats);
-      per_token.push_back(nats / static_cast<double>(choice.size()));
-      per_byte.push_back(nats / static_cast<double>(std::max<std::int64_t>(1, bytes)));
+      per_token.push_back(nats / static_cast<double>(question.choices[c].size()));
+      if (!question.lengths.empty())
+        per_character.push_back(
+            nats / static_cast<double>(std::max<std::int64_t>(1, question.lengths[c])));
     }
     const auto count = [&](Accuracy& accuracy, const std::vector<double>& values) {
       ++accuracy.of;
@@ -124,8 +121,8 @@ ChoiceScores multiple_choice(Scorer& scorer,
     };
     count(scores.sum, sum);
     count(scores.per_token, per_token);
-    if (scores.bytes_known)
-      count(scores.per_byte, per_byte);
+    if (!per_character.empty())
+      count(scores.per_character, per_character);
   }
   return scores;
 }

@@ -2,10 +2,11 @@
 // Answers multiple-choice questions with the choice that a model finds most likely.
 //
 // The loss of a choice is the sum of its tokens' losses; the first token is predicted by the last
-// token of the context. The answer is the choice with the smallest sum (`sum`), the smallest sum
-// per token (`per_token`, as in llm.c and nanochat) or per byte of the choice's tokens (`per_byte`;
-// lm-evaluation-harness divides by the length of the text). Of equal choices the first is the
-// answer. A question that is longer than the context loses its beginning.
+// token of the context. The answer is the choice with the smallest sum (`sum`: acc of
+// lm-evaluation-harness), the smallest sum per token (`per_token`, as in llm.c and nanochat) or per
+// character of the choice without spaces before it (`per_character`: acc_norm of
+// lm-evaluation-harness). Of equal choices the first is the answer. A question that is longer than
+// the context loses its beginning.
 //
 // Questions are divided among the ranks (share_out.hpp). A row's losses do not depend on other rows
 // and are added in the order of the tokens, so all numbers have the same bits on any number of
@@ -38,15 +39,13 @@ struct Accuracy {
 };
 
 struct ChoiceScores {
-  Accuracy sum, per_token, per_byte;
-  bool bytes_known = false;  ///< else per_byte is empty
+  Accuracy sum, per_token, per_character;  ///< the last is empty where lengths are not known
 };
 
-/// Collective; all ranks hold the same questions. `bytes_of`: bytes of text of each token; empty:
-/// not known. Throws comm::Interrupted when `interrupts` is true on any rank.
+/// Collective; all ranks hold the same questions. Throws comm::Interrupted when `interrupts` is true
+/// on any rank.
 ChoiceScores multiple_choice(Scorer& scorer,
                              const std::vector<batches::Question>& questions,
-                             std::span<const std::int32_t> bytes_of,
                              comm::World& world,
                              const comm::Wanted& interrupts = {});
 

@@ -19,9 +19,16 @@ namespace trireme::inference {
 namespace {
 
 std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
-                                        const std::string& prompt) {
+                                        const std::string& prompt,
+                                        bool commands) {
   std::vector<std::int32_t> tokens;
-  tokenizer.encode(prompt, tokens);
+  if (commands)
+    tokenizer.encode_commands(prompt, tokens);
+  else
+    tokenizer.encode(prompt, tokens);
+  if (const auto begin = tokenizer.begin_of_text();
+      begin && (tokens.empty() || tokens.front() != *begin))
+    tokens.insert(tokens.begin(), *begin);
   if (tokens.empty() && tokenizer.end_of_text())
     tokens.push_back(*tokenizer.end_of_text());
   else if (tokens.empty())
@@ -94,7 +101,7 @@ std::string continue_text(model::Gpt& model,
         fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
                     model.shape().vocabulary, tokenizer.vocabulary()));
   const auto logits = without_cache(model, device, hooks, stream);
-  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt)};
+  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt, false)};
   const auto drawn = generate(*logits, {&text, 1},
                               {.tokens = request.tokens,
                                .distribution = {.temperature = request.temperature},
@@ -127,7 +134,8 @@ void sample_run(const SampleRequest& request,
     for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
       if (i % world.size() == world.rank()) {
         mine.push_back(
-            {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)]),
+            {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)],
+                           request.commands),
              static_cast<std::uint64_t>(i)});
         numbers.push_back(i);
       }

@@ -24,7 +24,8 @@
 namespace trireme::inference {
 
 struct TextRequest {
-  std::string prompt;  ///< empty: the end of a text, where the tokenizer has one, or a line break
+  std::string
+      prompt;  ///< empty: what begins a document, where the tokenizer has that, or a line break
   std::int64_t tokens = 0;
   double temperature = 1;
   std::uint64_t seed = 0;
@@ -49,6 +50,7 @@ struct SampleRequest {
   /// tokens, distribution, seed and repetition; the rest follows from the tokenizer.
   GenerateRules rules{};
   bool ends = true;          ///< at the end of a text
+  bool commands = false;     ///< special tokens may be spelled out in prompts
   std::int64_t at_once = 8;  ///< texts that grow together on a rank
   bool cache = true;         ///< keys and values are kept; never changes the text
 };

@@ -88,14 +88,14 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
       result.text = fmt::format("loss {:.4f}", loss.loss());
     } else {
       const auto scores =
-          inference::multiple_choice(scorer, data_[i].questions, bytes_of_, world_, interrupts);
+          inference::multiple_choice(scorer, data_[i].questions, world_, interrupts);
       result.row.accuracy = scores.sum.value();
       result.row.accuracy_error = scores.sum.standard_error();
       result.row.accuracy_per_token = scores.per_token.value();
       result.row.accuracy_per_token_error = scores.per_token.standard_error();
-      if (scores.bytes_known) {
-        result.row.accuracy_per_byte = scores.per_byte.value();
-        result.row.accuracy_per_byte_error = scores.per_byte.standard_error();
+      if (scores.per_character.of > 0) {
+        result.row.accuracy_per_character = scores.per_character.value();
+        result.row.accuracy_per_character_error = scores.per_character.standard_error();
       }
       result.text = fmt::format("accuracy {:.4f}, {:.4f} per token (+- {:.4f})", scores.sum.value(),
                                 scores.per_token.value(), scores.per_token.standard_error());

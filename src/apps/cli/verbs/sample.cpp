@@ -186,6 +186,10 @@ void add_options(CLI::App& command, SampleOptions& options) {
       .add_option("--stop-repetition", rules.repetition,
                   "End a text when its last N tokens occur in it before. Default: 0, never.")
       ->check(CLI::Range(std::int64_t{0}, many));
+  command.add_flag(
+      "--special-tokens", request.commands,
+      "Encode special tokens that are spelled out in a prompt (<|endoftext|>) as these "
+      "tokens. Default: as ordinary text. Do not use it for untrusted prompts.");
   command.add_flag("!--ignore-end", request.ends, "Do not stop at the end-of-text token.");
   command
       .add_option("--batch", request.at_once,

@@ -43,7 +43,7 @@ struct EvaluationRow {
   double loss = unknown, bits_per_byte = unknown;
   double accuracy = unknown, accuracy_error = unknown;
   double accuracy_per_token = unknown, accuracy_per_token_error = unknown;
-  double accuracy_per_byte = unknown, accuracy_per_byte_error = unknown;
+  double accuracy_per_character = unknown, accuracy_per_character_error = unknown;
 };
 
 /// One row of /noise_scale: what train/noise_scale.hpp makes of one step's gradients. Squared norms

@@ -63,11 +63,11 @@ inline constexpr Column<EvaluationRow, std::int64_t, double> evaluation_columns[
      &EvaluationRow::accuracy_per_token},
     {"accuracy_per_token_error", "fraction", "Standard error of accuracy_per_token.",
      &EvaluationRow::accuracy_per_token_error},
-    {"accuracy_per_byte", "fraction",
-     "Share of questions whose right choice has the smallest loss per byte. NaN: not known.",
-     &EvaluationRow::accuracy_per_byte},
-    {"accuracy_per_byte_error", "fraction", "Standard error of accuracy_per_byte.",
-     &EvaluationRow::accuracy_per_byte_error},
+    {"accuracy_per_character", "fraction",
+     "Share of questions whose right choice has the smallest loss per character. NaN: not known.",
+     &EvaluationRow::accuracy_per_character},
+    {"accuracy_per_character_error", "fraction", "Standard error of accuracy_per_character.",
+     &EvaluationRow::accuracy_per_character_error},
 };
 
 inline constexpr Column<CheckpointRow, std::int64_t, double> checkpoint_columns[] = {
