@@ -18,12 +18,14 @@
 namespace trireme::inference {
 namespace {
 
+/// An empty prompt is the token that begins a text.
 std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
-                                        const std::string& prompt) {
+                                        const std::string& prompt,
+                                        const std::optional<std::int32_t>& begin) {
   std::vector<std::int32_t> tokens;
   tokenizer.encode(prompt, tokens);
-  if (tokens.empty() && tokenizer.end_of_text())
-    tokens.push_back(*tokenizer.end_of_text());
+  if (tokens.empty() && begin)
+    tokens.push_back(*begin);
   else if (tokens.empty())
     tokenizer.encode("\n", tokens);
   return tokens;
@@ -94,7 +96,7 @@ std::string continue_text(model::Gpt& model,
         fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
                     model.shape().vocabulary, tokenizer.vocabulary()));
   const auto logits = without_cache(model, device, hooks, stream);
-  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt)};
+  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt, tokenizer.end_of_text())};
   const auto drawn = generate(*logits, {&text, 1},
                               {.tokens = request.tokens,
                                .distribution = {.temperature = request.temperature},
@@ -110,10 +112,11 @@ void sample_run(const SampleRequest& request,
                 const SampleListener& listener) {
   LoadedModel loaded = load_model(request.source, world, log);
   const text::Tokenizer& tokenizer = loaded.known_tokenizer();
+  const weights::Roles roles = weights::roles_of(loaded.stored);
   GenerateRules rules = request.rules;
   rules.alphabet = tokenizer.vocabulary();
   if (request.ends)
-    rules.ends_of_text = tokenizer.ends_of_text();
+    rules.ends_of_text = roles.ends;
   const std::vector<std::string> prompts =
       unpack<std::vector<std::string>>(world.broadcast(pack(request.prompts), 0));
   const std::int64_t texts = std::ssize(prompts) * request.samples;
@@ -127,7 +130,8 @@ void sample_run(const SampleRequest& request,
     for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
       if (i % world.size() == world.rank()) {
         mine.push_back(
-            {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)]),
+            {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)],
+                           roles.begin),
              static_cast<std::uint64_t>(i)});
         numbers.push_back(i);
       }
