@@ -206,6 +206,26 @@ TEST(RotaryFrequencies, ScalingDividesLongWavelengths) {
   EXPECT_GT(between, 0);
 }
 
+/// As transformers computes them (modeling_rope_utils.py, _compute_yarn_parameters).
+TEST(RotaryFrequencies, YarnDividesThoseOfFewRotationsAndLinearAll) {
+  RotaryScaling scaling{.factor = 4, .original_context = 64, .type = ops::RotaryScalingType::yarn};
+  const auto plain = ops::rotary_frequencies(16, 10000, {});
+  const auto yarn = ops::rotary_frequencies(16, 10000, scaling);
+  const double share[] = {1, 2.0 / 3, 1.0 / 3, 0, 0, 0, 0, 0};
+  scaling.type = ops::RotaryScalingType::linear;
+  const auto linear = ops::rotary_frequencies(16, 10000, scaling);
+  for (std::size_t j = 0; j < plain.size(); ++j) {
+    EXPECT_NEAR(yarn[j] / plain[j], share[j] + (1 - share[j]) / 4, 1e-12) << j;
+    EXPECT_NEAR(linear[j] / plain[j], 0.25, 1e-12) << j;
+  }
+}
+
+TEST(RotaryTable, IsScaledByTheAttentionFactor) {
+  const auto plain = ops::rotary_table(3, 4, 10000, {});
+  const auto scaled = ops::rotary_table(3, 4, 10000, {.attention_factor = 2});
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(scaled[i], 2 * plain[i]);
+}
+
 TRIREME_ON_BACKENDS(RotaryTest);
 
 }  // namespace

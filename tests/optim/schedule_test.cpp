@@ -86,6 +86,11 @@ TEST(Schedule, FindsWhereTheDecayBegins) {
   EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 10).schedule, 100), 80);
   EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 90).schedule, 100), 90);
   EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 90).schedule, 50), 50);
+  auto config = config_of(Schedule::wsd, 10);
+  config.schedule.decay_fraction = 0.29;  // times 100 is slightly below 29 in binary
+  EXPECT_EQ(last_peak_step(config.schedule, 100), 71);
+  config.schedule.decay_fraction = 0.289;
+  EXPECT_EQ(last_peak_step(config.schedule, 100), 72);
 }
 
 TEST(Schedule, StaysFiniteAndInsideItsBoundsAtEveryEdge) {

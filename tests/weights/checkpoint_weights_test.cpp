@@ -92,6 +92,7 @@ model::ModelConfig base() {
   config.positions.value = model::Positions::rotary;
   config.rotary_scaling.factor.value = 2.0;
   config.attention_window.value = 3;
+  config.bias.value = false;
   return config;
 }
 
@@ -148,16 +149,19 @@ class OtherValues {
 };
 
 TEST(ModelFacts, EveryKeyThatNoResumeMayChangeComesBack) {
-  model::ModelConfig config = base();
-  const model::GptShape usual = resolve(config);
-  OtherValues others(config);
-  describe(others, config);
   std::map<std::string, bool> changes;
-  for (const auto& [key, other] : others.found) {
-    model::GptShape shape = resolve(other);
-    changes[key] = changes[key] || shape != usual;
-    shape.output_init = usual.output_init;  // weights that are there need no initial values
-    EXPECT_EQ(shape_from(model_facts(shape), "run"), shape) << key;
+  for (const auto& [type, name] : EnumNames<ops::RotaryScalingType>::table) {
+    model::ModelConfig config = base();
+    config.rotary_scaling.type.value = type;
+    const model::GptShape usual = resolve(config);
+    OtherValues others(config);
+    describe(others, config);
+    for (const auto& [key, other] : others.found) {
+      model::GptShape shape = resolve(other);
+      changes[key] = changes[key] || shape != usual;
+      shape.output_init = usual.output_init;  // weights that are there need no initial values
+      EXPECT_EQ(shape_from(model_facts(shape), "run"), shape) << name << " " << key;
+    }
   }
   EXPECT_GE(changes.size(), 25U);
   for (const auto& [key, changed] : changes)

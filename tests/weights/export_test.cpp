@@ -2,6 +2,8 @@
 #include "weights/export.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -63,7 +65,8 @@ std::map<std::string, std::vector<float>> values_of(const StoredModel& model) {
 TEST(Export, GivesBackALlamaAndWhatFollowedItThatWereImported) {
   model::GptShape tied = tiny_llama();
   tied.tied_head = true;
-  for (const model::GptShape& shape : {tiny_llama(), tied, tiny_qwen3(), tiny_nanochat()}) {
+  for (const model::GptShape& shape :
+       {tiny_llama(), tied, tiny_mistral(), tiny_qwen2(), tiny_qwen3(), tiny_nanochat()}) {
     const Folder folder(shape);
     const test::ScratchDirectory directory;
     const std::string run = imported(folder.write(), directory);
@@ -83,7 +86,7 @@ TEST(Export, OnlyQwen3ListsLayersWithAWindow) {
   shape.tied_head = true;
   shape.long_layers = model::long_layers("LS", 2);
   Folder folder(shape);
-  folder.config = config_json(shape, {});
+  folder.config = config_json(shape);
   const test::ScratchDirectory directory;
   const std::string run = imported(folder.write(), directory);
   ExportRequest request = request_of(run, directory / "out");
@@ -92,7 +95,34 @@ TEST(Export, OnlyQwen3ListsLayersWithAWindow) {
   request.output = directory / "llmc";
   request.format = ExportFormat::llmc;
   EXPECT_THAT(mistakes_of([&] { static_cast<void>(export_model(request)); }),
-              HasSubstr("model.attention_window is 3, which config.json of"));
+              HasSubstr("llm.c's files, which store GPT-2, cannot express model.norm: rms_norm"));
+}
+
+TEST(Export, NamesThePartsThatNoFamilyHas) {
+  model::GptShape shape = tiny_llama();
+  shape.attention_window = 3;
+  shape.long_layers = model::long_layers("LS", 2);
+  shape.logit_softcap = 30;
+  EXPECT_THAT(
+      mistakes_of([&] { static_cast<void>(family_of(shape, "file")); }),
+      HasSubstr("file: error: config.json of transformers cannot express this model. In the "
+                "nearest family, llama, there is no model.logit_softcap: 30, no "
+                "model.attention_window: 3."));
+}
+
+TEST(Export, KeepsTheRolesOfTheFolder) {
+  Folder folder;
+  folder.config = replaced(folder.config, R"("n_layer")",
+                           R"("bos_token_id": 3, "eos_token_id": [4, 5], "pad_token_id": 6,
+ "n_layer")");
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  const Roles roles{.begin = 3, .ends = {4, 5}, .padding = 6};
+  EXPECT_EQ(open_model(run).roles, roles);
+  export_model(request_of(run, directory / "out"));
+  EXPECT_EQ(open_model(directory / "out").roles, roles);
+  EXPECT_THAT(test::bytes_of(directory / "out/generation_config.json"),
+              HasSubstr("\"pad_token_id\": 6"));
 }
 
 TEST(Export, ACheckpointKeepsTheCapOfLogitsAndTheWindow) {
@@ -259,6 +289,170 @@ TEST(Export, RefusesADamagedCheckpointAndLeavesNothing) {
     EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1) << "the run alone";
     test::write_bytes(file, good);
   }
+}
+
+TEST(Export, CarriesHashesThatReadersCompare) {
+  for (const StoredType type : {StoredType::f32, StoredType::bf16}) {
+    const Folder folder(tiny_nanochat());
+    const test::ScratchDirectory directory;
+    ExportRequest request = request_of(folder.write(), directory / "out");
+    request.type = type;
+    export_model(request);
+    const StoredModel stored = open_model(request.output);
+    for (const StoredTensor& tensor : stored.tensors) EXPECT_TRUE(tensor.content_hash);
+    imported(request.output, directory);
+    const std::string file = request.output + "/model.safetensors";
+    std::string bytes = test::bytes_of(file);
+    bytes.back() ^= 4;
+    test::write_bytes(file, bytes);
+    fs::remove_all(directory / "run");
+    EXPECT_THAT(mistakes_of([&] { imported(request.output, directory); }),
+                HasSubstr("out: error: the model is damaged: "));
+  }
+}
+
+/// A file of the format, read back.
+struct GgufFile {
+  std::map<std::string, std::string> keys;  ///< numbers and texts; arrays by their size
+  std::map<std::string, std::pair<std::vector<std::uint64_t>, std::string>> tensors;  ///< and bytes
+};
+
+GgufFile read_gguf(const std::string& path) {
+  const std::string bytes = test::bytes_of(path);
+  std::size_t at = 0;
+  const auto number = [&]<class T>(T value) {
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    at += sizeof value;
+    return value;
+  };
+  const auto text = [&] {
+    const auto size = number(std::uint64_t{});
+    at += size;
+    return bytes.substr(at - size, size);
+  };
+  GgufFile file;
+  EXPECT_EQ(number(std::uint32_t{}), 0x46554747U);
+  EXPECT_EQ(number(std::uint32_t{}), 3U);
+  const auto tensors = number(std::uint64_t{}), keys = number(std::uint64_t{});
+  for (std::uint64_t i = 0; i < keys; ++i) {
+    const std::string key = text();
+    const auto type = number(std::uint32_t{});
+    std::string& value = file.keys[key];
+    if (type == 9) {
+      const auto inner = number(std::uint32_t{});
+      const auto count = number(std::uint64_t{});
+      for (std::uint64_t j = 0; j < count; ++j)
+        value +=
+            (j > 0 ? "|" : "") + (inner == 8 ? text() : std::to_string(number(std::int32_t{})));
+    } else {
+      value = type == 8   ? text()
+              : type == 7 ? std::to_string(number(std::uint8_t{}))
+              : type == 6 ? fmt::format("{}", number(float{}))
+                          : std::to_string(number(std::uint32_t{}));
+    }
+  }
+  std::vector<std::pair<std::string, std::uint64_t>> places;
+  for (std::uint64_t i = 0; i < tensors; ++i) {
+    const std::string name = text();
+    auto& shape = file.tensors[name].first;
+    for (auto extents = number(std::uint32_t{}); extents > 0; --extents)
+      shape.push_back(number(std::uint64_t{}));
+    shape.push_back(number(std::uint32_t{}));  // the type
+    places.emplace_back(name, number(std::uint64_t{}));
+  }
+  const std::size_t data = (at + 31) / 32 * 32;
+  for (std::size_t i = 0; i < places.size(); ++i)
+    file.tensors[places[i].first].second = bytes.substr(
+        data + places[i].second,
+        i + 1 < places.size() ? places[i + 1].second - places[i].second : std::string::npos);
+  return file;
+}
+
+TEST(Export, WritesGgufWithSizesVocabularyAndTensors) {
+  model::GptShape shape = tiny_llama();
+  shape.vocabulary = 260;
+  Folder folder(shape);
+  folder.config = replaced(folder.config, R"("vocab_size")",
+                           R"("bos_token_id": 1, "eos_token_id": [4, 5], "vocab_size")");
+  const test::ScratchDirectory directory;
+  ExportRequest request = request_of(imported(folder.write(), directory, true), directory / "out");
+  request.format = ExportFormat::gguf;
+  request.type = StoredType::q8_0;
+  EXPECT_EQ(export_model(request).files, std::vector<std::string>{"model.gguf"});
+  const GgufFile file = read_gguf(directory / "out/model.gguf");
+  EXPECT_EQ(file.keys.at("general.architecture"), "llama");
+  EXPECT_EQ(file.keys.at("llama.attention.head_count_kv"), "1");
+  EXPECT_EQ(file.keys.at("llama.rope.freq_base"), "500000");
+  EXPECT_EQ(file.keys.at("tokenizer.ggml.pre"), "gpt-2");
+  EXPECT_THAT(file.keys.at("tokenizer.ggml.tokens"), testing::EndsWith("[PAD258]|[PAD259]"));
+  EXPECT_THAT(file.keys.at("tokenizer.ggml.token_type"), testing::EndsWith("1|5|5|5|5"));
+  EXPECT_EQ(file.keys.at("tokenizer.ggml.bos_token_id"), "1");
+  EXPECT_EQ(file.keys.at("tokenizer.ggml.eos_token_id"), "4");
+  EXPECT_EQ(file.keys.at("tokenizer.ggml.eot_token_id"), "5");
+  EXPECT_EQ(file.keys.at("tokenizer.ggml.add_bos_token"), "1");
+  EXPECT_EQ(file.keys.at("trireme.weights_hash").size(), 16U);
+  EXPECT_EQ(file.tensors.size(), 2U * 9 + 4);
+  // Rows of 8 elements are no blocks of Q8_0.
+  EXPECT_EQ(file.tensors.at("blk.1.attn_q.weight").first, (std::vector<std::uint64_t>{8, 8, 1}));
+  EXPECT_EQ(file.tensors.at("blk.1.attn_norm.weight").first, (std::vector<std::uint64_t>{8, 0}));
+  EXPECT_EQ(file.tensors.at("rope_freqs.weight").first, (std::vector<std::uint64_t>{2, 0}));
+  // Neighbouring rows of a head rotate there: rows 0, 2, 1, 3 of the first head.
+  const auto values = values_of(open_model(request.source)).at("h.1.attn.qkv.weight");
+  const std::string& stored = file.tensors.at("blk.1.attn_q.weight").second;
+  for (std::size_t row : {0U, 1U, 2U, 3U}) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, stored.data() + 2 * (8 * row), sizeof half);
+    EXPECT_EQ(half, float_to_half(values[8 * (row % 2 * 2 + row / 2)])) << row;
+  }
+}
+
+TEST(Export, RefusesWhatGgufCannotExpress) {
+  const test::ScratchDirectory directory;
+  const auto told = [&](const model::GptShape& shape) {
+    const Folder folder(shape);
+    ExportRequest request = request_of(folder.write(), directory / "out");
+    request.format = ExportFormat::gguf;
+    return mistakes_of([&] { export_model(request); });
+  };
+  EXPECT_THAT(told(tiny_nanochat()), HasSubstr("a GGUF file cannot express this model"));
+  EXPECT_THAT(told(tiny_mistral()), HasSubstr("there is no model.attention_window: 3"));
+  model::GptShape shape = tiny_shape();
+  shape.activation = model::Activation::squared_relu;
+  Folder folder(shape);
+  folder.config = config_json(shape);
+  ExportRequest request = request_of(folder.write(), directory / "out");
+  request.format = ExportFormat::gguf;
+  EXPECT_THAT(mistakes_of([&] { export_model(request); }), HasSubstr("model.activation"));
+  request.format = ExportFormat::huggingface;
+  request.type = StoredType::q8_0;
+  EXPECT_THAT(mistakes_of([&] { export_model(request); }),
+              HasSubstr("--dtype q8_0 is only for --format gguf"));
+}
+
+TEST(StoredType, RoundsToHalfAsTheNearestEvenAndBlocksAsGgmlDoes) {
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float value = half_to_float(half);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(half_to_float(float_to_half(value))));
+      continue;
+    }
+    ASSERT_EQ(float_to_half(value), half);
+    const float next = half_to_float(static_cast<std::uint16_t>(half + 1));
+    if ((bits & 0x7fffU) < 0x7bff) {
+      const float middle = value + (next - value) / 2;
+      ASSERT_EQ(float_to_half(middle), half % 2 == 0 ? half : half + 1) << bits;
+      ASSERT_EQ(float_to_half(std::nextafter(middle, next)), half + 1) << bits;
+    }
+  }
+  EXPECT_EQ(float_to_half(65520.0F), 0x7c00);
+  std::vector<float> values(32, -1.0F);
+  values[3] = 2.54F;
+  std::vector<std::byte> bytes;
+  from_fp32(StoredType::q8_0, values, bytes);
+  ASSERT_EQ(bytes.size(), 34U);
+  EXPECT_EQ(static_cast<std::int8_t>(bytes[5]), 127);
+  EXPECT_EQ(static_cast<std::int8_t>(bytes[2]), -50);
 }
 
 TEST(Export, FindsTheCheckpointOfAStep) {

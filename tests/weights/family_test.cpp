@@ -75,17 +75,24 @@ TEST(Family, NamesTensorsOfNanochatAsTransformersDoes) {
       EXPECT_EQ(names_of(tiny_nanochat(), parameter), expected.at(parameter.name));
     }
   // Queries and keys turn the other way there.
-  std::vector<std::int64_t> swapped;
+  std::vector<std::int64_t> rows;
   for (const TheirTensor& their :
        their_tensors(family_of(tiny_nanochat()), tiny_nanochat(),
                      layout::Parameter{.name = "h.0.attn.qkv.weight", .shape = {16, 8}}))
-    swapped.push_back(their.swapped_rows);
-  EXPECT_EQ(swapped, (std::vector<std::int64_t>{2, 2, 0}));
+    for (std::int64_t row = 0; row < their.shape[0]; ++row) rows.push_back(their.our_row(row));
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{2, 3, 0, 1, 6, 7, 4, 5, 2, 3, 0, 1, 0, 1, 2, 3}));
 }
 
 TEST(Family, IsFoundByTheParts) {
   model::GptShape shape = tiny_llama();
   EXPECT_EQ(find_family(shape)->kind, model::Family::llama);
+  shape.attention_window = 3;
+  EXPECT_STREQ(find_family(shape)->model_type, "mistral");
+  shape.long_layers = model::long_layers("LS", 2);
+  EXPECT_EQ(find_family(shape), nullptr);
+  shape.qkv_bias = true;
+  EXPECT_EQ(find_family(shape)->kind, model::Family::qwen2);
+  shape = tiny_llama();
   shape.qk_norm = model::QkNorm::with_gain;
   EXPECT_EQ(find_family(shape)->kind, model::Family::qwen3);
   shape.bias = true;
@@ -141,7 +148,8 @@ TEST(Family, TurnsTheWeightsOfConv1DAndNothingElse) {
 }
 
 TEST(Family, HasANameForEveryParameterAndNoneTwice) {
-  for (model::GptShape shape : {tiny_shape(), tiny_llama(), tiny_qwen3(), tiny_nanochat()}) {
+  for (model::GptShape shape :
+       {tiny_shape(), tiny_llama(), tiny_qwen2(), tiny_qwen3(), tiny_nanochat()}) {
     shape.tied_head = false;
     std::set<std::string> names;
     std::size_t count = 0;

@@ -20,6 +20,7 @@
 #include "model/layers.hpp"
 
 #include "weights/family.hpp"
+#include "weights/huggingface.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -94,6 +95,25 @@ inline model::GptShape tiny_qwen3() {
   return shape;
 }
 
+/// A Llama whose layers all have a window, without scaled positions.
+inline model::GptShape tiny_mistral() {
+  model::GptShape shape = tiny_llama();
+  shape.rotary_scaling = {};
+  shape.attention_window = 3;
+  return shape;
+}
+
+/// Biases in queries, keys and values, and positions scaled as YaRN does.
+inline model::GptShape tiny_qwen2() {
+  model::GptShape shape = tiny_llama();
+  shape.qkv_bias = true;
+  shape.rotary_scaling = {.factor = 4,
+                          .original_context = 64,
+                          .type = ops::RotaryScalingType::yarn,
+                          .attention_factor = model::yarn_attention_factor(4)};
+  return shape;
+}
+
 inline model::GptShape tiny_nanochat() {
   model::GptShape shape = tiny_llama();
   shape.norm_gain = false;
@@ -116,12 +136,10 @@ inline Tensors tensors_of(const model::GptShape& shape) {
       const std::int64_t out = their.shape[0], elements = their.elements(), in = elements / out;
       std::vector<float> values(static_cast<std::size_t>(elements));
       for (std::int64_t i = 0; i < elements; ++i) {
-        const std::int64_t row = i / in, pair = 2 * their.swapped_rows;
-        const std::int64_t swapped =
-            pair == 0 ? row : row / pair * pair + (row + their.swapped_rows) % pair;
-        values[static_cast<std::size_t>(their.transposed ? i % in * out + row
-                                                         : swapped * in + i % in)] =
-            value_of(p, their.begin + i);
+        const std::int64_t row = i / in;
+        const std::int64_t place = their.transposed ? i % in * out + row : i;
+        values[static_cast<std::size_t>(place)] =
+            value_of(p, their.begin + their.our_row(row) * in + i % in);
       }
       auto extents = their.shape;
       if (their.transposed)
@@ -182,17 +200,17 @@ inline std::string nanochat_config(const model::GptShape& shape) {
 
 /// config.json of a model of any family.
 inline std::string config_of(const model::GptShape& shape) {
-  switch (family_of(shape).kind) {
-    case model::Family::gpt2:
-      return gpt2_config(shape);
-    case model::Family::llama:
-      return llama_config(shape);
-    case model::Family::qwen3:
-      return qwen3_config(shape);
-    case model::Family::nanochat:
-      return nanochat_config(shape);
-  }
-  return {};
+  const std::string_view type = family_of(shape).model_type;
+  return type == "gpt2"       ? gpt2_config(shape)
+         : type == "llama"    ? llama_config(shape)
+         : type == "qwen3"    ? qwen3_config(shape)
+         : type == "nanochat" ? nanochat_config(shape)
+                              : config_json(shape);
+}
+
+/// What a config.json with this text describes.
+inline model::GptShape shape_of_config(const std::string& text) {
+  return read_config("c", text).shape;
 }
 
 /// A folder of the tiny model, which a test may change before it is written.

@@ -163,9 +163,19 @@ TEST_P(BadConfigs, AreRefusedByTheirKey) {
 }
 
 constexpr BadConfig bad_configs[] = {
-    {"Mistral", R"("gpt2")", R"("mistral")",
-     "model_type: \"mistral\": this architecture is not supported. Supported: gpt2, llama, "
-     "qwen3, nanochat"},
+    {"Gemma", R"("gpt2")", R"("gemma")",
+     "model_type: \"gemma\": this architecture is not supported. Supported: gpt2, llama, "
+     "mistral, qwen2, qwen3, nanochat"},
+    {"Smollm3", R"("gpt2")", R"("smollm3")",
+     "model_type: \"smollm3\": this architecture is not supported: some of its layers have no "
+     "rotary positions"},
+    {"Quantized", R"("n_layer")", R"("quantization_config": {"bits": 4}, "n_layer")",
+     "quantization_config: {\"bits\":4}: the weights are quantized"},
+    {"Pruned", R"("n_layer")", R"("pruned_heads": {"1": [0]}, "n_layer")", "pruned_heads"},
+    {"Inverse", R"("n_layer")", R"("scale_attn_by_inverse_layer_idx": true, "n_layer")",
+     "scale_attn_by_inverse_layer_idx: true"},
+    {"End", R"("n_layer")", R"("eos_token_id": [3, 9], "n_layer")",
+     "eos_token_id: [3,9]; it must be a token from 0 to 8, a list of tokens, or null"},
     {"NoType", R"("model_type": "gpt2",)", "", "model_type: missing"},
     {"Relu", "gelu_new", "relu", "activation_function"},
     {"ExactGelu", "gelu_new", "gelu", "activation_function"},
@@ -198,7 +208,22 @@ TEST_P(BadLlamas, AreRefusedByTheirKey) {
 
 constexpr BadConfig bad_llamas[] = {
     {"Gelu", "silu", "gelu", "hidden_act: \"gelu\": trireme gates the MLP with SiLU"},
-    {"Yarn", "llama3", "yarn", "rope_parameters.rope_type: \"yarn\""},
+    {"Longrope", "llama3", "longrope",
+     "rope_parameters.rope_type: \"longrope\": trireme does not scale positions so; it must be "
+     "\"llama3\" or \"yarn\" or \"linear\" or \"default\""},
+    {"YarnWithKeysOfLlama", "llama3", "yarn",
+     "rope_parameters.high_freq_factor: trireme does not know this parameter of rope_type "
+     "\"yarn\""},
+    {"SurplusKey", R"("factor": 8)", R"("factor": 8, "mscale": 2)",
+     "rope_parameters.mscale: trireme does not know this parameter of rope_type \"llama3\""},
+    {"PerLayerType", R"("rope_parameters")", R"("rope_scaling": {"full_attention": {}},
+ "rope_parameters")",
+     "rope_scaling.full_attention: trireme does not know"},
+    {"Shrinks", R"("factor": 8)", R"("factor": 0.5)", "rope_parameters.factor: 0.5; it must be"},
+    {"Partial", R"("factor": 8)", R"("factor": 8, "partial_rotary_factor": 0.5)",
+     "rope_parameters.partial_rotary_factor: 0.5: trireme rotates all channels of a head"},
+    {"PartialOutside", R"("vocab_size")", R"("partial_rotary_factor": 0.5, "vocab_size")",
+     "partial_rotary_factor: 0.5"},
     {"Factor", R"("factor": 8)", R"("factor": "8")",
      "rope_parameters.factor: \"8\"; it must be a positive number"},
     {"NoFactor", R"("factor": 8,)", "", "rope_parameters.factor: missing"},
@@ -219,8 +244,7 @@ constexpr BadConfig bad_llamas[] = {
     {"HalfBiased", R"("mlp_bias": false)", R"("mlp_bias": true)", "mlp_bias: true"},
     {"Epsilon", "1e-06", "-1", "rms_norm_eps: -1; it must be a positive number"},
     {"NoWidth", R"("intermediate_size": 7,)", "", "intermediate_size: missing"},
-    {"OtherWidth", R"("intermediate_size": 7)", R"("intermediate_size": 6)", "needs [6, 8]"},
-    {"Parallel", R"("vocab_size")", R"("pretraining_tp": 2, "vocab_size")", "pretraining_tp: 2"}};
+    {"OtherWidth", R"("intermediate_size": 7)", R"("intermediate_size": 6)", "needs [6, 8]"}};
 
 INSTANTIATE_TEST_SUITE_P(All, BadLlamas, ::testing::ValuesIn(bad_llamas), [](const auto& one) {
   return one.param.name;
@@ -273,8 +297,8 @@ INSTANTIATE_TEST_SUITE_P(All,
                          ::testing::ValuesIn(bad_families()),
                          [](const auto& one) { return one.param.config.name; });
 
-TEST(HuggingFace, ReadsQwen3AndNanochatFromTheirParts) {
-  for (model::GptShape shape : {tiny_qwen3(), tiny_nanochat()})
+TEST(HuggingFace, ReadsOtherFamiliesFromTheirParts) {
+  for (model::GptShape shape : {tiny_mistral(), tiny_qwen2(), tiny_qwen3(), tiny_nanochat()})
     for (const bool tied : {false, true}) {
       shape.tied_head = tied;
       const Folder folder(shape);
@@ -288,8 +312,7 @@ TEST(HuggingFace, ReadsQwen3AndNanochatFromTheirParts) {
 std::string windows_of(const std::string& keys) {
   const std::string before = R"("use_sliding_window": false, "sliding_window": null,
  "layer_types": ["full_attention", "full_attention"])";
-  const model::GptShape shape =
-      shape_of_config("c", replaced(qwen3_config(tiny_qwen3()), before, keys));
+  const model::GptShape shape = shape_of_config(replaced(qwen3_config(tiny_qwen3()), before, keys));
   return fmt::format("{} {}", shape.attention_window,
                      model::pattern_of(shape.long_layers, shape.layers));
 }
@@ -319,27 +342,83 @@ TEST(HuggingFace, ReadsTheWindowsOfQwen3) {
 TEST(HuggingFace, WritesTheWindowsOfQwen3ThatItReads) {
   model::GptShape shape = tiny_qwen3();
   shape.attention_window = 3;
-  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  EXPECT_EQ(shape_of_config(config_json(shape)), shape);
   for (const char* pattern : {"SL", "LS"}) {
     shape.long_layers = model::long_layers(pattern, 2);
-    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+    EXPECT_EQ(shape_of_config(config_json(shape)), shape);
   }
 }
 
-TEST(HuggingFace, WritesTheConfigsOfQwen3AndNanochatThatItReads) {
-  for (model::GptShape shape : {tiny_qwen3(), tiny_nanochat()}) {
-    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+/// A tiny Llama with these members of rope_scaling.
+model::RotaryScaling scaling_of(const std::string& members, const std::string& others = "") {
+  model::GptShape plain = tiny_llama();
+  plain.rotary_scaling = {};
+  return shape_of_config(replaced(config_json(plain), R"("rope_scaling": null)",
+                                  fmt::format(R"({}"rope_scaling": {{{}}})", others, members)))
+      .rotary_scaling;
+}
+
+TEST(HuggingFace, ReadsScaledPositionsAsTransformersDoes) {
+  using Type = ops::RotaryScalingType;
+  EXPECT_EQ(scaling_of(R"("type": "linear", "factor": 4.0)"),
+            (model::RotaryScaling{.factor = 4, .type = Type::linear}));
+  EXPECT_EQ(scaling_of(R"("rope_type": "yarn", "factor": 4, "attention_factor": 2)"),
+            (model::RotaryScaling{
+                .factor = 4, .original_context = 5, .type = Type::yarn, .attention_factor = 2}))
+      << "without original_max_position_embeddings, it is the model's context";
+  EXPECT_EQ(scaling_of(R"("rope_type": "yarn", "factor": 4, "beta_fast": 16, "mscale": 1,
+                          "mscale_all_dim": 1, "original_max_position_embeddings": 9)",
+                       R"("original_max_position_embeddings": 64, )"),
+            (model::RotaryScaling{
+                .factor = 4, .original_context = 64, .type = Type::yarn, .beta_fast = 16}));
+  EXPECT_EQ(scaling_of(R"("rope_type": "yarn", "original_max_position_embeddings": 2)").factor,
+            2.5);
+  model::GptShape shape = tiny_llama();
+  shape.rotary_scaling = {};
+  shape.rotary_theta = 7;
+  EXPECT_EQ(shape_of_config(replaced(config_json(tiny_llama()), R"("rope_type": "llama3")",
+                                     R"("rope_type": "llama3", "rope_theta": 7)"))
+                .rotary_theta,
+            7)
+      << "the inner one counts";
+}
+
+TEST(HuggingFace, ReportsKeysWithoutEffectUnlessTheySayNothing) {
+  const std::string config =
+      replaced(gpt2_config(tiny_shape()), R"("n_layer")",
+               R"("surprise": 1, "other": null, "third": false, "fourth": {}, "use_cache": true,
+ "transformers_version": "5", "sliding_window": 8, "n_layer")");
+  EXPECT_THAT(read_config("c", config).notes,
+              testing::ElementsAre("c: keys that neither trireme nor GPT2LMHeadModel of "
+                                   "transformers uses: sliding_window, surprise"));
+  EXPECT_THAT(read_config("c", config_json(tiny_qwen2())).notes, testing::IsEmpty());
+}
+
+TEST(HuggingFace, ReadsRolesFromBothFiles) {
+  Folder folder;
+  folder.config =
+      replaced(folder.config, R"("n_layer")",
+               R"("bos_token_id": 3, "eos_token_id": 4, "pad_token_id": -1, "n_layer")");
+  EXPECT_EQ(open_model(folder.write()).roles, (Roles{.begin = 3, .ends = {4}}));
+  test::write_bytes(folder.directory / "generation_config.json",
+                    R"({"eos_token_id": [4, 5], "pad_token_id": 6, "temperature": 0.6})");
+  EXPECT_EQ(open_model(folder.write()).roles, (Roles{.begin = 3, .ends = {4, 5}, .padding = 6}));
+}
+
+TEST(HuggingFace, WritesTheConfigsOfOtherFamiliesThatItReads) {
+  for (model::GptShape shape : {tiny_mistral(), tiny_qwen2(), tiny_qwen3(), tiny_nanochat()}) {
+    EXPECT_EQ(shape_of_config(config_json(shape)), shape);
     shape.grouped_heads = shape.hidden = shape.head_width = 0;
-    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+    EXPECT_EQ(shape_of_config(config_json(shape)), shape);
   }
-  EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("Qwen3ForCausalLM"));
-  EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("\"head_dim\": 6"));
-  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("NanoChatForCausalLM"));
-  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("\"final_logit_softcapping\": 15.0"));
+  EXPECT_THAT(config_json(tiny_qwen3()), HasSubstr("Qwen3ForCausalLM"));
+  EXPECT_THAT(config_json(tiny_qwen3()), HasSubstr("\"head_dim\": 6"));
+  EXPECT_THAT(config_json(tiny_nanochat()), HasSubstr("NanoChatForCausalLM"));
+  EXPECT_THAT(config_json(tiny_nanochat()), HasSubstr("\"final_logit_softcapping\": 15.0"));
   model::GptShape uncapped = tiny_nanochat();
   uncapped.logit_softcap = 0;
-  EXPECT_THAT(config_json(uncapped, {}), HasSubstr("\"final_logit_softcapping\": null"));
-  EXPECT_EQ(shape_of_config("c", config_json(uncapped, {})), uncapped);
+  EXPECT_THAT(config_json(uncapped), HasSubstr("\"final_logit_softcapping\": null"));
+  EXPECT_EQ(shape_of_config(config_json(uncapped)), uncapped);
 }
 
 TEST(HuggingFace, CapsTheLogitsOfANanochatWhoseConfigHasNoCap) {
@@ -355,7 +434,7 @@ TEST(HuggingFace, ReadsLlamaFromItsParts) {
   for (const model::GptShape& shape : {tiny_llama(), biased}) {
     Folder folder(shape);
     if (shape.bias)
-      folder.config = replaced(folder.config, R"("llama3")", R"("default")");
+      folder.config = config_json(shape);
     const StoredModel model = open_model(folder.write());
     EXPECT_EQ(model.shape, shape);
     expect_values(model);
@@ -376,14 +455,14 @@ TEST(HuggingFace, PartsOfOneParameterMustHaveOneDtype) {
 
 TEST(HuggingFace, WritesTheLlamaConfigThatItReads) {
   model::GptShape shape = tiny_llama();
-  EXPECT_EQ(shape_of_config("c", llama_config(shape)), shape);
-  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  EXPECT_EQ(shape_of_config(llama_config(shape)), shape);
+  EXPECT_EQ(shape_of_config(config_json(shape)), shape);
   shape.rotary_scaling = {};
   shape.bias = shape.tied_head = true;
   shape.grouped_heads = shape.hidden = 0;
-  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
-  EXPECT_THAT(config_json(shape, {}), HasSubstr("LlamaForCausalLM"));
-  EXPECT_THAT(config_json(shape, {}), HasSubstr("\"rope_scaling\": null"));
+  EXPECT_EQ(shape_of_config(config_json(shape)), shape);
+  EXPECT_THAT(config_json(shape), HasSubstr("LlamaForCausalLM"));
+  EXPECT_THAT(config_json(shape), HasSubstr("\"rope_scaling\": null"));
 }
 
 TEST(HuggingFace, ReadsAndWritesOtherMlpsAndEpsilonsOfGpt2) {
@@ -391,8 +470,8 @@ TEST(HuggingFace, ReadsAndWritesOtherMlpsAndEpsilonsOfGpt2) {
   shape.activation = model::Activation::squared_relu;
   shape.hidden = 7;
   shape.norm_epsilon = 1e-6;
-  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
-  EXPECT_THAT(config_json(shape, {}), HasSubstr("relu2"));
+  EXPECT_EQ(shape_of_config(config_json(shape)), shape);
+  EXPECT_THAT(config_json(shape), HasSubstr("relu2"));
 }
 
 TEST(HuggingFace, TakesTheOtherNameOfTheSameActivation) {
@@ -439,11 +518,11 @@ TEST(HuggingFace, WritesTheConfigThatItReads) {
     for (const bool tied : {true, false}) {
       shape.bias = bias;
       shape.tied_head = tied;
-      EXPECT_EQ(shape_of_config("c", config_json(shape, {.end_of_text = 3})), shape);
+      EXPECT_EQ(shape_of_config(config_json(shape, {.begin = 3})), shape);
     }
-  EXPECT_THAT(config_json(shape, {.end_of_text = 3, .ends_of_text = {4}}),
+  EXPECT_THAT(config_json(shape, {.begin = 3, .ends = {4}}),
               testing::AllOf(HasSubstr("\"bos_token_id\": 3"), HasSubstr("\"eos_token_id\": 4")));
-  EXPECT_THAT(generation_config_json({.ends_of_text = {4, 5}}),
+  EXPECT_THAT(generation_config_json({.ends = {4, 5}}),
               HasSubstr("\"eos_token_id\": [\n    4,\n    5\n  ]"));
   EXPECT_THAT(generation_config_json({}), HasSubstr("\"eos_token_id\": null"));
 }

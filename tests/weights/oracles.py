@@ -13,6 +13,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 PACKAGES = ("torch", "transformers", "safetensors", "numpy")
 missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -64,12 +65,11 @@ def random_model(seed, tied, **sizes):
 
 
 def random_decoder(kind, seed, tied, **sizes):
-    """Of one of the families that have Llama's layers: llama, qwen3 or nanochat."""
+    """Of one of the families that have Llama's layers."""
     torch.manual_seed(seed)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    config, model = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
-                     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
-                     "nanochat": (transformers.NanoChatConfig, transformers.NanoChatForCausalLM)}[kind]
+    name = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "nanochat": "NanoChat"}[kind]
+    config, model = getattr(transformers, f"{name}Config"), getattr(transformers, f"{name}ForCausalLM")
     model = model(config(tie_word_embeddings=tied, **{**ids, **sizes}))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -198,7 +198,6 @@ def check_model(folder, name, tied, tokenizer="bytes", **sizes):
     compare_gradients(f"{name}, imported", theirs, imported, tokens_of(context + 1))
     run("export", imported, "--format", "huggingface", "--output", exported)
     same_tensors(name, source, exported)
-    expect((source / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes(), f"{name}: the same file")
     again = load_without_warnings(exported)
     tokens = torch.tensor([tokens_of(context)])
     with torch.no_grad():
@@ -225,7 +224,6 @@ def check_decoder(folder, name, tied, spelling=None, kind="llama", **sizes):
     compare_gradients(name, theirs, imported, tokens_of(context + 1))
     run("export", imported, "--format", "huggingface", "--output", exported)
     same_tensors(name, source, exported)
-    expect((source / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes(), f"{name}: the same file")
     run("import", exported, "--output", folder / f"{name}-run2", "--tokenizer", "bytes" if vocabulary >= 256 else "none")
     run("export", folder / f"{name}-run2", "--format", "huggingface", "--output", again)
     expect((exported / "config.json").read_bytes() == (again / "config.json").read_bytes(), f"{name}: the same config.json")
@@ -324,6 +322,131 @@ def older_spelling(config):
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
 
 
+def check_roles(folder):
+    """A folder like Llama 3's: a list of ends, and other ids in generation_config.json."""
+    source, out = folder / "roles", folder / "roles-out"
+    config = {"bos_token_id": 280, "eos_token_id": [281, 289], "pad_token_id": 284}
+    random_decoder("llama", 1, True, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, vocab_size=300,
+                   max_position_embeddings=16, **config).save_pretrained(source)
+    generation = json.loads((source / "generation_config.json").read_text())
+    (source / "generation_config.json").write_text(json.dumps({**generation, "eos_token_id": [281, 288, 289]}))
+    run("import", source, "--output", folder / "roles-run", "--tokenizer", "none")
+    run("export", folder / "roles-run", "--format", "huggingface", "--output", out)
+    theirs = load_without_warnings(out)
+    for found in (theirs.config, theirs.generation_config):
+        expect((found.bos_token_id, found.eos_token_id, found.pad_token_id) == (280, [281, 288, 289], 284), f"roles come back: {found}")
+
+
+def gguf_tensors_of(model):
+    """By llama.cpp's names and in its order of rows, fp32."""
+    import gguf
+    config, kind = model.config, model.config.model_type
+    arch = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}[kind]
+    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if kind == "gpt2" and value.dim() == 2 and ".c_" in name:
+            value = value.T
+        for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", getattr(config, "num_key_value_heads", 0))):
+            if kind == "llama" and part in name:
+                value = value.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        yield names.get_name(name, try_suffixes=(".weight", ".bias")), value.float().numpy()
+
+
+class LlamaCpp:
+    """A model in llama.cpp's server."""
+
+    def __init__(self, path, context):
+        import xllamacpp
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = str(path)
+        parameters.n_ctx, parameters.n_parallel, parameters.warmup, parameters.n_gpu_layers = context, 1, False, 0
+        parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+        parameters.verbosity = -1
+        self.server = xllamacpp.Server(parameters)
+
+    def ask(self, path, **words):
+        request = urllib.request.Request(self.server.listening_address + path, json.dumps(words).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request))
+
+    def tokens(self, text):
+        return self.ask("/tokenize", content=text, add_special=False)["tokens"]
+
+    def continued(self, tokens, count):
+        words = {"temperature": 0, "cache_prompt": False, "return_tokens": True, "ignore_eos": True}
+        return self.ask("/completion", prompt=tokens, n_predict=count, **words)["tokens"]
+
+
+def check_gguf(folder, kind, pattern, **sizes):
+    """Read by gguf as torch has it, in all types; continued and cut into tokens by llama.cpp as transformers does."""
+    import gguf
+    name = f"gguf-{kind}-{pattern}{'-' + sizes['rope_parameters']['rope_type'] if 'rope_parameters' in sizes else ''}"
+    source, made = folder / name, folder / f"{name}-tokenizer"
+    text = pathlib.Path(__file__).read_text(encoding="utf-8")
+    (folder / "text").write_text(text, encoding="utf-8")
+    run("tokenizer", "train", "--text", folder / "text", "--vocabulary", 500, "--pattern", pattern, "--output", made)
+    theirs = random_model(1, True, **sizes) if kind == "gpt2" else random_decoder(kind, 1, kind == "qwen2", **sizes)
+    theirs.save_pretrained(source)
+    run("import", source, "--output", folder / f"{name}-run", "--tokenizer", made)
+    expected = dict(gguf_tensors_of(theirs))
+    for dtype, kind_of in (("fp32", "F32"), ("fp16", "F16"), ("bf16", "BF16"), ("q8_0", "Q8_0")):
+        out = folder / f"{name}-{dtype}"
+        run("export", folder / f"{name}-run", "--format", "gguf", "--dtype", dtype, "--output", out)
+        reader = gguf.GGUFReader(out / "model.gguf")
+        found = {tensor.name: tensor for tensor in reader.tensors}
+        divisors = found.pop("rope_freqs.weight", None)
+        expect((divisors is not None) == ("llama3" in name and "rope_parameters" in sizes), f"{name}: divisors of frequencies")
+        expect(set(found) == set(expected), f"{name}: {set(found) ^ set(expected)}")
+        for key, value in expected.items():
+            wanted = kind_of if value.ndim > 1 and key != "position_embd.weight" else "F32"
+            expect(found[key].tensor_type.name == wanted, f"{name}: {key} is {found[key].tensor_type.name}")
+            expect(list(found[key].shape) == list(value.shape)[::-1], f"{name}: the shape of {key}")
+            bits = gguf.quants.quantize(value, found[key].tensor_type)
+            expect(np.array_equal(np.ascontiguousarray(found[key].data).view(np.uint8).reshape(-1), np.ascontiguousarray(bits).view(np.uint8).reshape(-1)),
+                   f"{name}: the bits of {key} as {wanted}")
+        field = reader.get_field("tokenizer.ggml.tokens")
+        expect(len(field.data) == sizes["vocab_size"], f"{name}: a token for each row")
+    print(f"{name}: gguf reads the same bits in four types")
+    if importlib.util.find_spec("xllamacpp") is None:
+        return print(f"{name}: skipped llama.cpp: {sys.executable} has no xllamacpp")
+    context = sizes["n_positions" if kind == "gpt2" else "max_position_embeddings"]
+    model = LlamaCpp(folder / f"{name}-fp32" / "model.gguf", context)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json"))
+    sample = text[:6000] + "don't 12345 I'LL\r\n\n  naïve Straße 東京\t  x"
+    expect(model.tokens(sample) == tokenizer.encode(sample), f"{name}: the same tokens of a text")
+    ends = [token for token, text in enumerate(reader.get_field("tokenizer.ggml.tokens").contents()) if text == "<|endoftext|>"]
+    expect(ends == [reader.get_field("tokenizer.ggml.eos_token_id").contents()], f"{name}: the end of a text")
+    same = 0
+    for seed in range(8):
+        prompt = np.random.default_rng(seed).integers(0, 500, 20).tolist()
+        continued = model.continued(prompt, 40)
+        with torch.no_grad():
+            logits = theirs(torch.tensor([prompt + continued])).logits[0, 19:-1]
+        logits[:, ends] = -torch.inf  # llama.cpp was told to ignore them
+        expect(len(continued) == 40, f"{name}: 40 tokens")
+        # llama.cpp looks GELU up in a table of fp16, so close rivals may win.
+        behind = logits.max(1).values - logits[torch.arange(40), torch.tensor(continued)]
+        expect(behind.max() < 0.01, f"{name}: a token of llama.cpp is {behind.max()} below the best one of transformers")
+        same += int((behind == 0).sum())
+    print(f"{name}: {same} of 320 greedy tokens of llama.cpp are those of transformers")
+
+
+def check_ggufs(folder):
+    if importlib.util.find_spec("gguf") is None:
+        return print(f"skipped GGUF: {sys.executable} has no gguf")
+    llama = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+             "max_position_embeddings": 256, "vocab_size": 512}
+    scaled = {"rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+    check_gguf(folder, "gpt2", "gpt2", n_layer=2, n_head=2, n_embd=64, n_positions=128, vocab_size=512)
+    check_gguf(folder, "llama", "llama3", **llama, rope_parameters={**scaled, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0})
+    check_gguf(folder, "llama", "o200k", **llama, attention_bias=True, mlp_bias=True)
+    check_gguf(folder, "qwen2", "qwen2", **llama, rope_parameters={**scaled, "rope_type": "yarn", "attention_factor": 1.3})
+    check_gguf(folder, "qwen3", "smollm", **llama, head_dim=32, rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 4.0})
+
+
 def check_dtypes(folder):
     """bf16 and fp16 files are read as what they are; bf16 is written as torch rounds it."""
     theirs = random_model(3, True, n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256)
@@ -339,8 +462,9 @@ def check_dtypes(folder):
                f"{name}: read exactly")
     run("import", folder / "fp32", "--output", folder / "fp32-run", "--tokenizer", "bytes")
     run("export", folder / "fp32-run", "--format", "huggingface", "--dtype", "bf16", "--output", folder / "rounded")
-    same = (folder / "rounded/model.safetensors").read_bytes() == (folder / "bfloat16/model.safetensors").read_bytes()
-    expect(same, "bf16 is written as torch rounds it")
+    rounded, expected = (safetensors.torch.load_file(folder / f"{part}/model.safetensors") for part in ("rounded", "bfloat16"))
+    expect(all(torch.equal(rounded[key], value) for key, value in expected.items()), "bf16 is written as torch rounds it")
+    run("import", folder / "rounded", "--output", folder / "rounded-run", "--tokenizer", "bytes")  # its hashes are right
     expect(load_without_warnings(folder / "rounded").dtype == torch.bfloat16, "transformers takes the dtype from config.json")
 
 
@@ -420,12 +544,23 @@ def main():
         qwen3 = {**llama, "head_dim": 24, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0}
         check_decoder(folder, "qwen3", False, kind="qwen3", num_key_value_heads=2, vocab_size=300, **qwen3)
         check_decoder(folder, "qwen3-tied", True, older_spelling, "qwen3", num_key_value_heads=4, vocab_size=257, **qwen3)
+        yarn = {"rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+        check_decoder(folder, "llama-linear", False, num_key_value_heads=2, vocab_size=300, rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 3.0}, **llama)
+        check_decoder(folder, "llama-yarn", False, older_spelling, num_key_value_heads=2, vocab_size=300, rope_parameters={**yarn, "beta_fast": 16.0, "mscale": 2.0, "mscale_all_dim": 1.0}, **llama)
+        check_decoder(folder, "qwen3-yarn", True, None, "qwen3", num_key_value_heads=2, vocab_size=300, **{**llama, "head_dim": 24}, rope_parameters=yarn)
+        check_decoder(folder, "mistral", False, kind="mistral", num_key_value_heads=2, vocab_size=300, sliding_window=17, **llama)
+        check_decoder(folder, "mistral-whole", True, older_spelling, "mistral", num_key_value_heads=4, vocab_size=257, sliding_window=None, head_dim=24, **llama)
+        check_decoder(folder, "qwen2", False, kind="qwen2", num_key_value_heads=2, vocab_size=300, rope_parameters={**yarn, "attention_factor": 1.5}, **llama)
+        check_decoder(folder, "qwen2-tied", True, older_spelling, "qwen2", num_key_value_heads=4, vocab_size=257, rope_theta=1000000.0, **llama,
+                      use_sliding_window=True, sliding_window=21, max_window_layers=1)
         nanochat = {**llama, "rms_norm_eps": 2.0**-23, "rope_theta": 100000.0}
         check_decoder(folder, "nanochat", False, kind="nanochat", num_key_value_heads=4, vocab_size=300, **nanochat)
         check_decoder(folder, "nanochat-grouped", False, older_spelling, "nanochat", num_key_value_heads=2, vocab_size=130, **nanochat)
         check_model(folder, "squared", True, "bytes", n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256, activation_function="relu2",
                     n_inner=80, layer_norm_epsilon=1e-6)
         check_sights(folder, llama, qwen3, nanochat)
+        check_roles(folder)
+        check_ggufs(folder)
         check_dtypes(folder)
         check_shards(folder)
         check_tokenizer(folder)

@@ -77,7 +77,9 @@ std::string summary(const deck::Deck& deck, int ranks) {
       "model: {} parameters; {} layers, {} heads, {} channels, context {}, vocabulary {}\n",
       count(parameters), shape.layers, shape.heads, shape.channels, shape.context,
       shape.vocabulary);
-  if (shape != shape.with_parts_of_gpt2())
+  const model::GptShape gpt2;
+  if (shape.norm != gpt2.norm || shape.activation != gpt2.activation ||
+      shape.positions != gpt2.positions || shape.qk_norm != gpt2.qk_norm)
     text += fmt::format(
         "       {}{}{}, {} with {} channels, {} positions, {} key and value heads of {} channels, "
         "qk_norm {}\n",

@@ -123,10 +123,15 @@ void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
                                 const KeyPlaces& places,
                                 Findings& findings) {
-  static constexpr const char* scaling[] = {"model.rotary_scaling.low_freq_factor",
-                                            "model.rotary_scaling.high_freq_factor",
-                                            "model.rotary_scaling.original_context"};
-  const auto without_effect = [&](const char* key, const char* reason) {
+  static constexpr std::pair<const char*, std::string_view> scaling[] = {
+      {"model.rotary_scaling.type", "llama3, yarn, linear"},
+      {"model.rotary_scaling.low_freq_factor", "llama3"},
+      {"model.rotary_scaling.high_freq_factor", "llama3"},
+      {"model.rotary_scaling.beta_slow", "yarn"},
+      {"model.rotary_scaling.beta_fast", "yarn"},
+      {"model.rotary_scaling.attention_factor", "yarn"},
+      {"model.rotary_scaling.original_context", "llama3, yarn"}};
+  const auto without_effect = [&](const char* key, const std::string& reason) {
     if (places.given(key) && places.readable(key))
       findings.say(key, fmt::format("without effect: {}", reason));
   };
@@ -140,19 +145,23 @@ void rotary_keys_mean_something(const JobConfig& config,
       without_effect("model.rotary_scaling.factor", reason);
     return;
   }
-  if (!findings.readable({"model.rotary_scaling.factor"}))
+  if (!findings.readable({"model.rotary_scaling.factor", "model.rotary_scaling.type"}))
     return;
-  if (!shape.rotary_scaling.active()) {
-    for (const char* key : scaling)
-      without_effect(key, "model.rotary_scaling.factor is 1, no scaling");
-    return;
-  }
   const auto& s = shape.rotary_scaling;
-  if (findings.readable({scaling[0], scaling[1]}) && s.high_freq_factor <= s.low_freq_factor)
-    findings.disagree({{scaling[0], fmt::format("{} is not below high_freq_factor = {}",
-                                                s.low_freq_factor, s.high_freq_factor)},
-                       {scaling[1], fmt::format("{} is not above low_freq_factor = {}",
-                                                s.high_freq_factor, s.low_freq_factor)}});
+  for (const auto& [key, types] : scaling)
+    if (!s.active())
+      without_effect(key, "model.rotary_scaling.factor is 1, no scaling");
+    else if (types.find(word(s.type)) == std::string_view::npos)
+      without_effect(key, fmt::format("model.rotary_scaling.type is {}", word(s.type)));
+  const auto in_order = [&](std::size_t below, double low, std::size_t above, double high) {
+    const char *first = scaling[below].first, *second = scaling[above].first;
+    const auto name = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
+    if (findings.readable({first, second}) && high <= low)
+      findings.disagree({{first, fmt::format("{} is not below {} = {}", low, name(second), high)},
+                         {second, fmt::format("{} is not above {} = {}", high, name(first), low)}});
+  };
+  in_order(1, s.low_freq_factor, 2, s.high_freq_factor);
+  in_order(3, s.beta_slow, 4, s.beta_fast);
 }
 
 }  // namespace
@@ -161,6 +170,8 @@ void check_model(const JobConfig& config,
                  const GptShape& shape,
                  const KeyPlaces& places,
                  Findings& findings) {
+  if (config.model.qkv_bias.given() && shape.bias && findings.readable({"model.bias"}))
+    findings.say("model.qkv_bias", "without effect: model.bias is true");
   if (findings.readable({"model", "model.rotary_scaling"}))
     rotary_keys_mean_something(config, shape, places, findings);
   if (findings.readable({"model.window_pattern"}))

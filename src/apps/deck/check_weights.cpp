@@ -56,20 +56,10 @@ void check_weights(const Deck& deck,
           {places.of(rows_key), rows_key, "without effect: run.initial_weights names no weights"});
     return;
   }
-  const bool sizes_known = std::ranges::all_of(
-      std::initializer_list<const char*>{"model.preset",         "model.layers",
-                                         "model.heads",          "model.channels",
-                                         "model.context",        "model.vocabulary",
-                                         "model.family",         "model.key_value_heads",
-                                         "model.head_channels",  "model.norm",
-                                         "model.norm_gain",      "model.norm_epsilon",
-                                         "model.embedding_norm", "model.qk_norm",
-                                         "model.activation",     "model.mlp_channels",
-                                         "model.positions",      "model.rotary_theta",
-                                         "model.rotary_scaling", "model.bias",
-                                         "model.tied_head",      "model.attention_window",
-                                         "model.window_pattern", "data.tokenizer"},
-      [&](const char* key) { return places.readable(key); });
+  bool sizes_known = places.readable("model.preset") && places.readable("model.family") &&
+                     places.readable("data.tokenizer");
+  for (const auto& [key, ignored] : trireme::model::key_values({}))
+    sizes_known = sizes_known && places.readable("model." + key);
   try {
     if (!circumstances.reads_weights || !sizes_known || resumes(config))
       return;

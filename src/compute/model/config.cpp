@@ -1,24 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/config.hpp"
 
+#include <cmath>
+
+#include <fmt/format.h>
+
 namespace trireme::model {
 namespace {
 
 RotaryScaling scaling_of(const RotaryScalingConfig& config, const PresetSizes& preset) {
-  const RotaryScaling known{.factor = preset.rotary_factor};
-  const RotaryScaling all{
-      .factor = config.factor.value_or(known.factor),
-      .low_freq_factor = config.low_freq_factor.value_or(known.low_freq_factor),
-      .high_freq_factor = config.high_freq_factor.value_or(known.high_freq_factor),
-      .original_context = config.original_context.value_or(known.original_context)};
-  return all.active() ? all : RotaryScaling{};
+  RotaryScaling s{.factor = config.factor.value_or(preset.rotary_factor),
+                  .type = config.type.value_or(ops::RotaryScalingType::llama3)};
+  if (!s.active())
+    return {};
+  if (s.type != ops::RotaryScalingType::linear)
+    s.original_context = config.original_context.value_or(s.original_context);
+  if (s.type == ops::RotaryScalingType::llama3) {
+    s.low_freq_factor = config.low_freq_factor.value_or(s.low_freq_factor);
+    s.high_freq_factor = config.high_freq_factor.value_or(s.high_freq_factor);
+  }
+  if (s.type == ops::RotaryScalingType::yarn) {
+    s.beta_slow = config.beta_slow.value_or(s.beta_slow);
+    s.beta_fast = config.beta_fast.value_or(s.beta_fast);
+    s.attention_factor = config.attention_factor.value_or(yarn_attention_factor(s.factor));
+  }
+  return s;
+}
+
+template <class T>
+std::string text_of(const T& value) {
+  if constexpr (NamedEnum<T>)
+    return word(value);
+  else
+    return fmt::format("{}", value);  // of a double: the same bits come back
 }
 
 }  // namespace
 
+double yarn_attention_factor(double factor) {
+  return 1 + 0.1 * std::log(factor);
+}
+
 GptShape resolve(const ModelConfig& config) {
   const PresetSizes preset = sizes_of(config.preset);
-  const FamilyParts parts = parts_of(config.family.value_or(preset.family));
+  const GptShape parts = parts_of(config.family.value_or(preset.family));
   const auto pick = [](std::int64_t given, std::int64_t otherwise) {
     return given != 0 ? given : otherwise;
   };
@@ -31,6 +56,7 @@ GptShape resolve(const ModelConfig& config) {
                  .dropout = config.dropout,
                  .tied_head = config.tied_head.value_or(preset.tied_head.value_or(parts.tied_head)),
                  .recompute = RecomputeOfBlocks(config.recompute)};
+  shape.qkv_bias = !shape.bias && config.qkv_bias.value_or(parts.qkv_bias);
   shape.norm = config.norm.value_or(parts.norm);
   shape.norm_gain = config.norm_gain.value_or(parts.norm_gain);
   shape.norm_epsilon = config.norm_epsilon.value_or(parts.norm_epsilon);
@@ -39,7 +65,8 @@ GptShape resolve(const ModelConfig& config) {
   shape.activation = config.activation.value_or(parts.activation);
   shape.positions = config.positions.value_or(parts.positions);
   if (shape.positions == Positions::rotary) {
-    shape.rotary_theta = config.rotary_theta.value_or(parts.rotary_theta);
+    shape.rotary_theta =
+        config.rotary_theta.value_or(parts.rotary_theta > 0 ? parts.rotary_theta : 10000);
     shape.rotary_scaling = scaling_of(config.rotary_scaling, preset);
   }
   shape.output_init = config.output_init.value_or(parts.output_init);
@@ -56,42 +83,46 @@ GptShape resolve(const ModelConfig& config) {
   return shape;
 }
 
-ModelConfig config_of(const GptShape& shape) {
-  ModelConfig config{.layers = shape.layers,
-                     .heads = shape.heads,
-                     .channels = shape.channels,
-                     .context = shape.context,
-                     .vocabulary = shape.vocabulary};
-  const GptShape gpt2;
-  const auto give = [](auto& key, const auto& value, const auto& usual) {
-    if (value != usual)
-      key.value = value;
+std::vector<std::pair<std::string, std::string>> key_values(const GptShape& shape) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const auto add = [&](const char* key, const auto& value) {
+    all.emplace_back(key, text_of(value));
   };
-  give(config.key_value_heads, shape.grouped_heads, gpt2.grouped_heads);
-  give(config.head_channels, shape.head_width, gpt2.head_width);
-  give(config.norm, shape.norm, gpt2.norm);
-  give(config.norm_gain, shape.norm_gain, gpt2.norm_gain);
-  give(config.norm_epsilon, shape.norm_epsilon, gpt2.norm_epsilon);
-  give(config.embedding_norm, shape.embedding_norm, gpt2.embedding_norm);
-  give(config.qk_norm, shape.qk_norm, gpt2.qk_norm);
-  give(config.activation, shape.activation, gpt2.activation);
-  give(config.mlp_channels, shape.hidden, gpt2.hidden);
-  give(config.positions, shape.positions, gpt2.positions);
-  give(config.rotary_theta, shape.rotary_theta, gpt2.rotary_theta);
-  give(config.rotary_scaling.factor, shape.rotary_scaling.factor, gpt2.rotary_scaling.factor);
-  give(config.rotary_scaling.low_freq_factor, shape.rotary_scaling.low_freq_factor,
-       gpt2.rotary_scaling.low_freq_factor);
-  give(config.rotary_scaling.high_freq_factor, shape.rotary_scaling.high_freq_factor,
-       gpt2.rotary_scaling.high_freq_factor);
-  give(config.rotary_scaling.original_context, shape.rotary_scaling.original_context,
-       gpt2.rotary_scaling.original_context);
-  config.bias.value = shape.bias;
-  config.tied_head.value = shape.tied_head;
-  give(config.attention_window, shape.attention_window, gpt2.attention_window);
-  if (shape.long_layers.any())
-    config.window_pattern.value = pattern_of(shape.long_layers, shape.layers);
-  give(config.logit_softcap, shape.logit_softcap, gpt2.logit_softcap);
-  return config;
+  add("layers", shape.layers);
+  add("heads", shape.heads);
+  add("channels", shape.channels);
+  add("context", shape.context);
+  add("vocabulary", shape.vocabulary);
+  add("key_value_heads", shape.key_value_heads());
+  add("head_channels", shape.heads > 0 ? shape.head_channels() : 0);
+  add("norm", shape.norm);
+  add("norm_gain", shape.norm_gain);
+  add("norm_epsilon", shape.norm_epsilon);
+  add("embedding_norm", shape.embedding_norm);
+  add("qk_norm", shape.qk_norm);
+  add("activation", shape.activation);
+  add("mlp_channels", shape.mlp_channels());
+  add("positions", shape.positions);
+  add("rotary_theta", shape.rotary_theta);
+  const RotaryScaling& s = shape.rotary_scaling;
+  add("rotary_scaling.type", s.type);
+  add("rotary_scaling.factor", s.factor);
+  add("rotary_scaling.low_freq_factor", s.low_freq_factor);
+  add("rotary_scaling.high_freq_factor", s.high_freq_factor);
+  add("rotary_scaling.original_context", s.original_context);
+  add("rotary_scaling.beta_slow", s.beta_slow);
+  add("rotary_scaling.beta_fast", s.beta_fast);
+  add("rotary_scaling.attention_factor", s.attention_factor);
+  add("bias", shape.bias);
+  add("qkv_bias", shape.qkv_bias);
+  add("tied_head", shape.tied_head);
+  add("output_init", shape.output_init);
+  add("attention_window",
+      shape.attention_window > 0 ? text_of(shape.attention_window) : std::string("none"));
+  add("window_pattern",
+      shape.long_layers.any() ? pattern_of(shape.long_layers, shape.layers) : std::string("none"));
+  add("logit_softcap", shape.logit_softcap);
+  return all;
 }
 
 }  // namespace trireme::model

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/key.hpp"
 
@@ -36,6 +38,7 @@ struct ModelConfig {
   Or<double> rotary_theta{};
   RotaryScalingConfig rotary_scaling{};
   Or<bool> bias{};
+  Or<bool> qkv_bias{};
   double dropout = 0.0;
   Or<bool> tied_head{};
   Or<OutputInit> output_init{};
@@ -57,8 +60,9 @@ void describe_sizes(V& v, ModelConfig& c) {
   v("family", c.family,
     {.help = "Defines the values of other keys that are auto. auto: the family of the preset, else "
              "gpt2. gpt2: layer_norm, gelu, learned positions, biases, tied head. llama: rms_norm, "
-             "swiglu, rotary positions, no biases, untied head. qwen3: as llama, with qk_norm "
-             "with_gain. nanochat: rms_norm without gain, embedding_norm, squared_relu, rotary "
+             "swiglu, rotary positions, no biases, untied head. qwen2: as llama, with qkv_bias. "
+             "qwen3: as llama, with qk_norm with_gain. nanochat: rms_norm without gain, "
+             "embedding_norm, squared_relu, rotary "
              "positions, qk_norm without_gain, no biases, untied head, output_init zero, "
              "logit_softcap 15. Value embeddings, residual scalars, smear, backout and windows of "
              "later nanochat versions are not included."});
@@ -124,7 +128,7 @@ void describe_parts(V& v, ModelConfig& c) {
      .change = Change::never});
   v("norm_epsilon", c.norm_epsilon,
     {.help = "Added to the variance or mean square in all norms, also qk_norm. auto: 1e-6 in the "
-             "family qwen3, 2^-23 in nanochat, else 1e-5.",
+             "families qwen2 and qwen3, 2^-23 in nanochat, else 1e-5.",
      .min = 1e-12,
      .max = 1.0,
      .change = Change::never});
@@ -154,7 +158,7 @@ void describe_parts(V& v, ModelConfig& c) {
   v("rotary_theta", c.rotary_theta,
     {.help = "Base of the wavelengths of rotary positions. Increase it for longer contexts. auto: "
              "500000 in the family llama, "
-             "1000000 in qwen3, 100000 in nanochat, 10000 in gpt2.",
+             "1000000 in qwen2 and qwen3, 100000 in nanochat, 10000 in gpt2.",
      .min = 1.0,
      .max = 1e12,
      .above_min = true,
@@ -162,6 +166,11 @@ void describe_parts(V& v, ModelConfig& c) {
   v.section("rotary_scaling", c.rotary_scaling);
   v("bias", c.bias,
     {.help = "Use biases in linear layers and layer norms. auto: from the family.",
+     .change = Change::never});
+  v("qkv_bias", c.qkv_bias,
+    {.help =
+         "Use biases in the layers of queries, keys and values where `bias` is false. auto: from "
+         "the family.",
      .change = Change::never});
   v("dropout", c.dropout,
     {.unit = "probability",
@@ -250,10 +259,11 @@ void describe(V& v, ModelConfig& c) {
 /// still 0, and must set document_token from the tokenizer.
 GptShape resolve(const ModelConfig& config);
 
-/// The inverse, for the keys that cannot change in a trained model: no preset and family; the
-/// sizes, `bias` and `tied_head`; other keys only if they differ from GPT-2's. resolve() of the
-/// result is `shape`, except for dropout, recompute, output_init, z_loss, loss_rows and
-/// document_token.
-ModelConfig config_of(const GptShape& shape);
+/// 1 + 0.1 log(factor). Source: Peng et al. 2023, section 3.4.
+double yarn_attention_factor(double factor);
+
+/// The keys of the section that cannot change in a trained model ("rotary_scaling.factor"), with
+/// their resolved values as a deck states them, in the order of describe().
+std::vector<std::pair<std::string, std::string>> key_values(const GptShape& shape);
 
 }  // namespace trireme::model

@@ -3,42 +3,45 @@
 
 namespace trireme::model {
 
-/// GPT-2: Radford et al. 2019. Llama: Touvron et al. 2023, with Llama 3's theta. Qwen3: arXiv
-/// 2505.09388, section 2, and config.json of the published checkpoints. nanochat:
+/// GPT-2: Radford et al. 2019. Llama: Touvron et al. 2023, with Llama 3's theta. Qwen2: arXiv
+/// 2407.10671, section 2.2, and Qwen3: arXiv 2505.09388, section 2, both with config.json of the
+/// published checkpoints. nanochat:
 /// github.com/karpathy/nanochat, nanochat/gpt.py, as in NanoChatForCausalLM of transformers,
 /// without the later value embeddings, residual scalars, smear, backout and windows. Its epsilon is
 /// that of fp32, PyTorch's default for norms.
-FamilyParts parts_of(Family family) {
+GptShape parts_of(Family family) {
   switch (family) {
     case Family::gpt2:
       return {};
     case Family::llama:
-      return {.norm = Norm::rms_norm,
+      return {.bias = false,
+              .tied_head = false,
+              .norm = Norm::rms_norm,
               .activation = Activation::swiglu,
               .positions = Positions::rotary,
-              .rotary_theta = 500000,
-              .bias = false,
-              .tied_head = false};
+              .rotary_theta = 500000};
+    case Family::qwen2:
     case Family::qwen3:
-      return {.norm = Norm::rms_norm,
+      return {.bias = false,
+              .tied_head = false,
+              .norm = Norm::rms_norm,
               .norm_epsilon = 1e-6,
+              .qk_norm = family == Family::qwen3 ? QkNorm::with_gain : QkNorm::none,
               .activation = Activation::swiglu,
               .positions = Positions::rotary,
               .rotary_theta = 1e6,
-              .qk_norm = QkNorm::with_gain,
-              .bias = false,
-              .tied_head = false};
+              .qkv_bias = family == Family::qwen2};
     case Family::nanochat:
-      return {.norm = Norm::rms_norm,
+      return {.bias = false,
+              .tied_head = false,
+              .norm = Norm::rms_norm,
               .norm_gain = false,
               .norm_epsilon = 0x1p-23,
               .embedding_norm = true,
+              .qk_norm = QkNorm::without_gain,
               .activation = Activation::squared_relu,
               .positions = Positions::rotary,
               .rotary_theta = 1e5,
-              .qk_norm = QkNorm::without_gain,
-              .bias = false,
-              .tied_head = false,
               .output_init = OutputInit::zero,
               .logit_softcap = 15};
   }

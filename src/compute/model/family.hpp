@@ -19,7 +19,7 @@
 
 namespace trireme::model {
 
-enum class Family : std::uint8_t { gpt2, llama, qwen3, nanochat };
+enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3, nanochat };
 enum class Preset : std::uint8_t {
   none,
   gpt2_124m,
@@ -32,27 +32,8 @@ enum class Preset : std::uint8_t {
   nanochat_d20
 };
 
-/// The values of keys for parts that are auto. Parts that a family does not name are GPT-2's, the
-/// defaults of GptShape.
-struct FamilyParts {
-  static const GptShape& gpt2() {
-    static const GptShape shape;
-    return shape;
-  }
-  Norm norm = gpt2().norm;
-  bool norm_gain = gpt2().norm_gain;
-  double norm_epsilon = gpt2().norm_epsilon;
-  bool embedding_norm = gpt2().embedding_norm;
-  Activation activation = gpt2().activation;
-  Positions positions = gpt2().positions;
-  double rotary_theta = 10000;  ///< used only with rotary positions
-  QkNorm qk_norm = gpt2().qk_norm;
-  bool bias = gpt2().bias;
-  bool tied_head = gpt2().tied_head;
-  OutputInit output_init = gpt2().output_init;
-  double logit_softcap = gpt2().logit_softcap;
-};
-FamilyParts parts_of(Family family);
+/// A model without sizes: the values of keys for parts that are auto.
+GptShape parts_of(Family family);
 
 /// The values of keys for sizes that are not given; 0: not defined.
 struct PresetSizes {
@@ -83,5 +64,5 @@ template <>
 struct trireme::EnumNames<trireme::model::Family> {
   using enum model::Family;
   static constexpr std::pair<model::Family, const char*> table[] = {
-      {gpt2, "gpt2"}, {llama, "llama"}, {qwen3, "qwen3"}, {nanochat, "nanochat"}};
+      {gpt2, "gpt2"}, {llama, "llama"}, {qwen2, "qwen2"}, {qwen3, "qwen3"}, {nanochat, "nanochat"}};
 };

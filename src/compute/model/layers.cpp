@@ -44,6 +44,7 @@ nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer) 
           .heads = shape.heads,
           .head_channels = shape.head_channels(),
           .bias = shape.bias,
+          .qkv_bias = shape.bias || shape.qkv_bias,
           .drops = shape.dropout > 0,
           .deviation = deviation,
           .output_deviation = output_deviation(shape),

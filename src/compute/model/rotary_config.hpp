@@ -3,38 +3,48 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "base/key.hpp"
 
+#include "ops/rotary.hpp"
+
 namespace trireme::model {
 
-/// Scaling of rotary positions for contexts longer than in the original training, as in Llama 3.1.
-/// Keys that are not given come from the preset; without one there is no scaling.
+/// Scaling of rotary positions for contexts longer than in the original training. Keys that are not
+/// given come from the preset; without one there is no scaling.
 struct RotaryScalingConfig {
+  Or<ops::RotaryScalingType> type{};
   Or<double> factor{};
   Or<double> low_freq_factor{};
   Or<double> high_freq_factor{};
   Or<std::int64_t> original_context{};
+  Or<double> beta_slow{};
+  Or<double> beta_fast{};
+  Or<double> attention_factor{};
 };
 
 template <class V>
 void describe(V& v, RotaryScalingConfig& c) {
+  v("type", c.type,
+    {.help = "Which frequencies are divided by factor. llama3 and yarn: those whose wavelengths "
+             "exceed the original context. linear: all. auto: llama3.",
+     .change = Change::never});
   v("factor", c.factor,
-    {.help = "Divisor of the frequencies whose wavelengths exceed the original context. auto: from "
-             "the preset, else 1, no scaling.",
+    {.help = "Divisor of frequencies. auto: from the preset, else 1, no scaling.",
      .min = 1.0,
      .max = 1e6,
      .change = Change::never});
   v("low_freq_factor", c.low_freq_factor,
-    {.help = "Wavelengths above original_context / low_freq_factor are scaled by the full factor. "
-             "auto: 1.",
+    {.help = "llama3: wavelengths above original_context / low_freq_factor are scaled by the full "
+             "factor. auto: 1.",
      .min = 0.0,
      .max = 1e6,
      .above_min = true,
      .change = Change::never});
   v("high_freq_factor", c.high_freq_factor,
-    {.help = "Wavelengths below original_context / high_freq_factor are not scaled; those between "
-             "the two limits are scaled partly. auto: 4.",
+    {.help = "llama3: wavelengths below original_context / high_freq_factor are not scaled; those "
+             "between the two limits are scaled partly. auto: 4.",
      .min = 0.0,
      .max = 1e6,
      .above_min = true,
@@ -45,6 +55,31 @@ void describe(V& v, RotaryScalingConfig& c) {
      .min = 1,
      .max = 1 << 20,
      .change = Change::never});
+  v("beta_slow", c.beta_slow,
+    {.help = "yarn: as low_freq_factor. auto: 1.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .change = Change::never});
+  v("beta_fast", c.beta_fast,
+    {.help = "yarn: as high_freq_factor. auto: 32.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .change = Change::never});
+  v("attention_factor", c.attention_factor,
+    {.help = "yarn: multiplies rotated queries and keys. auto: 1 + 0.1 x log(factor).",
+     .min = 0.0,
+     .max = 1e3,
+     .above_min = true,
+     .change = Change::never});
 }
 
 }  // namespace trireme::model
+
+template <>
+struct trireme::EnumNames<trireme::ops::RotaryScalingType> {
+  using enum ops::RotaryScalingType;
+  static constexpr std::pair<ops::RotaryScalingType, const char*> table[] = {
+      {llama3, "llama3"}, {yarn, "yarn"}, {linear, "linear"}};
+};

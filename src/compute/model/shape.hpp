@@ -58,6 +58,7 @@ struct GptShape {
   /// The token that begins a document, to which attention is restricted; -1: no document mask.
   /// Weights do not depend on it.
   std::int32_t document_token = -1;
+  bool qkv_bias = false;     ///< of queries, keys and values alone: not together with `bias`
   double logit_softcap = 0;  ///< 0: none
   double z_loss = 0;         ///< only in training, as dropout
   /// Rows for which logits and loss are computed at a time; 0: all rows of a chunk.
@@ -99,22 +100,6 @@ struct GptShape {
   /// The attention window of a layer in tokens; 0: none.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     return long_layers[static_cast<std::size_t>(layer)] ? 0 : attention_window;
-  }
-  /// A GPT-2 of these sizes; equal to `*this` if all parts are GPT-2's.
-  [[nodiscard]] GptShape with_parts_of_gpt2() const {
-    return {.layers = layers,
-            .heads = heads,
-            .channels = channels,
-            .context = context,
-            .vocabulary = vocabulary,
-            .bias = bias,
-            .dropout = dropout,
-            .tied_head = tied_head,
-            .recompute = recompute,
-            .output_init = output_init,
-            .document_token = document_token,
-            .z_loss = z_loss,
-            .loss_rows = loss_rows};
   }
   bool operator==(const GptShape&) const = default;
 };

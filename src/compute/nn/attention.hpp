@@ -23,7 +23,8 @@ namespace trireme::nn {
 struct AttentionConfig {
   std::int64_t channels = 0;  ///< of the residual stream
   std::int64_t heads = 0, head_channels = 0;
-  bool bias = true;
+  bool bias = true;  ///< of the output layer
+  bool qkv_bias = true;
   bool drops = false;              ///< dropout acts on the probabilities in training
   double deviation = 0;            ///< of the first layer's initial values
   double output_deviation = 0;     ///< of the output layer's initial values

@@ -17,13 +17,22 @@
 
 namespace trireme::ops {
 
-/// Llama 3.1's: frequencies whose wavelength is above original_context / low_freq_factor are
-/// divided by `factor`, those below original_context / high_freq_factor stay, those between are
-/// mixed. Source: the published code, llama_models/llama3/model.py, apply_scaling.
+/// Which frequencies are divided by the factor:
+///
+///   llama3  those with at most low_freq_factor rotations within the original context, and none with
+///           high_freq_factor or more. Those between are mixed by their rotations. Source: the
+///           published code, llama_models/llama3/model.py, apply_scaling.
+///   yarn    the same with beta_slow and beta_fast rotations, mixed by the channel. Source: Peng et
+///           al. 2023, section 3.2, with channels rounded as in transformers.
+///   linear  all
+enum class RotaryScalingType : std::uint8_t { llama3, yarn, linear };
 struct RotaryScaling {
   double factor = 1;  ///< 1: none
   double low_freq_factor = 1, high_freq_factor = 4;
   std::int64_t original_context = 8192;
+  RotaryScalingType type = RotaryScalingType::llama3;
+  double beta_slow = 1, beta_fast = 32;
+  double attention_factor = 1;  ///< of queries and of keys: multiplies sines and cosines
 
   [[nodiscard]] bool active() const { return factor != 1; }
   bool operator==(const RotaryScaling&) const = default;

@@ -191,13 +191,6 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_director
                   fmt::format("a tokenizer file must be named {}", endings(false)));
 }
 
-std::shared_ptr<const Tokenizer> with_ends_of_text(const Tokenizer& tokenizer,
-                                                   std::vector<Token> ends) {
-  Vocabulary vocabulary = vocabulary_from(tokenizer.serialized());
-  vocabulary.ends_of_text = std::move(ends);
-  return make_tokenizer(std::move(vocabulary), "tokenizer");
-}
-
 std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {
   for (const Serialized& kind : kinds)
     if (serialized.starts_with(kind.header))

@@ -84,13 +84,9 @@ std::shared_ptr<const Tokenizer> byte_tokenizer();
 
 /// A file tokenizer.json, vocab.json (with merges.txt next to it), *.tiktoken, SentencePiece's
 /// *.model or llm.c's tokenizer *.bin; or a directory with one of them. What tokenizer_config.json
-/// next to it says of the beginning and the end of a text counts. Throws UserError naming file and line, offset or key;
-/// StorageError for a file that cannot be read.
+/// next to it says of the beginning and the end of a text counts. Throws UserError naming file and
+/// line, offset or key; StorageError for a file that cannot be read.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);
-
-/// The same tokenizer with these ends_of_text(), as a model's generation_config.json has them.
-std::shared_ptr<const Tokenizer> with_ends_of_text(const Tokenizer& tokenizer,
-                                                   std::vector<Token> ends);
 
 /// Throws UserError for what serialized() did not write.
 std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized);

@@ -5,10 +5,12 @@
 #include <charconv>
 #include <concepts>
 #include <numeric>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 
@@ -35,47 +37,7 @@ std::string prefix_of(std::string_view section) {
   return std::string(section.substr(0, section.find('_'))) + "_";
 }
 
-/// Visits a model that config_of() describes.
-class FactWriter {
- public:
-  explicit FactWriter(record::NameValues& facts, std::string prefix = {})
-      : facts_(facts), prefix_(std::move(prefix)) {}
-
-  template <Fact T>
-  void operator()(const char* name, T& value, const Key<T>& key) {
-    if (key.change == Change::never)
-      facts_.emplace_back(prefix_ + name, text_of(value));
-  }
-  template <Fact T>
-  void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) {
-    if (key.change == Change::never && value.given())
-      facts_.emplace_back(prefix_ + name, text_of(*value.value));
-  }
-  void operator()(const char* /*name*/,
-                  model::RecomputeKey& /*value*/,
-                  const Key<model::RecomputeKey>& /*key*/) {}
-  template <class Config>
-  void section(const char* name, Config& config) {
-    FactWriter inner(facts_, prefix_of(name));
-    describe(inner, config);
-  }
-
- private:
-  template <Fact T>
-  static std::string text_of(const T& value) {
-    if constexpr (std::same_as<T, bool>)
-      return value ? "1" : "0";
-    else if constexpr (NamedEnum<T>)
-      return word(value);
-    else
-      return fmt::format("{}", value);  // of a double: the same bits come back
-  }
-
-  record::NameValues& facts_;
-  const std::string prefix_;
-};
-
-/// The inverse: sets keys from facts. A key that is optional in a deck may be absent.
+/// Sets keys from facts. A key that is optional in a deck may be absent.
 class FactReader {
  public:
   FactReader(const record::NameValues& facts, const std::string& directory, std::string prefix = {})
@@ -160,8 +122,8 @@ bool rotary_is_possible(const model::GptShape& shape) {
   const model::RotaryScaling& s = shape.rotary_scaling;
   return shape.positions == model::Positions::learned ||
          (shape.head_channels() % 2 == 0 && shape.rotary_theta > 0 && s.factor >= 1 &&
-          s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor &&
-          s.original_context >= 1);
+          s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor && s.beta_slow > 0 &&
+          s.beta_fast > s.beta_slow && s.attention_factor > 0 && s.original_context >= 1);
 }
 
 bool is_possible(const model::GptShape& shape) {
@@ -169,6 +131,25 @@ bool is_possible(const model::GptShape& shape) {
          shape.heads % shape.key_value_heads() == 0 && within(shape.mlp_channels(), 1 << 20) &&
          shape.norm_epsilon > 0 && shape.logit_softcap >= 0 && shape.attention_window >= 0 &&
          rotary_is_possible(shape);
+}
+
+constexpr const char *begin_fact = "begin_of_text", *ends_fact = "ends_of_text",
+                     *padding_fact = "padding_token";
+
+Roles roles_from(const record::NameValues& facts) {
+  Roles roles;
+  for (const auto& [name, value] : facts) {
+    std::vector<std::int32_t> ids;
+    if (name == begin_fact || name == ends_fact || name == padding_fact) {
+      std::istringstream words(value);
+      for (std::int32_t id = 0; words >> id;) ids.push_back(id);
+    }
+    if (name == ends_fact)
+      roles.ends = ids;
+    else if (!ids.empty())
+      (name == begin_fact ? roles.begin : roles.padding) = ids.front();
+  }
+  return roles;
 }
 
 /// Refuses an impossible shape with a message, before it violates a contract of the model.
@@ -179,10 +160,26 @@ bool is_possible(const model::GptShape& shape) {
 }  // namespace
 
 record::NameValues model_facts(const model::GptShape& shape) {
+  const auto usual = model::key_values({.layers = shape.layers,
+                                        .heads = shape.heads,
+                                        .channels = shape.channels,
+                                        .activation = shape.activation});
+  constexpr std::string_view sizes_and_others[] = {"layers",     "heads", "channels", "context",
+                                                   "vocabulary", "bias",  "tied_head"};
   record::NameValues facts;
-  FactWriter writer(facts);
-  model::ModelConfig config = model::config_of(shape);
-  describe(writer, config);
+  for (std::size_t i = 0; auto& [key, value] : model::key_values(shape)) {
+    const bool usual_value = value == (key == "activation" ? "gelu" : usual[i].second);
+    ++i;
+    if (key == "output_init" ||
+        (usual_value && std::ranges::find(sizes_and_others, key) == std::end(sizes_and_others)))
+      continue;
+    const auto dot = key.find('.');
+    facts.emplace_back(
+        dot == std::string::npos ? key : prefix_of(key.substr(0, dot)) + key.substr(dot + 1),
+        value == "true"    ? "1"
+        : value == "false" ? "0"
+                           : value);
+  }
   return facts;
 }
 
@@ -202,11 +199,23 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   return shape;
 }
 
+record::NameValues role_facts(const Roles& roles) {
+  record::NameValues facts;
+  if (roles.begin)
+    facts.emplace_back(begin_fact, std::to_string(*roles.begin));
+  if (!roles.ends.empty())
+    facts.emplace_back(ends_fact, fmt::format("{}", fmt::join(roles.ends, " ")));
+  if (roles.padding)
+    facts.emplace_back(padding_fact, std::to_string(*roles.padding));
+  return facts;
+}
+
 record::NameValues origin_facts(const record::NameValues& facts) {
   record::NameValues found;
   for (const auto& [name, value] : facts)
     if (name == record::origin_path_fact || name == record::origin_format_fact ||
-        name == record::origin_hash_fact)
+        name == record::origin_hash_fact || name == begin_fact || name == ends_fact ||
+        name == padding_fact)
       found.emplace_back(name, value);
   return found;
 }
@@ -218,6 +227,7 @@ StoredModel open_checkpoint(const std::string& directory) {
                     .shape_file = directory + "/" + record::manifest_file};
   model.shape = shape_from(manifest.facts.model, directory);
   model.step = manifest.facts.step;
+  model.roles = roles_from(manifest.facts.more);
   model.tokenizer = manifest.facts.tokenizer;
   model.tokenizer_place = model.shape_file;
   for (const auto& [key, value] : manifest.facts.deck) {

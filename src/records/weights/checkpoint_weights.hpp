@@ -23,7 +23,11 @@ record::NameValues model_facts(const model::GptShape& shape);
 /// missing, a fact is not a valid value of its key, or no model can have these sizes.
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
 
-/// The facts about the origin of the initial weights.
+/// The facts about the roles of tokens, of CheckpointFacts::more.
+record::NameValues role_facts(const Roles& roles);
+
+/// The facts about the origin of the initial weights, the roles in their files included. They stay
+/// with the run.
 record::NameValues origin_facts(const record::NameValues& facts);
 
 /// Opens the checkpoint in `directory`, with its tokenizer. The frame of every rank file is

@@ -5,11 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 #include "files/new_directory.hpp"
 #include "files/output_file.hpp"
 
@@ -17,7 +20,9 @@
 
 #include "weights/checkpoint_weights.hpp"
 #include "weights/family.hpp"
+#include "weights/gguf.hpp"
 #include "weights/huggingface.hpp"
+#include "weights/initial_weights.hpp"
 #include "weights/llmc.hpp"
 #include "weights/open.hpp"
 #include "weights/tensor_writer.hpp"
@@ -28,20 +33,17 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// A tensor of a safetensors file.
+constexpr const char* gguf_file = "model.gguf";
+
+/// A tensor of a file.
 struct Named {
-  std::string name;
-  std::vector<std::int64_t> shape;
+  TheirTensor their;
+  std::vector<std::int64_t> shape;  ///< as stored
   TensorOutput output = {};
+  std::int64_t elements_of_parameter = 0;  ///< of which it has the first ones; else 0
 
-  [[nodiscard]] std::int64_t elements() const { return output.elements + output.zeros; }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_of(output.type, their.elements()); }
 };
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) elements *= extent;
-  return elements;
-}
 
 class Exporter {
  public:
@@ -54,14 +56,21 @@ class Exporter {
   }
 
   Exported run() {
-    if (request_.format == ExportFormat::llmc && !shape_.tied_head)
-      throw UserError(
-          {model_.shape_file},
-          "its head is not tied to its embedding, and llm.c's files cannot store an untied head");
-    expect_known_parts();
+    expect_type();
+    if (const auto beyond = parts_beyond_llmc(shape_);
+        request_.format == ExportFormat::llmc && !beyond.empty())
+      throw UserError({model_.shape_file},
+                      fmt::format("llm.c's files, which store GPT-2, cannot express {}",
+                                  fmt::join(beyond, ", ")));
+    if (request_.format == ExportFormat::gguf)
+      family_ = &family_of(shape_, model_.shape_file, "a GGUF file", gguf_families());
+    if (request_.format == ExportFormat::huggingface)
+      family_ = &family_of(shape_, model_.shape_file);
     files::NewDirectory directory(request_.output);
     if (request_.format == ExportFormat::llmc)
       write_llmc(directory);
+    else if (request_.format == ExportFormat::gguf)
+      write_gguf(directory);
     else
       write_huggingface(directory);
     directory.commit();
@@ -69,49 +78,10 @@ class Exporter {
   }
 
  private:
-  /// Throws where the format cannot describe the model.
-  void expect_known_parts() const {
-    const Family* family = find_family(shape_);
-    const auto written_as = [&](model::Family kind) {
-      return request_.format == ExportFormat::huggingface && family != nullptr &&
-             family->kind == kind;
-    };
-    if (shape_.attention_window > 0 && !written_as(model::Family::qwen3))
-      throw UserError(
-          {model_.shape_file},
-          fmt::format(
-              "model.attention_window is {}, which config.json of GPT-2, Llama and nanochat and "
-              "llm.c's files cannot express: a program that reads them would attend to more tokens",
-              shape_.attention_window));
-    if (shape_.logit_softcap > 0 && !written_as(model::Family::nanochat))
-      throw UserError(
-          {model_.shape_file},
-          fmt::format(
-              "model.logit_softcap is {}, which config.json of GPT-2, Llama and Qwen3 and llm.c's "
-              "files cannot express: a program that reads them would compute different logits",
-              shape_.logit_softcap));
-    const auto parts = [&] {
-      return fmt::format(
-          "{} {} gain, {} embedding norm, {}, {} positions, qk_norm {}, {} heads of {} channels "
-          "over {} of keys and values, {} biases",
-          word(shape_.norm), shape_.norm_gain ? "with" : "without",
-          shape_.embedding_norm ? "an" : "no", word(shape_.activation), word(shape_.positions),
-          word(shape_.qk_norm), shape_.heads, shape_.head_channels(), shape_.key_value_heads(),
-          shape_.bias ? "with" : "no");
-    };
-    if (request_.format == ExportFormat::llmc && !is_llmc_model(shape_))
-      throw UserError({model_.shape_file},
-                      fmt::format("{}: llm.c's files can only store GPT-2 with gelu, 4 x channels "
-                                  "in the MLP and an epsilon of 1e-5",
-                                  parts()));
-    if (family == nullptr)
-      throw UserError({model_.shape_file},
-                      fmt::format("{}: neither GPT-2 (layer_norm, gelu or squared_relu, learned, "
-                                  "as many heads of keys) nor Llama (rms_norm, swiglu, rotary), "
-                                  "Qwen3 (the same, qk_norm with_gain, no biases) or nanochat "
-                                  "(rms_norm without gain and after the embedding, squared_relu, "
-                                  "rotary, qk_norm without_gain, no biases)",
-                                  parts()));
+  void expect_type() const {
+    const bool half = request_.type == StoredType::f16;
+    if (request_.format != ExportFormat::gguf && (half || request_.type == StoredType::q8_0))
+      throw UserError(fmt::format("--dtype {} is only for --format gguf", half ? "fp16" : "q8_0"));
   }
 
   void cut_to_tokenizer() {
@@ -133,78 +103,123 @@ class Exporter {
     shape_.vocabulary = tokenizer->vocabulary();
   }
 
-  [[nodiscard]] std::int64_t end_of_text() const {
-    const auto tokenizer = tokenizer_of(model_);
-    return tokenizer && tokenizer->end_of_text() ? *tokenizer->end_of_text() : -1;
-  }
-
-  [[nodiscard]] std::vector<std::int32_t> ends_of_text() const {
-    const auto tokenizer = tokenizer_of(model_);
-    return tokenizer ? tokenizer->ends_of_text() : std::vector<std::int32_t>();
-  }
-
   void write_huggingface(const files::NewDirectory& directory) {
-    const ConfigFacts facts{.dtype = request_.type == StoredType::f32 ? "float32" : "bfloat16",
-                            .end_of_text = end_of_text(),
-                            .ends_of_text = ends_of_text(),
-                            .dropout = shape_.dropout};
-    directory.write("config.json", config_json(shape_, facts));
-    directory.write("generation_config.json", generation_config_json(facts));
+    const Roles roles = exported_roles();
+    directory.write(
+        "config.json",
+        config_json(shape_, roles, request_.type == StoredType::f32 ? "float32" : "bfloat16"));
+    directory.write("generation_config.json", generation_config_json(roles));
     if (model_.tokenizer.empty())
       exported_.notes.emplace_back("the model has no tokenizer, so none was exported");
     else
-      write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context);
+      write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context, roles);
     write_shards(directory, tensors_by_their_names());
-    if (!shape_.bias && family_of(shape_).always_biased)
-      exported_.notes.emplace_back("the model has no biases: those in the folder are zero");
+    note_biases();
+  }
+
+  void write_gguf(const files::NewDirectory& directory) {
+    std::vector<Named> tensors = tensors_by_their_names();
+    GgufContent content{.family = family_,
+                        .shape = shape_,
+                        .type = request_.type,
+                        .roles = exported_roles(),
+                        .tokenizer = model_.tokenizer};
+    if (const auto hash = hash_of_weights())
+      content.facts = {{"trireme.weights_hash", fmt::format("{:016x}", *hash)}};
+    const std::vector<float> divisors = gguf_rotary_divisors(shape_);
+    if (!divisors.empty())
+      content.tensors.push_back({"rope_freqs.weight", {std::ssize(divisors)}});
+    for (Named& tensor : tensors) {
+      tensor.output.type = gguf_type(tensor.their, request_.type);
+      content.tensors.push_back({tensor.their.name, tensor.shape, tensor.output.type});
+    }
+    files::Descriptor file = files::new_file(directory.file(gguf_file));
+    const auto align = [&] {
+      file.write(std::string(
+          static_cast<std::size_t>(rounded_up(file.size(), gguf_alignment) - file.size()), '\0'));
+    };
+    file.write(gguf_header(content));
+    file.write(std::as_bytes(std::span(divisors)));
+    align();
+    TensorWriter writer(model_);
+    for (const Named& tensor : tensors) {
+      write_tensor(tensor, writer, file);
+      align();
+    }
+    finish(file, gguf_file);
+    if (model_.tokenizer.empty())
+      exported_.notes.emplace_back("the model has no tokenizer, so the file has no vocabulary");
+    note_biases();
+  }
+
+  /// weights_hash() of the model before it was rounded or cut, if it is a checkpoint.
+  [[nodiscard]] std::optional<std::uint64_t> hash_of_weights() const {
+    std::vector<std::uint64_t> hashes;
+    for (const StoredTensor& tensor : model_.tensors)
+      if (tensor.content_hash)
+        hashes.push_back(*tensor.content_hash);
+    if (hashes.size() != model_.tensors.size())
+      return std::nullopt;
+    return weights_hash(model::parameter_table(model_.shape), hashes);
+  }
+
+  [[nodiscard]] Roles exported_roles() const {
+    Roles roles = roles_of(model_);
+    return roles.within(shape_.vocabulary) ? roles : Roles{};
+  }
+
+  void note_biases() {
+    if (!shape_.bias && family_->always_biased)
+      exported_.notes.emplace_back("the model has no biases: those in the files are zero");
   }
 
   /// In registration order.
   std::vector<Named> tensors_by_their_names() const {
-    const Family& family = family_of(shape_);
     model::GptShape with_bias = shape_;
-    with_bias.bias = shape_.bias || family.always_biased;
+    with_bias.bias = shape_.bias || family_->always_biased;
     std::vector<Named> tensors;
     for (const layout::Parameter& parameter : model::parameter_table(with_bias))
-      for (const TheirTensor& their : their_tensors(family, with_bias, parameter)) {
-        Named named{.name = their.name, .shape = their.shape};
+      for (TheirTensor& their : their_tensors(*family_, with_bias, parameter)) {
+        Named named{.their = std::move(their), .shape = {}};
         if (parameter.name != "head.weight")
-          named.name.insert(0, family.prefix);
+          named.their.name.insert(0, family_->prefix);
+        named.shape = named.their.shape;
+        if (named.their.transposed)
+          std::ranges::reverse(named.shape);
         const auto mine = by_parameter_.find(parameter.name);
         if (mine == by_parameter_.end())
-          named.output.zeros = their.elements();
+          named.output.zeros = named.their.elements();
         else
-          named.output = {
-              mine->second,     their.transposed,
-              their.elements(), 0,
-              their.begin,      their.swapped_rows * (their.elements() / their.shape.at(0))};
-        if (their.transposed)
-          std::ranges::reverse(named.shape);
+          named.output = {.tensor = mine->second,
+                          .transposed = named.their.transposed,
+                          .elements = named.their.elements(),
+                          .begin = named.their.begin};
+        named.output.type = request_.type;
+        if (named.output.tensor != nullptr && named.their.begin == 0)
+          named.elements_of_parameter = parameter.elements();
         tensors.push_back(std::move(named));
       }
     return tensors;
   }
 
   void write_shards(const files::NewDirectory& directory, const std::vector<Named>& tensors) {
-    const auto size = static_cast<std::int64_t>(size_bytes(request_.type));
     std::vector<std::vector<Named>> shards(1);
     std::int64_t used = 0, total = 0;
     for (const Named& tensor : tensors) {
-      const std::int64_t bytes = tensor.elements() * size;
-      if (!shards.back().empty() && used + bytes > request_.shard_bytes) {
+      if (!shards.back().empty() && used + tensor.bytes() > request_.shard_bytes) {
         shards.emplace_back();
         used = 0;
       }
       shards.back().push_back(tensor);
-      used += bytes;
-      total += bytes;
+      used += tensor.bytes();
+      total += tensor.bytes();
     }
     OrderedJson map = OrderedJson::object();
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string name = shards.size() == 1 ? "model.safetensors"
                                                   : fmt::format("model-{:05}-of-{:05}.safetensors",
                                                                 i + 1, shards.size());
-      for (const Named& tensor : shards[i]) map[tensor.name] = name;
+      for (const Named& tensor : shards[i]) map[tensor.their.name] = name;
       write_safetensors(directory, name, std::move(shards[i]));
     }
     if (shards.size() > 1)
@@ -216,13 +231,26 @@ class Exporter {
   void write_safetensors(const files::NewDirectory& directory,
                          const std::string& file_name,
                          std::vector<Named> tensors) {
-    std::ranges::sort(tensors, {}, &Named::name);
-    OrderedJson header = {{"__metadata__", {{"format", "pt"}}}};
+    std::ranges::sort(
+        tensors, {}, [](const Named& tensor) -> auto& { return tensor.their.name; });
+    OrderedJson header, metadata = {{"format", "pt"}};
+    TensorReader reader(model_);
+    for (const Named& named : tensors) {
+      if (named.elements_of_parameter == 0)
+        continue;
+      const StoredTensor& tensor = *named.output.tensor;
+      const bool known = tensor.content_hash && request_.type == StoredType::f32 &&
+                         named.elements_of_parameter == tensor.elements();
+      const std::uint64_t hash =
+          known ? *tensor.content_hash
+                : reader.hash(tensor, named.elements_of_parameter, request_.type);
+      metadata[hash_key + tensor.parameter] = fmt::format("{:016x}", hash);
+    }
+    header["__metadata__"] = std::move(metadata);
     std::int64_t at = 0;
     for (const Named& tensor : tensors) {
-      const std::int64_t end =
-          at + tensor.elements() * static_cast<std::int64_t>(size_bytes(request_.type));
-      header[tensor.name] = {
+      const std::int64_t end = at + tensor.bytes();
+      header[tensor.their.name] = {
           {"dtype", name(request_.type)}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
       at = end;
     }
@@ -232,13 +260,16 @@ class Exporter {
     files::Descriptor file = files::new_file(directory.file(file_name));
     file.write(std::as_bytes(std::span(&length, 1)));
     file.write(text);
-    TensorWriter writer(model_, request_.type);
-    for (const Named& tensor : tensors) {
-      TRIREME_ASSERT(tensor.elements() == product(tensor.shape), "{} of {} elements", tensor.name,
-                     tensor.elements());
-      writer.write(tensor.output, file);
-    }
+    TensorWriter writer(model_);
+    for (const Named& tensor : tensors) write_tensor(tensor, writer, file);
     finish(file, file_name);
+  }
+
+  static void write_tensor(const Named& tensor, TensorWriter& writer, files::Descriptor& file) {
+    TensorOutput output = tensor.output;
+    if (tensor.their.head_rows != HeadRows::ours)
+      output.rows = &tensor.their;
+    writer.write(output, file);
   }
 
   void write_llmc(const files::NewDirectory& directory) {
@@ -248,7 +279,7 @@ class Exporter {
     files::Descriptor file = files::new_file(directory.file(file_name));
     const LlmcHeader header = llmc_header(with_bias, request_.type);
     file.write(std::as_bytes(std::span(header)));
-    TensorWriter writer(model_, request_.type);
+    TensorWriter writer(model_);
     for (const LlmcElement& element : llmc_order(with_bias)) {
       const auto mine = by_parameter_.find(element.parameter.name);
       const std::int64_t elements = element.parameter.elements();
@@ -257,6 +288,7 @@ class Exporter {
         output.zeros += elements;
       else
         output = {mine->second, false, elements, element.unused};
+      output.type = request_.type;
       writer.write(output, file);
     }
     finish(file, file_name);
@@ -278,6 +310,7 @@ class Exporter {
   const ExportRequest& request_;
   const StoredModel model_;
   model::GptShape shape_;  // with the exported rows
+  const Family* family_ = nullptr;
   std::map<std::string_view, const StoredTensor*> by_parameter_;
   Exported exported_;
 };

@@ -5,8 +5,8 @@
 //    the whole model.
 // 2. The directory is new and appears only when complete (files/new_directory.hpp). Weights of a
 //    checkpoint are compared with their content hashes; if one differs, no file is left.
-// 3. fp32 values are those of the run's master weights, bit by bit; bf16 values are rounded to
-//    nearest even.
+// 3. fp32 values are those of the run's master weights, bit by bit; bf16 and fp16 values are rounded
+//    to nearest even.
 // 4. The same checkpoint gives the same bytes.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace trireme::weights {
 
-enum class ExportFormat : std::uint8_t { huggingface, llmc };
+enum class ExportFormat : std::uint8_t { huggingface, gguf, llmc };
 
 /// Which rows of the token embedding are exported. A model may have more rows than its tokenizer
 /// has tokens. The additional rows take part in the softmax, so only an export of all rows
@@ -32,7 +32,7 @@ struct ExportRequest {
   std::string source;      ///< a path as for open_model()
   std::int64_t step = -1;  ///< of the checkpoint; -1: the newest
   ExportFormat format = ExportFormat::huggingface;
-  StoredType type = StoredType::f32;  ///< f32 or bf16
+  StoredType type = StoredType::f32;  ///< f32 or bf16; in a GGUF file also f16 or q8_0
   ExportRows rows = ExportRows::model;
   std::string output;
   /// Maximum size of a safetensors file, unless a single tensor is larger.
@@ -55,7 +55,7 @@ template <>
 struct trireme::EnumNames<trireme::weights::ExportFormat> {
   using enum weights::ExportFormat;
   static constexpr std::pair<weights::ExportFormat, const char*> table[] = {
-      {huggingface, "huggingface"}, {llmc, "llm.c"}};
+      {huggingface, "huggingface"}, {gguf, "gguf"}, {llmc, "llm.c"}};
 };
 template <>
 struct trireme::EnumNames<trireme::weights::ExportRows> {

@@ -2,6 +2,10 @@
 #include "weights/family.hpp"
 
 #include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 
@@ -22,18 +26,6 @@ constexpr NameRule gpt2_names[] = {{"wte", {"wte"}},
                                    {"ln_f", {"ln_f"}},
                                    {"head", {"lm_head"}}};
 constexpr std::string_view gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias"};
-constexpr SizeRule gpt2_sizes[] = {
-    {"n_layer", "model.layers", &GptShape::layers, model::most_layers},
-    {"n_head", "model.heads", &GptShape::heads, 1024},
-    {"n_embd", "model.channels", &GptShape::channels, 65536},
-    {"n_positions", "model.context", &GptShape::context, 1 << 20},
-    {"vocab_size", "model.vocabulary", &GptShape::vocabulary, 1 << 20}};
-constexpr FixedRule gpt2_fixed[] = {
-    {"scale_attn_weights", "true", false, "trireme scales attention by 1/sqrt(head width)"},
-    {"scale_attn_by_inverse_layer_idx", "false", false,
-     "trireme does not scale attention by the layer's index"},
-    {"add_cross_attention", "false", false, "trireme has no cross attention"}};
-constexpr const char* gpt2_dropout[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
 
 constexpr NameRule llama_names[] = {
     {"wte", {"embed_tokens"}},
@@ -46,68 +38,54 @@ constexpr NameRule llama_names[] = {
     {"h.#.mlp.proj", {"layers.#.mlp.down_proj"}},
     {"ln_f", {"norm"}},
     {"head", {"lm_head"}},
-    // Qwen3 only, in addition to the names above.
+    // Qwen3 only.
     {"h.#.attn.q_norm", {"layers.#.self_attn.q_norm"}},
     {"h.#.attn.k_norm", {"layers.#.self_attn.k_norm"}}};
 constexpr std::string_view llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq"};
-constexpr SizeRule llama_sizes[] = {
-    {"num_hidden_layers", "model.layers", &GptShape::layers, model::most_layers},
-    {"num_attention_heads", "model.heads", &GptShape::heads, 1024},
-    {"hidden_size", "model.channels", &GptShape::channels, 65536},
-    {"max_position_embeddings", "model.context", &GptShape::context, 1 << 20},
-    {"vocab_size", "model.vocabulary", &GptShape::vocabulary, 1 << 20}};
-constexpr FixedRule llama_fixed[] = {
-    {"hidden_act", R"("silu" or "swish")", true, "trireme gates the MLP with SiLU"},
-    {"pretraining_tp", "1", false, "trireme reads matrices that are not split"},
-    {"partial_rotary_factor", "1.0", false, "trireme rotates all channels of a head"}};
-constexpr const char* llama_dropout[] = {"attention_dropout"};
-
-constexpr FixedRule qwen3_fixed[] = {
-    {"hidden_act", R"("silu" or "swish")", true, "trireme gates the MLP with SiLU"},
-    {"attention_bias", "false", false, "trireme has biases in attention and MLP or in neither"}};
 
 constexpr NameRule nanochat_names[] = {
     {"wte", {"embed_tokens"}},
     {"h.#.attn.qkv",
      {"layers.#.self_attn.q_proj", "layers.#.self_attn.k_proj", "layers.#.self_attn.v_proj"},
      false,
-     true},
+     HeadRows::swapped},
     {"h.#.attn.proj", {"layers.#.self_attn.o_proj"}},
     {"h.#.mlp.fc", {"layers.#.mlp.fc1"}},
     {"h.#.mlp.proj", {"layers.#.mlp.fc2"}},
     {"head", {"lm_head"}}};
-constexpr FixedRule nanochat_fixed[] = {
-    {"hidden_act", R"("relu2")", true, "trireme uses the square of ReLU in the MLP"},
-    {"attention_bias", "false", false, "trireme has biases in attention and MLP or in neither"}};
 
+constexpr Family like_llama(model::Family kind,
+                            const char* model_type,
+                            const char* architecture,
+                            Windows windows,
+                            std::span<const NameRule> names = llama_names) {
+  return {.kind = kind,
+          .model_type = model_type,
+          .architecture = architecture,
+          .prefix = "model.",
+          .names = names,
+          .buffers = llama_buffers,
+          .windows = windows,
+          .may_have_biases = model_type == std::string_view("llama")};
+}
+
+// find_family() takes the first: a Mistral without a window is a Llama.
 constexpr Family all_families[] = {
-    {model::Family::gpt2, "gpt2", "GPT2LMHeadModel", "transformer.", gpt2_names, gpt2_buffers,
-     gpt2_sizes, gpt2_fixed, "n_head", nullptr, 0, gpt2_dropout, true},
-    {model::Family::llama, "llama", "LlamaForCausalLM", "model.", llama_names, llama_buffers,
-     llama_sizes, llama_fixed, "num_attention_heads", "head_dim", 0, llama_dropout, false},
-    {model::Family::qwen3, "qwen3", "Qwen3ForCausalLM", "model.", llama_names, llama_buffers,
-     llama_sizes, qwen3_fixed, "num_attention_heads", "head_dim", 128, llama_dropout, false},
-    {model::Family::nanochat, "nanochat", "NanoChatForCausalLM", "model.", nanochat_names,
-     llama_buffers, llama_sizes, nanochat_fixed, "num_attention_heads", "head_dim", 0,
-     llama_dropout, false}};
-
-bool has_parts_of_gpt2(const GptShape& shape) {
-  GptShape rest = shape.with_parts_of_gpt2();
-  rest.hidden = shape.hidden;
-  rest.norm_epsilon = shape.norm_epsilon;
-  if (shape.activation != model::Activation::swiglu)
-    rest.activation = shape.activation;
-  return shape == rest;
-}
-
-/// Whether the parts are those of Llama, Qwen3 or nanochat, apart from sizes, biases and tied head.
-bool has_parts_of(model::Family family, const GptShape& shape) {
-  const model::FamilyParts parts = model::parts_of(family);
-  return shape.norm == parts.norm && shape.norm_gain == parts.norm_gain &&
-         shape.embedding_norm == parts.embedding_norm && shape.qk_norm == parts.qk_norm &&
-         shape.activation == parts.activation && shape.positions == parts.positions &&
-         (!shape.bias || family == model::Family::llama);
-}
+    {.kind = model::Family::gpt2,
+     .model_type = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .prefix = "transformer.",
+     .names = gpt2_names,
+     .buffers = gpt2_buffers,
+     .may_have_biases = true,
+     .always_biased = true,
+     .may_square_relu = true},
+    like_llama(model::Family::llama, "llama", "LlamaForCausalLM", Windows::none),
+    like_llama(model::Family::llama, "mistral", "MistralForCausalLM", Windows::all_layers),
+    like_llama(model::Family::qwen2, "qwen2", "Qwen2ForCausalLM", Windows::some_layers),
+    like_llama(model::Family::qwen3, "qwen3", "Qwen3ForCausalLM", Windows::some_layers),
+    like_llama(
+        model::Family::nanochat, "nanochat", "NanoChatForCausalLM", Windows::none, nanochat_names)};
 
 /// The digits at the beginning of `name`.
 std::string_view number_of(std::string_view name) {
@@ -146,19 +124,61 @@ std::span<const Family> families() {
   return all_families;
 }
 
-const Family* find_family(const model::GptShape& shape) {
-  for (const Family& family : all_families)
-    if (family.kind == model::Family::gpt2 ? has_parts_of_gpt2(shape)
-                                           : has_parts_of(family.kind, shape))
-      return &family;
-  return nullptr;
+std::vector<std::string> parts_beyond(const Family& family, const GptShape& shape) {
+  const GptShape parts = model::parts_of(family.kind);
+  const bool gpt2 = family.kind == model::Family::gpt2;
+  const bool nanochat = family.kind == model::Family::nanochat;
+  std::vector<std::string> beyond;
+  const auto values = model::key_values(shape);
+  const auto require = [&](bool possible, std::string_view key) {
+    if (!possible)
+      beyond.push_back(
+          fmt::format("model.{}: {}", key, std::ranges::find(values, key, [](const auto& value) {
+                                             return std::string_view(value.first);
+                                           })->second));
+  };
+  require(shape.norm == parts.norm, "norm");
+  require(shape.norm_gain == parts.norm_gain, "norm_gain");
+  require(shape.embedding_norm == parts.embedding_norm, "embedding_norm");
+  require(shape.qk_norm == parts.qk_norm, "qk_norm");
+  require(shape.activation == parts.activation ||
+              (family.may_square_relu && shape.activation == model::Activation::squared_relu),
+          "activation");
+  require(shape.positions == parts.positions, "positions");
+  require(shape.bias ? family.may_have_biases : shape.qkv_bias == parts.qkv_bias,
+          shape.bias ? "bias" : "qkv_bias");
+  require(!gpt2 || shape.grouped_heads == 0, "key_value_heads");
+  require(!gpt2 || shape.head_width == 0, "head_channels");
+  require(shape.logit_softcap == 0 || nanochat, "logit_softcap");
+  // It normalizes after the rotation, which would undo the factor.
+  require(shape.rotary_scaling.attention_factor == 1 || !nanochat,
+          "rotary_scaling.attention_factor");
+  require(!shape.rotary_scaling.active() || family.scales_as_llama3 ||
+              shape.rotary_scaling.type != ops::RotaryScalingType::llama3,
+          "rotary_scaling.type");
+  require(shape.attention_window == 0 || family.windows != Windows::none, "attention_window");
+  require(shape.long_layers.none() || family.windows != Windows::all_layers, "window_pattern");
+  return beyond;
 }
 
-const Family& family_of(const model::GptShape& shape) {
-  const Family* found = find_family(shape);
-  TRIREME_EXPECT(found != nullptr, "no family can store the model: {}, {}, {}", word(shape.norm),
-                 word(shape.activation), word(shape.positions));
-  return *found;
+const Family* find_family(const GptShape& shape, std::span<const Family> among) {
+  const auto found = std::ranges::find_if(
+      among, [&](const Family& family) { return parts_beyond(family, shape).empty(); });
+  return found == among.end() ? nullptr : &*found;
+}
+
+const Family& family_of(const GptShape& shape,
+                        const std::string& file,
+                        std::string_view format,
+                        std::span<const Family> among) {
+  if (const Family* found = find_family(shape, among))
+    return *found;
+  const Family& nearest = *std::ranges::min_element(
+      among, {}, [&](const Family& family) { return parts_beyond(family, shape).size(); });
+  throw UserError({file}, fmt::format("{} cannot express this model. In the nearest family, {}, "
+                                      "there is no {}.",
+                                      format, nearest.model_type,
+                                      fmt::join(parts_beyond(nearest, shape), ", no ")));
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
@@ -169,6 +189,14 @@ std::int64_t TheirTensor::elements() const {
   std::int64_t product = 1;
   for (const std::int64_t extent : shape) product *= extent;
   return product;
+}
+
+std::int64_t TheirTensor::our_row(std::int64_t stored) const {
+  if (head_rows == HeadRows::ours)
+    return stored;
+  const std::int64_t half = rows_of_head / 2, at = stored % rows_of_head, head = stored - at;
+  return head +
+         (head_rows == HeadRows::swapped ? (at + half) % rows_of_head : at % 2 * half + at / 2);
 }
 
 std::vector<TheirTensor> their_tensors(const Family& family,
@@ -189,8 +217,10 @@ std::vector<TheirTensor> their_tensors(const Family& family,
                        .transposed = rule.transposed && kind == ".weight",
                        .shape = parameter.shape,
                        .begin = begin};
-      if (rule.inverse_rotation && i < 2)
-        part.swapped_rows = shape.head_channels() / 2;
+      if (i < 2) {
+        part.head_rows = rule.head_rows;
+        part.rows_of_head = shape.head_channels();
+      }
       if (const auto hash = part.name.find('#'); hash != std::string::npos)
         part.name.replace(hash, 1, *number);
       part.name += kind;

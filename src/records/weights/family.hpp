@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables that describe each model family in Hugging Face files: the names of its tensors and sizes,
-// and the keys of config.json that decide whether trireme can compute the model. A new family is a
-// row of families() with its own tables; no other code depends on the name of a family.
+// Tables that describe each model family in the files of another program: the names of its tensors,
+// and the parts that its files can express. A new family is a row of families() with its names; its
+// keys of config.json are in huggingface_config.cpp.
 //
 // In names, '#' stands for the number of a block.
 //
-// Sources: transformers, models/gpt2, models/llama, models/qwen3, models/nanochat; openai/gpt-2.
+// Sources: transformers, models/gpt2, models/llama, models/mistral, models/qwen2, models/qwen3,
+// models/nanochat; openai/gpt-2.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +22,11 @@
 
 namespace trireme::weights {
 
+/// The order of a query or key head's rows in a file, compared with ours: as they are; the two
+/// halves exchanged, because the file's rotary positions rotate in the opposite direction; or the
+/// two halves interleaved, because it rotates neighbouring channels.
+enum class HeadRows : std::uint8_t { ours, swapped, interleaved };
+
 struct NameRule {
   std::string_view ours;  ///< "h.#.attn.qkv"
   /// "h.#.attn.c_attn"; or several tensors whose rows are concatenated in ours: queries, keys and
@@ -29,29 +34,14 @@ struct NameRule {
   std::array<std::string_view, 3> theirs;
   /// Their weight is [in, out] (Conv1D), ours [out, in].
   bool transposed = false;
-  /// Their rotary positions rotate in the opposite direction, so the two halves of each query and
-  /// key head are stored in exchanged order.
-  bool inverse_rotation = false;
+  HeadRows head_rows = HeadRows::ours;  ///< of queries and keys
 };
 
-/// A size of the model and its key in config.json.
-struct SizeRule {
-  const char* key;       ///< "n_layer"
-  const char* deck_key;  ///< "model.layers"
-  std::int64_t model::GptShape::*size;
-  std::int64_t most;
-};
-
-/// A key of config.json that must have one of these values (written as JSON) if it is present.
-struct FixedRule {
-  const char* key;
-  std::string_view values;  ///< "a or b": the values between " or "
-  bool required = false;
-  const char* otherwise;  ///< why other values are refused, for messages
-};
+/// The layers that can have an attention window.
+enum class Windows : std::uint8_t { none, all_layers, some_layers };
 
 struct Family {
-  model::Family kind;
+  model::Family kind;        ///< its parts, except those named below
   const char* model_type;    ///< of config.json
   const char* architecture;  ///< the class with a head
   /// Precedes the names of all tensors except the head's; absent in files of a model without head.
@@ -59,21 +49,25 @@ struct Family {
   std::span<const NameRule> names;
   /// Tensors that may be present but contain no weights, such as a computed mask.
   std::span<const std::string_view> buffers;
-  std::span<const SizeRule> sizes;
-  std::span<const FixedRule> fixed;
-  const char* heads_key;       ///< the key of the number of heads
-  const char* head_width_key;  ///< null: channels / heads
-  std::int64_t head_width;     ///< default; 0: channels / heads
-  std::span<const char* const> dropout_keys;
-  /// Files of this family always contain biases; they are zero if the model has none.
-  bool always_biased;
+  Windows windows = Windows::none;
+  bool may_have_biases = false;  ///< in all linear layers
+  bool always_biased = false;    ///< biases are zero if the model has none
+  bool may_square_relu = false;  ///< instead of GELU
+  bool scales_as_llama3 = true;  ///< rotary positions
 };
 
+/// Of config.json.
 std::span<const Family> families();
-/// The family with the parts of `shape`; null if there is none.
-const Family* find_family(const model::GptShape& shape);
-/// The same. Requires that there is one.
-const Family& family_of(const model::GptShape& shape);
+/// The parts of `shape` that the family cannot express: "model.qk_norm: none", …
+std::vector<std::string> parts_beyond(const Family& family, const model::GptShape& shape);
+/// The first family that can express all parts of `shape`; null if there is none.
+const Family* find_family(const model::GptShape& shape, std::span<const Family> among = families());
+/// The same. Throws UserError for `file` with the parts that the nearest one cannot express;
+/// `format` names the files.
+const Family& family_of(const model::GptShape& shape,
+                        const std::string& file = "",
+                        std::string_view format = "config.json of transformers",
+                        std::span<const Family> among = families());
 
 /// A tensor of the file that contains one of our parameters ("h.3.attn.qkv.weight"), or part of its
 /// rows.
@@ -82,9 +76,12 @@ struct TheirTensor {
   bool transposed = false;          ///< stored as [in, out]
   std::vector<std::int64_t> shape;  ///< as ours: [out, in]
   std::int64_t begin = 0;           ///< index of its first element in our parameter
-  std::int64_t swapped_rows = 0;    ///< swap consecutive groups of N rows; 0: do not
+  HeadRows head_rows = HeadRows::ours;
+  std::int64_t rows_of_head = 0;
 
   [[nodiscard]] std::int64_t elements() const;
+  /// The row of ours, from `begin` on, that is stored as row `stored`.
+  [[nodiscard]] std::int64_t our_row(std::int64_t stored) const;
 };
 std::vector<TheirTensor> their_tensors(const Family& family,
                                        const model::GptShape& shape,

@@ -2,6 +2,7 @@
 #include "weights/huggingface.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 using text::Json;
 
 constexpr const char* config_file = "config.json";
+constexpr const char* generation_file = "generation_config.json";
 constexpr const char* one_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
 /// Far above any config or index.
@@ -84,7 +86,11 @@ class Folder {
     model_.files.push_back(path);
     std::set<std::string> missing = expected;
     try {
-      for (SafetensorsEntry& entry : read_safetensors(files::InputFile(path)).tensors) {
+      SafetensorsHeader header = read_safetensors(files::InputFile(path));
+      for (const auto& [key, value] : header.metadata)
+        if (key.starts_with(hash_key))
+          hashes_[key.substr(hash_key.size())] = std::strtoull(value.c_str(), nullptr, 16);
+      for (SafetensorsEntry& entry : header.tensors) {
         if (!expected.empty() && missing.erase(entry.name) == 0)
           say(path, entry.name, fmt::format("{} does not list it in this file", index_file));
         std::string known = entry.name;
@@ -127,6 +133,8 @@ class Folder {
       used_.insert(their.name);
       whole = take_part(parameter, their, tensor) && whole;
     }
+    if (const auto hash = hashes_.find(parameter.name); hash != hashes_.end())
+      tensor.content_hash = hash->second;
     if (whole)
       model_.tensors.push_back(std::move(tensor));
   }
@@ -171,20 +179,20 @@ class Folder {
     return false;
   }
 
-  /// Adds extents in our order for a tensor whose groups of rows are stored in exchanged order.
+  /// Adds extents in our order: one, or one per row whose place differs from ours.
   static void add_extents(std::int64_t file,
                           std::int64_t offset,
                           const TheirTensor& their,
                           StoredTensor& tensor) {
-    if (their.swapped_rows == 0) {
-      tensor.extents.push_back({file, offset, their.begin, their.elements()});
-      return;
-    }
-    const std::int64_t rows = their.swapped_rows,
-                       count = their.elements() / their.shape.at(0) * rows;
+    const bool ours = their.head_rows == HeadRows::ours;
+    const std::int64_t rows = ours ? 1 : their.shape.at(0), count = their.elements() / rows;
     const auto bytes = count * static_cast<std::int64_t>(size_bytes(tensor.type));
-    for (std::int64_t i = 0; i < their.shape.at(0) / rows; ++i)
-      tensor.extents.push_back({file, offset + (i ^ 1) * bytes, their.begin + i * count, count});
+    std::vector<std::int64_t> places(static_cast<std::size_t>(rows));
+    for (std::int64_t i = 0; i < rows; ++i)
+      places[static_cast<std::size_t>(their.our_row(i))] = offset + i * bytes;
+    for (std::int64_t i = 0; i < rows; ++i)
+      tensor.extents.push_back(
+          {file, places[static_cast<std::size_t>(i)], their.begin + i * count, count});
   }
 
   /// Reports tensors that do not belong to the model.
@@ -251,7 +259,8 @@ class Folder {
   const std::string directory_;
   const Family& family_;
   StoredModel& model_;
-  std::map<std::string, Found> found_;  // without the prefix
+  std::map<std::string, Found> found_;           // without the prefix
+  std::map<std::string, std::uint64_t> hashes_;  // by our parameter
   std::set<std::string> used_;
   std::vector<Diagnostic> findings_;
 };
@@ -276,7 +285,12 @@ StoredModel open_huggingface(const std::string& directory) {
                           "model again with save_pretrained() of transformers."
                         : ""));
   StoredModel model{.path = directory, .format = "huggingface", .shape_file = config};
-  model.shape = shape_of_config(config, read_json_file(config));
+  ConfigContent content = read_config(config, read_json_file(config));
+  if (const std::string more = directory + "/" + generation_file; fs::exists(more))
+    read_generation_config(more, read_json_file(more), content);
+  model.shape = content.shape;
+  model.roles = content.roles;
+  model.notes = std::move(content.notes);
   Folder(directory, family_of(model.shape), model).read();
   return model;
 }

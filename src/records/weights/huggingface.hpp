@@ -3,7 +3,7 @@
 // with model.safetensors.index.json, and the tokenizer's files.
 //
 // 1. config.json must describe a model that trireme computes. A value that is not supported is
-//    refused with its key.
+//    refused with its key. Keys that no reader of the family uses are reported.
 // 2. Every parameter must be present with its shape, in a supported dtype. Other tensors are
 //    refused, except for buffers that the family names and a head that repeats a tied embedding bit
 //    by bit. All errors are reported at once.
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "model/config.hpp"
 
@@ -24,18 +25,27 @@ bool is_huggingface(const std::string& directory);
 /// Does not read the tokenizer. Throws UserError with all errors found, StorageError.
 StoredModel open_huggingface(const std::string& directory);
 
-/// Values of config.json that are not part of the model's shape.
-struct ConfigFacts {
-  const char* dtype = "float32";                ///< "float32" or "bfloat16"
-  std::int64_t end_of_text = -1;                ///< that begins a text; -1: none
-  std::vector<std::int32_t> ends_of_text = {};  ///< that end one
-  double dropout = 0;
-};
-/// The text of config.json.
-std::string config_json(const model::GptShape& shape, const ConfigFacts& facts);
-std::string generation_config_json(const ConfigFacts& facts);
+/// Keys of safetensors' metadata in exports begin with this and end with a parameter of ours; the
+/// value is the parameter's content hash, with which readers compare it.
+inline const std::string hash_key = "trireme.hash.";
 
-/// The shape described by `bytes`, the content of the config.json at `path`. Throws UserError.
-model::GptShape shape_of_config(const std::string& path, const std::string& bytes);
+/// What a config.json says.
+struct ConfigContent {
+  model::GptShape shape = {};
+  Roles roles = {};
+  std::vector<std::string> notes = {};  ///< about keys without effect
+};
+/// `bytes` are those of the file `path`. Throws UserError.
+ConfigContent read_config(const std::string& path, const std::string& bytes);
+/// Adds the roles of generation_config.json, which replace those of config.json.
+void read_generation_config(const std::string& path,
+                            const std::string& bytes,
+                            ConfigContent& content);
+
+/// The texts of both files; `dtype` is "float32" or "bfloat16".
+std::string config_json(const model::GptShape& shape,
+                        const Roles& roles = {},
+                        const char* dtype = "float32");
+std::string generation_config_json(const Roles& roles);
 
 }  // namespace trireme::weights

@@ -67,6 +67,7 @@ struct Source {
   std::optional<layout::Plan> plan;
   Part part;
   Origin origin;
+  std::vector<std::string> notes;
 };
 
 Source read_source(const std::string& place, const ImportRequest& request, comm::World& world) {
@@ -77,10 +78,13 @@ Source read_source(const std::string& place, const ImportRequest& request, comm:
   source.shape = stored.shape;
   if (!request.without_tokenizer)
     source.tokenizer = request.tokenizer ? request.tokenizer->serialized() : stored.tokenizer;
+  if (request.tokenizer && !stored.roles.within(request.tokenizer->vocabulary()))
+    stored.roles = {};
   InitialWeights initial(std::move(stored), source.shape, request.seed, world);
   source.plan.emplace(model::parameter_table(source.shape), layout::Options{.ranks = world.size()});
   comm::together(world, [&] { source.part = read_part(*source.plan, initial, world.rank()); });
   source.origin = initial.settle(source.part.hashes);
+  source.notes = initial.notes();
   return source;
 }
 
@@ -92,7 +96,7 @@ Imported import_model(const ImportRequest& request, comm::World& world) {
   std::optional<Source> source;
   read_from(request.source, -1, world,
             [&](const std::string& place) { source.emplace(read_source(place, request, world)); });
-  const auto& [shape, tokenizer, plan, part, origin] = *source;
+  const auto& [shape, tokenizer, plan, part, origin, notes] = *source;
 
   std::string aside;
   comm::on_first_rank(world, [&] {
@@ -120,7 +124,7 @@ Imported import_model(const ImportRequest& request, comm::World& world) {
   facts.tokenizer = tokenizer;
   const auto saved = record::save_checkpoint(aside, *plan, facts, part.slabs, 0, world);
   comm::on_first_rank(world, [&] { made->commit(); });
-  return {origin, shape, plan->parameter_elements(), saved.bytes};
+  return {origin, shape, plan->parameter_elements(), saved.bytes, notes};
 }
 
 }  // namespace trireme::weights

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/control/world.hpp"
 
@@ -32,6 +33,7 @@ struct Imported {
   Origin origin;
   model::GptShape shape;
   std::int64_t parameters = 0, bytes = 0;
+  std::vector<std::string> notes;  ///< remarks for the user, one line each
 };
 
 /// Collective. Every rank reads and writes its part. Throws UserError, StorageError.

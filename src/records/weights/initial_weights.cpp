@@ -14,6 +14,7 @@
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/fact_names.hpp"
+#include "weights/checkpoint_weights.hpp"
 #include "weights/open.hpp"
 #include "weights/safetensors.hpp"
 
@@ -54,18 +55,14 @@ std::vector<std::uint64_t> summed(std::span<const std::uint64_t> values, comm::W
   return sums;
 }
 
-[[noreturn]] void refuse_damage(const StoredModel& stored, const StoredTensor& tensor) {
-  throw UserError(
-      {stored.path},
-      fmt::format("the checkpoint is damaged: {} does not match its content hash", tensor.name));
-}
-
 }  // namespace
 
 record::NameValues Origin::facts() const {
-  return {{record::origin_path_fact, path},
-          {record::origin_format_fact, format},
-          {record::origin_hash_fact, fmt::format("{:016x}", hash)}};
+  record::NameValues facts = role_facts(roles);
+  facts.emplace_back(record::origin_path_fact, path);
+  facts.emplace_back(record::origin_format_fact, format);
+  facts.emplace_back(record::origin_hash_fact, fmt::format("{:016x}", hash));
+  return facts;
 }
 
 std::uint64_t weights_hash(std::span<const layout::Parameter> table,
@@ -127,19 +124,8 @@ void InitialWeights::find_added_rows() {
 
 /// Checks a tensor of which only some rows are read; the sums over all ranks do not cover it.
 void InitialWeights::check_whole(const StoredTensor& tensor) {
-  if (!tensor.content_hash)
-    return;
-  std::uint64_t hash = 0;
-  std::vector<float> block;
-  for (std::int64_t at = 0; at < tensor.elements(); at += block_elements) {
-    const std::int64_t count = std::min(block_elements, tensor.elements() - at);
-    block.resize(static_cast<std::size_t>(count));
-    const View values = view_of(block.data(), count);
-    reader_.read(tensor, at, values);
-    hash += hash_elements(values, at);
-  }
-  if (hash != *tensor.content_hash)
-    refuse_damage(stored_, tensor);
+  if (tensor.content_hash && reader_.hash(tensor, tensor.elements()) != *tensor.content_hash)
+    stored_.refuse_damage(tensor);
 }
 
 void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View values) {
@@ -171,13 +157,13 @@ Origin InitialWeights::settle(std::span<const std::uint64_t> hashes) {
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors[p];
     if (tensor.content_hash && tensor.shape == table_[p].shape && sums[p] != *tensor.content_hash)
-      refuse_damage(stored_, tensor);
+      stored_.refuse_damage(tensor);
   }
-  return {stored_.path, stored_.format, weights_hash(table_, sums)};
+  return {stored_.path, stored_.format, weights_hash(table_, sums), stored_.roles};
 }
 
 std::vector<std::string> InitialWeights::notes() const {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = stored_.notes;
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors[p];
     if (tensor.shape == table_[p].shape)

@@ -41,6 +41,7 @@ struct Origin {
   std::string path, format;
   /// Hash of the parameters' content hashes at the start of the run (weights_hash()).
   std::uint64_t hash = 0;
+  Roles roles = {};
 
   /// As a checkpoint and the record state it (checkpoint_weights.hpp).
   [[nodiscard]] record::NameValues facts() const;
@@ -71,7 +72,7 @@ class InitialWeights {
   Origin settle(std::span<const std::uint64_t> hashes);
 
   [[nodiscard]] const StoredModel& stored() const { return stored_; }
-  /// Messages about rows that were added or left out, one line each.
+  /// Messages about keys without effect and rows that were added or left out, one line each.
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:

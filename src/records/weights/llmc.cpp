@@ -15,6 +15,7 @@
 
 #include "model/layers.hpp"
 
+#include "weights/family.hpp"
 #include "weights/safetensors.hpp"
 
 namespace trireme::weights {
@@ -98,12 +99,23 @@ std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t r
   return order;
 }
 
-bool is_llmc_model(const model::GptShape& shape) {
-  return shape == shape.with_parts_of_gpt2();
+std::vector<std::string> parts_beyond_llmc(const model::GptShape& shape) {
+  std::vector<std::string> beyond = parts_beyond(families().front(), shape);
+  const model::GptShape gpt2;
+  const auto require = [&](bool possible, const char* key, const auto& value) {
+    if (!possible)
+      beyond.push_back(fmt::format("model.{}: {}", key, value));
+  };
+  require(shape.tied_head, "tied_head", false);
+  require(shape.activation != model::Activation::squared_relu, "activation",
+          word(shape.activation));
+  require(shape.hidden == gpt2.hidden, "mlp_channels", shape.mlp_channels());
+  require(shape.norm_epsilon == gpt2.norm_epsilon, "norm_epsilon", shape.norm_epsilon);
+  return beyond;
 }
 
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type) {
-  TRIREME_EXPECT(is_llmc_model(shape) && shape.bias && shape.tied_head && type != StoredType::f16,
+  TRIREME_EXPECT(parts_beyond_llmc(shape).empty() && shape.bias && type != StoredType::f16,
                  "bias {}, tied head {}, type {}", shape.bias, shape.tied_head, name(type));
   const auto word = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   return {llmc_model_magic,     type == StoredType::f32 ? 3 : 5,

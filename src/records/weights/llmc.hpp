@@ -30,14 +30,15 @@ struct LlmcElement {
   layout::Parameter parameter;
   std::int64_t unused = 0;
 };
-/// The order for a token embedding of `rows` rows; 0: llmc_rows(). Requires: is_llmc_model(shape).
+/// The order for a token embedding of `rows` rows; 0: llmc_rows(). Requires: parts_beyond_llmc() finds none.
 std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t rows = 0);
 
 /// Rows of the token embedding in the file.
 std::int64_t llmc_rows(std::int64_t vocabulary);
 
-/// Whether the format can describe the model; biases may be added, as zeros.
-bool is_llmc_model(const model::GptShape& shape);
+/// The parts of `shape` that the format cannot express ("model.norm: rms_norm"); biases may be
+/// added, as zeros.
+std::vector<std::string> parts_beyond_llmc(const model::GptShape& shape);
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type);
 
 /// Whether the file begins like a model file of llm.c.

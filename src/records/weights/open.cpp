@@ -163,6 +163,18 @@ void read_from(const std::string& path,
   }
 }
 
+Roles roles_of(const StoredModel& model) {
+  Roles roles = model.roles;
+  if (const auto tokenizer = tokenizer_of(model)) {
+    if (!roles.begin)
+      roles.begin =
+          tokenizer->begin_of_text() ? tokenizer->begin_of_text() : tokenizer->end_of_text();
+    if (roles.ends.empty())
+      roles.ends = tokenizer->ends_of_text();
+  }
+  return roles;
+}
+
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model) {
   return model.tokenizer.empty() ? nullptr : text::tokenizer_from(model.tokenizer);
 }
@@ -184,9 +196,7 @@ LoadedParameters load_parameters(const StoredModel& model,
     const View here = direct ? there : view_of(host.data(), elements);
     reader.read(tensor, 0, here);
     if (tensor.content_hash && hash_elements(here, 0) != *tensor.content_hash)
-      throw UserError({model.path}, fmt::format("the checkpoint is damaged: {} does not match its "
-                                                "content hash",
-                                                tensor.name));
+      model.refuse_damage(tensor);
     if (!direct) {
       device.copy(there, here, stream);
       stream.synchronize();

@@ -48,6 +48,9 @@ void read_from(const std::string& path,
                comm::World& world,
                const std::function<void(const std::string& place)>& read);
 
+/// Those that the model's files do not state are its tokenizer's.
+Roles roles_of(const StoredModel& model);
+
 /// Null if the model has no tokenizer.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model);
 

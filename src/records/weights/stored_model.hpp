@@ -47,6 +47,18 @@ struct StoredTensor {
   }
 };
 
+/// Tokens with a role in texts, as far as the files of the model state them.
+struct Roles {
+  std::optional<std::int32_t> begin = {};    ///< begins a text
+  std::vector<std::int32_t> ends = {};       ///< any of them ends a text
+  std::optional<std::int32_t> padding = {};  ///< fills rows of a batch; only kept for exports
+
+  /// Whether a vocabulary of `tokens` has all of them.
+  [[nodiscard]] bool within(std::int64_t tokens) const;
+  auto fields() { return std::tie(begin, ends, padding); }
+  bool operator==(const Roles&) const = default;
+};
+
 struct StoredModel {
   std::string path = {};        ///< as it was named, or the checkpoint found there
   std::string format = {};      ///< "huggingface", "llm.c" or "checkpoint"
@@ -57,12 +69,16 @@ struct StoredModel {
   std::string tokenizer = {};        ///< text::Tokenizer::serialized(); "" if unknown
   std::string tokenizer_place = {};  ///< its source, for messages
   std::int64_t step = 0;             ///< of a checkpoint
+  Roles roles = {};
+  std::vector<std::string> notes = {};  ///< remarks for the user, one line each
 
   /// "FILE: tensor 'NAME'", for messages.
   [[nodiscard]] std::string place_of(const StoredTensor& tensor) const;
+  /// Throws UserError: a tensor does not match its content hash.
+  [[noreturn]] void refuse_damage(const StoredTensor& tensor) const;
   auto fields() {
     return std::tie(path, format, shape_file, shape, files, tensors, tokenizer, tokenizer_place,
-                    step);
+                    step, roles, notes);
   }
 };
 

@@ -1,33 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of stored weights: fp32, bf16 and fp16, little-endian. All are converted to
-// fp32, which is exact.
+// The element types of stored weights: fp32, bf16 and fp16, little-endian, which are converted to
+// fp32 exactly, and Q8_0 of GGUF files, which is only written.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.hpp"
 
 namespace trireme::weights {
 
-enum class StoredType : std::uint8_t { f32, bf16, f16 };
+enum class StoredType : std::uint8_t { f32, bf16, f16, q8_0 };
+/// Elements that share a factor in q8_0.
+inline constexpr std::int64_t q8_0_block = 32;
 
+/// Of one element. Requires: not q8_0.
 constexpr std::size_t size_bytes(StoredType type) {
   return type == StoredType::f32 ? 4 : 2;
+}
+/// Of `elements`, whole blocks of q8_0.
+constexpr std::int64_t bytes_of(StoredType type, std::int64_t elements) {
+  return type == StoredType::q8_0 ? elements / q8_0_block * (q8_0_block + 2)
+                                  : elements * static_cast<std::int64_t>(size_bytes(type));
 }
 
 /// The type named "F32", "BF16" or "F16" in safetensors; nothing for other names.
 std::optional<StoredType> stored_type_named(std::string_view name);
-/// "F32", "BF16" or "F16".
+/// "F32", "BF16", "F16" or "Q8_0".
 const char* name(StoredType type);
 
 /// Exact; infinities and NaNs are kept.
 float half_to_float(std::uint16_t half);
+/// Rounds to nearest even; NaN stays NaN.
+std::uint16_t float_to_half(float value);
 
 /// Converts `count` elements at `from`, which need not be aligned. `from` and `to` may be the same
 /// address if the type is f32.
 void to_fp32(StoredType type, const std::byte* from, std::int64_t count, float* to);
+
+/// The inverse, rounded, into `to`. q8_0: whole blocks, each a factor in fp16 and 32 integers
+/// of 8 bits, as ggml rounds them.
+void from_fp32(StoredType type, std::span<const float> from, std::vector<std::byte>& to);
 
 }  // namespace trireme::weights

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 
 #include "weights/transpose.hpp"
 
@@ -36,6 +37,23 @@ void TensorReader::read(const StoredTensor& tensor, std::int64_t begin, View val
       at += whole * in;
     }
   }
+}
+
+std::uint64_t TensorReader::hash(const StoredTensor& tensor,
+                                 std::int64_t elements,
+                                 StoredType type) {
+  std::uint64_t sum = 0;
+  std::vector<float> values;
+  std::vector<std::byte> rounded;
+  for (std::int64_t at = 0; at < elements; at += block_elements) {
+    values.resize(static_cast<std::size_t>(std::min(block_elements, elements - at)));
+    const View block = view_of(values.data(), std::ssize(values));
+    read(tensor, at, block);
+    from_fp32(type, values, rounded);
+    to_fp32(type, rounded.data(), std::ssize(values), values.data());
+    sum += hash_elements(block, at);
+  }
+  return sum;
 }
 
 void TensorReader::read_strip(const StoredTensor& tensor,

@@ -32,6 +32,10 @@ class TensorReader {
   /// `values`, fp32 host memory. Throws StorageError, also if a file was truncated since it was
   /// opened.
   void read(const StoredTensor& tensor, std::int64_t begin, View values);
+  /// Sum of element_hash over the first `elements`, after they were rounded to `type`.
+  std::uint64_t hash(const StoredTensor& tensor,
+                     std::int64_t elements,
+                     StoredType type = StoredType::f32);
 
  private:
   /// Stored elements, in stored order.

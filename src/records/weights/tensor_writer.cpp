@@ -14,6 +14,7 @@
 namespace trireme::weights {
 
 void TensorWriter::write(const TensorOutput& output, files::Descriptor& file) {
+  type_ = output.type;
   if (output.tensor != nullptr && output.transposed)
     write_transposed(output, file);
   else if (output.tensor != nullptr)
@@ -35,13 +36,13 @@ void TensorWriter::write_straight(const TensorOutput& output, files::Descriptor&
     const std::int64_t begin = std::clamp<std::int64_t>(output.begin - at, 0, count);
     const std::int64_t end =
         std::clamp<std::int64_t>(output.begin + output.elements - at, begin, count);
-    if (output.swapped == 0)
+    if (output.rows == nullptr)
       put(values_.data() + begin, end - begin, file);
     else
       transposed_.insert(transposed_.end(), values_.begin() + begin, values_.begin() + end);
   }
-  if (output.swapped != 0)
-    put_swapped(output.swapped, file);
+  if (output.rows != nullptr)
+    put_rows(*output.rows, file);
   expect_hash(tensor, hash);
 }
 
@@ -63,12 +64,13 @@ void TensorWriter::write_transposed(const TensorOutput& output, files::Descripto
   }
 }
 
-void TensorWriter::put_swapped(std::int64_t swapped, files::Descriptor& file) {
-  const auto blocks = std::ssize(transposed_) / swapped;
-  TRIREME_EXPECT(std::ssize(transposed_) == blocks * swapped && blocks % 2 == 0,
-                 "{} elements in pairs of {}", transposed_.size(), swapped);
-  for (std::int64_t i = 0; i < blocks; ++i)
-    put(transposed_.data() + (i ^ 1) * swapped, swapped, file);
+void TensorWriter::put_rows(const TheirTensor& rows, files::Descriptor& file) {
+  const std::int64_t count = rows.shape.at(0), width = rows.elements() / count;
+  values_.resize(transposed_.size());
+  for (std::int64_t row = 0; row < count; ++row)
+    std::copy_n(transposed_.data() + rows.our_row(row) * width, width,
+                values_.data() + row * width);
+  put(values_.data(), std::ssize(values_), file);
 }
 
 void TensorWriter::write_zeros(std::int64_t elements, files::Descriptor& file) {
@@ -81,18 +83,14 @@ void TensorWriter::put(const float* values, std::int64_t count, files::Descripto
   const auto size = static_cast<std::size_t>(count);
   if (type_ == StoredType::f32)
     return file.write(std::as_bytes(std::span(values, size)));
-  TRIREME_EXPECT(type_ == StoredType::bf16, "weights are not written in {}", name(type_));
-  rounded_.resize(size);
-  std::transform(values, values + count, rounded_.begin(),
-                 [](float value) { return Bf16(value).bits; });
-  file.write(std::as_bytes(std::span(rounded_)));
+  rounded_.clear();
+  from_fp32(type_, {values, size}, rounded_);
+  file.write(rounded_);
 }
 
 void TensorWriter::expect_hash(const StoredTensor& tensor, std::uint64_t hash) const {
   if (tensor.content_hash && hash != *tensor.content_hash)
-    throw UserError({model_.path}, fmt::format("the checkpoint is damaged: {} does not match its "
-                                               "content hash, so nothing was exported",
-                                               tensor.parameter));
+    model_.refuse_damage(tensor);
 }
 
 }  // namespace trireme::weights

@@ -47,7 +47,8 @@ text::Vocabulary vocabulary_of(const std::string& serialized) {
 
 void write_huggingface_tokenizer(const files::NewDirectory& directory,
                                  const std::string& serialized,
-                                 std::int64_t context) {
+                                 std::int64_t context,
+                                 const Roles& roles) {
   const text::Vocabulary vocabulary = vocabulary_of(serialized);
   directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
   if (!vocabulary.characters) {  // GPT-2's pair is for tokens of bytes
@@ -57,14 +58,15 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
   OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"clean_up_tokenization_spaces", false},
                         {"model_max_length", context}};
-  const auto spelling = [&](text::Token token) {
-    return vocabulary.tokens[static_cast<std::size_t>(token)].bytes;
+  const auto spell = [&](const char* key, text::Token token) {
+    if (token >= 0 && token < std::ssize(vocabulary.tokens) &&
+        vocabulary.tokens[static_cast<std::size_t>(token)].special)
+      config[key] = vocabulary.tokens[static_cast<std::size_t>(token)].bytes;
   };
-  if (vocabulary.end_of_text)
-    config["bos_token"] = spelling(*vocabulary.end_of_text);
   config["add_bos_token"] = vocabulary.begin_of_text.has_value();
-  if (const auto ends = text::find_ends_of_text(vocabulary); !ends.empty())
-    config["eos_token"] = spelling(ends.front());
+  spell("bos_token", roles.begin.value_or(-1));
+  spell("eos_token", roles.ends.empty() ? -1 : roles.ends.front());
+  spell("pad_token", roles.padding.value_or(-1));
   directory.write("tokenizer_config.json", config.dump(2) + "\n");
 }
 

@@ -18,19 +18,21 @@
 namespace trireme::inference {
 namespace {
 
+/// An empty prompt is the token that begins a text.
 std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
                                         const std::string& prompt,
-                                        bool commands) {
+                                        bool commands,
+                                        const std::optional<std::int32_t>& begin) {
   std::vector<std::int32_t> tokens;
   if (commands)
     tokenizer.encode_commands(prompt, tokens);
   else
     tokenizer.encode(prompt, tokens);
-  if (const auto begin = tokenizer.begin_of_text();
-      begin && (tokens.empty() || tokens.front() != *begin))
-    tokens.insert(tokens.begin(), *begin);
-  if (tokens.empty() && tokenizer.end_of_text())
-    tokens.push_back(*tokenizer.end_of_text());
+  if (const auto first = tokenizer.begin_of_text();
+      first && (tokens.empty() || tokens.front() != *first))
+    tokens.insert(tokens.begin(), *first);
+  if (tokens.empty() && begin)
+    tokens.push_back(*begin);
   else if (tokens.empty())
     tokenizer.encode("\n", tokens);
   return tokens;
@@ -101,7 +103,8 @@ std::string continue_text(model::Gpt& model,
         fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
                     model.shape().vocabulary, tokenizer.vocabulary()));
   const auto logits = without_cache(model, device, hooks, stream);
-  const GenerateRequest text{prompt_tokens(tokenizer, request.prompt, false)};
+  const GenerateRequest text{
+      prompt_tokens(tokenizer, request.prompt, false, tokenizer.end_of_text())};
   const auto drawn = generate(*logits, {&text, 1},
                               {.tokens = request.tokens,
                                .distribution = {.temperature = request.temperature},
@@ -117,10 +120,11 @@ void sample_run(const SampleRequest& request,
                 const SampleListener& listener) {
   LoadedModel loaded = load_model(request.source, world, log);
   const text::Tokenizer& tokenizer = loaded.known_tokenizer();
+  const weights::Roles roles = weights::roles_of(loaded.stored);
   GenerateRules rules = request.rules;
   rules.alphabet = tokenizer.vocabulary();
   if (request.ends)
-    rules.ends_of_text = tokenizer.ends_of_text();
+    rules.ends_of_text = roles.ends;
   const std::vector<std::string> prompts =
       unpack<std::vector<std::string>>(world.broadcast(pack(request.prompts), 0));
   const std::int64_t texts = std::ssize(prompts) * request.samples;
@@ -135,7 +139,7 @@ void sample_run(const SampleRequest& request,
       if (i % world.size() == world.rank()) {
         mine.push_back(
             {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)],
-                           request.commands),
+                           request.commands, roles.begin),
              static_cast<std::uint64_t>(i)});
         numbers.push_back(i);
       }

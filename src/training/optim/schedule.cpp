@@ -82,8 +82,9 @@ std::int64_t last_peak_step(const ScheduleConfig& schedule, std::int64_t total_s
     return total_steps;
   std::int64_t last = std::max<std::int64_t>(schedule.warmup_steps, 1);
   if (schedule.kind == Schedule::wsd) {
-    const auto decay_steps =
-        static_cast<std::int64_t>(schedule.decay_fraction * static_cast<double>(total_steps));
+    // 0.29 of 100 steps is 29 steps, although the product is slightly less.
+    const auto decay_steps = static_cast<std::int64_t>(
+        schedule.decay_fraction * static_cast<double>(total_steps) * (1 + 1e-12));
     last = std::max(last, total_steps - decay_steps);
   }
   return std::min(last, total_steps);

@@ -176,10 +176,12 @@ void add_options(CLI::App& command, SampleOptions& options) {
       .add_option("--top-p", rules.distribution.top_p,
                   "Nucleus sampling: sample from the smallest set of tokens whose total "
                   "probability reaches P. Default: 1.")
-      ->check(CLI::Range(0.0, 1.0))
-      ->check([](const std::string& word) {
-        return std::strtod(word.c_str(), nullptr) == 0 ? "must be above 0" : "";
-      })
+      ->check(CLI::Validator(
+          [](const std::string& word) {
+            const double p = std::strtod(word.c_str(), nullptr);
+            return p > 0 && p <= 1 ? "" : "must be above 0 and at most 1";
+          },
+          "in (0, 1]"))
       ->check(is_number);
   command.add_option("--seed", rules.seed, "Random seed. Default: 1.")->check(whole_number);
   command

@@ -24,7 +24,10 @@ namespace trireme::cli {
 namespace {
 
 constexpr std::pair<weights::StoredType, const char*> dtype_words[] = {
-    {weights::StoredType::f32, "fp32"}, {weights::StoredType::bf16, "bf16"}};
+    {weights::StoredType::f32, "fp32"},
+    {weights::StoredType::bf16, "bf16"},
+    {weights::StoredType::f16, "fp16"},
+    {weights::StoredType::q8_0, "q8_0"}};
 
 void run_export(const weights::ExportRequest& request) {
   Log log(true, "trireme");
@@ -53,6 +56,7 @@ ExitCode run_import(comm::World& world, const ImportOptions& words) {
   request.build = build_facts();
   const weights::Imported done = weights::import_model(request, world);
   const model::GptShape& shape = done.shape;
+  for (const std::string& note : done.notes) log.warning("{}", note);
   log.info("{}: {} parameters of {} ({}, hash {:016x}) in {}, {} in {}", request.output,
            count_text(static_cast<double>(done.parameters)), done.origin.path, done.origin.format,
            done.origin.hash, bytes_text(static_cast<double>(done.bytes)),
@@ -82,7 +86,8 @@ Action declare_export(CLI::App& command) {
   command.add_option("--output", request->output, "Output directory, which must not exist.")
       ->required();
   add_choice(command, "--dtype",
-             "Data type of the weights. Default: fp32. bf16 is rounded to nearest even.",
+             "Data type of the weights. Default: fp32. bf16 is rounded to nearest even. gguf: also "
+             "fp16, and q8_0 with 8 bits for each weight and a factor for 32.",
              dtype_words, [request](const auto& chosen) { request->type = chosen.back(); })
       ->expected(1);
   command.add_option("--step", request->step, "Step of the checkpoint. Default: the newest.")
