@@ -119,8 +119,9 @@ class Alter {
                                                      "\t",
                                                      "-",
                                                      "."};
-    value = awkward[(static_cast<std::size_t>(keys_) + 7 * static_cast<std::size_t>(round_)) %
-                    awkward.size()];
+    std::size_t at = static_cast<std::size_t>(keys_) + 7 * static_cast<std::size_t>(round_);
+    while (awkward[at % awkward.size()] == value) ++at;
+    value = awkward[at % awkward.size()];
   }
   template <class K>
   void change(std::vector<std::string>& value, const Key<K>& key) {

@@ -206,7 +206,7 @@ class CommandLineTest(unittest.TestCase):
         text = run("summary", self.path)[1]
         self.assertRegex(text, r"(?m)^set code, first +4\.000 nat/token, 2\.000 bit/byte \(step 0\)$")
         self.assertRegex(text, r"(?m)^set code, last +2\.500 nat/token, 1\.250 bit/byte \(step 200\)$")
-        self.assertRegex(text, r"(?m)^set choices, last +accuracy 28\.42 ± 0\.45 %, per byte 33\.00 ± 1\.12 % \(step 200\)$")
+        self.assertRegex(text, r"(?m)^set choices, last +accuracy 28\.42 ± 0\.45 %, per character 33\.00 ± 1\.12 % \(step 200\)$")
         shown = self.svg()
         for part in ("Losses of evaluate.sets", "loss [nat/token]", "code  2.500 nat/token", "Multiple choice of evaluate.sets",
                      "right answers [%]", "choices, accuracy  28.42 ± 0.45 %", "choices, per byte  33.00 ± 1.12 %"):
