@@ -66,6 +66,31 @@ TEST_F(Megatron, TokensAndDocuments) {
   EXPECT_EQ(open_token_files(check({wide}, {.vocabulary = 10}), 10)->size(), 9);
 }
 
+// For document masks, where the files have documents and no token at their beginning.
+TEST_F(Megatron, DocumentsAreMarkedWhereTheyAreNot) {
+  const std::string path = write("m.bin", tokens_of<std::uint16_t>());
+  write("m.idx", index_of(8, 2));
+  TokenRequirements requirements{
+      .vocabulary = 10, .row_context = 2, .marks_documents = true, .end_of_text = 0};
+  const auto found = check({path}, requirements);
+  EXPECT_THAT(found.marks, ElementsAre(0, 5));
+  EXPECT_EQ(found.documents, 2);
+  EXPECT_THAT(found.rows, ElementsAre(0, 2, 4, 6, 8));
+  const auto stream = open_token_files(found, 10, 0);
+  const std::vector<std::int32_t> whole = {0, 1, 2, 3, 4, 5, 0, 6, 7, 8, 9};
+  ASSERT_EQ(stream->size(), std::ssize(whole));
+  for (std::int64_t begin = 0; begin <= stream->size(); ++begin)
+    for (std::int64_t end = begin; end <= stream->size(); ++end) {
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(end - begin));
+      stream->read(begin, tokens);
+      EXPECT_EQ(tokens, std::vector(whole.begin() + begin, whole.begin() + end));
+    }
+  const auto plain = check({path}, {.vocabulary = 10, .end_of_text = 0});
+  EXPECT_NE(open_token_files(plain, 10)->content_hash(), stream->content_hash());
+  requirements.end_of_text = 6;  // it begins a document already
+  EXPECT_TRUE(check({path}, requirements).marks.empty());
+}
+
 TEST_F(Megatron, WhatDoesNotFitIsRefused) {
   const std::string index = index_of(8, 2), tokens = tokens_of<std::uint16_t>();
   EXPECT_THAT(problem(index, tokens.substr(2)), HasSubstr("says 9 tokens of 2 bytes"));

@@ -220,6 +220,7 @@ tokens::TokenFiles token_files(const Setup& setup,
       .format = source.files->format,
       .vocabulary = setup.vocabulary,
       .row_context = setup.config.rows == Rows::documents ? setup.context : 0,
+      .marks_documents = setup.document_mask,
       .end_of_text = end_of_text_of(setup),
       .tokenizer = known ? setup.tokenizer->hash() : 0,
       .index_directory = cache_directory(setup),
@@ -256,6 +257,11 @@ Stream opened(const Setup& setup, const Source& source, comm::World& world, Log&
     return stream;
   }
   const tokens::TokenFiles found = token_files(setup, source, world, log);
+  if (!found.marks.empty())
+    log.info(
+        "{}: the end-of-text token is put in front of each of the {} documents that the index "
+        "states, because the files have none",
+        source.key, found.marks.size());
   comm::together(world, [&] {
     expect_rows(setup, source, found);
     if (!is_text)
@@ -263,7 +269,7 @@ Stream opened(const Setup& setup, const Source& source, comm::World& world, Log&
     const std::int64_t vocabulary = !is_text          ? setup.vocabulary
                                     : setup.tokenizer ? setup.tokenizer->vocabulary()
                                                       : 256;
-    stream.tokens = tokens::open_token_files(found, vocabulary);
+    stream.tokens = tokens::open_token_files(found, vocabulary, end_of_text_of(setup).value_or(-1));
     stream.validation_tokens = found.validation_tokens;
     if (setup.config.rows == Rows::documents)
       stream.rows = std::make_shared<const std::vector<std::int64_t>>(found.rows);

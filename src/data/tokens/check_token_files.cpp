@@ -100,20 +100,30 @@ class Checker {
     TokenFiles made;
     RowStarts rows(std::max<std::int64_t>(requirements_.row_context, 1));
     std::int64_t tokens = 0;
+    for (const Known& known : known_) made.documents += known.header.documents;
+    const bool marks =
+        requirements_.marks_documents && requirements_.end_of_text && made.documents == 0 &&
+        std::ranges::none_of(files_, [](const auto& file) { return file.documents.empty(); });
     for (std::size_t i = 0; i < files_.size(); ++i) {
       const ExaminedFile& examined = files_[i];
       if (auto problem = problem_of(examined, known_[i].header); !problem.empty())
         found.push_back({{examined.file.path}, "", std::move(problem)});
-      made.documents += known_[i].header.documents;
-      if (requirements_.row_context > 0)
+      if (marks)
+        for (const std::int64_t document : examined.documents)
+          made.marks.push_back(tokens + document);
+      else if (requirements_.row_context > 0)
         for (const std::int64_t document : documents_of(i)) rows.document(tokens + document);
       tokens += examined.file.tokens;
       made.files.push_back(examined.file);
     }
     if (!found.empty())
       throw UserError(std::move(found));
+    const std::int64_t marked = std::ssize(made.marks);
+    made.documents += marked;
+    for (std::int64_t i = 0; i < marked && requirements_.row_context > 0; ++i)
+      rows.document(made.marks[static_cast<std::size_t>(i)] + i);
     if (requirements_.row_context > 0)
-      made.rows = rows.finish(tokens);
+      made.rows = rows.finish(tokens + marked);
     return made;
   }
 

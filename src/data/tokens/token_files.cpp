@@ -122,7 +122,9 @@ std::vector<ExaminedFile> examine_token_files(const std::vector<std::string>& pa
   return examined;
 }
 
-std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary) {
+std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
+                                              std::int64_t vocabulary,
+                                              std::int32_t end_of_text) {
   std::int64_t tokens = 0, highest = 0;
   std::vector<Segment> segments;
   StoredHash hash;
@@ -134,8 +136,11 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int6
   }
   auto description = fmt::format("{} tokens in {} files, {}", tokens, found.files.size(),
                                  found.files.empty() ? "none" : found.files.front().path);
-  return std::make_unique<FileTokens>(std::move(segments), std::min(vocabulary, highest),
-                                      hash.value(), std::move(description));
+  auto stream = std::make_unique<FileTokens>(std::move(segments), std::min(vocabulary, highest),
+                                             hash.value(), std::move(description));
+  if (found.marks.empty())
+    return stream;
+  return std::make_unique<MarkedTokens>(std::move(stream), found.marks, end_of_text);
 }
 
 }  // namespace trireme::tokens

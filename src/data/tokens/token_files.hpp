@@ -46,12 +46,15 @@ struct TokenFiles {
   std::vector<TokenFile> files;
   /// Where rows begin, with `data.rows: documents`.
   std::vector<std::int64_t> rows;
-  /// That end_of_text begins.
+  /// Number of end_of_text, with those of `marks`.
   std::int64_t documents = 0;
+  /// Where documents begin in front of which end_of_text is to be put, because the files state
+  /// documents and have no such token.
+  std::vector<std::int64_t> marks;
   /// Of encoded text that has the documents for validation at its end; -1: it has not.
   std::int64_t validation_tokens = -1;
 
-  auto fields() { return std::tie(files, rows, documents, validation_tokens); }
+  auto fields() { return std::tie(files, rows, documents, marks, validation_tokens); }
 };
 
 /// Requirements that the tokens must meet.
@@ -60,6 +63,8 @@ struct TokenRequirements {
   std::int64_t vocabulary = 0;
   /// Not 0: the number of tokens of a row, for rows of documents.
   std::int64_t row_context = 0;
+  /// Every document must begin with end_of_text.
+  bool marks_documents = false;
   /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
@@ -93,8 +98,11 @@ TokenFiles check_token_files(const std::vector<std::string>& entries,
                              const TokenRequirements& requirements,
                              comm::World& world);
 
-/// The stream. Its read() throws when it finds a token at or above `vocabulary`.
-std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);
+/// The stream. Its read() throws when it finds a token at or above `vocabulary`. `end_of_text` is put
+/// where `found` has marks.
+std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
+                                              std::int64_t vocabulary,
+                                              std::int32_t end_of_text = -1);
 
 }  // namespace trireme::tokens
 

@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 
+#include "tokens/stored_hash.hpp"
+
 namespace trireme::tokens {
 
 namespace {
@@ -93,6 +95,51 @@ void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
     begin += static_cast<std::int64_t>(count);
     if (begin == ends_[place])
       ++place;
+  }
+}
+
+MarkedTokens::MarkedTokens(std::unique_ptr<TokenStream> stream,
+                           std::vector<std::int64_t> documents,
+                           std::int32_t mark)
+    : stream_(std::move(stream)), documents_(std::move(documents)), mark_(mark) {}
+
+std::int64_t MarkedTokens::vocabulary() const {
+  return std::max(stream_->vocabulary(), std::int64_t{mark_} + 1);
+}
+
+std::uint64_t MarkedTokens::content_hash() const {
+  StoredHash hash;
+  hash.add(stream_->content_hash()).add(static_cast<std::uint64_t>(mark_));
+  return hash.add(std::as_bytes(std::span(documents_))).value();
+}
+
+void MarkedTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
+  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
+                 begin + std::ssize(out), size());
+  // The first mark that is not before `begin`.
+  std::int64_t next = 0, end = std::ssize(documents_);
+  while (next < end) {
+    const std::int64_t middle = next + (end - next) / 2;
+    if (mark_of(middle) < begin)
+      next = middle + 1;
+    else
+      end = middle;
+  }
+  while (!out.empty()) {
+    if (next < std::ssize(documents_) && mark_of(next) == begin) {
+      out.front() = mark_;
+      out = out.subspan(1);
+      ++begin;
+      ++next;
+      continue;
+    }
+    const std::int64_t until =
+        next < std::ssize(documents_) ? mark_of(next) : begin + std::ssize(out);
+    const auto part =
+        out.first(static_cast<std::size_t>(std::min<std::int64_t>(until - begin, std::ssize(out))));
+    stream_->read(begin - next, part);
+    out = out.subspan(part.size());
+    begin += std::ssize(part);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -76,6 +77,34 @@ class FileTokens : public TokenStream {
   std::string description_;
   mutable std::mutex mutex_;
   mutable std::deque<std::size_t> open_;  // segments, in the order of their opening
+};
+
+/// Another stream with a token in front of each document. Where documents begin is held in memory,
+/// 8 bytes each.
+class MarkedTokens : public TokenStream {
+ public:
+  /// `documents`: the tokens of `stream` at which documents begin, in increasing order.
+  MarkedTokens(std::unique_ptr<TokenStream> stream,
+               std::vector<std::int64_t> documents,
+               std::int32_t mark);
+
+  [[nodiscard]] std::int64_t size() const override {
+    return stream_->size() + std::ssize(documents_);
+  }
+  [[nodiscard]] std::int64_t vocabulary() const override;
+  [[nodiscard]] std::uint64_t content_hash() const override;
+  [[nodiscard]] std::string description() const override { return stream_->description(); }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
+
+ private:
+  /// The place of the mark of document `k`.
+  [[nodiscard]] std::int64_t mark_of(std::int64_t k) const {
+    return documents_[static_cast<std::size_t>(k)] + k;
+  }
+
+  std::unique_ptr<TokenStream> stream_;
+  std::vector<std::int64_t> documents_;
+  std::int32_t mark_;
 };
 
 }  // namespace trireme::tokens
