@@ -380,6 +380,30 @@ class LlamaCpp:
         return self.ask("/completion", prompt=tokens, n_predict=count, **words)["tokens"]
 
 
+def make_tokenizer(pattern, text, made):
+    """Makes a folder with a tokenizer of 500 tokens; returns how its peer encodes."""
+    if not pattern.startswith("sentencepiece"):
+        run("tokenizer", "train", "--text", text, "--vocabulary", 500, "--pattern", pattern, "--output", made)
+        return transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json")).encode
+    import sentencepiece
+    made.mkdir()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(made / "tokenizer"), vocab_size=500, model_type="bpe", byte_fallback=True, split_digits=True,
+        allow_whitespace_only_pieces=True, normalization_rule_name="identity", remove_extra_whitespaces=False, character_coverage=0.9995, minloglevel=2)
+    (made / "tokenizer.vocab").unlink()
+    encode = sentencepiece.SentencePieceProcessor(model_file=str(made / "tokenizer.model")).encode
+    if pattern == "sentencepiece-listed":  # as tokenizer.json has it
+        model = made.with_name(made.name + "-model")
+        random_decoder("llama", 1, True, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, vocab_size=500,
+                       max_position_embeddings=16).save_pretrained(model)
+        run("import", model, "--output", f"{model}-run", "--tokenizer", made)
+        run("export", f"{model}-run", "--format", "huggingface", "--output", f"{model}-out")
+        (made / "tokenizer.model").unlink()
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            (made / name).write_bytes(pathlib.Path(f"{model}-out", name).read_bytes())
+    return encode
+
+
 def check_gguf(folder, kind, pattern, **sizes):
     """Read by gguf as torch has it, in all types; continued and cut into tokens by llama.cpp as transformers does."""
     import gguf
@@ -387,7 +411,7 @@ def check_gguf(folder, kind, pattern, **sizes):
     source, made = folder / name, folder / f"{name}-tokenizer"
     text = pathlib.Path(__file__).read_text(encoding="utf-8")
     (folder / "text").write_text(text, encoding="utf-8")
-    run("tokenizer", "train", "--text", folder / "text", "--vocabulary", 500, "--pattern", pattern, "--output", made)
+    encode = make_tokenizer(pattern, folder / "text", made)
     theirs = random_model(1, True, **sizes) if kind == "gpt2" else random_decoder(kind, 1, kind == "qwen2", **sizes)
     theirs.save_pretrained(source)
     run("import", source, "--output", folder / f"{name}-run", "--tokenizer", made)
@@ -414,10 +438,9 @@ def check_gguf(folder, kind, pattern, **sizes):
         return print(f"{name}: skipped llama.cpp: {sys.executable} has no xllamacpp")
     context = sizes["n_positions" if kind == "gpt2" else "max_position_embeddings"]
     model = LlamaCpp(folder / f"{name}-fp32" / "model.gguf", context)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json"))
     sample = text[:6000] + "don't 12345 I'LL\r\n\n  naïve Straße 東京\t  x"
-    expect(model.tokens(sample) == tokenizer.encode(sample), f"{name}: the same tokens of a text")
-    ends = [token for token, text in enumerate(reader.get_field("tokenizer.ggml.tokens").contents()) if text == "<|endoftext|>"]
+    expect(model.tokens(sample) == encode(sample), f"{name}: the same tokens of a text")
+    ends = [token for token, text in enumerate(reader.get_field("tokenizer.ggml.tokens").contents()) if text in ("<|endoftext|>", "</s>")]
     expect(ends == [reader.get_field("tokenizer.ggml.eos_token_id").contents()], f"{name}: the end of a text")
     same = 0
     for seed in range(8):
@@ -443,6 +466,9 @@ def check_ggufs(folder):
     check_gguf(folder, "gpt2", "gpt2", n_layer=2, n_head=2, n_embd=64, n_positions=128, vocab_size=512)
     check_gguf(folder, "llama", "llama3", **llama, rope_parameters={**scaled, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0})
     check_gguf(folder, "llama", "o200k", **llama, attention_bias=True, mlp_bias=True)
+    if importlib.util.find_spec("sentencepiece") is not None:
+        for pattern in ("sentencepiece", "sentencepiece-listed"):
+            check_gguf(folder, "llama", pattern, **llama)
     check_gguf(folder, "qwen2", "qwen2", **llama, rope_parameters={**scaled, "rope_type": "yarn", "attention_factor": 1.3})
     check_gguf(folder, "qwen3", "smollm", **llama, head_dim=32, rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 4.0})
 

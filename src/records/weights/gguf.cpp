@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -135,6 +136,10 @@ class Keys {
     begin_array(key, 5, values.size());
     for (const std::int32_t value : values) number(value);
   }
+  void add(const std::string& key, const std::vector<float>& values) {
+    begin_array(key, 6, values.size());
+    for (const float value : values) number(value);
+  }
 
   template <class T>
   void number(T value) {
@@ -207,37 +212,80 @@ void add_sizes(const GgufContent& content, Keys& keys) {
            s.attention_factor / model::yarn_attention_factor(s.factor));
 }
 
+/// llama.cpp merges what makes the token of the highest score. Tokens of equal rank have equal
+/// scores. Throws UserError where it would give other tokens.
+std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tokens) {
+  if (vocabulary.prefix == text::SpacePrefix::first_word ||
+      vocabulary.prefix == text::SpacePrefix::words)
+    throw UserError(
+        "the tokenizer puts a space before words only (Metaspace), which llama.cpp cannot do. A "
+        "program that reads a GGUF file would give other tokens.");
+  std::vector<float> scores(tokens);
+  if (vocabulary.rule == text::MergeRule::scored) {
+    for (std::size_t id = 0; id < vocabulary.ranks.size() && id < tokens; ++id)
+      scores[id] = -static_cast<float>(vocabulary.ranks[id]);
+    return scores;
+  }
+  // A list of merges is an order of tokens if all merges that make a token follow each other.
+  std::unordered_map<std::string, text::Token> ids;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    if (vocabulary.tokens[id].ordinary())
+      ids.emplace(vocabulary.tokens[id].bytes, static_cast<text::Token>(id));
+  float rank = 0;
+  text::Token before = -1;
+  for (const auto& [first, second] : vocabulary.merges) {
+    const auto& bytes = [&](text::Token id) -> const std::string& {
+      return vocabulary.tokens[static_cast<std::size_t>(id)].bytes;
+    };
+    const text::Token made = ids.at(bytes(first) + bytes(second));
+    float& score = scores[static_cast<std::size_t>(made)];
+    if (made != before && score != 0)
+      throw UserError(
+          "the tokenizer's merges are in no order of their tokens, which llama.cpp's model of "
+          "SentencePiece needs. A program that reads a GGUF file would give other tokens.");
+    if (made != before)
+      score = --rank;
+    before = made;
+  }
+  return scores;
+}
+
 void add_vocabulary(const GgufContent& content, Keys& keys) {
-  constexpr std::int32_t normal = 1, control = 3, user_defined = 4, unused = 5;
+  constexpr std::int32_t normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5,
+                         byte = 6;
   if (content.tokenizer.empty())
     return keys.add("tokenizer.ggml.model", std::string("no_vocab"));
   const text::Vocabulary vocabulary = text::listed_vocabulary(content.tokenizer);
-  if (vocabulary.characters)
-    throw UserError(
-        "the model's tokenizer is SentencePiece's, which trireme does not write into "
-        "GGUF files. Export for transformers, and convert with llama.cpp.");
   std::vector<std::string> tokens, merges;
   std::vector<std::int32_t> types;
   const auto spelling = [&](text::Token id) {
-    const text::VocabularyEntry& entry = vocabulary.tokens[static_cast<std::size_t>(id)];
-    return entry.ordinary() ? text::to_alphabet(entry.bytes) : entry.bytes;
+    return text::spelling_of(vocabulary, vocabulary.tokens[static_cast<std::size_t>(id)]);
   };
   for (std::int64_t id = 0; id < content.shape.vocabulary; ++id) {
     const auto at = static_cast<std::size_t>(id);
     const bool known = at < vocabulary.tokens.size() && !vocabulary.tokens[at].bytes.empty();
     tokens.push_back(known ? spelling(static_cast<text::Token>(id)) : fmt::format("[PAD{}]", id));
-    types.push_back(!known                          ? unused
-                    : vocabulary.tokens[at].special ? control
-                    : vocabulary.tokens[at].added   ? user_defined
-                                                    : normal);
+    types.push_back(!known                           ? unused
+                    : tokens.back() == "<unk>"       ? unknown
+                    : vocabulary.tokens[at].special  ? control
+                    : vocabulary.tokens[at].added    ? user_defined
+                    : vocabulary.tokens[at].fallback ? byte
+                                                     : normal);
   }
-  for (const auto& [first, second] : vocabulary.merges)
-    merges.push_back(spelling(first) + " " + spelling(second));
-  keys.add("tokenizer.ggml.model", std::string("gpt2"));
-  keys.add("tokenizer.ggml.pre", std::string(pre_tokenizer_of(vocabulary)));
+  keys.add("tokenizer.ggml.model", std::string(vocabulary.characters ? "llama" : "gpt2"));
   keys.add("tokenizer.ggml.tokens", tokens);
   keys.add("tokenizer.ggml.token_type", types);
-  keys.add("tokenizer.ggml.merges", merges);
+  if (vocabulary.characters) {
+    keys.add("tokenizer.ggml.pre", std::string("default"));
+    keys.add("tokenizer.ggml.scores", scores_of(vocabulary, tokens.size()));
+    keys.add("tokenizer.ggml.add_space_prefix", vocabulary.prefix != text::SpacePrefix::none);
+    keys.add("tokenizer.ggml.remove_extra_whitespaces", false);
+  } else {
+    for (const auto& [first, second] : vocabulary.merges)
+      merges.push_back(spelling(first) + " " + spelling(second));
+    keys.add("tokenizer.ggml.pre", std::string(pre_tokenizer_of(vocabulary)));
+    keys.add("tokenizer.ggml.merges", merges);
+  }
   const Roles& roles = content.roles;
   const auto add = [&](const char* key, const std::optional<std::int32_t>& id) {
     if (id)
