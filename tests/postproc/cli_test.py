@@ -209,7 +209,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertRegex(text, r"(?m)^set choices, last +accuracy 28\.42 ± 0\.45 %, per character 33\.00 ± 1\.12 % \(step 200\)$")
         shown = self.svg()
         for part in ("Losses of evaluate.sets", "loss [nat/token]", "code  2.500 nat/token", "Multiple choice of evaluate.sets",
-                     "right answers [%]", "choices, accuracy  28.42 ± 0.45 %", "choices, per byte  33.00 ± 1.12 %"):
+                     "right answers [%]", "choices, accuracy  28.42 ± 0.45 %", "choices, per character  33.00 ± 1.12 %"):
             self.assertIn(f">{part}", shown, part)
         # One row is a point, and a set that was not evaluated yet is nothing.
         made_up.write(self.path, steps=5, sets={"code": {"step": [0], "loss": [4.0]}, "later": {"step": [], "loss": []}})

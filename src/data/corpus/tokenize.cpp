@@ -213,6 +213,12 @@ void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manif
   files::remove_abandoned(fs::path(request.output).parent_path().string(), shards);
 }
 
+/// What is left does no harm: the next start takes its units over.
+void remove_parts(const TokenizeRequest& request) {
+  std::error_code ignored;
+  fs::remove_all(parts_path(request), ignored);
+}
+
 void finish(const TokenizeRequest& request,
             const tokens::Manifest& manifest,
             const std::string& job) {
@@ -220,7 +226,7 @@ void finish(const TokenizeRequest& request,
   json["made_of"] = job;
   files::write_staged(manifest_path(request), json.dump(2) + "\n");
   remove_drafts(request, manifest);
-  fs::remove_all(parts_path(request));
+  remove_parts(request);
 }
 
 std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
@@ -272,7 +278,7 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
       expect_no_shards(request);
     lock.emplace(locked_parts(request, world, log));
     if (state_of(request, job) == State::finished) {  // by a start that ended just now
-      fs::remove_all(parts_path(request));
+      remove_parts(request);
       return;
     }
     plan = pack(units_of(sources, request));

@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
+
 #if __has_include(<H5FDdevelop.h>)  // HDF5 1.14; older ones have it in hdf5.h
 #include <H5FDdevelop.h>
 #endif
@@ -17,16 +19,17 @@ namespace trireme::h5 {
 namespace {
 
 struct Output : H5FD_t {  // HDF5 sees that part
-  explicit Output(files::Descriptor opened) : H5FD_t{}, file(std::move(opened)) {}
+  explicit Output(files::Descriptor opened)
+      : H5FD_t{}, file(std::move(opened)), end(static_cast<haddr_t>(file.size())) {}
 
   files::Descriptor file;
   std::shared_ptr<std::string> problem = std::make_shared<std::string>();
-  haddr_t end = 0;        ///< the size as HDF5 sees it
+  haddr_t end;            ///< the size as HDF5 sees it
   haddr_t allocated = 0;  ///< HDF5's own mark
   bool closing = false;
 };
 
-/// The file that open() takes; under the LibraryLock.
+/// The new file that open() takes; under the LibraryLock.
 std::optional<files::Descriptor> next;
 
 Output& of(H5FD_t* file) {
@@ -59,9 +62,11 @@ herr_t attempt(Output& output, Action&& action) noexcept {
   return -1;
 }
 
-H5FD_t* open(const char*, unsigned, hid_t, haddr_t) {
+/// Of a file that is read, also by its name: HDF5 opens the parts of virtual datasets itself.
+H5FD_t* open(const char* name, unsigned, hid_t, haddr_t) {
   try {
-    return next ? new Output(*std::exchange(next, std::nullopt)) : nullptr;
+    return new Output(next ? *std::exchange(next, std::nullopt)
+                           : files::Descriptor::regular(name, O_RDONLY));
   } catch (...) {  // no exception may pass through HDF5
     return nullptr;
   }
@@ -164,10 +169,16 @@ Output* output_of(hid_t file) {
 
 }  // namespace
 
+Properties file_access() {
+  Properties access(TRIREME_H5(H5Pcreate(H5P_FILE_ACCESS)));
+  TRIREME_H5(H5Pset_driver(access.get(), driver(), nullptr));
+  TRIREME_H5(H5Pset_file_locking(access.get(), false, true));
+  return access;
+}
+
 File create_in(files::Descriptor file) {
   const LibraryLock lock;
-  const Properties access(TRIREME_H5(H5Pcreate(H5P_FILE_ACCESS)));
-  TRIREME_H5(H5Pset_driver(access.get(), driver(), nullptr));
+  const Properties access = file_access();
   const std::string path = file.path();
   next = std::move(file);
   return File(TRIREME_H5_OF(H5I_INVALID_HID, path,

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 
 #include "base/error.hpp"
+#include "files/descriptor.hpp"
 #include "files/input_file.hpp"
 
 #include "h5/driver.hpp"
@@ -74,10 +75,9 @@ File create_file(const std::string& path) {
 }
 
 File open_file(const std::string& path) {
-  const files::InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
   expect_memory();
-  const Properties access(TRIREME_H5(H5Pcreate(H5P_FILE_ACCESS)));
-  TRIREME_H5(H5Pset_file_locking(access.get(), false, true));
+  const files::InputFile regular(path);  // says what is in the place of a file
+  const Properties access = file_access();
   File file(
       TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));
   Found found;
