@@ -39,6 +39,12 @@ const Output& of(const H5FD_t* file) {
   return *static_cast<const Output*>(file);
 }
 
+/// Onto HDF5's error stack, as a message that innermost_message() can parse.
+void push(const std::string& path, const std::string& reason) noexcept {
+  H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_WRITEERROR,
+           "name = '%s', error message = '%s'", path.c_str(), reason.c_str());
+}
+
 /// Does `action` unless one has failed; keeps its failure, and tells HDF5 unless the file is being
 /// closed.
 template <class Action>
@@ -55,10 +61,7 @@ herr_t attempt(Output& output, Action&& action) noexcept {
   }
   if (output.closing)
     return 0;
-  // Onto HDF5's error stack, as a message that innermost_message() can parse.
-  H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_WRITEERROR,
-           "name = '%s', error message = '%s'", output.file.path().c_str(),
-           output.problem->c_str());
+  push(output.file.path(), *output.problem);
   return -1;
 }
 
@@ -67,9 +70,12 @@ H5FD_t* open(const char* name, unsigned, hid_t, haddr_t) {
   try {
     return new Output(next ? *std::exchange(next, std::nullopt)
                            : files::Descriptor::regular(name, O_RDONLY));
-  } catch (...) {  // no exception may pass through HDF5
-    return nullptr;
+  } catch (const StorageError& error) {  // no exception may pass through HDF5
+    push(name, error.reason());
+  } catch (...) {
+    push(name, "memory allocation failed");
   }
+  return nullptr;
 }
 
 /// A close that fails after a sync adds nothing: a file that must be on the disk is synced.
@@ -106,9 +112,10 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, void
     const auto got = of(file).file.read_some(static_cast<std::int64_t>(address), bytes);
     std::ranges::fill(bytes.subspan(got), std::byte{});
     return 0;
-  } catch (...) {
-    return -1;
+  } catch (const StorageError& error) {
+    push(of(file).file.path(), error.reason());
   }
+  return -1;
 }
 
 herr_t write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, const void* from) {
