@@ -59,30 +59,31 @@ Segment::Segment(TokenFile file) : file_(std::move(file)) {
       file_.path);
 }
 
-std::shared_ptr<const Segment::Opened> Segment::opened(bool& fresh) const {
+Segment::Opened Segment::opened(bool& fresh) const {
   const std::lock_guard lock(handle_->mutex);
-  fresh = handle_->opened == nullptr;
+  Opened& opened = handle_->opened;
+  fresh = opened.file == nullptr;
   if (fresh) {
-    auto made = std::make_shared<Opened>();
-    made->file = files::InputFile(file_.path);
-    if (made->file.size() != file_.file_bytes)
+    auto file = std::make_shared<const files::InputFile>(file_.path);
+    if (file->size() != file_.file_bytes)
       throw StorageError("file system", "read " + file_.path,
                          fmt::format("it has {} bytes, and had {} when the run started, or has "
                                      "them on rank 0",
-                                     made->file.size(), file_.file_bytes),
+                                     file->size(), file_.file_bytes),
                          __FILE__, __LINE__);
-    if (!file_.index.empty()) {
-      made->hashes = read_block_hashes(file_);
-      made->checked = std::make_unique<std::atomic<bool>[]>(made->hashes.size());
+    if (!file_.index.empty() && opened.hashes == nullptr) {
+      auto blocks = read_block_hashes(file_);
+      auto checked = std::make_unique<std::atomic<bool>[]>(blocks.size());
+      opened.hashes = std::make_shared<const Hashes>(Hashes{std::move(blocks), std::move(checked)});
     }
-    handle_->opened = std::move(made);
+    opened.file = std::move(file);
   }
-  return handle_->opened;
+  return opened;
 }
 
 void Segment::close() const {
   const std::lock_guard lock(handle_->mutex);
-  handle_->opened.reset();  // a thread that reads it now holds it until it is done
+  handle_->opened.file.reset();  // a thread that reads it now holds it until it is done
 }
 
 std::span<const std::byte> Segment::read_block_of(const files::InputFile& file,
@@ -97,16 +98,16 @@ std::span<const std::byte> Segment::read_block_of(const files::InputFile& file,
 std::span<const std::byte> Segment::read_block(std::int64_t block,
                                                std::span<std::byte> room) const {
   bool fresh = false;
-  return read_block_of(opened(fresh)->file, block, room);
+  return read_block_of(*opened(fresh).file, block, room);
 }
 
 void Segment::check_block(const Opened& opened, std::int64_t block) const {
-  auto& checked = opened.checked[static_cast<std::size_t>(block)];
+  auto& checked = opened.hashes->checked[static_cast<std::size_t>(block)];
   if (checked.load(std::memory_order_relaxed))
     return;
   std::array<std::byte, static_cast<std::size_t>(block_bytes)> room;
-  if (hash_of(read_block_of(opened.file, block, room)) !=
-      opened.hashes[static_cast<std::size_t>(block)])
+  if (hash_of(read_block_of(*opened.file, block, room)) !=
+      opened.hashes->blocks[static_cast<std::size_t>(block)])
     throw StorageError(
         "data", "read " + file_.path,
         fmt::format("bytes {} to {} do not match their hash in {}: the file is "
@@ -122,12 +123,12 @@ void Segment::check_block(const Opened& opened, std::int64_t block) const {
 
 bool Segment::read(std::int64_t begin, std::span<std::byte> bytes) const {
   bool fresh = false;
-  const auto file = opened(fresh);
-  if (!file->hashes.empty() && !bytes.empty())
+  const Opened file = opened(fresh);
+  if (file.hashes != nullptr && !bytes.empty())
     for (std::int64_t block = begin / block_bytes; block * block_bytes < begin + std::ssize(bytes);
          ++block)
-      check_block(*file, block);
-  file->file.read(file_.offset + begin, bytes);
+      check_block(file, block);
+  file.file->read(file_.offset + begin, bytes);
   return fresh;
 }
 

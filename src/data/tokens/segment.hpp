@@ -77,13 +77,16 @@ class Segment {
   void close() const;
 
  private:
-  struct Opened {
-    files::InputFile file;
-    std::vector<std::uint64_t> hashes;  ///< of the blocks; empty: not compared
+  struct Hashes {
+    std::vector<std::uint64_t> blocks;
     std::unique_ptr<std::atomic<bool>[]> checked;
   };
+  struct Opened {
+    std::shared_ptr<const files::InputFile> file;
+    std::shared_ptr<const Hashes> hashes;  ///< stay when the file is closed; null: not compared
+  };
   /// The file, opened where it is not; `fresh`: it was.
-  std::shared_ptr<const Opened> opened(bool& fresh) const;
+  Opened opened(bool& fresh) const;
   void check_block(const Opened& opened, std::int64_t block) const;
   std::span<const std::byte> read_block_of(const files::InputFile& file,
                                            std::int64_t block,
@@ -91,7 +94,7 @@ class Segment {
 
   struct Handle {
     std::mutex mutex;
-    std::shared_ptr<const Opened> opened;
+    Opened opened;
   };
   TokenFile file_;
   std::unique_ptr<Handle> handle_ = std::make_unique<Handle>();
