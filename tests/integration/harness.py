@@ -3,6 +3,7 @@
 
 TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLAGS its options, -n the last; CMake sets all three.
 """
+import glob
 import os
 import shutil
 import signal
@@ -67,6 +68,22 @@ def start(*arguments, ranks=1, prefix=()):
     """`prefix` goes before everything, as in ("unshare", "-m")."""
     return Run(subprocess.run([*prefix, *launch(ranks), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=TIMEOUT_S, check=False))
+
+
+def process_of_rank(rank, directory):
+    """The process that runs the executable as this rank on this run directory."""
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                told = file.read()
+            with open(path[: -len("environ")] + "cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:  # it ended meanwhile, or is a kernel thread
+            continue
+        if (is_rank(told, rank) and words[0] == TRIREME.encode()
+                and f"run.directory={directory}".encode() in words):
+            return int(path.split("/")[2])
+    raise AssertionError(f"no process of rank {rank}")
 
 
 class TrainingTest(unittest.TestCase):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that stops answering ends the run within the deadline, with its name, whatever it was stopped in."""
 import concurrent.futures
-import glob
 import os
 import random
 import re
@@ -10,28 +9,12 @@ import time
 import unittest
 import unittest.mock
 
-from harness import TIMEOUT_S, TRIREME, TrainingTest, is_rank
+from harness import TIMEOUT_S, TrainingTest, process_of_rank
 
 DEADLINE_S = 8  # on a machine that pauses now and then, a healthy rank may get no core for seconds
 # The watchdog waits five seconds for answers, the launcher one before it kills. The rest is for the machine: that a run ends because of the
 # deadline, and not because something else gave up (minutes), shows however long it pauses.
 MOST_S = DEADLINE_S + 5 + 1 + 30
-
-
-def process_of_rank(rank, directory):
-    """The process that runs the executable as this rank on this run directory."""
-    for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                told = file.read()
-            with open(path[: -len("environ")] + "cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:  # it ended meanwhile, or is a kernel thread
-            continue
-        if (is_rank(told, rank) and words[0] == TRIREME.encode()
-                and f"run.directory={directory}".encode() in words):
-            return int(path.split("/")[2])
-    raise AssertionError(f"no process of rank {rank}")
 
 
 class StoppedRank(TrainingTest):

@@ -70,6 +70,26 @@ std::vector<std::string> folders_of(const std::string& mounts,
   return {};
 }
 
+/// The folders of a process's groups.
+class Folders {
+ public:
+  Folders(const std::string& process, const std::string& root)
+      : root_(root),
+        groups_(text_of(process + "/cgroup")),
+        mounts_(text_of(process + "/mountinfo")) {}
+
+  /// Of a controller of version 1, or ("") of version 2; from the group upwards.
+  [[nodiscard]] std::vector<std::string> of(const std::string& controller) const {
+    const auto path = path_of(groups_, controller);
+    auto folders = path ? folders_of(mounts_, controller, *path) : std::vector<std::string>();
+    for (std::string& folder : folders) folder.insert(0, root_);
+    return folders;
+  }
+
+ private:
+  const std::string root_, groups_, mounts_;
+};
+
 void lower(std::int64_t& to, std::int64_t limit) {
   to = to == unlimited ? limit : std::min(to, limit);
 }
@@ -134,23 +154,31 @@ double cpus_of_quota(std::string_view text) {
 
 GroupLimits limits_of_groups(const std::string& process, const std::string& root) {
   GroupLimits limits;
-  const std::string groups = text_of(process + "/cgroup"), mounts = text_of(process + "/mountinfo");
-  const auto folders = [&](const char* controller) {
-    const auto path = path_of(groups, controller);
-    return path ? folders_of(mounts, controller, *path) : std::vector<std::string>();
-  };
-  for (const std::string& folder : folders("")) read_version_2(root + folder, limits);
-  for (const std::string& folder : folders("cpu")) read_cpus_of_version_1(root + folder, limits);
-  for (const std::string& folder : folders("pids")) read_threads(root + folder, limits);
+  const Folders folders(process, root);
+  for (const std::string& folder : folders.of("")) read_version_2(folder, limits);
+  for (const std::string& folder : folders.of("cpu")) read_cpus_of_version_1(folder, limits);
+  for (const std::string& folder : folders.of("pids")) read_threads(folder, limits);
   bool own = true;
-  for (const std::string& folder : folders("memory")) {
+  for (const std::string& folder : folders.of("memory")) {
     // A group without it does not count what those below it use.
-    if (!own && trimmed(text_of(root + folder + "/memory.use_hierarchy")) == "0")
+    if (!own && trimmed(text_of(folder + "/memory.use_hierarchy")) == "0")
       break;
     own = false;
-    read_memory_of_version_1(root + folder, limits);
+    read_memory_of_version_1(folder, limits);
   }
   return limits;
+}
+
+GroupThrottling throttling_of_groups(const std::string& process, const std::string& root) {
+  GroupThrottling most;
+  const Folders folders(process, root);
+  for (const char* controller : {"", "cpu"})
+    for (const std::string& folder : folders.of(controller)) {
+      const std::string statistics = text_of(folder + "/cpu.stat");
+      if (const auto throttled = line_of(statistics, "nr_throttled"); throttled > most.throttled)
+        most = {line_of(statistics, "nr_periods"), throttled};
+    }
+  return most;
 }
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 //   memory  memory.max; memory.high as well, above which the kernel slows a process down until
 //           pages are reclaimed, which a training has none of; memory.limit_in_bytes
 //   threads pids.max
-//   CPUs    cpu.max; cpu.cfs_quota_us over cpu.cfs_period_us
+//   CPUs    cpu.max; cpu.cfs_quota_us over cpu.cfs_period_us; cpu.stat for how often it was met
 //
 // What others in a group use is missing from what is free; pages of files that have not been used
 // lately do not count as used, since the kernel drops them first.
@@ -39,6 +39,14 @@ struct GroupLimits {
 /// Both have other values for tests only.
 GroupLimits limits_of_groups(const std::string& process = "/proc/self",
                              const std::string& root = "");
+
+/// Periods of the CPU quota, and those in which it was used up: of the group, or its ancestor, with
+/// most of the latter. 0 without a quota.
+struct GroupThrottling {
+  std::int64_t periods = 0, throttled = 0;
+};
+GroupThrottling throttling_of_groups(const std::string& process = "/proc/self",
+                                     const std::string& root = "");
 
 /// cpu.max ("200000 100000", "max 100000") in CPUs; 0: no limit.
 double cpus_of_quota(std::string_view text);

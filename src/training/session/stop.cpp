@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -67,13 +68,17 @@ std::optional<StopReason> Requests::stop() const {
 }
 
 Requests agree(comm::World& world, const Requests& mine) {
-  std::array<std::int64_t, num_stop_reasons + 4> said{mine.checkpoint, mine.writing,
-                                                      mine.unfinished, mine.text_bytes};
-  std::ranges::copy(mine.stops, said.begin() + 4);
+  Requests all = mine;
+  std::vector<std::int64_t> said{all.checkpoint, all.writing, all.unfinished, all.text_bytes};
+  said.insert(said.end(), all.stops.begin(), all.stops.end());
+  said.insert(said.end(), all.more.begin(), all.more.end());
   world.sum(said);
-  Requests all{
-      .checkpoint = said[0], .writing = said[1], .unfinished = said[2], .text_bytes = said[3]};
-  std::copy(said.begin() + 4, said.end(), all.stops.begin());
+  all.checkpoint = said[0];
+  all.writing = said[1];
+  all.unfinished = said[2];
+  all.text_bytes = said[3];
+  std::copy_n(said.begin() + 4, all.stops.size(), all.stops.begin());
+  std::copy(said.end() - std::ssize(all.more), said.end(), all.more.begin());
   return all;
 }
 

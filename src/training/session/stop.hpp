@@ -35,6 +35,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -67,6 +68,8 @@ struct Requests {
   std::int64_t unfinished = 0;  ///< compute has not finished the step
   /// Bytes of text in the rank's part of the step: not a request, but sent in the same exchange.
   std::int64_t text_bytes = 0;
+  /// More that is sent in this exchange: of the same length on all ranks, and summed in place.
+  std::span<std::int64_t> more = {};
 
   void stop_for(StopReason reason) { stops.at(static_cast<std::size_t>(reason)) = 1; }
   /// One of the reasons, if a stop is requested.

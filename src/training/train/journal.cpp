@@ -152,7 +152,8 @@ void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double s
   }
 }
 
-void Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
+double Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
+  const double waited_before = waited_in_train_s_;
   tokens_ += static_cast<double>(outcome.tokens);
   const auto note = [&](double begin, double waited) {
     if (begin >= outcome.began)  // else it was between the steps
@@ -181,6 +182,7 @@ void Journal::step(const record::StepRow& row, const session::StepOutcome& outco
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
     write([row](record::RunRecord& file) { file.append(row); });
+  return waited_in_train_s_ - waited_before;
 }
 
 void Journal::skipped(std::int64_t step, const std::string& found) {

@@ -44,8 +44,9 @@ class Journal {
           const record::NameValues& origin,
           Log& log);
 
-  /// A row of /steps when one is due, and the engine's bucket times as samples.
-  void step(const record::StepRow& row, const session::StepOutcome& outcome);
+  /// A row of /steps when one is due, and the engine's bucket times as samples. Returns how long
+  /// forward and backward waited for the network.
+  double step(const record::StepRow& row, const session::StepOutcome& outcome);
   /// The step's gradient was not finite, and nothing was updated.
   void skipped(std::int64_t step, const std::string& found);
   void validation(std::int64_t step, const session::Evaluation& found);

@@ -24,6 +24,7 @@
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
 #include "train/run.hpp"
+#include "train/slow_ranks.hpp"
 
 namespace trireme::train {
 namespace {
@@ -95,6 +96,7 @@ class Trainer {
   const session::TimeLimit limit_;
   const MeasureCeiling measure_ceiling_;
   session::Walltime walltime_;
+  SlowRanks slow_ranks_;
   bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
   bool dropped_ = false;      ///< an evaluation, which the next start makes up
 
@@ -120,7 +122,8 @@ Trainer::Trainer(const session::Job& job,
       signals_(signals),
       limit_(limit),
       measure_ceiling_(measure_ceiling),
-      walltime_(limit.deadline) {}
+      walltime_(limit.deadline),
+      slow_ranks_(world, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = run_.training.scratch.num_allocations();
@@ -131,8 +134,14 @@ session::Requests Trainer::step(std::int64_t number) {
         device::steady_seconds() - saved_at_ >= 60 * job_.checkpoint.every_minutes)
       mine.checkpoint = 1;
     mine.writing = run_.saver.writing() ? 1 : 0;
+    mine.more = slow_ranks_.words();
     return mine;
   });
+  for (const std::string& line : slow_ranks_.look(number))
+    if (world_.rank() == 0) {
+      run_.clear_progress();
+      log_.warning("step {:>6}/{}  {}", number, job_.run.steps, line);
+    }
   look();
   for (const std::string& line : run_.training.device->take_notes())
     if (world_.rank() == 0) {
@@ -173,18 +182,20 @@ void Trainer::look() {
   newest_.seen = true;
   const session::StepOutcome outcome = run_.training.outcome(newest_.step);
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
-  run_.journal->step({.step = newest_.step,
-                      .loss = outcome.loss,
-                      .bits_per_byte = outcome.bits_per_byte,
-                      .grad_norm = outcome.grad_norm,
-                      .learning_rate = outcome.learning_rate,
-                      .tokens = newest_.tokens,
-                      .seconds = outcome.seconds,
-                      .tokens_per_s = rate,
-                      .flops_per_s = rate * flops_per_token_,
-                      .exposed_s = outcome.times.exposed_s,
-                      .allocations = newest_.allocations},
-                     outcome);
+  const double waited = run_.journal->step({.step = newest_.step,
+                                            .loss = outcome.loss,
+                                            .bits_per_byte = outcome.bits_per_byte,
+                                            .grad_norm = outcome.grad_norm,
+                                            .learning_rate = outcome.learning_rate,
+                                            .tokens = newest_.tokens,
+                                            .seconds = outcome.seconds,
+                                            .tokens_per_s = rate,
+                                            .flops_per_s = rate * flops_per_token_,
+                                            .exposed_s = outcome.times.exposed_s,
+                                            .allocations = newest_.allocations},
+                                           outcome);
+  slow_ranks_.measured(outcome.optimizer_began - outcome.began - waited,
+                       run_.training.batches(newest_.step));
   if (outcome.leaf_norm_squared && outcome.not_finite.empty()) {
     const std::int64_t sequences = run_.training.sizes.at(newest_.step);
     run_.journal->noise_scale(run_.noise_scale->add(

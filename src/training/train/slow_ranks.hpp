@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds ranks that compute more slowly than the others, while the run goes on, and says why.
+//
+// Every rank reports how long forward and backward of a step took it, without waits for the network,
+// and as if it had as many micro-steps as the rank with most. The times travel in the exchange in which ranks agree on requests at the end of each step, as 16
+// bits per rank, so all ranks have the times of all, and decide the same without a message of its
+// own. Only when a rank is found slow does it broadcast what slows it down (base/host_load.hpp).
+//
+// The rule: steps are added up until they are long enough not to be noise (sample_s). What counts
+// in a sample is the logarithm of a rank's time over the median of the other ranks. Over a window
+// of samples a rank is slow if the median of this is above log(least_factor) and far above what the
+// samples vary by (MAD, of the rank or of the usual rank, the larger), and what ranks differ by. It
+// is reported after two windows in a row, and again when it has been below half of the threshold
+// for two windows in a row.
+//
+// 1. All ranks call all members, in every step.
+// 2. A rank without micro-steps of its own is never slow.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/host_load.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "batches/batches.hpp"
+
+namespace trireme::train {
+
+/// Times of all ranks in words that ranks add up: four to a word, each to 1/256, rounded down.
+class RankTimes {
+ public:
+  explicit RankTimes(int ranks);
+  /// Sets that of this rank, and 0 for the others, before the words are added up.
+  std::span<std::int64_t> words_with(int rank, double seconds);
+  /// Of each rank after that; 0: not known.
+  [[nodiscard]] std::span<const double> seconds();
+
+ private:
+  std::vector<std::int64_t> words_;
+  std::vector<double> seconds_;
+};
+
+class SlowRankRule {
+ public:
+  static constexpr double sample_s = 0.25, least_factor = 1.2;
+  static constexpr std::size_t window = 10;  ///< samples
+
+  struct Changes {
+    bool window_ended = false;
+    std::vector<int> slow = {};       ///< since now, the slowest first
+    std::vector<int> recovered = {};  ///< since now
+  };
+
+  explicit SlowRankRule(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+  /// One step's seconds by rank.
+  Changes add(std::span<const double> seconds);
+  /// The time of the rank over the median of the others, in the last window.
+  [[nodiscard]] double factor(int rank) const;
+  /// Whether the last window was the first one in which the rank was slow.
+  [[nodiscard]] bool suspects(int rank) const;
+
+ private:
+  struct Rank {
+    double seconds = 0;          // of the sample so far
+    std::vector<double> ratios;  // logarithms, of the window so far
+    double ratio = 0;            // median of the last window
+    int windows = 0;             // in a row that speak for a change of `slow`
+    bool slow = false;
+  };
+  void end_sample();
+  Changes end_window();
+
+  std::vector<Rank> ranks_;
+};
+
+/// The ranks of a run.
+class SlowRanks {
+ public:
+  SlowRanks(comm::World& world, bool on_cpu);
+
+  /// What this rank adds to the exchange at the end of a step: its time of the last step measured.
+  std::span<std::int64_t> words() { return times_.words_with(world_.rank(), seconds_); }
+  /// Forward and backward of a step took this rank `seconds`.
+  void measured(double seconds, const batches::Batches& batch);
+  /// After the exchange in step `step`: lines for the log. Collective.
+  std::vector<std::string> look(std::int64_t step);
+
+ private:
+  [[nodiscard]] std::string reasons() const;
+
+  comm::World& world_;
+  const bool on_cpu_;
+  RankTimes times_;
+  SlowRankRule rule_;
+  std::vector<std::int64_t> since_;  // by rank: the step at which it was found slow
+  double seconds_ = 0, busy_s_ = 0;  // the latter since before_
+  HostLoad before_;                  // of this rank, when the rule began to suspect it
+};
+
+}  // namespace trireme::train

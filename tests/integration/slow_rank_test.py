@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that is slowed down is named in the log while the run goes on, with the reason, and again when it has recovered."""
+import contextlib
+import os
+import signal
+import threading
+import unittest
+
+from harness import TrainingTest, is_root, process_of_rank
+
+FACTOR = r"its forward and backward passes take \d+\.\d\d times as long as those of the other ranks\. Likely reason on its host \S+: "
+
+
+class Bursts:
+    """Stops a process half of the time."""
+
+    def __init__(self, process):
+        self.process = process
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.over.is_set():
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                os.kill(self.process, number)
+                self.over.wait(0.05)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        os.kill(self.process, signal.SIGCONT)
+
+
+class Quota:
+    """Gives a process a twentieth of a CPU, in a control group of its own."""
+
+    def __init__(self, process):
+        self.process = process
+        self.version_2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+        self.folder = f"/sys/fs/cgroup{'' if self.version_2 else '/cpu'}/trireme-test-{os.getpid()}"
+
+    def write(self, name, text, folder=None):
+        with open(os.path.join(folder or self.folder, name), "w", encoding="ascii") as file:
+            file.write(str(text))
+
+    def __enter__(self):
+        os.mkdir(self.folder)
+        if self.version_2:
+            self.write("cpu.max", "5000 100000")
+        else:
+            self.write("cpu.cfs_quota_us", 5000)
+        self.write("cgroup.procs", self.process)
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):  # the process may have ended
+            self.write("cgroup.procs", self.process, os.path.dirname(self.folder))
+        os.rmdir(self.folder)
+
+
+class SlowRank(TrainingTest):
+    def assert_named(self, slower, reason):
+        running = self.popen("run.steps=100000000", "evaluate.every_steps=0", "checkpoint.every_steps=0", "record.spans=false",
+                             "model.channels=128", "model.layers=4", "model.context=64", "batch.sequences=4", ranks=2)
+        self.wait_for_line(running, "step      3/")
+        with slower(process_of_rank(1, self.path("run"))):
+            lines = iter(running.stdout)
+            slow = next(line for line in lines if "rank 1 is slow" in line)
+        self.assertRegex(slow, r"step +\d+/100000000  rank 1 is slow: " + FACTOR + ".*" + reason)
+        ends = next(line for line in lines if "rank 1 is no longer slow" in line)
+        self.assertRegex(ends, r"step +\d+/100000000  rank 1 is no longer slow, after \d+ steps")
+        running.terminate()
+        running.communicate()
+
+    def test_stopped_again_and_again(self):
+        self.assert_named(Bursts, r"it had work but did not run \d+ % of the time: stopped")
+
+    def test_quota_of_a_control_group(self):
+        if not is_root():
+            self.skipTest("control groups need root")
+        self.assert_named(Quota, r"the CPU quota of its control group was used up in \d+ of \d+ periods")
+
+
+if __name__ == "__main__":
+    unittest.main()
