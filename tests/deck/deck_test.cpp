@@ -2,6 +2,7 @@
 #include "deck/deck.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "deck/bad_deck.hpp"
+#include "deck/value.hpp"
 #include "support/open_file_limit.hpp"
 #include "support/scratch_directory.hpp"
 
@@ -67,6 +69,81 @@ TEST(Deck, ReadsEveryKindOfValue) {
   EXPECT_EQ(config.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(config.optimizer.schedule.kind, trireme::optim::Schedule::wsd);
   EXPECT_EQ(config.optimizer.beta2, 0.95) << "the default";
+}
+
+class References : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("SLURM_JOB_ID", "77", 1);
+    ::setenv("SLURM_ARRAY_JOB_ID", "70", 1);
+    ::setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+    ::setenv("TRIREME_TEST_PLACE", "with # signs: {and} \"quotes\"", 1);
+  }
+  void TearDown() override {
+    for (const char* name :
+         {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "TRIREME_TEST_PLACE"})
+      ::unsetenv(name);
+  }
+  static std::string findings(const std::vector<std::string>& overrides) {
+    try {
+      parsed(overrides);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(References, AreReplacedInOverrides) {
+  const auto name = [](const std::string& text) {
+    return parsed({"run.name=" + text}).config.run.name;
+  };
+  EXPECT_EQ(name("{job}-{array}"), "70-3");
+  EXPECT_EQ(name("'a{array}'"), "a3");
+  EXPECT_EQ(name("${TRIREME_TEST_PLACE}"), "with # signs: {and} \"quotes\"");
+  EXPECT_EQ(parsed({"run.seed={array}"}).config.run.seed, 3);
+  EXPECT_EQ(parsed({"run.seed=${SLURM_ARRAY_TASK_ID}"}).config.run.seed, 3);
+  EXPECT_EQ(parsed({"optimizer.learning_rate={array}e-4"}).config.optimizer.learning_rate, 3e-4);
+  EXPECT_THAT(parsed({"data.train.text=[{array}.txt, b{job}]"}).config.data.train.text,
+              ElementsAre("3.txt", "b70"));
+}
+
+TEST_F(References, StandForThemselvesWhenDoubled) {
+  for (const std::string text :
+       {"${X}", "{job}", "{array} {x} ${X} $${X} {{job}}", "$X", "{x}", "${1}", "{ job }"}) {
+    const std::string word = yaml_text(text);
+    EXPECT_EQ(parsed({"run.name=" + word}).config.run.name, text) << word;
+  }
+  EXPECT_EQ(parsed({"run.name='$${HOME} {{array}}'"}).config.run.name, "${HOME} {array}");
+}
+
+TEST_F(References, AreReplacedInDecks) {
+  const std::string deck = std::string(good) + "sample: {prompt: a {job} b} # ${NOT_SET}\n";
+  const Deck read = parse(deck, "deck.yaml", {"data.tokenizer=bytes"});
+  EXPECT_EQ(read.config.sample.prompt, "a 70 b");
+}
+
+TEST_F(References, WithoutAValueAreFindingsAtTheirPlaces) {
+  ::setenv("TRIREME_TEST_PLACE", "", 1);
+  EXPECT_EQ(findings({"run.steps=70", "run.seed=${NOT_SET_1}", "run.name=a${TRIREME_TEST_PLACE}"}),
+            "command line:2:10: error: run.seed: the environment variable of ${NOT_SET_1} is not "
+            "set or empty. Set and export it, or write $${NOT_SET_1} for the text itself. (in "
+            "'run.seed=${NOT_SET_1}')\n"
+            "command line:3:10: error: run.name: the environment variable of "
+            "${TRIREME_TEST_PLACE} is not set or empty. Set and export it, or write "
+            "$${TRIREME_TEST_PLACE} for the text itself. (in 'run.name=a${TRIREME_TEST_PLACE}')");
+  ::unsetenv("SLURM_ARRAY_JOB_ID");
+  ::unsetenv("SLURM_ARRAY_TASK_ID");
+  EXPECT_EQ(parsed({"run.name={job}"}).config.run.name, "77");
+  EXPECT_THAT(findings({"run.name={array}"}), HasSubstr("run.name: {array} is unknown, because"));
+  ::unsetenv("SLURM_JOB_ID");
+  EXPECT_THAT(findings({"run.name={job}"}), HasSubstr("run.name: {job} is unknown, because"));
+  EXPECT_THAT(findings({"run.{job}=3"}), HasSubstr("'run.{job}=3' is not an override"));
+}
+
+TEST_F(References, OfOtherEnvironmentsAreTakenFromTheCaller) {
+  const Circumstances rank{.ranks = 2, .references = {{{"{array}", "9"}}}};
+  EXPECT_EQ(parse(good, "deck.yaml", {"run.seed={array}"}, rank).config.run.seed, 9);
 }
 
 TEST(Deck, TakesAnyWordAsText) {

@@ -37,6 +37,11 @@ TEST(Edit, ReplacesAValueInItsPlace) {
               Optional(std::string("parallel: {transport: auto}\n")));
 }
 
+TEST(Edit, KeepsReferences) {
+  EXPECT_THAT(with_values("run: {seed: {array}, name: a${X}, steps: 3}", {{"run.steps", "4"}}),
+              Optional(std::string("run: {seed: {array}, name: a${X}, steps: 4}")));
+}
+
 TEST(Edit, ReplacesAMap) {
   EXPECT_THAT(with_values("model: {recompute: {memory: 2 GiB}, layers: 2} # small\n",
                           {{"model.recompute", "block"}}),

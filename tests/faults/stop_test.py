@@ -187,6 +187,21 @@ class Stop(TrainingTest):
             self.assertIn(f"SLURM_JOB_END_TIME is {text}" if text.isdigit() else f"SLURM_JOB_END_TIME is '{text}'", out)
             self.assertIn(part, out)
 
+    def test_the_scheduler_is_asked_for_the_end_of_the_job(self):
+        # As PBS Pro and Flux answer; FLUX_JOB_ID would start the Flux plug-in of Open MPI. That they name the limit in time is tests/session/scheduler_test.cpp's.
+        walltime = "    Resource_List.walltime = 00:00:12"
+        for command, variable, job, answer in (
+                ("qstat", "PBS_JOBID", "PBS job 7.server", f"echo 'Job Id: 7.server'; echo '{walltime}'; date '+    stime = %a %b %d %T %Y'"),
+                ("flux", "FLUX_ENCLOSING_ID", "Flux job 7.server", "echo 12")):
+            os.mkdir(self.path(command))
+            with open(self.path(f"{command}/{command}"), "w", encoding="ascii") as out:
+                out.write(f"#!/bin/sh\nLC_ALL=C; export LC_ALL; {answer}\n")
+            os.chmod(out.name, 0o755)
+            running = self.alone(*LONG, name=f"run-{command}", environment={variable: "7.server", "PATH": f"{self.path(command)}:{os.environ['PATH']}"})
+            out, err = running.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(running.returncode, REQUEUE, out + err)
+            self.assertRegex(out, rf"stopped after step \d+ of 1000000: the time limit of {job} \({command}\) leaves no time for another step")
+
     def test_a_paused_reader_delays_no_step_and_no_signal(self):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)

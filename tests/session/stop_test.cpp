@@ -86,7 +86,7 @@ TEST(SignalScope, EndsAtOnceBeforeTheTrainingBegins) {
 TEST(SignalScope, EndsThePreparationAtTheTimeLimit) {
   const int status = in_a_child([] {
     SignalScope signals;
-    signals.limit_preparation({.deadline = 0, .reason = StopReason::walltime});
+    signals.limit_time({.deadline = 0});
     ::pause();
   });
   ASSERT_TRUE(WIFEXITED(status));
@@ -126,57 +126,49 @@ TEST(SignalScope, LeavesSignalsIgnoredThatWere) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(SignalScope, NamesWhatLimitsTheTime) {
+  SignalScope signals;
+  signals.training_begins();
+  EXPECT_EQ(signals.text_of(StopReason::time_limit),
+            "run.walltime leaves no time for another step and a checkpoint");
+  signals.limit_time({.deadline = 7, .source = "the time limit of Slurm job 12 (squeue)"});
+  EXPECT_EQ(signals.deadline(), 7);
+  EXPECT_EQ(
+      signals.text_of(StopReason::time_limit),
+      "the time limit of Slurm job 12 (squeue) leaves no time for another step and a checkpoint");
+  EXPECT_EQ(signals.text_of(StopReason::user_signal), "SIGUSR2 was received");
+}
+
 TEST(Walltime, EndsWhileAStepAndACheckpointStillFit) {
-  Walltime clock(1100.0);
-  EXPECT_FALSE(clock.ends(1099, false));
+  Walltime clock;
+  EXPECT_FALSE(clock.ends(1, false));
   clock.step_took(2);
   clock.checkpoint_took(4);
   clock.step_took(1);
-  EXPECT_FALSE(clock.ends(1090.9, false));
-  EXPECT_TRUE(clock.ends(1091, false));
+  EXPECT_FALSE(clock.ends(9.1, false));
+  EXPECT_TRUE(clock.ends(9, false));
 }
 
 TEST(Walltime, CountsACheckpointThatIsBeingWritten) {
-  Walltime clock(1100.0);
+  Walltime clock;
   clock.checkpoint_took(4);
-  EXPECT_FALSE(clock.ends(1087.9, true));
-  EXPECT_TRUE(clock.ends(1088, true));
-  EXPECT_FALSE(clock.ends(1088, false));
+  EXPECT_FALSE(clock.ends(12.1, true));
+  EXPECT_TRUE(clock.ends(12, true));
+  EXPECT_FALSE(clock.ends(12, false));
 }
 
 TEST(Walltime, UsesTheExpectedTimeOfACheckpointUntilOneWasMeasured) {
-  Walltime clock(1100.0);
+  Walltime clock;
   clock.expect_checkpoint(20);
-  EXPECT_TRUE(clock.ends(1070, false));
+  EXPECT_TRUE(clock.ends(30, false));
   clock.checkpoint_took(4);
-  EXPECT_FALSE(clock.ends(1070, false));
+  EXPECT_FALSE(clock.ends(30, false));
 }
 
 TEST(Walltime, WithoutALimitNeverEnds) {
-  Walltime clock(TimeLimit{}.deadline);
+  Walltime clock;
   clock.step_took(1e9);
-  EXPECT_FALSE(clock.ends(1e12, true));
-}
-
-TEST(SlurmEnd, IsReadFromTheEnvironmentOfTheJob) {
-  constexpr double now = 1.7e9;
-  std::string warning;
-  const auto told = [&](const char* text) {
-    setenv("SLURM_JOB_END_TIME", text, 1);
-    warning.clear();
-    return slurm_end(now, warning);
-  };
-  EXPECT_EQ(told("1790000000"), 1.79e9);
-  for (const char* none : {"", "0", "-5", "4294967295", "4294967294"}) {
-    EXPECT_EQ(told(none), std::nullopt) << none;
-    EXPECT_EQ(warning, "") << none;
-  }
-  for (const char* wrong : {"soon", "17x", "1000000000", "1700000000"}) {
-    EXPECT_EQ(told(wrong), std::nullopt) << wrong;
-    EXPECT_NE(warning.find(wrong), std::string::npos) << warning;
-  }
-  unsetenv("SLURM_JOB_END_TIME");
-  EXPECT_EQ(slurm_end(now, warning), std::nullopt);
+  EXPECT_FALSE(clock.ends(TimeLimit{}.deadline, true));
 }
 
 }  // namespace

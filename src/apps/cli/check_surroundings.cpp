@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <sys/statvfs.h>
@@ -19,7 +21,7 @@
 #include "record/checkpoint/checkpoint_directory.hpp"
 
 #include "session/host_memory.hpp"
-#include "session/stop.hpp"
+#include "session/scheduler.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -136,8 +138,13 @@ std::string time_note(const deck::JobConfig& config) {
                        duration_text(config.run.walltime.value->seconds));
   std::string warning;
   const double now = trireme::device::calendar_seconds();
-  if (const auto end = trireme::session::slurm_end(now, warning))
-    text += fmt::format("time:  the Slurm job ends in {}\n", duration_text(*end - now));
+  const trireme::session::SchedulerJob job = trireme::session::scheduler_job();
+  std::optional<double> left = ask_for_seconds_left(job);
+  if (const auto end = trireme::session::slurm_end(now, warning); end && !left)
+    left = *end - now;
+  if (left && std::isfinite(*left))
+    text += fmt::format("time:  {} ends in {}\n", job.name.empty() ? "the job" : job.name,
+                        duration_text(*left));
   if (!warning.empty())
     text += fmt::format("time:  warning: {}\n", warning);
   return text;

@@ -6,6 +6,7 @@
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "device/recorder.hpp"
 
@@ -50,14 +51,15 @@ std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& dec
 
 /// The deck's tokenizer, read by rank 0; null if it cannot be read, which parse() will report.
 std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
-                                                      const std::string& bytes,
+                                                      const SharedDeck& shared,
                                                       const DeckArguments& arguments) {
   std::string serialized;
   if (world.rank() == 0) {
     const comm::World::AtWork work(world);
     try {
       std::vector<Diagnostic> ignored;
-      const deck::Deck deck = deck::read(bytes, arguments.path, arguments.overrides, ignored);
+      const deck::Deck deck = deck::read(shared.bytes, arguments.path, arguments.overrides,
+                                         *shared.circumstances.references, ignored);
       if (deck.places.readable("data.tokenizer"))
         serialized = deck::read_tokenizer(deck.config)->serialized();
     } catch (const UserError&) {
@@ -98,7 +100,10 @@ ExitCode with_shared_deck(comm::World& world,
   shared.circumstances.cuda = build_info().has_cuda;
   comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(arguments.path); });
   shared.bytes = world.broadcast(std::move(shared.bytes), 0);
-  shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, arguments);
+  const std::string references =
+      world.broadcast(json_text(deck::references_in(shared.bytes, arguments.overrides), -1), 0);
+  shared.circumstances.references = Json::parse(references).get<deck::References>();
+  shared.circumstances.tokenizer = read_tokenizer(world, shared, arguments);
   shared.circumstances.reads_weights = world.rank() == 0;
   comm::together(world, [&] {  // command lines, and mistakes in them, may differ
     shared.deck =
@@ -107,6 +112,8 @@ ExitCode with_shared_deck(comm::World& world,
   world.set_deadline(shared.deck.config.parallel.deadline.seconds);
   comm::expect_agreement(world, facts_of(deck::job_of(shared.deck), arguments.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
+  for (const auto& [reference, value] : *shared.circumstances.references)
+    log.info("{}: {}", reference, value);
   try {
     return action(shared, log);
   } catch (const std::exception& problem) {  // users look into log.txt for the reason

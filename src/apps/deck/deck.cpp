@@ -144,6 +144,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
 Deck read(const std::string& bytes,
           const std::string& path,
           const std::vector<std::string>& overrides,
+          const References& references,
           std::vector<Diagnostic>& findings) {
   Deck deck{{}, KeyPlaces(path)};
   const auto give_up = [&](Place place, std::string text) {
@@ -153,7 +154,7 @@ Deck read(const std::string& bytes,
   };
   if (bytes.find('\0') != std::string::npos)
     return give_up({path, 0, 0}, "this is not a text file: it contains zero bytes");
-  Node root = parse_yaml(bytes, {path}, findings);
+  Node root = parse_yaml(masked(bytes), {path}, findings);
   if (root.kind == Node::Kind::null)
     return give_up({path, 0, 0}, "the deck is empty. `trireme help deck` lists all keys.");
   if (root.kind == Node::Kind::broken) {
@@ -164,6 +165,7 @@ Deck read(const std::string& bytes,
     return give_up(root.place, fmt::format("expected 'section:', found {}", in_words(root)));
   for (std::size_t i = 0; i < overrides.size(); ++i)
     apply_override(root, overrides[i], static_cast<int>(i) + 1, findings);
+  put_values(root, "", references, findings);
 
   std::vector<std::string> all_keys;
   for (const Entry& entry : survey(JobConfig{})) all_keys.push_back(entry.path);
@@ -178,7 +180,10 @@ Deck parse(const std::string& bytes,
            const std::vector<std::string>& overrides,
            const std::optional<Circumstances>& circumstances) {
   std::vector<Diagnostic> findings;
-  Deck deck = read(bytes, path, overrides, findings);
+  Deck deck = read(bytes, path, overrides,
+                   circumstances && circumstances->references ? *circumstances->references
+                                                              : references_in(bytes, overrides),
+                   findings);
   if (circumstances) {
     deck.tokenizer = circumstances->tokenizer;
     if (!deck.tokenizer && deck.places.readable("data.tokenizer"))

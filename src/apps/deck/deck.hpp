@@ -24,6 +24,7 @@
 #include "base/error.hpp"
 
 #include "deck/config.hpp"
+#include "deck/references.hpp"
 
 namespace trireme::deck {
 
@@ -80,6 +81,8 @@ struct Circumstances {
   int hosts = 1;       ///< hosts over which a plan distributes the ranks
   /// The tokenizer of data.tokenizer, if the caller has already read it; else parse() reads it.
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
+  /// Values of the references in deck and overrides, if the caller has already read them.
+  std::optional<References> references = {};
   /// Compare run.initial_weights with the model. One rank of a run does this for all.
   bool reads_weights = true;
 };
@@ -93,6 +96,7 @@ std::string read_deck_file(const std::string& path, const char* kind = "deck");
 Deck read(const std::string& bytes,
           const std::string& path,
           const std::vector<std::string>& overrides,
+          const References& references,
           std::vector<Diagnostic>& findings);
 
 /// Reads the tokenizer of data.tokenizer. Throws UserError if it is not a tokenizer; StorageError.

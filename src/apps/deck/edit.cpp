@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 
+#include "deck/references.hpp"
 #include "deck/yaml.hpp"
 
 namespace trireme::deck {
@@ -18,7 +19,7 @@ using Result = std::optional<std::string>;
 
 std::optional<Node> tree_of(const std::string& text) {
   std::vector<Diagnostic> findings;
-  Node root = parse_yaml(text, {}, findings);
+  Node root = parse_yaml(masked(text), {}, findings);
   if (!findings.empty() || root.kind != Node::Kind::map)
     return std::nullopt;
   return root;

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 
 #include "deck/deck.hpp"
+#include "deck/references.hpp"
 
 namespace trireme::deck {
 namespace {
@@ -71,13 +72,13 @@ void apply_override(Node& root,
     return;
   }
   const std::size_t found_before = findings.size();
-  Node value = parse_yaml(text.substr(equals + 1),
-                          {command_line, number, static_cast<int>(equals) + 2}, findings);
+  const std::string yaml = masked(text.substr(equals + 1));
+  Node value = parse_yaml(yaml, {command_line, number, static_cast<int>(equals) + 2}, findings);
   if (findings.size() > found_before)
     return;
   const std::string raw = trimmed(text.substr(equals + 1));
   if ((value.kind == Node::Kind::null && !raw.empty() && raw.front() == '#') ||
-      (value.kind == Node::Kind::word && !value.quoted && value.word != raw)) {
+      (value.kind == Node::Kind::word && !value.quoted && value.word != trimmed(yaml))) {
     findings.push_back(
         {place(equals + 1), path,
          fmt::format("'{}' is not a single YAML word{}. Quote the value.", raw,

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "deck/references.hpp"
+
 namespace trireme::deck {
 namespace {
 
@@ -272,7 +274,7 @@ std::string yaml_text(const std::string& value) {
   if (safe_unquoted(value))
     return value;
   std::string text = "\"";
-  for (const char c : value) {
+  for (const char c : escaped(value)) {
     if (c == '"' || c == '\\')
       text += '\\';
     if (c == '\n')

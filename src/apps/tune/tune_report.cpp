@@ -157,7 +157,7 @@ std::string tuning_json(const Tuning& tuning) {
 
 std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes) {
   std::vector<Diagnostic> findings;
-  const deck::Deck written = deck::read(bytes, "", {}, findings);
+  const deck::Deck written = deck::read(bytes, "", {}, deck::references_in(bytes, {}), findings);
   return differences(setting_of(written.config), tuning.chosen().candidate.setting);
 }
 

@@ -2,10 +2,8 @@
 #include "session/stop.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <utility>
 #include <vector>
@@ -45,20 +43,6 @@ void say(const std::string& line) {
 }
 
 }  // namespace
-
-std::string text_of(StopReason reason) {
-  for (const Watched& one : stopping)
-    if (one.reason == reason)
-      return std::string(one.name) + " was received";
-  switch (reason) {
-    case StopReason::request:
-      return "`trireme stop` requested it";
-    case StopReason::job_end:
-      return "the Slurm job ends soon (SLURM_JOB_END_TIME)";
-    default:
-      return "run.walltime leaves no time for another step and a checkpoint";
-  }
-}
 
 std::optional<StopReason> Requests::stop() const {
   for (std::size_t i = 0; i < stops.size(); ++i)
@@ -140,12 +124,12 @@ void SignalScope::end_preparation() {
     std::this_thread::sleep_for(for_the_first_rank);
   const ExitCode code = reason ? ExitCode::requeue : ExitCode::user_error;
   if (!reason)
-    say(fmt::format(
-        "error: the time ended {}. {}",
-        work_.empty() ? "while the run was preparing (reading and checking its data), before its "
-                        "first step"
-                      : "before " + work_ + " had a result",
-        limit_.reason == StopReason::walltime ? "Raise run.walltime." : "Request a longer job."));
+    say(fmt::format("error: the time ended {}: {} leaves no more. Raise this limit.",
+                    work_.empty()
+                        ? "while the run was preparing (reading and checking its data), before its "
+                          "first step"
+                        : "before " + work_ + " had a result",
+                    limit_.source));
   else if (work_.empty())
     say("Stopped before the first step: " + text_of(*reason) +
         ". There was nothing to save; run the same command again to start.");
@@ -198,41 +182,29 @@ void SignalScope::end_by(int rank, std::function<void(ExitCode)> end) {
   end_ = std::move(end);
 }
 
-void SignalScope::limit_preparation(const TimeLimit& limit) {
+void SignalScope::limit_time(TimeLimit limit) {
   const std::lock_guard lock(mutex_);
-  limit_ = limit;
+  limit_ = std::move(limit);
+}
+
+double SignalScope::deadline() {
+  const std::lock_guard lock(mutex_);
+  return limit_.deadline;
+}
+
+std::string SignalScope::text_of(StopReason reason) {
+  if (reason == StopReason::request)
+    return "`trireme stop` requested it";
+  if (const auto* one = std::ranges::find(stopping, reason, &Watched::reason);
+      one != std::end(stopping))
+    return std::string(one->name) + " was received";
+  const std::lock_guard lock(mutex_);
+  return limit_.source + " leaves no time for another step and a checkpoint";
 }
 
 void SignalScope::training_begins() {
   const std::lock_guard lock(mutex_);
   preparing_ = false;
-}
-
-std::optional<double> slurm_end(double now, std::string& warning) {
-  const char* text = std::getenv("SLURM_JOB_END_TIME");  // NOLINT(concurrency-mt-unsafe)
-  if (text == nullptr || *text == '\0')
-    return std::nullopt;
-  double seconds = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, problem] = std::from_chars(text, end, seconds);
-  if (problem != std::errc() || rest != end) {
-    warning = fmt::format(
-        "SLURM_JOB_END_TIME is '{}', which is not a number of seconds since 1970. The end of the "
-        "job is not known; use run.walltime to limit the run",
-        text);
-    return std::nullopt;
-  }
-  // Slurm gives 0 or the largest number where there is no limit.
-  if (seconds <= 0 || seconds >= 4e9)
-    return std::nullopt;
-  if (seconds <= now) {
-    warning = fmt::format(
-        "SLURM_JOB_END_TIME is {}, which is in the past: this shell is left from a job that has "
-        "ended. It is ignored; use run.walltime to limit the run",
-        text);
-    return std::nullopt;
-  }
-  return seconds;
 }
 
 void Walltime::step_took(double seconds) {
@@ -243,9 +215,9 @@ void Walltime::checkpoint_took(double seconds) {
   slowest_checkpoint_ = std::max(slowest_checkpoint_, seconds);
 }
 
-bool Walltime::ends(double now, bool writing) const {
+bool Walltime::ends(double left_s, bool writing) const {
   const double checkpoint = slowest_checkpoint_ > 0 ? slowest_checkpoint_ : expected_checkpoint_;
-  return now + 1.5 * (slowest_step_ + (writing ? 2 : 1) * checkpoint) >= deadline_;
+  return 1.5 * (slowest_step_ + (writing ? 2 : 1) * checkpoint) >= left_s;
 }
 
 }  // namespace trireme::session

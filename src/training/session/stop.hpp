@@ -4,9 +4,9 @@
 //
 // SIGUSR1 requests a checkpoint, and the run continues. SIGTERM, SIGINT, SIGHUP, SIGXCPU and
 // SIGUSR2 request a checkpoint and a stop (exit code 75). A second SIGINT ends the process at once.
-// SIGINT and SIGHUP stay ignored if they were ignored at the start (nohup). `run.walltime`, and
-// under Slurm the end of the job, request a stop early enough for one more step and one checkpoint,
-// whose times are measured during the run.
+// SIGINT and SIGHUP stay ignored if they were ignored at the start (nohup). `run.walltime`, and the
+// end of a scheduler's job (scheduler.hpp), request a stop early enough for one more step and one
+// checkpoint, whose times are measured during the run.
 //
 // If the reader of standard output exits (`trireme deck.yaml | head`), the run continues: SIGPIPE
 // is blocked and ignored, and log.txt has all output. SIGXFSZ is blocked and ignored as well: a
@@ -52,13 +52,9 @@ enum class StopReason : std::uint8_t {
   cpu_time,
   user_signal,
   request,
-  walltime,
-  job_end
+  time_limit
 };
-inline constexpr std::size_t num_stop_reasons = 8;
-
-/// "SIGTERM was received", "run.walltime leaves no time for another step and a checkpoint".
-std::string text_of(StopReason reason);
+inline constexpr std::size_t num_stop_reasons = 7;
 
 /// The requests of one rank at the end of a step, as numbers that ranks add up: 0 or 1 for each.
 struct Requests {
@@ -79,10 +75,10 @@ struct Requests {
 /// The number of ranks with each request, and the sum of the bytes. Collective.
 Requests agree(comm::World& world, const Requests& mine);
 
-/// When a run must end, on the steady clock, and which limit this is.
+/// When a run must end, on the steady clock, and what says so.
 struct TimeLimit {
   double deadline = std::numeric_limits<double>::infinity();
-  StopReason reason = StopReason::walltime;
+  std::string source = "run.walltime";
 };
 
 /// Blocks the signals, and receives them during its lifetime. One object at a time, created in the
@@ -107,8 +103,11 @@ class SignalScope {
   /// Sets how to end the whole job from any thread, and this process's rank in it. Otherwise only
   /// this process ends.
   void end_by(int rank, std::function<void(ExitCode)> end);
-  /// Ends the job if `limit.deadline` passes before training_begins().
-  void limit_preparation(const TimeLimit& limit);
+  /// Sets when the run must end. If this passes before training_begins(), it ends at once.
+  void limit_time(TimeLimit limit);
+  [[nodiscard]] double deadline();
+  /// "SIGTERM was received", "run.walltime leaves no time for another step and a checkpoint".
+  [[nodiscard]] std::string text_of(StopReason reason);
   /// From now on the run handles requests between its steps.
   void training_begins();
 
@@ -130,29 +129,20 @@ class SignalScope {
   std::thread watcher_;  // last: it uses the other members
 };
 
-/// The end of the Slurm job of this process, in seconds since 1970, from the job's environment
-/// (SLURM_JOB_END_TIME). None outside Slurm, for jobs without a time limit, and for a value that
-/// cannot be the end of this job; `warning` then has the reason.
-std::optional<double> slurm_end(double now, std::string& warning);
-
 /// The wall clock of a run, on rank 0.
 class Walltime {
  public:
-  /// The run ends at `deadline` on the steady clock.
-  explicit Walltime(double deadline) : deadline_(deadline) {}
-
   /// Sets the estimated seconds of a checkpoint, used until one was measured.
   void expect_checkpoint(double seconds) { expected_checkpoint_ = seconds; }
   /// Reports the seconds from the start of one step to the next, without waits for checkpoints.
   void step_took(double seconds);
   void checkpoint_took(double seconds);
-  /// Whether the time left may be too short for another step and a checkpoint after it, plus, if
+  /// Whether `left_s` seconds may be too short for another step and a checkpoint after it, plus, if
   /// `writing`, the checkpoint that is being written. Each counts with its longest time so far,
   /// times 1.5.
-  [[nodiscard]] bool ends(double now, bool writing) const;
+  [[nodiscard]] bool ends(double left_s, bool writing) const;
 
  private:
-  double deadline_;
   double expected_checkpoint_ = 0;
   double slowest_step_ = 0;
   double slowest_checkpoint_ = 0;

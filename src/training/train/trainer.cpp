@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -38,7 +39,6 @@ class Trainer {
           comm::World& world,
           Log& log,
           session::SignalScope& signals,
-          const session::TimeLimit& limit,
           MeasureCeiling measure_ceiling);
   ExitCode run();
 
@@ -93,7 +93,6 @@ class Trainer {
   comm::World& world_;
   Log& log_;
   session::SignalScope& signals_;
-  const session::TimeLimit limit_;
   const MeasureCeiling measure_ceiling_;
   session::Walltime walltime_;
   SlowRanks slow_ranks_;
@@ -113,16 +112,13 @@ Trainer::Trainer(const session::Job& job,
                  comm::World& world,
                  Log& log,
                  session::SignalScope& signals,
-                 const session::TimeLimit& limit,
                  MeasureCeiling measure_ceiling)
     : run_(job, world, log, signals),
       job_(job),
       world_(world),
       log_(log),
       signals_(signals),
-      limit_(limit),
       measure_ceiling_(measure_ceiling),
-      walltime_(limit.deadline),
       slow_ranks_(world, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
@@ -171,8 +167,9 @@ session::Requests Trainer::requests() {
   session::Requests mine;
   if (const auto reason = signals_.stop())
     mine.stop_for(*reason);
-  if (world_.rank() == 0 && walltime_.ends(device::steady_seconds(), run_.saver.under_way()))
-    mine.stop_for(limit_.reason);
+  if (world_.rank() == 0 &&
+      walltime_.ends(signals_.deadline() - device::steady_seconds(), run_.saver.under_way()))
+    mine.stop_for(session::StopReason::time_limit);
   return mine;
 }
 
@@ -360,7 +357,7 @@ void Trainer::finish(bool whole) {
     run_.journal->print_summary();
   if (const auto stop = session::agree(world_, requests()).stop(); whole && stop)
     log_.info("skipped measuring what matrix products reach on this machine: {}",
-              session::text_of(*stop));
+              signals_.text_of(*stop));
   else if (whole)
     run_.journal->compare_with_ceiling(measure_ceiling_);
   run_.journal->close(newest_.step, run_.saver, whole);
@@ -417,7 +414,7 @@ ExitCode Trainer::stop_at_start() {
   const auto stops_for = session::agree(world_, requests()).stop();
   finish(false);
   log_.info("stopped after step {} of {}: {}. Run the same command again to resume", newest_.step,
-            job_.run.steps, session::text_of(stops_for.value()));
+            job_.run.steps, signals_.text_of(stops_for.value()));
   return ExitCode::requeue;
 }
 
@@ -457,7 +454,7 @@ ExitCode Trainer::steps() {
       log_.info(
           "stopped after step {} of {}: {}. A checkpoint was saved; run the same command again to "
           "{}",
-          number, job_.run.steps, session::text_of(*stops_for),
+          number, job_.run.steps, signals_.text_of(*stops_for),
           last ? "make up the evaluation" : "resume");
       return ExitCode::requeue;
     }
@@ -466,32 +463,22 @@ ExitCode Trainer::steps() {
   return ExitCode::done;
 }
 
-/// Slurm kills at the job's end, so the record is closed and MPI has ended a little earlier.
-constexpr double slurm_margin_s = 5;
-
 }  // namespace
 
-session::TimeLimit limit_of(const session::Job& job,
-                            double started_at,
-                            const comm::World& world,
-                            Log& log,
-                            session::SignalScope& signals) {
+std::unique_ptr<session::JobClock> limit_time(const session::Job& job,
+                                              double started_at,
+                                              const comm::World& world,
+                                              Log& log,
+                                              session::SignalScope& signals) {
+  if (world.rank() != 0)
+    return nullptr;
   std::string warning;
-  session::TimeLimit limit;
-  if (job.run.walltime.given())
-    limit.deadline = started_at + job.run.walltime.value->seconds;
-  const double now = device::calendar_seconds();
-  if (const auto end = session::slurm_end(now, warning)) {
-    const double steady = device::steady_seconds() + *end - slurm_margin_s - now;
-    if (steady < limit.deadline)
-      limit = {steady, session::StopReason::job_end};
-  }
-  if (world.rank() == 0) {
-    signals.limit_preparation(limit);
-    if (!warning.empty())
-      log.warning("{}", warning);
-  }
-  return limit;
+  const double walltime = job.run.walltime.given() ? job.run.walltime.value->seconds
+                                                   : std::numeric_limits<double>::infinity();
+  auto clock = std::make_unique<session::JobClock>(started_at + walltime, signals, warning);
+  if (!warning.empty())
+    log.warning("{}", warning);
+  return clock;
 }
 
 ExitCode train(const session::Job& job,
@@ -510,9 +497,8 @@ ExitCode train(const session::Job& job,
   for (const auto& [text, warning, remedy] : placement)
     if (world.rank() == 0)  // every rank has the same lines
       warning ? log.warning("{}: {}", text, remedy) : log.info("{}", text);
-  return Trainer(job, world, log, signals, limit_of(job, started_at, world, log, signals),
-                 measure_ceiling)
-      .run();
+  const auto clock = limit_time(job, started_at, world, log, signals);
+  return Trainer(job, world, log, signals, measure_ceiling).run();
 }
 
 }  // namespace trireme::train

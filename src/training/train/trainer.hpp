@@ -26,6 +26,7 @@
 #include "comm/control/world.hpp"
 
 #include "session/job.hpp"
+#include "session/scheduler.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
 
@@ -35,14 +36,14 @@ namespace trireme::train {
 /// left for them. Collective.
 using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
 
-/// When the run must end: run.walltime after `started_at`, or shortly before the end of the Slurm
-/// job, whichever comes first. On rank 0 it limits the preparation of the run in `signals` as well.
-/// Warns of an end of the job that cannot be.
-session::TimeLimit limit_of(const session::Job& job,
-                            double started_at,
-                            const comm::World& world,
-                            Log& log,
-                            session::SignalScope& signals);
+/// Limits the time of the work in `signals`: run.walltime after `started_at`, or shortly before the
+/// end of the scheduler's job, as long as the result exists. Null on all ranks but 0. Warns of an
+/// end of the job that cannot be.
+std::unique_ptr<session::JobClock> limit_time(const session::Job& job,
+                                              double started_at,
+                                              const comm::World& world,
+                                              Log& log,
+                                              session::SignalScope& signals);
 
 /// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.

@@ -40,7 +40,7 @@ Action declare_find_rate(CLI::App& command) {
   return [options](Arguments arguments) {
     const auto sweep_rates = [&](comm::World& world, const Stops& stops) {
       return with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
-        train::limit_of(job, stops.started_at, world, log, stops.signals);
+        const auto clock = train::limit_time(job, stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_new_file(options->json); });
         const tune::RateCurve curve = tune::find_rate(job, world, log, options->sweep);
         comm::on_first_rank(world, [&] {

@@ -80,7 +80,8 @@ Action declare_tune(CLI::App& command) {
     options->request.memory_bytes = static_cast<std::int64_t>(options->gib * 0x1p30);
     const auto measure = [&](comm::World& world, const Stops& stops) {
       return with_shared_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
-        train::limit_of(deck::job_of(shared.deck), stops.started_at, world, log, stops.signals);
+        const auto clock = train::limit_time(deck::job_of(shared.deck), stops.started_at, world,
+                                             log, stops.signals);
         comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
         const tune::Tuning tuning =
             tune::tune(shared.deck, shared.circumstances, world, log, options->request);

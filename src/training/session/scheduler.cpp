@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/scheduler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <string_view>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/kernel_text.hpp"
+#include "base/threads.hpp"
+#include "device/recorder.hpp"
+
+namespace trireme::session {
+namespace {
+
+constexpr double unlimited_s = std::numeric_limits<double>::infinity();
+/// A scheduler kills at the end of the job, so the record is closed and MPI has ended earlier.
+constexpr double margin_s = 5;
+constexpr std::chrono::minutes between_questions{1};
+/// A command that takes longer is killed.
+constexpr double patience_s = 20;
+constexpr int between_looks_ms = 100;
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  return text == nullptr ? "" : text;
+}
+
+/// "1-02:03:04", "02:03:04", "3:04": the last part is in units of one, those before it in 60.
+std::optional<double> colon_time(std::string_view text) {
+  double days = 0, sum = 0;
+  bool colon = false;
+  if (const auto dash = text.find('-'); dash != std::string_view::npos) {
+    days = static_cast<double>(number_at(text).value_or(0));
+    text.remove_prefix(dash + 1);
+  }
+  for (;; text.remove_prefix(text.find(':') + 1)) {
+    const auto part = number_at(text);
+    if (!part || *part < 0)
+      return std::nullopt;
+    sum = sum * 60 + static_cast<double>(*part);
+    if (text.find(':') == std::string_view::npos)
+      break;
+    colon = true;
+  }
+  return colon ? std::optional(days * 86400 + sum) : std::nullopt;
+}
+
+/// The value of a line "    KEY = VALUE" of `qstat -f`.
+std::string attribute(const std::string& text, const std::string& key) {
+  const auto at = text.find(" " + key + " = ");
+  if (at == std::string::npos)
+    return "";
+  const auto begin = at + key.size() + 4;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// PBS: the start of the job and its walltime. The start is "Thu Nov 26 10:00:00 2026"; some sites
+/// write the seconds since 1970 before it.
+std::optional<double> left_of_pbs(const std::string& text, double now) {
+  const auto walltime = colon_time(attribute(text, "Resource_List.walltime"));
+  const std::string start = attribute(text, "stime");
+  if (!walltime)
+    return text.find(" stime = ") == std::string::npos ? std::nullopt : std::optional(unlimited_s);
+  tm date{};
+  date.tm_isdst = -1;
+  if (::strptime(start.c_str(), "%a %b %d %H:%M:%S %Y", &date) != nullptr)
+    return static_cast<double>(::mktime(&date)) + *walltime - now;
+  if (const auto seconds = number_at(start))
+    return static_cast<double>(*seconds) + *walltime - now;
+  const auto used = colon_time(attribute(text, "resources_used.walltime"));
+  return used ? std::optional(*walltime - *used) : std::nullopt;
+}
+
+/// Standard output of a command; none if it fails, or is killed because it takes too long or is
+/// unwanted.
+std::optional<std::string> output_of(const std::vector<std::string>& words,
+                                     const std::function<bool()>& unwanted) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return std::nullopt;
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int problem =
+      ::posix_spawnp(&child, words.front().c_str(), &files, nullptr, arguments.data(), ::environ);
+  posix_spawn_file_actions_destroy(&files);
+  ::close(ends[1]);
+  std::string output;
+  const double end = device::steady_seconds() + patience_s;
+  for (pollfd answer{ends[0], POLLIN, 0}; problem == 0;) {
+    std::array<char, 4096> block{};
+    const int ready = ::poll(&answer, 1, between_looks_ms);
+    const auto count = ready > 0 ? ::read(ends[0], block.data(), block.size()) : 0;
+    if (count > 0)
+      output.append(block.data(), static_cast<std::size_t>(count));
+    else if (ready > 0)
+      break;
+    if (unwanted() || device::steady_seconds() > end) {  // the signals are blocked in it, as here
+      ::kill(child, SIGKILL);
+      break;
+    }
+  }
+  ::close(ends[0]);
+  int status = 0;
+  if (problem != 0 || ::waitpid(child, &status, 0) != child || status != 0)
+    return std::nullopt;
+  return output;
+}
+
+}  // namespace
+
+SchedulerJob scheduler_job() {
+  SchedulerJob job;
+  job.index = variable("JOB_COMPLETION_INDEX");
+  const auto named = [&](const std::string& kind, const std::string& id) {
+    job.name = fmt::format("{} job{}{}", kind, id.empty() ? "" : " ", id);
+    return id;
+  };
+  // A batch job of Flux is a Flux of its own, in which each `flux run` is a job.
+  const std::string outer = variable("FLUX_ENCLOSING_ID"), inner = variable("FLUX_JOB_ID");
+  if (!outer.empty() || !inner.empty()) {
+    job.number = named("Flux", outer.empty() ? inner : outer);
+    job.question = {"flux", "job", "timeleft"};
+  } else if (const std::string slurm = variable("SLURM_JOB_ID"); !slurm.empty()) {
+    const std::string array = variable("SLURM_ARRAY_JOB_ID");
+    job.index = variable("SLURM_ARRAY_TASK_ID");
+    job.number = array.empty() ? slurm : array;
+    // The id of one task of an array may be that of the whole array.
+    const std::string task = array.empty() ? slurm : array + "_" + job.index;
+    job.question = {"squeue", "-h", "-j", named("Slurm", task), "-o", "%L"};
+  } else if (const std::string pbs = variable("PBS_JOBID"); !pbs.empty()) {
+    job.index = variable("PBS_ARRAY_INDEX");
+    job.number = pbs.substr(0, pbs.find_first_of("[."));
+    job.question = {"qstat", "-f", named("PBS", pbs)};
+  } else if (const std::string lsf = variable("LSB_JOBID"); !lsf.empty()) {
+    job.number = lsf;
+    if (const std::string index = variable("LSB_JOBINDEX"); index != "0")
+      job.index = index;
+    const std::string task = job.index.empty() ? lsf : fmt::format("{}[{}]", lsf, job.index);
+    job.question = {"bjobs", "-noheader", "-o", "time_left", named("LSF", task)};
+  }
+  return job;
+}
+
+std::optional<double> seconds_left(const std::string& program,
+                                   const std::string& output,
+                                   double now) {
+  if (program == "qstat")
+    return left_of_pbs(output, now);
+  const std::string line = trimmed(output.substr(0, output.find('\n')));
+  if (program == "squeue")
+    return line == "UNLIMITED" ? std::optional(unlimited_s) : colon_time(line);
+  if (program == "bjobs") {
+    if (line == "-")
+      return unlimited_s;
+    // Hours and minutes, and seconds where LSB_HMS_TIME_FORMAT is set. L is a limit; E and X are
+    // about an estimate, which ends no job.
+    const double unit = std::ranges::count(line, ':') == 1 ? 60 : 1;
+    const auto left = colon_time(line);
+    return left && line.ends_with('L') ? std::optional(*left * unit) : std::nullopt;
+  }
+  const auto seconds = number_at(line);  // flux
+  if (!seconds)
+    return std::nullopt;
+  constexpr std::int64_t no_limit = std::numeric_limits<std::uint32_t>::max();
+  return *seconds >= no_limit ? unlimited_s : static_cast<double>(*seconds);
+}
+
+std::optional<double> slurm_end(double now, std::string& warning) {
+  const std::string text = variable("SLURM_JOB_END_TIME");
+  if (text.empty())
+    return std::nullopt;
+  double seconds = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, seconds);
+  if (problem != std::errc() || rest != end) {
+    warning = fmt::format(
+        "SLURM_JOB_END_TIME is '{}', which is not a number of seconds since 1970. It is ignored; "
+        "use run.walltime to limit the run",
+        text);
+    return std::nullopt;
+  }
+  // Slurm gives 0 or the largest number where there is no limit.
+  if (seconds <= 0 || seconds >= 4e9)
+    return std::nullopt;
+  if (seconds <= now) {
+    warning = fmt::format(
+        "SLURM_JOB_END_TIME is {}, which is in the past: this shell is left from a job that has "
+        "ended. It is ignored; use run.walltime to limit the run",
+        text);
+    return std::nullopt;
+  }
+  return seconds;
+}
+
+std::optional<double> ask_for_seconds_left(const SchedulerJob& job,
+                                           const std::function<bool()>& unwanted) {
+  if (job.question.empty())
+    return std::nullopt;
+  const auto output = output_of(job.question, unwanted);
+  return output ? seconds_left(job.question.front(), *output, device::calendar_seconds())
+                : std::nullopt;
+}
+
+JobClock::JobClock(double deadline, SignalScope& signals, std::string& warning)
+    : deadline_(deadline), signals_(signals), job_(scheduler_job()) {
+  const double now = device::calendar_seconds();
+  const auto end = slurm_end(now, warning);
+  ends_in(end ? *end - now : unlimited_s, "SLURM_JOB_END_TIME");
+  if (!job_.question.empty())
+    thread_ = start_thread("job-clock", [this] { ask_every_minute(); });
+}
+
+JobClock::~JobClock() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+void JobClock::ends_in(double seconds, const std::string& source) {
+  const double end = device::steady_seconds() + seconds - margin_s;
+  signals_.limit_time(
+      end < deadline_
+          ? TimeLimit{end, fmt::format("the time limit of {} ({})",
+                                       job_.name.empty() ? "the job" : job_.name, source)}
+          : TimeLimit{deadline_, "run.walltime"});
+}
+
+void JobClock::ask_every_minute() {
+  std::unique_lock lock(mutex_);
+  do {
+    lock.unlock();
+    const auto left = ask_for_seconds_left(job_, [this] {
+      const std::lock_guard guard(mutex_);
+      return ending_;
+    });
+    if (left && *left > 0)
+      ends_in(*left, job_.question.front());
+    lock.lock();
+  } while (!changed_.wait_for(lock, between_questions, [this] { return ending_; }));
+}
+
+}  // namespace trireme::session

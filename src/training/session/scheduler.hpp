@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job of a batch system that this process belongs to, and when it ends.
+//
+// Slurm, PBS Pro, LSF and Flux are recognized by the environment of their jobs. They are asked for
+// the end by their own commands, since an administrator may move it (`scontrol update TimeLimit`).
+// Slurm also tells it in SLURM_JOB_END_TIME. Kubernetes sets no limit that a pod can see: it sends
+// a TERM, and kills after the grace period.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "session/stop.hpp"
+
+namespace trireme::session {
+
+struct SchedulerJob {
+  std::string name;    ///< "Slurm job 12_3"; "" outside of a job
+  std::string number;  ///< "12"; of an array, the same for all its tasks
+  std::string index;   ///< "3": position in a job array, or in an indexed Job of Kubernetes; or ""
+  /// The command whose output seconds_left() reads. Empty: there is none.
+  std::vector<std::string> question;
+};
+SchedulerJob scheduler_job();
+
+/// Seconds from `now` (since 1970) to the end of the job, from the output of the command `program`.
+/// Infinite for a job without a limit; none if the output says nothing about the end.
+std::optional<double> seconds_left(const std::string& program,
+                                   const std::string& output,
+                                   double now);
+
+/// Runs the job's command. None without a command, if it fails, takes longer than 20 seconds, or is
+/// not wanted any more.
+std::optional<double> ask_for_seconds_left(
+    const SchedulerJob& job, const std::function<bool()>& unwanted = [] { return false; });
+
+/// The end of the job, in seconds since 1970, from SLURM_JOB_END_TIME. None outside Slurm, for jobs
+/// without a time limit, and for a value that cannot be the end of this job; `warning` then has the
+/// reason.
+std::optional<double> slurm_end(double now, std::string& warning);
+
+/// Sets the time limit of `signals`: run.walltime, or shortly before the end of the job, whichever
+/// comes first. Asks the scheduler at once and then every minute, on a thread of its own, so that a
+/// slow answer delays no step. An answer that says nothing, or that the job has ended, changes
+/// nothing.
+class JobClock {
+ public:
+  /// The run ends at `deadline` on the steady clock if the job does not end earlier.
+  JobClock(double deadline, SignalScope& signals, std::string& warning);
+  ~JobClock();
+  JobClock(const JobClock&) = delete;
+  JobClock& operator=(const JobClock&) = delete;
+
+ private:
+  void ends_in(double seconds, const std::string& source);
+  void ask_every_minute();
+
+  const double deadline_;
+  SignalScope& signals_;
+  const SchedulerJob job_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::thread thread_;  // last: it uses the other members
+};
+
+}  // namespace trireme::session
