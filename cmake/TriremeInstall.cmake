@@ -8,7 +8,7 @@ install(PROGRAMS postproc/trireme-postproc DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY input DESTINATION ${share})
 install(DIRECTORY postproc/trireme_postproc DESTINATION ${share}/postproc PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY modules DESTINATION ${share} USE_SOURCE_PERMISSIONS PATTERN *.in EXCLUDE)
-install(PROGRAMS jobs/mpirun.sh jobs/train.sbatch DESTINATION ${share}/jobs)
+install(PROGRAMS jobs/mpirun.sh jobs/train.sbatch jobs/train.pbs jobs/train.lsf jobs/train.flux jobs/train.k8s.yaml DESTINATION ${share}/jobs)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # below README.md, so that links work
 configure_file(${PROJECT_SOURCE_DIR}/modules/modulefile.in ${PROJECT_BINARY_DIR}/generated/modulefile @ONLY)

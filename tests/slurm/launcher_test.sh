@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Which launcher jobs/train.sbatch takes, by the MPI library of the executable, what Slurm offers and TRIREME_MPIRUN, and the options that
-# jobs/mpirun.sh gives to each. ldd, srun, scontrol and mpirun are stand-ins: no Slurm is needed.
+# jobs/mpirun.sh gives to each; and the scripts for other schedulers, in the environment of their jobs. ldd, srun, scontrol, mpirun and flux
+# are stand-ins: no scheduler is needed.
 #   usage: launcher_test.sh SOURCE_DIR
 set -uo pipefail
 script=$1/jobs/train.sbatch failures=0
@@ -56,6 +57,37 @@ module() { echo "loaded $2 $3 $UNSET_BY_ANYONE"; } # as module functions do
 export -f module
 launched "srun --mpi=pmix" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two"
 grep -q "loaded one two" "$here/out" || { echo "modules are not loaded:" && cat "$here/out" && failures=$((failures + 1)); }
+
+# Other schedulers: the environment of a job as they document it.
+printf '#!/bin/sh\n[ "$1 $2" != "getattr size" ] || echo 4\n' >"$here/bin/flux"
+printf '#!/bin/sh\nenv >%s/seen\nexit 75\n' "$here" >"$here/program"
+printf '#!/bin/sh\n[ "$1" = --version ] && echo "$LAUNCHER" && exit\nfor last; do :; done\nexec "%s/program"\n' "$here" >"$here/bin/mpirun"
+chmod +x "$here/bin/flux"
+unset SLURM_JOB_ID SLURM_JOB_NODELIST SLURM_SUBMIT_DIR SLURM_JOB_END_TIME
+elsewhere() { # script, expected line, settings
+  local script=$1 expected=$2
+  shift 2
+  env HOSTNAME=n1 LIBRARY=libmpi.so.40 PLUGINS= "$open_mpi" TRIREME_ROOT= "$@" bash "$source/jobs/$script" ${words:-} >"$here/out" 2>&1
+  local code=$?
+  { [ $code -eq 75 ] || [ "$script" = train.flux ]; } && grep -qF -- "$expected" "$here/out" || {
+    echo "not '$expected' by $script, or code $code:" && cat "$here/out" && failures=$((failures + 1))
+  }
+}
+source=$(cd "$1" && pwd)
+elsewhere train.pbs "job 12[3].server, start 1, on n1, " "PBS_JOBID=12[3].server" PBS_ARRAY_INDEX=3 PBS_O_WORKDIR="$source" PBS_NODEFILE=/pbs/nodes \
+  DECK="deck.yaml run.seed={array}"
+grep -qF "mpirun $with_own $here/program deck.yaml run.seed={array}" "$here/out" || { echo "the words of DECK are lost:" && cat "$here/out" && failures=$((failures + 1)); }
+grep -qx OMPI_MCA_orte_default_hostfile=/pbs/nodes "$here/seen" || { echo "mpirun does not know the hosts of PBS" && failures=$((failures + 1)); }
+grep -q "the same job again resumes" "$here/out" || { echo "PBS: no word on how to resume" && failures=$((failures + 1)); }
+elsewhere train.lsf "job 12[3], start 1, on n1, " LSB_JOBID=12 LSB_JOBINDEX=3 LS_SUBCWD="$source" LSB_DJOB_HOSTFILE=/lsf/hosts DECK=deck.yaml
+grep -qx HYDRA_HOST_FILE=/lsf/hosts "$here/seen" || { echo "mpirun does not know the hosts of LSF" && failures=$((failures + 1)); }
+cd "$source" || exit 1
+words=deck.yaml elsewhere train.flux ": flux run --exclusive -N 4 --tasks-per-node=2 $here/program deck.yaml" FLUX_ENCLOSING_ID=f1 RANKS_PER_NODE=2 SLURM_JOB_ID=5
+cd "$here" || exit 1
+for script in pbs lsf; do # from another folder, without a module
+  env PBS_O_WORKDIR="$here" LS_SUBCWD="$here" TRIREME_ROOT= DECK=deck.yaml bash "$source/jobs/train.$script" >"$here/out" 2>&1
+  { [ $? -eq 2 ] && grep -q "submit from trireme's folder" "$here/out"; } || { echo "$script: no error" && cat "$here/out" && failures=$((failures + 1)); }
+done
 
 [ $failures -eq 0 ] && echo "launchers: as expected"
 exit $((failures > 0))

@@ -104,6 +104,46 @@ class Jobs(SlurmTest):
         self.assert_equal_runs("run", "calm", steps)
 
 
+class Arrays(SlurmTest):
+    DECK = ("run.steps=1000000", "optimizer.schedule={kind: constant}", "checkpoint.every_steps=1000000", "checkpoint.keep=0")
+
+    def tasks(self, job):
+        """The job ids of the tasks by their index."""
+        told = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        return {index: job for job, index in re.findall(r"^JobId=(\d+) .*?ArrayTaskId=(\d+) ", told, re.MULTILINE)}
+
+    def test_one_task_is_requeued_and_every_task_has_its_own_values(self):
+        job = self.submit("run.seed={array}", *self.DECK, options=["--array=1-2", "-o", self.path("%a.log")], name="{array}-of-{job}")
+        for index in "12":
+            self.wait_until(job, f"step 10 of task {index}", lambda index=index: "step     10/" in self.log(index))
+        tasks = self.tasks(job)
+        # The number of this task is that of the whole array.
+        index = next(index for index, number in tasks.items() if number == job)
+        other = "12".replace(index, "")
+        subprocess.run(["scancel", "--batch", "--signal=USR2", f"{job}_{index}"], check=True, timeout=TIMEOUT_S)
+        self.wait_until(job, "the second start", lambda: "resumed from" in self.log(index))
+        self.assertIn(f"job {job}_{index}: checkpointed, not finished: back into the queue", self.log(index))
+        self.assertIn(f"job {job}_{index}, start 2, on ", self.log(index))
+        self.assertNotIn("stopped after", self.log(other))
+        self.assertEqual(self.field(f"{job}_{other}", "Restarts"), "0")
+        for task in "12":
+            with open(self.path(f"{task}-of-{job}/deck.resolved.yaml"), encoding="utf-8") as file:
+                resolved = file.read()
+            self.assertRegex(resolved, rf"\n  seed: {task} ")
+            self.assertIn(f"{{array}}: {task}\n", self.log(task))
+
+
+class NewLimit(SlurmTest):
+    def test_a_limit_that_changes_during_the_run_is_seen(self):
+        job = self.submit(*Arrays.DECK, options=["-t10"])
+        self.wait_for_line(job, "step     10/")
+        # In minutes from the start of the job; it is asked for every minute.
+        subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=3"], check=True, timeout=TIMEOUT_S)
+        self.wait_for_line(job, "back into the queue")
+        self.assertIn(f": the time limit of Slurm job {job} (squeue) leaves no time for another step and a checkpoint.", self.log(job))
+        self.assertNotIn("DUE TO TIME LIMIT", self.log(job))
+
+
 class Ablation(SlurmTest):
     def test_runs_as_a_job_on_two_nodes(self):
         script = os.path.join(HERE, os.pardir, os.pardir, "dev", "experiments", "ablation.sh")
