@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from . import evaluation, timings
-from .measures import WINDOW, Spread, exposed_share, per_step, share_of_ceiling, window_before, window_inside
+from .measures import WINDOW, Spread, energy_per_token, exposed_share, per_step, share_of_ceiling, window_before, window_inside
 from .run_file import names_of
 from .step_parts import parts as parts_of_run
 from .texts import MISSING, columns_text, number, scaled
@@ -112,6 +112,7 @@ def speeds(runs):
         row("share of ceiling", [share_of_ceiling(run) for run in runs]),
         row("exposed communication (rank 0)", [per_step(run, "exposed_s") for run in runs]),
         row("exposed share of the step (rank 0)", [exposed_share(run) for run in runs]),
+        row("energy", [energy_per_token(run) for run in runs]),
     ]
     return [one for one in rows if any(one.spreads)]
 

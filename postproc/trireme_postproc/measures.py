@@ -59,6 +59,17 @@ def share_of_ceiling(run):
     return Column(100 * speed.values / ranks / ceiling, "%")
 
 
+def energy_per_token(run):
+    """Of all ranks together: the energy of CPUs, memory and GPUs as far as it is known; None where nothing is."""
+    parts = [column for column in (per_step(run, "cpu_joules"), per_step(run, "gpu_joules"))
+             if column is not None and np.isfinite(column.values).any()]
+    speed, seconds = per_step(run, "tokens_per_s"), per_step(run, "seconds")
+    if not parts or speed is None or seconds is None:
+        return None
+    tokens = speed.values * seconds.values
+    return Column(np.divide(sum(part.values for part in parts), tokens, out=np.full(len(tokens), np.nan), where=tokens > 0), parts[0].unit + "/token")
+
+
 def window_inside(places, place, width):
     """The places in (place - width, place]."""
     return places[(places > place - width) & (places <= place)]

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 
 from . import evaluation, timeline, timings
-from .measures import exposed_share, per_step
+from .measures import energy_per_token, exposed_share, per_step
 from .smoothing import common_window, smooth_curve
 from .span_looks import legend_text, look_of
 from .style import RED, colour_and_dash, groups, label
@@ -105,6 +105,7 @@ def charts(runs, names):
         _chart("Multiple choice of evaluate.sets", "right answers", _sets(runs, names, evaluation.ACCURACIES)),
         _chart("Speed", "speed", columns(lambda run: per_step(run, "tokens_per_s")), zero=True),
         _chart("Exposed communication, of the step (rank 0)", "share", columns(exposed_share), zero=True),
+        _chart("Energy of CPUs, memory and GPUs", "energy", columns(energy_per_token), zero=True),
         _chart("Norm of the gradient", "norm", columns(lambda run: per_step(run, "grad_norm")), zero=True),
         _chart("Learning rate", "learning rate", columns(lambda run: per_step(run, "learning_rate"), False), zero=True),
     ]

@@ -7,7 +7,7 @@ the run on the fewest ranks, in both cases.
 
 import numpy as np
 
-from .measures import Spread, exposed_share, per_step, ranks_of_steps
+from .measures import Spread, energy_per_token, exposed_share, per_step, ranks_of_steps
 from .run_file import RunFileError, names_of
 from .texts import MISSING, columns_text, number, with_unit
 
@@ -28,6 +28,8 @@ class Point:
         speed, exposed = per_step(run, "tokens_per_s"), exposed_share(run)
         self.speed = Spread(speed.values[chosen], speed.unit)
         self.exposed = Spread(exposed.values[chosen], exposed.unit) if exposed is not None else None
+        energy = energy_per_token(run)
+        self.energy = Spread(energy.values[chosen], energy.unit) if energy is not None else None
 
 
 class Series:
@@ -134,11 +136,14 @@ def scaling(found):
     lines = []
     for one in found:
         table = [("run", "ranks", "hosts", "sequences", "speed, median", "quartiles", "steps", "speed-up", "efficiency", "exposed")]
+        with_energy = any(point.energy is not None for point in one.points)
+        table[0] += ("energy",) * with_energy
         for point in one.points:
-            exposed = with_unit(point.exposed.median, point.exposed.unit) if point.exposed is not None and point.exposed.count else MISSING
+            exposed, energy = (with_unit(spread.median, spread.unit) if spread is not None and spread.count else MISSING
+                               for spread in (point.exposed, point.energy))
             table.append((point.name, number(point.ranks), number(point.hosts) if point.hosts else MISSING, number(point.batch),
                           with_unit(point.speed.median, point.speed.unit), f"{number(point.speed.low)} … {number(point.speed.high)}",
-                          number(point.speed.count), number(one.speedup(point), 3), f"{100 * one.efficiency(point):.1f} %", exposed))
+                          number(point.speed.count), number(one.speedup(point), 3), f"{100 * one.efficiency(point):.1f} %", exposed) + (energy,) * with_energy)
         lines += [one.title()] + columns_text(table, "  ") + [""]
     lines.append(f"Medians over the steps of a run; the first {WARM_UP} steps of each start are left out. Exposed: share of the step, on rank 0.")
     return "\n".join(lines) + "\n"

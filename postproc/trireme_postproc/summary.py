@@ -4,6 +4,7 @@
 import numpy as np
 
 from . import evaluation, timings
+from .measures import energy_per_token
 from .texts import MISSING, columns_text, number, size, with_unit
 
 # Facts of the root that open the table when the file has them, in this order.
@@ -144,6 +145,9 @@ def results(run):
         if seconds is not None and len(seconds) and seconds.values.sum() > 0:
             text += f" ({100 * exposed.values.sum() / seconds.values.sum():.1f} % of the step)"
         rows.append(("exposed communication", text))
+    energy = energy_per_token(run)
+    if energy is not None:
+        rows.append(("energy, median", with_unit(np.nanmedian(energy.values), energy.unit)))
     for name, (value, unit) in run.memory.items():
         rows.append((f"memory, {name.replace('_', ' ')}", size(value, unit)))
     dropped = run.timing_facts.get("dropped", (0, ""))[0]

@@ -43,7 +43,8 @@ std::string recorded(const std::string& directory,
   auto file = record::RunRecord::create(directory, header_of(name));
   std::int64_t step = 0;
   for (const double rate : tokens_per_s)
-    file.append(record::StepRow{.step = ++step, .tokens_per_s = rate});
+    file.append(record::StepRow{
+        .step = ++step, .seconds = 2, .tokens_per_s = rate, .cpu_joules = 20 * rate});
   file.set_timing_fact("flops_per_token", 1000, "FLOP");
   file.set_memory("peak_resident", 4096);
   file.close();
@@ -89,6 +90,7 @@ TEST(SpeedTable, TakesTheMedianAfterTheWarmupBesideGoalAndCeiling) {
   EXPECT_EQ(row.flops_per_s, 150e3);  // 300 tokens/s of 1000 FLOP on 2 ranks
   EXPECT_EQ(row.share_of_ceiling, 0.25);
   EXPECT_EQ(row.memory_bytes, std::int64_t{1} << 30);
+  EXPECT_EQ(row.joules_per_token, 10);
   EXPECT_THAT(speed_table(rows), HasSubstr("125.0 %"));
   EXPECT_THAT(speed_table(rows), HasSubstr("16 by 4 x 8"));
   EXPECT_THAT(speed_table(rows), HasSubstr("on a GPU, abc123"));

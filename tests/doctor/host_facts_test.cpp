@@ -35,8 +35,8 @@ TEST(HostFacts, ReadsLimits) {
 TEST(HostFacts, ArePackedAsText) {
   HostFacts facts = facts_of_this_host("here");
   EXPECT_EQ(unpack<HostFacts>(pack(facts)), facts);
-  facts = {"a\"b", "Linux", "x\ny",  {"avx2"}, "powersave", 3,         1.5, 7, 6,
-           5,      8,       "never", "advise", 9,           unlimited, 4,   3, 2};
+  facts = {"a\"b", "Linux", "x\ny",   {"avx2"}, "powersave", 3, 1.5, 7, 6,     5,
+           8,      "never", "advise", 9,        unlimited,   4, 3,   2, "RAPL"};
   EXPECT_EQ(unpack<HostFacts>(pack(facts)), facts);
 }
 

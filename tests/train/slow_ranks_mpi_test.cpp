@@ -17,7 +17,8 @@ TEST(SlowRanks, AreNamedWithHostAndFactorOnAllRanks) {
   const auto seconds_of = [&](bool slows) {
     return (slows ? 1.0 : 0.5) * static_cast<double>(batch.micro_steps(world->rank()));
   };
-  SlowRanks ranks(*world, true);
+  const device::EnergyMeter meter(false, "");
+  SlowRanks ranks(*world, meter, true);
   const int slow = world->size() - 1;
   std::vector<std::string> lines;
   for (int step = 1; step <= 60; ++step) {

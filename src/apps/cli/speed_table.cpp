@@ -46,6 +46,9 @@ constexpr record::Column<SpeedRow, std::int64_t, double, std::string> columns[] 
      &SpeedRow::ceiling_flops_per_s},
     {"share_of_ceiling", "1", "flops_per_s divided by ceiling_flops_per_s.",
      &SpeedRow::share_of_ceiling},
+    {"joules_per_token", "J",
+     "Median over the steps: energy of CPUs, memory and GPUs. NaN: not known.",
+     &SpeedRow::joules_per_token},
     {"memory", "byte", "Maximum over ranks: memory in use on the GPU, or resident set size.",
      &SpeedRow::memory_bytes},
     {"device", "", "Device of rank 0.", &SpeedRow::device},
@@ -71,6 +74,10 @@ class Record {
   template <class T>
   [[nodiscard]] std::vector<T> column(const char* name) const {
     return h5::Dataset::open(file_.get(), name).read_all<T>();
+  }
+  /// NaN in files from before there was such a column.
+  [[nodiscard]] std::vector<double> column_or_unknown(const char* name, std::size_t rows) const {
+    return h5::exists(file_.get(), name) ? column<double>(name) : std::vector(rows, unknown);
   }
   template <class T = std::string>
   [[nodiscard]] T fact(const char* name) const {
@@ -114,6 +121,22 @@ std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   return rates;
 }
 
+/// Median over the steps after the warm-up of the energy that is known; NaN if none is.
+double joules_per_token(const Record& record, std::size_t steps) {
+  const auto rate = record.column<double>("steps/tokens_per_s");
+  const auto seconds = record.column<double>("steps/seconds");
+  const auto cpu = record.column_or_unknown("steps/cpu_joules", rate.size());
+  const auto gpu = record.column_or_unknown("steps/gpu_joules", rate.size());
+  std::vector<double> found;
+  for (std::size_t i = rate.size() - steps; i < rate.size(); ++i)
+    if (const double joules = std::isnan(cpu[i])   ? gpu[i]
+                              : std::isnan(gpu[i]) ? cpu[i]
+                                                   : cpu[i] + gpu[i];
+        !std::isnan(joules))
+      found.push_back(joules / (rate[i] * seconds[i]));
+  return found.empty() ? unknown : median(std::move(found));
+}
+
 SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
   const Record record(directory);
   const auto rates = rates_of(record, request.warmup_steps);
@@ -131,6 +154,7 @@ SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
                .upper_quartile = quantile(rates, 0.75),
                .goal = unknown,
                .ceiling_flops_per_s = record.timing("ceiling_flops_per_s"),
+               .joules_per_token = joules_per_token(record, rates.size()),
                .memory_bytes = record.memory(),
                .device = record.fact("device"),
                .commit = record.fact("git_sha1"),
@@ -169,17 +193,18 @@ std::vector<SpeedRow> speed_rows(const SpeedRequest& request) {
 
 std::string speed_table(const std::vector<SpeedRow>& rows) {
   std::string text =
-      fmt::format("{:<20}{:<10}{:>6}{:>20}{:>11}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n",
+      fmt::format("{:<20}{:<10}{:>6}{:>20}{:>11}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}{:>12}\n",
                   "run", "precision", "ranks", "batch", "tokens/s", "half of the steps", "goal",
-                  "of goal", "TFLOP/s/rank", "ceiling", "of ceiling", "memory");
+                  "of goal", "TFLOP/s/rank", "ceiling", "of ceiling", "J/token", "memory");
   for (const SpeedRow& row : rows)
     text += fmt::format(
-        "{:<20}{:<10}{:>6}{:>20}{:>11.0f}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n", row.run,
-        row.precision, row.ranks,
+        "{:<20}{:<10}{:>6}{:>20}{:>11.0f}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}{:>12}\n",
+        row.run, row.precision, row.ranks,
         fmt::format("{} by {} x {}", row.sequences, row.micro_sequences, row.context),
         row.tokens_per_s, fmt::format("{:.0f} to {:.0f}", row.lower_quartile, row.upper_quartile),
         std::isnan(row.goal) ? "-" : fmt::format("{:.0f}", row.goal), percent(row.share_of_goal),
         tera(row.flops_per_s), tera(row.ceiling_flops_per_s), percent(row.share_of_ceiling),
+        std::isnan(row.joules_per_token) ? "-" : fmt::format("{:.3g}", row.joules_per_token),
         bytes_text(static_cast<double>(row.memory_bytes)));
   std::string before;
   for (const SpeedRow& row : rows) {

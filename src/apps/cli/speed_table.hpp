@@ -38,6 +38,7 @@ struct SpeedRow {
   double goal = 0, share_of_goal = 0;
   double flops_per_s = 0;  ///< of one rank, like the ceiling
   double ceiling_flops_per_s = 0, share_of_ceiling = 0;
+  double joules_per_token = 0;
   std::int64_t memory_bytes = 0;  ///< maximum over ranks: GPU memory, or resident set size
   std::string device, commit, date_and_time;
 };

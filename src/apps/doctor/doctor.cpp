@@ -21,10 +21,10 @@ namespace {
 constexpr double most_seconds_of_pairs = 4;
 
 /// Facts of each host, collected by its first rank.
-std::vector<HostFacts> gather_facts(comm::World& world) {
+std::vector<HostFacts> gather_facts(comm::World& world, const device::Device& device) {
   std::vector<HostFacts> hosts;
-  for (const std::string& text :
-       world.gather_all(world.local_rank() == 0 ? pack(facts_of_this_host(world.host())) : ""))
+  for (const std::string& text : world.gather_all(
+           world.local_rank() == 0 ? pack(facts_of_this_host(world.host(), device.uuid())) : ""))
     if (!text.empty())
       hosts.push_back(unpack<HostFacts>(text));
   return hosts;
@@ -65,7 +65,7 @@ Report examine(comm::World& world, const Request& request) {
   const auto device = session::open_device(session::DeviceChoice::automatic, threads, world);
   report.mpi = comm::mpi_version();
   report.launch = launch_here();
-  report.hosts = gather_facts(world);
+  report.hosts = gather_facts(world, *device);
   report.placement = comm::gather_placement(world, threads);
   report.device = device->description();
   report.no_gpu = census.why_none;

@@ -12,6 +12,7 @@
 
 #include "base/kernel_text.hpp"
 #include "base/text.hpp"
+#include "device/energy.hpp"
 
 namespace trireme::doctor {
 namespace {
@@ -82,7 +83,7 @@ std::int64_t usable_bytes(const HostFacts& facts) {
              : std::min(facts.available_bytes, facts.memory_limit_free_bytes);
 }
 
-HostFacts facts_of_this_host(const std::string& host) {
+HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
   HostFacts facts;
   facts.host = host;
   utsname system{};
@@ -110,6 +111,8 @@ HostFacts facts_of_this_host(const std::string& host) {
     facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
     facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
   }
+  const device::EnergyMeter meter(true, gpu);
+  facts.energy = meter.cpu_text() + (gpu.empty() ? "" : "; GPU: " + meter.gpu_text());
   return facts;
 }
 

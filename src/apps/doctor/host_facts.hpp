@@ -31,17 +31,19 @@ struct HostFacts {
   std::int64_t locked_bytes = 0;         ///< limit of locked memory
   std::int64_t open_files = 0;           ///< limit of this process
   std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
+  std::string energy;  ///< which counters a run can read, or why it cannot
 
   bool operator==(const HostFacts&) const = default;
   auto fields() {
     return std::tie(host, kernel, processor, features, governor, cpus, cpu_limit, memory_bytes,
                     available_bytes, memory_limit_bytes, memory_limit_free_bytes, huge_pages,
                     shared_huge_pages, reserved_huge_bytes, locked_bytes, open_files, shm_bytes,
-                    shm_free_bytes);
+                    shm_free_bytes, energy);
   }
 };
 
-HostFacts facts_of_this_host(const std::string& host);
+/// `gpu`: the UUID of a GPU whose energy is looked for, or "".
+HostFacts facts_of_this_host(const std::string& host, const std::string& gpu = "");
 
 /// Memory that processes can still allocate: the available memory, or less within control groups.
 std::int64_t usable_bytes(const HostFacts& facts);

@@ -35,7 +35,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts,
                                    locked_bytes,
                                    open_files,
                                    shm_bytes,
-                                   shm_free_bytes)
+                                   shm_free_bytes,
+                                   energy)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     FileSystem, host, directory, type, free_bytes, write_bytes_per_s, sync_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, text, remedy)
@@ -57,6 +58,7 @@ std::string host_text(const HostFacts& host) {
                       host.reserved_huge_bytes > 0
                           ? fmt::format(", {} reserved", size_text(host.reserved_huge_bytes))
                           : "");
+  text += fmt::format("  energy: {}\n", host.energy);
   return text +
          fmt::format("  locked memory: {}; open files: {}; /dev/shm: {} free\n",
                      size_text(host.locked_bytes),

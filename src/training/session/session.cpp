@@ -74,6 +74,7 @@ Session::Session(const Job& the_job,
       world(the_world),
       sizes(job.batch.sizes()),
       device(open_device(job.run.device, choose_threads(job.run.threads, world), world, &choices)),
+      energy(world.local_rank() == 0, device->uuid()),
       dtype(choose_dtype(job.run.precision, *device, world, &choices)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
       scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
@@ -207,6 +208,7 @@ void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
+  energy.begin();
   PendingStep& pending = pending_of(number);
   text_bytes_ = 0;
   compute_stream->record(*pending.began);
@@ -236,10 +238,12 @@ void Session::compute(std::int64_t number) {
 Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.unfinished = optimizer.has_result(number) ? 0 : 1;
   mine.text_bytes = text_bytes_;
+  mine.energy = energy.used();
   PendingStep& pending = pending_of(number);
   pending.control_begin = device::steady_seconds();
   const Requests agreed = agree(world, mine);
   pending.text_bytes = agreed.text_bytes;
+  pending.energy = agreed.energy;
   // If the device has not completed the step, it does not wait for this exchange.
   pending.control_waited =
       mine.unfinished == 0 ? device::steady_seconds() - pending.control_begin : 0;
@@ -278,6 +282,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.sums_waited = result.sums_waited;
   outcome.control_begin = pending.control_begin;
   outcome.control_waited = pending.control_waited;
+  outcome.energy = pending.energy;
   outcome.not_finite = std::move(result.not_finite);
   outcome.times = engine.times(pending.engine_step);
   outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;

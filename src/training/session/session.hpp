@@ -29,6 +29,7 @@
 
 #include "base/log.hpp"
 #include "device/device.hpp"
+#include "device/energy.hpp"
 #include "device/pool.hpp"
 #include "device/recorder.hpp"
 #include "layout/plan.hpp"
@@ -68,6 +69,7 @@ struct StepOutcome {
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
   /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
   double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
+  device::Energy energy;    ///< of all ranks, as far as it can be read
   std::string not_finite;   ///< of a skipped step: the element that was not finite
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
@@ -128,6 +130,7 @@ class Session {
   /// Remarks for the log about choices that depend on the machine, one line each.
   std::vector<std::string> choices;
   const std::unique_ptr<device::Device> device;
+  device::EnergyMeter energy;
   const DType dtype;
   const std::unique_ptr<device::Stream> compute_stream;
   device::ScratchPool scratch;
@@ -163,6 +166,7 @@ class Session {
     std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
     std::int64_t engine_step = 0;
     std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
+    device::Energy energy;        ///< of all ranks
     double control_begin = 0, control_waited = 0;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };

@@ -53,16 +53,16 @@ std::optional<StopReason> Requests::stop() const {
 
 Requests agree(comm::World& world, const Requests& mine) {
   Requests all = mine;
-  std::vector<std::int64_t> said{all.checkpoint, all.writing, all.unfinished, all.text_bytes};
-  said.insert(said.end(), all.stops.begin(), all.stops.end());
-  said.insert(said.end(), all.more.begin(), all.more.end());
-  world.sum(said);
-  all.checkpoint = said[0];
-  all.writing = said[1];
-  all.unfinished = said[2];
-  all.text_bytes = said[3];
-  std::copy_n(said.begin() + 4, all.stops.size(), all.stops.begin());
-  std::copy(said.end() - std::ssize(all.more), said.end(), all.more.begin());
+  std::vector<std::int64_t*> numbers{&all.checkpoint,    &all.writing,
+                                     &all.unfinished,    &all.text_bytes,
+                                     &all.energy.cpu_uj, &all.energy.cpu_missing,
+                                     &all.energy.gpu_uj, &all.energy.gpu_missing};
+  for (std::int64_t& number : all.stops) numbers.push_back(&number);
+  for (std::int64_t& number : all.more) numbers.push_back(&number);
+  std::vector<std::int64_t> sums;
+  for (const std::int64_t* number : numbers) sums.push_back(*number);
+  world.sum(sums);
+  for (std::size_t i = 0; i < sums.size(); ++i) *numbers[i] = sums[i];
   return all;
 }
 

@@ -40,6 +40,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "device/energy.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -64,6 +65,7 @@ struct Requests {
   std::int64_t unfinished = 0;  ///< compute has not finished the step
   /// Bytes of text in the rank's part of the step: not a request, but sent in the same exchange.
   std::int64_t text_bytes = 0;
+  device::Energy energy = {};  ///< likewise
   /// More that is sent in this exchange: of the same length on all ranks, and summed in place.
   std::span<std::int64_t> more = {};
 

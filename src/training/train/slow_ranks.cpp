@@ -128,8 +128,9 @@ bool SlowRankRule::suspects(int rank) const {
   return !one.slow && one.windows == 1;
 }
 
-SlowRanks::SlowRanks(comm::World& world, bool on_cpu)
+SlowRanks::SlowRanks(comm::World& world, const device::EnergyMeter& meter, bool on_cpu)
     : world_(world),
+      meter_(meter),
       on_cpu_(on_cpu),
       times_(world.size()),
       rule_(world.size()),
@@ -170,7 +171,9 @@ std::vector<std::string> SlowRanks::look(std::int64_t step) {
 }
 
 std::string SlowRanks::reasons() const {
-  const auto found = slowdowns(before_, load_of_this_process(), on_cpu_ ? busy_s_ : 0);
+  auto found = meter_.gpu_slowdowns();
+  for (std::string& reason : slowdowns(before_, load_of_this_process(), on_cpu_ ? busy_s_ : 0))
+    found.push_back(std::move(reason));
   return found.empty() ? fmt::format("Its host {} does not tell why", world_.host())
                        : fmt::format("Likely reason on its host {}: {}", world_.host(),
                                      fmt::join(found, "; "));

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/host_load.hpp"
+#include "device/energy.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -80,7 +81,8 @@ class SlowRankRule {
 /// The ranks of a run.
 class SlowRanks {
  public:
-  SlowRanks(comm::World& world, bool on_cpu);
+  /// `meter` must outlive the object.
+  SlowRanks(comm::World& world, const device::EnergyMeter& meter, bool on_cpu);
 
   /// What this rank adds to the exchange at the end of a step: its time of the last step measured.
   std::span<std::int64_t> words() { return times_.words_with(world_.rank(), seconds_); }
@@ -93,6 +95,7 @@ class SlowRanks {
   [[nodiscard]] std::string reasons() const;
 
   comm::World& world_;
+  const device::EnergyMeter& meter_;
   const bool on_cpu_;
   RankTimes times_;
   SlowRankRule rule_;

@@ -119,7 +119,7 @@ Trainer::Trainer(const session::Job& job,
       log_(log),
       signals_(signals),
       measure_ceiling_(measure_ceiling),
-      slow_ranks_(world, run_.training.device->kind() == device::Kind::cpu) {}
+      slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = run_.training.scratch.num_allocations();
@@ -189,7 +189,9 @@ void Trainer::look() {
                                             .tokens_per_s = rate,
                                             .flops_per_s = rate * flops_per_token_,
                                             .exposed_s = outcome.times.exposed_s,
-                                            .allocations = newest_.allocations},
+                                            .allocations = newest_.allocations,
+                                            .cpu_joules = outcome.energy.cpu(),
+                                            .gpu_joules = outcome.energy.gpu()},
                                            outcome);
   slow_ranks_.measured(outcome.optimizer_began - outcome.began - waited,
                        run_.training.batches(newest_.step));

@@ -26,6 +26,8 @@ struct StepRow {
   double flops_per_s = 0;        ///< of all ranks, by the FLOP formula of the model
   double exposed_s = 0;          ///< compute waited for the network, on rank 0
   std::int64_t allocations = 0;  ///< scratch memory requests that the pool could not serve
+  double cpu_joules = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known
+  double gpu_joules = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// One row of /validation.

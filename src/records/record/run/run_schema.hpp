@@ -35,6 +35,11 @@ inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
     {"exposed_s", "s", "Time that compute waited for the network, on rank 0.", &StepRow::exposed_s},
     {"allocations", "allocations", "Scratch requests that the pool could not serve.",
      &StepRow::allocations},
+    {"cpu_joules", "J",
+     "Energy of the CPUs and the memory of all hosts during the step. NaN: not known.",
+     &StepRow::cpu_joules},
+    {"gpu_joules", "J", "Energy of the GPUs of all ranks during the step. NaN: not known.",
+     &StepRow::gpu_joules},
 };
 
 inline constexpr Column<ValidationRow, std::int64_t, double> validation_columns[] = {

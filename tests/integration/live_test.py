@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that is slowed down is named in the log while the run goes on, with the reason, and again when it has recovered."""
+"""What a run tells of the machine while it proceeds: a rank that is slowed down is named in the log, with the reason, and again when it
+has recovered; the energy of every step is recorded."""
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -81,6 +83,37 @@ class SlowRank(TrainingTest):
         if not is_root():
             self.skipTest("control groups need root")
         self.assert_named(Quota, r"the CPU quota of its control group was used up in \d+ of \d+ periods")
+
+
+class Energy(TrainingTest):
+    def test_energy_of_the_host_is_counted_once(self):
+        """With a counter of RAPL that a thread drives, in place of this machine's."""
+        self.need_own_mounts()
+        zone = os.path.join(self.path("class"), "powercap", "intel-rapl:0")
+        os.makedirs(zone)
+        for name, text in (("name", "package-0"), ("max_energy_range_uj", "262143328850"), ("energy_uj", "100000000000")):
+            with open(os.path.join(zone, name), "w", encoding="ascii") as file:
+                file.write(text + "\n")
+        over = threading.Event()
+        microjoules = 100_000_000_000
+
+        def drive():
+            nonlocal microjoules
+            with open(os.path.join(zone, "energy_uj"), "r+b", buffering=0) as file:
+                while not over.is_set():
+                    microjoules += 1_000_000
+                    os.pwrite(file.fileno(), str(microjoules).encode(), 0)
+        driver = threading.Thread(target=drive)
+        driver.start()
+        try:
+            self.train_well(ranks=2, prefix=("unshare", "-m", "sh", "-c", f"mount --bind {self.path('class')} /sys/class && exec \"$@\"", "sh"))
+        finally:
+            over.set()
+            driver.join()
+        joules = self.column("cpu_joules", "steps")
+        self.assertEqual([value for value in joules if not value >= 0], [])
+        self.assertTrue(0 < sum(joules) < microjoules / 1e6 - 100_000, joules)
+        self.assertTrue(all(math.isnan(value) for value in self.column("gpu_joules", "steps")))
 
 
 if __name__ == "__main__":

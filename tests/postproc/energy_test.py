@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy per token, wherever runs are shown; a run without counters shows none."""
+import os
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+import made_up
+from cli_test import run
+
+
+class EnergyTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = temporary.name
+
+    def run_on(self, ranks, **joules):
+        """A run of steps of 4096 tokens, with these joules in each."""
+        path = f"{self.directory}/{ranks}"
+        os.mkdir(path)
+        made_up.write(path + "/run.h5", steps=8)
+        with h5py.File(path + "/run.h5", "a") as file:
+            file["sessions/ranks"][:] = ranks
+            file["deck"].attrs.update({"batch.sequences": "16", "run.name": f"on{ranks}"})
+            for name, value in joules.items():
+                file[f"steps/{name}"] = np.full(8, value)
+                file[f"steps/{name}"].attrs["units"] = "J"
+        return path
+
+    def shown(self, verb, *paths):
+        code, out, err = run(verb, *paths)
+        self.assertEqual((code, err), (0, ""))
+        return out
+
+    def test_energy_is_shown_by_every_verb_that_shows_speed(self):
+        paths = [self.run_on(1, cpu_joules=8.192, gpu_joules=np.nan), self.run_on(2, cpu_joules=8.192, gpu_joules=16.384)]
+        first, second = "0.002000 J/token", "0.006000 J/token"
+        self.assertIn(first, self.shown("summary", paths[0]))
+        for verb in ("compare", "scaling"):
+            out = self.shown(verb, *paths)
+            self.assertIn(first, out)
+            self.assertIn(second, out)
+        self.shown("report", *paths, "-o", self.directory + "/report.html")
+        with open(self.directory + "/report.html", encoding="utf-8") as file:
+            self.assertIn("Energy of CPUs, memory and GPUs", file.read())
+
+    def test_no_counter_is_no_energy(self):
+        paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2)]
+        for verb, given in (("summary", paths[:1]), ("compare", paths), ("scaling", paths)):
+            self.assertNotIn("energy", self.shown(verb, *given).replace("cpu_joules", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
