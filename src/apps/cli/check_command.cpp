@@ -11,6 +11,7 @@
 #include "model/gpt.hpp"
 
 #include "cli/check_surroundings.hpp"
+#include "deck/job.hpp"
 #include "plan/deck_plan.hpp"
 
 namespace trireme::cli {
@@ -48,6 +49,18 @@ std::string differences(const model::ModelConfig& config, const model::GptShape&
 }
 
 }  // namespace
+
+std::string value_of(const std::string& deck_path,
+                     const std::vector<std::string>& overrides,
+                     const std::string& key,
+                     const deck::Circumstances& circumstances) {
+  const deck::Deck deck =
+      deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
+  for (const auto& [path, value] : deck::job_of(deck).deck)
+    if (path == key)
+      return value + "\n";
+  throw UserError(fmt::format("--value {}: unknown key (all keys: trireme help deck)", key));
+}
 
 std::string check_command(const std::string& deck_path,
                           const std::vector<std::string>& overrides,

@@ -10,6 +10,12 @@
 
 namespace trireme::cli {
 
+/// The value of the key `key` of the deck, with defaults and overrides, and a line end.
+std::string value_of(const std::string& deck_path,
+                     const std::vector<std::string>& overrides,
+                     const std::string& key,
+                     const deck::Circumstances& circumstances);
+
 /// Reads and cross-checks a deck; returns a summary of the run in a few lines.
 std::string check_command(const std::string& deck_path,
                           const std::vector<std::string>& overrides,

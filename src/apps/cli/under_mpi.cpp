@@ -147,30 +147,53 @@ void expect_one_job(comm::World& world, const Arguments& arguments) {
 
 }  // namespace
 
-ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
-  const comm::MpiScope mpi(arguments.argc, arguments.argv);
-  const auto world = comm::make_mpi_world();
+namespace {
+
+/// Runs `action` and prints its error. Throws LostRank if the others continue without a rank.
+ExitCode outcome(comm::World& world, const std::function<ExitCode(comm::World&)>& action) {
   try {
-    expect_one_job(*world, arguments);
-    return action(*world);
+    return action(world);
   } catch (const UserError& mistake) {  // the same on all ranks
-    if (world->rank() == 0)
+    if (world.rank() == 0)
       error_line("{}", mistake.what());
     return ExitCode::user_error;
   } catch (const std::exception& problem) {
+    if (world.continues_after_loss && dynamic_cast<const comm::LostRank*>(&problem) != nullptr)
+      throw;
     const Verdict verdict = verdict_of(problem);
     if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
         nullptr)  // that rank prints its own error message
       for (const std::string& line : verdict.lines)
-        error_line("[rank {} {}] {}", world->rank(), world->host(), line);
+        error_line("[rank {} {}] {}", world.rank(), world.host(), line);
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
     if (outside != nullptr && outside->known_to_all())
-      world->barrier();  // print the line before any rank aborts
+      world.barrier();  // print the line before any rank aborts
     // Not with MPI_Finalize: HDF5 would try again to close files that a full disk kept open, and
     // crash.
-    world->abort(verdict.code);
+    world.abort(verdict.code);
     return verdict.code;
   }
+}
+
+}  // namespace
+
+ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
+  const comm::MpiScope mpi(arguments.argc, arguments.argv);
+  auto world = comm::make_mpi_world();
+  ExitCode code = outcome(*world, [&](comm::World& ranks) {
+    expect_one_job(ranks, arguments);
+    return ExitCode::done;
+  });
+  for (bool again = code == ExitCode::done; again;) {
+    bool lost = false;
+    try {
+      code = outcome(*world, action);
+    } catch (const comm::LostRank&) {
+      lost = true;
+    }
+    again = world->continues_after_loss && comm::replace_after_loss(world, lost);
+  }
+  return code;
 }
 
 namespace {

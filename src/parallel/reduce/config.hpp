@@ -41,6 +41,9 @@ struct CheckReplicasConfig {
   bool at_checkpoints = true;
 };
 
+/// What the other ranks do when a rank has ended.
+enum class OnLostRank : std::uint8_t { stop, shrink };
+
 struct ParallelConfig {
   layout::Shard shard = layout::default_shard;
   NumberOr<Replicate> replicate;
@@ -65,6 +68,7 @@ struct ParallelConfig {
   Or<std::int64_t> nccl_blocks;
   Or<std::int64_t> product_blocks;
   Duration deadline{comm::default_deadline_s};
+  OnLostRank on_lost_rank = OnLostRank::stop;
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
   /// Whether the other keys allow sharded gradients; reduce_every is not checked, its default
@@ -243,6 +247,12 @@ void describe_checks(V& v, ParallelConfig& c) {
              "stalls may end a healthy run.",
      .min = 0.0,
      .above_min = true});
+  v("on_lost_rank", c.on_lost_rank,
+    {.help = "What to do when a rank or a host is lost. stop: end the job. shrink: the ranks that "
+             "are left load the newest checkpoint and continue, with the same batch. With Open MPI "
+             "5 they do so in place (mpirun --with-ft ulfm, which jobs/mpirun.sh sets); with other "
+             "MPIs jobs/mpirun.sh and jobs/train.sbatch start the run again on the hosts that are "
+             "left."});
 }
 
 template <class V>
@@ -261,6 +271,12 @@ struct trireme::EnumNames<trireme::reduce::GradientDType> {
   using enum reduce::GradientDType;
   static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"},
                                                                             {bf16, "bf16"}};
+};
+template <>
+struct trireme::EnumNames<trireme::reduce::OnLostRank> {
+  using enum reduce::OnLostRank;
+  static constexpr std::pair<reduce::OnLostRank, const char*> table[] = {{stop, "stop"},
+                                                                         {shrink, "shrink"}};
 };
 template <>
 struct trireme::EnumNames<trireme::reduce::Replicate> {

@@ -159,6 +159,8 @@ void Run::open_files(const std::optional<Resumption>& before, const record::Name
     files::expect_writable_place(directory.file("log.txt"));
     log.also_to_file(directory.file("log.txt"));
   });
+  if (!world.lost.empty() && world.rank() == 0)
+    log.warning("{} was lost: the run continues on {} ranks", world.lost, world.size());
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
   journal.emplace(training, directory, resumed_step, origin, log);
   if (before && world.rank() == 0) {

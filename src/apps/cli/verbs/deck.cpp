@@ -25,11 +25,19 @@ Action declare_check(CLI::App& command) {
   struct Options {
     DeckArguments deck;
     int ranks = 1;
+    std::string key;
   };
   const auto options = std::make_shared<Options>();
   add_deck(command, options->deck)->required();
   add_ranks(command, options->ranks);
+  command.add_option("--value", options->key,
+                     "Print the value of this key instead, for scripts. Checks only the deck.");
   return [options](Arguments) {
+    if (!options->key.empty()) {
+      print(value_of(options->deck.path, options->deck.overrides, options->key,
+                     circumstances_of(options->ranks)));
+      return ExitCode::done;
+    }
     print(check_command(options->deck.path, options->deck.overrides,
                         circumstances_of(options->ranks)));
     return ExitCode::done;
@@ -117,6 +125,7 @@ ExitCode train_deck(Arguments arguments) {
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
+      world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink;
       return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of);
     });
   });

@@ -17,6 +17,7 @@
 
 #include "base/error_line.hpp"
 
+#include "comm/control/lost_ranks.hpp"
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/start_timer.hpp"
@@ -66,7 +67,10 @@ void check_mpi(int code, const char* statement, const char* file, int line) {
     reason = trimmed(words.data(), length);
   else
     reason = fmt::format("error code {}", code);
-  throw CommError("MPI", statement, reason, file, line);
+  if (!means_lost_rank(code))
+    throw CommError("MPI", statement, reason, file, line);
+  revoke_all();
+  throw LostRank("MPI", statement, reason, file, line);
 }
 
 namespace {
@@ -155,9 +159,9 @@ MpiWorld::MpiWorld(MpiWorld& whole, int number)
   progress_ = std::make_unique<Progress>(*watchdog_);
 }
 
-MpiWorld::MpiWorld() {
+MpiWorld::MpiWorld(MPI_Comm base) : base_(base) {
   const StartTimer timer;
-  comm_ = OwnedComm::duplicate(MPI_COMM_WORLD);
+  comm_ = OwnedComm::duplicate(base);
   find_ranks();
   // Names have a maximum length, so one plain exchange is enough here, before the watchdog exists.
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
@@ -300,7 +304,31 @@ void MpiWorld::abort(ExitCode code) noexcept {
 }
 
 std::unique_ptr<World> make_mpi_world() {
-  return std::make_unique<MpiWorld>();
+  return std::make_unique<MpiWorld>(MPI_COMM_WORLD);
+}
+
+bool replace_after_loss(std::unique_ptr<World>& world, bool lost) {
+  auto& mpi = dynamic_cast<MpiWorld&>(*world);
+  MPI_Comm base = mpi.base();
+  if (agree(base, !lost))
+    return false;
+  std::string names;
+  for (const int rank : lost_ranks(base))
+    names +=
+        fmt::format("{}rank {} on {}", names.empty() ? "" : ", ", rank, mpi.watchdog().host(rank));
+  world.reset();
+  for (;;) {
+    // Not freed: later losses are found by its ranks.
+    base = register_comm(without_lost_ranks(base));
+    try {
+      world = std::make_unique<MpiWorld>(base);
+    } catch (const LostRank&) {
+      continue;  // one more was lost meanwhile
+    }
+    world->continues_after_loss = true;
+    world->lost = names;
+    return true;
+  }
 }
 
 }  // namespace trireme::comm

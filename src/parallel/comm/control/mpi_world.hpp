@@ -24,7 +24,8 @@ namespace trireme::comm {
 
 class MpiWorld final : public World {
  public:
-  MpiWorld();
+  /// A duplicate of `base`, which must outlive it. Collective.
+  explicit MpiWorld(MPI_Comm base);
   /// A part of `whole`: the ranks with the same `number`, in the same order. Collective over
   /// `whole`, which must outlive the part. Every rank must create the same number of parts, since
   /// each uses a lane of the watchdog of `whole`. So errors name ranks of `whole`, and ranks that
@@ -50,6 +51,7 @@ class MpiWorld final : public World {
   void set_deadline(double deadline_s) override { watchdog_->set_deadline(deadline_s); }
   [[nodiscard]] double deadline_s() const override { return watchdog_->deadline_s(); }
 
+  [[nodiscard]] MPI_Comm base() const { return base_; }
   /// The control plane's communicator; transports duplicate it.
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
   /// Transports register their collectives with it as well.
@@ -76,6 +78,7 @@ class MpiWorld final : public World {
     return reinterpret_cast<T*>(buffer_.data());
   }
 
+  MPI_Comm base_ = MPI_COMM_NULL;  // null in a part
   OwnedComm comm_;
   int rank_ = 0;
   int size_ = 1;

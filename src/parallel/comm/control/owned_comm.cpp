@@ -3,20 +3,21 @@
 
 #include <utility>
 
+#include "comm/control/lost_ranks.hpp"
 #include "comm/control/mpi_check.hpp"
 
 namespace trireme::comm {
 
 OwnedComm::OwnedComm(MPI_Comm comm) : comm_(comm) {
   if (comm_ != MPI_COMM_NULL)
-    TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+    register_comm(comm_);
 }
 
 OwnedComm::~OwnedComm() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (comm_ != MPI_COMM_NULL && finalized == 0)
-    MPI_Comm_free(&comm_);
+    free_comm(comm_);
 }
 
 OwnedComm::OwnedComm(OwnedComm&& other) noexcept

@@ -8,19 +8,22 @@
 
 #include "device/buffer.hpp"
 
+#include "comm/control/lost_ranks.hpp"
 #include "comm/control/mpi_check.hpp"
 
 namespace trireme::comm {
 
 /// Cancels the requests that are still active when a collective fails. From then on no memory is
-/// freed: MPI may write messages that it has begun to receive, and peers may send more. Does
-/// nothing after success.
+/// freed: MPI may write messages that it has begun to receive, and peers may send more. After a
+/// lost rank, waits until MPI has given them up. Does nothing after success.
 class CancelOnExit {
  public:
   explicit CancelOnExit(std::span<MPI_Request> requests) : requests_(requests) {}
   ~CancelOnExit() {
     for (MPI_Request& request : requests_)
-      if (request != MPI_REQUEST_NULL) {
+      if (request != MPI_REQUEST_NULL && ranks_are_lost()) {
+        MPI_Wait(&request, MPI_STATUS_IGNORE);  // ends at once: its communicator is revoked
+      } else if (request != MPI_REQUEST_NULL) {
         device::keep_all_memory();
         MPI_Cancel(&request);
         MPI_Request_free(&request);

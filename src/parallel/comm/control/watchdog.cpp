@@ -13,8 +13,10 @@
 #include "base/threads.hpp"
 
 #include "comm/communicator.hpp"
+#include "comm/control/lost_ranks.hpp"
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/requests.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -118,7 +120,16 @@ void Watchdog::serve() {
   while (!stopping_changed_.wait_for(lock, between_looks, [&] { return stopping_; })) {
     lock.unlock();
     try {
+      expect_all_alive();
       answer_questions();
+    } catch (const LostRank& loss) {
+      {
+        const std::lock_guard reason(mutex_);
+        lost_ = true;
+        why_ = loss.reason();
+      }
+      failed_.store(true, std::memory_order_release);
+      return;
     } catch (const std::exception& problem) {  // a waiting thread gets the same failure
       error_line("warning: this rank no longer answers the health checks of others: {}",
                  problem.what());
@@ -126,6 +137,16 @@ void Watchdog::serve() {
     }
     lock.lock();
   }
+}
+
+void Watchdog::expect_all_alive() {
+  std::string names;
+  for (const int rank : lost_ranks(comm_.get()))
+    names += fmt::format("{}rank {} on {}", names.empty() ? "" : ", ", rank, host(rank));
+  if (names.empty())
+    return;
+  revoke_all();
+  throw LostRank("MPI", "communicate", names + " ended", __FILE__, __LINE__);
 }
 
 void Watchdog::answer_questions() {
@@ -254,6 +275,8 @@ void Watchdog::fail(const Lane& lane, double idle_s, const std::string& why) {
 
 void Watchdog::fail_again() const {
   const std::lock_guard lock(mutex_);
+  if (lost_)
+    throw LostRank("communication", "any collective", why_, __FILE__, __LINE__);
   throw CommError("communication", failed_in_, why_, __FILE__, __LINE__);
 }
 

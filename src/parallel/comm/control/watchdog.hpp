@@ -22,8 +22,9 @@
 //
 // 1. Nothing is sent while collectives make progress.
 // 2. Being at work (World::AtWork) extends the deadline for all ranks, as long as all ranks answer.
-// 3. When one lane has failed, the other lanes of this rank fail too, when they next sleep.
-// 4. Any thread may call any member; each rank runs one check at a time.
+// 3. The responder notices a lost rank within 50 ms (comm/control/lost_ranks.hpp); all lanes fail.
+// 4. When one lane has failed, the other lanes of this rank fail too, when they next sleep.
+// 5. Any thread may call any member; each rank runs one check at a time.
 #pragma once
 
 #include <array>
@@ -63,6 +64,9 @@ class Watchdog {
 
   /// Rank of this process in `parent`.
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const std::string& host(int rank) const {
+    return hosts_.at(static_cast<std::size_t>(rank));
+  }
 
   /// Progress of this rank in one lane.
   struct Lane {
@@ -112,6 +116,8 @@ class Watchdog {
   };
 
   void serve();
+  /// Throws LostRank: MPI reports lost ranks only to those that communicate with them.
+  void expect_all_alive();
   void answer_questions();
   [[nodiscard]] Answer answer_to(const Question& question) const;
   [[nodiscard]] std::vector<Answer> ask(const Question& question);
@@ -130,6 +136,7 @@ class Watchdog {
   std::list<Lane> lanes_;     // the first one is the World's
   std::int64_t next_lane_ = 0;
   std::string failed_in_, why_;
+  bool lost_ = false;  // it failed since a rank was lost
 
   std::mutex calling_;  // guards the members of the asking side, which follow
   std::int64_t num_calls_ = 0;

@@ -29,9 +29,20 @@
 
 namespace trireme::comm {
 
+/// A rank has ended, and MPI lets the others continue (comm/control/lost_ranks.hpp).
+class LostRank : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 class World {
  public:
   virtual ~World() = default;
+
+  /// Set by the user of the world: whether the other ranks continue after the loss of a rank.
+  bool continues_after_loss = false;
+  /// The ranks that were lost when this world was made, "rank 2 on north"; empty if none was.
+  std::string lost;
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
@@ -98,6 +109,10 @@ class MpiScope {
 
 /// Requires an initialized MPI (an MpiScope, or a test's main).
 std::unique_ptr<World> make_mpi_world();
+
+/// Replaces `world` by one of the ranks that are left, and returns true, if any rank calls it with
+/// `lost`. Nothing may use the old world any more. Collective over the ranks that are left.
+bool replace_after_loss(std::unique_ptr<World>& world, bool lost);
 
 /// "Open MPI v4.1.4 …", as the library reports it.
 std::string mpi_version();

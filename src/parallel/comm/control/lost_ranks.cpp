@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/lost_ranks.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
+#include "comm/control/mpi_check.hpp"
+
+namespace trireme::comm {
+namespace {
+
+struct Comms {
+  std::mutex mutex;
+  std::vector<MPI_Comm> all;
+  std::atomic<bool> revoked{false};
+};
+
+Comms& comms() {
+  static Comms instance;
+  return instance;
+}
+
+}  // namespace
+
+bool ranks_are_lost() {
+  return comms().revoked.load(std::memory_order_acquire);
+}
+
+MPI_Comm register_comm(MPI_Comm comm) {
+  TRIREME_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  const std::lock_guard lock(comms().mutex);
+  comms().all.push_back(comm);
+  return comm;
+}
+
+void free_comm(MPI_Comm comm) {
+  const std::lock_guard lock(comms().mutex);
+  std::erase(comms().all, comm);
+  MPI_Comm_free(&comm);
+}
+
+#ifdef OMPI_HAVE_MPI_EXT_FTMPI
+
+bool has_ulfm() {
+  return true;
+}
+
+bool means_lost_rank(int code) {
+  int kind = MPI_SUCCESS;
+  MPI_Error_class(code, &kind);
+  return kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING ||
+         kind == MPIX_ERR_REVOKED;
+}
+
+void revoke_all() {
+  const std::lock_guard lock(comms().mutex);
+  comms().revoked.store(true, std::memory_order_release);
+  for (MPI_Comm comm : comms().all) MPIX_Comm_revoke(comm);
+}
+
+std::vector<int> lost_ranks(MPI_Comm comm) {
+  MPI_Group lost = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+  MPIX_Comm_get_failed(comm, &lost);
+  MPI_Comm_group(comm, &all);
+  int count = 0;
+  MPI_Group_size(lost, &count);
+  std::vector<int> numbers(static_cast<std::size_t>(count)), ranks(numbers.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  MPI_Group_translate_ranks(lost, count, numbers.data(), all, ranks.data());
+  MPI_Group_free(&lost);
+  MPI_Group_free(&all);
+  return ranks;
+}
+
+MPI_Comm without_lost_ranks(MPI_Comm comm) {
+  MPI_Comm rest = MPI_COMM_NULL;
+  TRIREME_MPI(MPIX_Comm_shrink(comm, &rest));
+  comms().revoked.store(false, std::memory_order_release);
+  return rest;
+}
+
+bool agree(MPI_Comm comm, bool mine) {
+  int all = mine ? 1 : 0;
+  MPIX_Comm_agree(comm, &all);  // its error code only says that ranks are lost
+  return all != 0;
+}
+
+#else
+
+bool has_ulfm() {
+  return false;
+}
+
+bool means_lost_rank(int /*code*/) {
+  return false;
+}
+
+void revoke_all() {}
+
+std::vector<int> lost_ranks(MPI_Comm /*comm*/) {
+  return {};
+}
+
+MPI_Comm without_lost_ranks(MPI_Comm comm) {
+  return comm;
+}
+
+bool agree(MPI_Comm /*comm*/, bool mine) {
+  return mine;
+}
+
+#endif
+
+}  // namespace trireme::comm

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that are killed at random moments: with parallel.on_lost_rank: shrink the run continues and ends with the bits of an undisturbed run.
+
+LostRanks needs an MPI that lets the other ranks continue (Open MPI 5), Restarts only jobs/mpirun.sh. TRIREME_KILLED_RUNS sets the number of
+runs; TRIREME_KILL_SEED chooses other moments.
+"""
+import glob
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, VERSION, TrainingTest
+
+RUNS = int(os.environ.get("TRIREME_KILLED_RUNS", "6"))
+SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
+STEPS = 120
+STARTED = "tiny: "  # begins the line that every start prints before its first step
+# The order of additions does not depend on the number of ranks.
+SAME_BITS = ("parallel.reduction=tree", "parallel.logical_shards=4", "checkpoint.every_steps=10", "checkpoint.keep=2",
+             "evaluate.every_steps=25")
+SETTINGS = (("parallel.transport=shared_memory",), ("parallel.transport=mpi",), ("parallel.shard=optimizer",),
+            ("parallel.shard=optimizer", "parallel.transport=mpi"), ("parallel.transport=hierarchical",), ("parallel.overlap_gradients=false",))
+
+
+def has_ulfm():
+    if re.search(r"Open MPI\)? [5-9]\.", VERSION) is None:
+        return False
+    info = subprocess.run(["ompi_info"], capture_output=True, text=True, check=False).stdout
+    return "FT MPI support: yes" in info
+
+
+def processes(directory):
+    """The ranks of the run in this directory."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:  # it ended meanwhile
+            continue
+        if os.path.basename(words[0]) == b"trireme" and f"run.directory={directory}".encode() in words:
+            found.append(int(path.split("/")[2]))
+    return found
+
+
+class KilledRanks(TrainingTest):
+    def start_run(self, name, ranks, *overrides, steps=STEPS, restarts=100):
+        """A run by jobs/mpirun.sh, what it says with times, and the thread that reads it."""
+        environment = {**os.environ, "TRIREME_MPIRUN": MPIRUN, "TRIREME_RESTARTS": str(restarts)}
+        running = subprocess.Popen(["bash", os.path.join(HERE, "../../jobs/mpirun.sh"), "-n", str(ranks), TRIREME,
+                                    *self.words(name, (*SAME_BITS, f"run.steps={steps}", "parallel.on_lost_rank=shrink", *overrides))],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                   env=environment)
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.kill)
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend((time.monotonic(), line) for line in running.stdout))
+        reader.start()
+        self.addCleanup(reader.join, TIMEOUT_S)
+        return running, lines, reader
+
+    def await_step(self, running, lines, start=1):
+        """The time of the first step of start number `start`, or None if the run ended before."""
+        until = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < until:
+            ended, begun = running.poll() is not None, 0
+            for at, line in lines[:]:
+                begun += STARTED in line
+                if begun >= start and re.match(r"step +\d+/\d+ +(loss|checkpoint)", line):
+                    return at
+            if ended:
+                return None
+            time.sleep(0.005)
+        self.fail(f"no step: {lines}")
+        return None
+
+    def kill_at_random(self, number, moments):
+        """One run with one or two kills. Returns the seconds from each loss to the next step."""
+        name, ranks, overrides = f"killed-{number}", moments.choice((2, 3, 4)), SETTINGS[number % len(SETTINGS)]
+        running, lines, reader = self.start_run(name, ranks, *overrides)
+        taken = []
+        self.assertIsNotNone(self.await_step(running, lines), lines)
+        for _ in range(moments.choice((1, 1, 2))):
+            time.sleep(moments.random() * 1.5)  # chooses the moment; nothing waits for it
+            alive = processes(self.path(name))
+            if running.poll() is not None or len(alive) < 2:
+                break
+            starts, at = sum(STARTED in line for _, line in lines), time.monotonic()
+            try:
+                os.kill(moments.choice(alive), signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            if moments.random() < 0.4:  # the next kill hits the recovery
+                continue
+            step = self.await_step(running, lines, starts + 1)
+            if step is not None:
+                taken.append(step - at)
+        running.wait(TIMEOUT_S)
+        reader.join(TIMEOUT_S)
+        said = "".join(line for _, line in lines)
+        self.assertEqual(running.returncode, 0, said)
+        self.assertEqual(self.weights(STEPS, name), self.undisturbed, f"{overrides} on {ranks} ranks: {said}")
+        self.assertEqual(self.column("step", "steps", name), list(range(1, STEPS + 1)), said)
+        return taken
+
+    def check_random_moments(self):
+        self.train_well(*SAME_BITS, f"run.steps={STEPS}", ranks=2, name="undisturbed")
+        self.undisturbed = self.weights(STEPS, "undisturbed")
+        moments, taken = random.Random(SEED), []
+        for number in range(RUNS):
+            taken += self.kill_at_random(number, moments)
+        if taken:
+            print(f"{RUNS} runs, {len(taken)} losses timed: {statistics.median(taken):.2f} s to the next step, at most {max(taken):.2f} s")
+
+
+@unittest.skipUnless(has_ulfm(), "continuing in place needs Open MPI 5 with ULFM")
+class LostRanks(KilledRanks):
+    def test_the_others_continue_from_the_newest_checkpoint(self):
+        self.check_random_moments()
+
+    def test_the_log_names_the_lost_rank(self):
+        running, lines, reader = self.start_run("named", 3)
+        self.await_step(running, lines)
+        os.kill(max(processes(self.path("named"))), signal.SIGKILL)
+        self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
+        reader.join(TIMEOUT_S)
+        self.assertNotIn("starts again", "".join(line for _, line in lines))
+        with open(os.path.join(self.path("named"), "log.txt"), encoding="utf-8") as log:
+            self.assertRegex(log.read(), r"rank 2 on \S+ was lost.* 2 ranks")
+
+
+@unittest.skipIf(has_ulfm(), "this MPI continues in place")
+class Restarts(KilledRanks):
+    def test_a_new_start_continues_from_the_newest_checkpoint(self):
+        self.check_random_moments()
+
+    def test_the_number_of_starts_is_limited(self):
+        running, lines, reader = self.start_run("limited", 2, steps=1000000, restarts=1)
+        for start in (1, 2):
+            self.await_step(running, lines, start)
+            os.kill(processes(self.path("limited"))[0], signal.SIGKILL)
+            while processes(self.path("limited")):
+                time.sleep(0.01)
+        self.assertNotIn(running.wait(TIMEOUT_S), (0, 2, 4, 75), lines)
+        reader.join(TIMEOUT_S)
+        said = "".join(line for _, line in lines)
+        self.assertEqual(said.count("it starts again"), 1, said)
+        self.assertIn("starting it again did not help", said)
+
+
+del KilledRanks
