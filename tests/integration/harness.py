@@ -4,6 +4,7 @@
 TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLAGS its options, -n the last; CMake sets all three.
 """
 import glob
+import glob
 import os
 import shutil
 import signal
@@ -57,6 +58,20 @@ def is_rank(environment, rank):
     """Whether /proc/PID/environ, as bytes, is that of this rank."""
     told = environment.split(b"\0")
     return any(f"{name}={rank}".encode() in told for name in RANK_VARIABLES)
+
+
+def processes(directory):
+    """The ranks of the run in this directory."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:  # it ended meanwhile
+            continue
+        if os.path.basename(words[0]) == b"trireme" and f"run.directory={directory}".encode() in words:
+            found.append(int(path.split("/")[2]))
+    return found
 
 
 def rank_in_shell():

@@ -4,7 +4,6 @@
 LostRanks needs an MPI that lets the other ranks continue (Open MPI 5), Restarts only jobs/mpirun.sh. TRIREME_KILLED_RUNS sets the number of
 runs; TRIREME_KILL_SEED chooses other moments.
 """
-import glob
 import os
 import random
 import re
@@ -15,7 +14,7 @@ import threading
 import time
 import unittest
 
-from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, VERSION, TrainingTest
+from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, VERSION, TrainingTest, processes
 
 RUNS = int(os.environ.get("TRIREME_KILLED_RUNS", "6"))
 SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
@@ -33,20 +32,6 @@ def has_ulfm():
         return False
     info = subprocess.run(["ompi_info"], capture_output=True, text=True, check=False).stdout
     return "FT MPI support: yes" in info
-
-
-def processes(directory):
-    """The ranks of the run in this directory."""
-    found = []
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            with open(path, "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:  # it ended meanwhile
-            continue
-        if os.path.basename(words[0]) == b"trireme" and f"run.directory={directory}".encode() in words:
-            found.append(int(path.split("/")[2]))
-    return found
 
 
 class KilledRanks(TrainingTest):

@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "integration"))
-from harness import DECK, HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest  # noqa: E402
+from harness import DECK, HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, processes  # noqa: E402
 
 SCRIPT = os.path.join(HERE, os.pardir, os.pardir, "jobs", "train.sbatch")
 DEADLINE_S = 500  # what takes 40 s on a quiet machine took 160 beside builds on a slow one
@@ -102,6 +102,30 @@ class Jobs(SlurmTest):
         self.wait_for_end(again, "COMPLETED")
         self.assertIn("resumed from", self.log(again))
         self.assert_equal_runs("run", "calm", steps)
+
+
+class LostRanks(SlurmTest):
+    def test_a_job_starts_again_after_a_rank_was_killed_and_leaves_out_a_failed_node(self):
+        deck = ("run.steps=2000", "parallel.reduction=tree", "parallel.logical_shards=2", "parallel.on_lost_rank=shrink", "checkpoint.every_steps=20",
+                "evaluate.every_steps=0")
+        job = self.submit(*deck, options=["-N2", "-n2", "--no-kill"])
+        for start in (1, 2):
+            self.wait_until(job, f"step 20 of start {start}", lambda start=start: len(re.findall(
+                r"(?s)tiny: .*?  checkpoint ", self.log(job))) >= start)
+            if start == 2:
+                subprocess.run(["scontrol", "update", f"nodename={self.nodes()[1]}", "state=down", "reason=test"], check=True,
+                               timeout=TIMEOUT_S)
+                self.addCleanup(subprocess.run, ["scontrol", "update", f"nodename={self.nodes()[1]}", "state=resume"], stderr=subprocess.DEVNULL, check=False)
+            else:
+                os.kill(max(processes(self.path("run"))), signal.SIGKILL)
+        self.wait_for_end(job, "COMPLETED")
+        self.assertEqual(self.log(job).count("it starts again"), 2, self.log(job))
+        self.assertIn("1 rank", self.log(job).rsplit("it starts again", 1)[1])
+        self.train_well(*deck, ranks=2, name="reference")
+        self.assertEqual(self.weights(2000), self.weights(2000, "reference"))
+
+    def nodes(self):
+        return subprocess.run(["sinfo", "-h", "-N", "-o", "%N"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout.split()
 
 
 class Arrays(SlurmTest):
