@@ -4,7 +4,6 @@
 TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLAGS its options, -n the last; CMake sets all three.
 """
 import glob
-import glob
 import os
 import shutil
 import signal
