@@ -39,8 +39,8 @@ DataRequirements requirements(std::int64_t context, std::int64_t sequences, doub
 TEST(Dataset, WindowsShareOneTokenAndStayInside) {
   // 41 tokens: four windows of 10 + 1 end exactly at the last token; with 40 the last is lost.
   const auto stream = std::make_shared<Counting>(100);
-  EXPECT_EQ(Dataset(stream, 0, 40, 10, {}).num_samples(), 3);
-  const Dataset data(stream, 5, 41, 10, {});
+  EXPECT_EQ(Windows(stream, 0, 40, 10).size(), 3);
+  const Dataset data({Windows(stream, 5, 41, 10)}, {MixtureOrder::block}, std::nullopt);
   ASSERT_EQ(data.num_samples(), 4);
   std::vector<std::int32_t> tokens(10), targets(10);
   for (std::int64_t sample = 0; sample < 9; ++sample) {
@@ -54,7 +54,8 @@ TEST(Dataset, WindowsShareOneTokenAndStayInside) {
 }
 
 TEST(Dataset, ContextOfOne) {
-  const Dataset data(std::make_shared<Counting>(2), 0, 2, 1, {});
+  const Dataset data({Windows(std::make_shared<Counting>(2), 0, 2, 1)}, {MixtureOrder::block},
+                     std::nullopt);
   std::vector<std::int32_t> token(1), target(1);
   data.fill(7, token, target);
   EXPECT_EQ(token[0], 0);
@@ -62,18 +63,22 @@ TEST(Dataset, ContextOfOne) {
 }
 
 TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
-  const Dataset data(std::make_shared<Counting>(1001), 0, 1001, 10, 42);
+  const Dataset data({Windows(std::make_shared<Counting>(1001), 0, 1001, 10)},
+                     {MixtureOrder::block}, 42);
   ASSERT_EQ(data.num_samples(), 100);
   std::vector<std::vector<std::int64_t>> epochs(2);
   for (std::int64_t sample = 0; sample < 200; ++sample)
-    epochs[static_cast<std::size_t>(sample / 100)].push_back(data.window(sample));
+    epochs[static_cast<std::size_t>(sample / 100)].push_back(data.window(sample).number);
   EXPECT_NE(epochs[0], epochs[1]);
   for (auto& epoch : epochs) EXPECT_EQ(std::set(epoch.begin(), epoch.end()).size(), 100U);
 }
 
 // Ranks ask for different samples in different orders, each with a dataset of its own.
 TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
-  const auto make = [] { return Dataset(std::make_shared<Counting>(2000), 0, 2000, 7, 42); };
+  const auto make = [] {
+    return Dataset({Windows(std::make_shared<Counting>(2000), 0, 2000, 7)}, {MixtureOrder::block},
+                   42);
+  };
   const Dataset whole = make();
   const std::int64_t samples = 700;  // more than two epochs of 285
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
@@ -91,13 +96,15 @@ TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
 }
 
 TEST(Dataset, RefusesSpansOfAnotherLength) {
-  const Dataset data(std::make_shared<Counting>(100), 0, 100, 10, 1);
+  const Dataset data({Windows(std::make_shared<Counting>(100), 0, 100, 10)}, {MixtureOrder::block},
+                     1);
   std::vector<std::int32_t> tokens(10), targets(9);
   EXPECT_THROW(data.fill(0, tokens, targets), ContractError);
 }
 
 TEST(Split, ValidationIsTheLastPart) {
-  const auto parts = split(std::make_shared<Counting>(1000), requirements(10, 4, 0.1));
+  const auto parts =
+      split({Stream{std::make_shared<Counting>(1000)}}, std::nullopt, requirements(10, 4, 0.1));
   EXPECT_EQ(parts.train.num_tokens(), 900);
   ASSERT_TRUE(parts.validation);
   EXPECT_EQ(parts.validation->num_tokens(), 100);
@@ -111,14 +118,16 @@ TEST(Split, ValidationIsTheLastPart) {
 }
 
 TEST(Split, WithoutValidation) {
-  EXPECT_FALSE(split(std::make_shared<Counting>(1000), requirements(10, 4, 0)).validation);
+  EXPECT_FALSE(
+      split({Stream{std::make_shared<Counting>(1000)}}, std::nullopt, requirements(10, 4, 0))
+          .validation);
 }
 
 TEST(Split, ReportsEverythingAtOnce) {
   DataRequirements wanted = requirements(10, 4, 0.1);
   wanted.vocabulary = 20;
   try {
-    split(std::make_shared<Counting>(40), wanted);
+    split({Stream{std::make_shared<Counting>(40)}}, std::nullopt, wanted);
     FAIL() << "no UserError";
   } catch (const UserError& error) {
     ASSERT_EQ(error.findings().size(), 3U);
@@ -132,7 +141,7 @@ TEST(Split, ReportsEverythingAtOnce) {
 
 std::size_t num_findings(std::int64_t tokens, const DataRequirements& wanted) {
   try {
-    split(std::make_shared<Counting>(tokens), wanted);
+    split({Stream{std::make_shared<Counting>(tokens)}}, std::nullopt, wanted);
   } catch (const UserError& error) {
     return error.findings().size();
   }

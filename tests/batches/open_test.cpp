@@ -391,8 +391,9 @@ TEST_F(Open, TheHeadersOfTheCompiler) {
   say(setup);
   const auto stream = open(setup).tokens;
   EXPECT_GT(stream->size(), 5'000'000);
-  const auto parts = split(
-      stream, {.context = 64, .sequences = 16, .vocabulary = 256, .validation_fraction = 0.1});
+  const auto parts =
+      split({Stream{stream}}, std::nullopt,
+            {.context = 64, .sequences = 16, .vocabulary = 256, .validation_fraction = 0.1});
   std::vector<std::int32_t> tokens(64), targets(64);
   for (std::int64_t sample = 0; sample < 1000; ++sample) {
     parts.train.fill(sample, tokens, targets);

@@ -65,7 +65,8 @@ std::vector<std::int32_t> fifty() {
 }
 
 TEST(ReadAhead, GivesWhatTheDatasetHolds) {
-  const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, 42);
+  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
+                     42);
   ReadAhead ahead(data, consumption, fifty());
   for (std::int64_t step = 0; step < 200; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro)
@@ -78,7 +79,8 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
 }
 
 TEST(ReadAhead, FollowsBatchesThatChange) {
-  const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, std::nullopt);
+  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
+                     std::nullopt);
   // The second of two ranks, whose block begins after half of the step.
   const Consumption grows{.sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .rank = 1, .of = {0, 2, 2}};
   ReadAhead ahead(data, grows, {});
@@ -95,7 +97,8 @@ TEST(ReadAhead, FollowsBatchesThatChange) {
 }
 
 TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
-  const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, std::nullopt);
+  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
+                     std::nullopt);
   // 7 samples on 3 ranks: the last has 2, of which the second micro-step gets none.
   ReadAhead ahead(data, {.sizes = BatchSizes(7), .rank = 2, .of = {0, 2, 3}},
                   std::vector<std::int32_t>(100, 3));
@@ -112,14 +115,14 @@ TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
 
 TEST(ReadAhead, ReadsNothingBeforeItIsAsked) {
   const auto source = std::make_shared<Source>();
-  const Dataset data(source, 0, 100'001, 10, 42);
+  const Dataset data({Windows(source, 0, 100'001, 10)}, {MixtureOrder::block}, 42);
   { const ReadAhead ahead(data, consumption, {}); }
   EXPECT_EQ(source->reads, 0);
 }
 
 TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
   const auto source = std::make_shared<Source>();
-  const Dataset data(source, 0, 100'001, 10, 42);
+  const Dataset data({Windows(source, 0, 100'001, 10)}, {MixtureOrder::block}, 42);
   ReadAhead ahead(data, consumption, {});
   constexpr int reads = 4;  // of a block: tokens and the last target of two rows
   const int all = static_cast<int>(ahead.ahead() + 1) * reads;
@@ -135,7 +138,8 @@ TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
 }
 
 TEST(ReadAhead, ThrowsWhatItMetWhereItIsAskedForIt) {
-  const Dataset data(std::make_shared<Source>(600), 0, 100'001, 10, std::nullopt);
+  const Dataset data({Windows(std::make_shared<Source>(600), 0, 100'001, 10)},
+                     {MixtureOrder::block}, std::nullopt);
   ReadAhead ahead(data, consumption, {});
   for (std::int64_t step = 0; step < 4; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro) ahead.take(step + 1, step * 12, micro);

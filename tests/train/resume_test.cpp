@@ -117,6 +117,23 @@ TEST_F(Resume, DataAreJudgedByTheirHash) {
   EXPECT_EQ(refusal("00000000000000bb"), "");
 }
 
+TEST_F(Resume, SamplesBeforeTheCheckpointStayWhatTheyWere) {
+  before_.next_sample = 25;
+  before_.deck.emplace_back("data.skip", "[\"5\", 20-30]");
+  now_.emplace_back("data.skip", "");
+  for (const char* same : {"[\"5\", 20-30]", "[20-24, \"5\"]", "[\"5\", 20-40, \"50\"]"}) {
+    set("data.skip", same);
+    EXPECT_EQ(refusal(), "");
+  }
+  for (const char* other : {"[]", "[\"5\"]", "[\"5\", 20-23]", "[5-6, 20-30]", "[20-30]"}) {
+    set("data.skip", other);
+    EXPECT_THAT(refusal(), HasSubstr("[\"5\", 20-30] among the 25 samples before "
+                                     "run/checkpoints/step-00000010. Skip only later samples"));
+  }
+  job_.run.allow_changes = {"data"};
+  EXPECT_NE(refusal(), "") << "this is never allowed";
+}
+
 TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
   before_.step = 0;
   before_.deck.clear();

@@ -30,6 +30,10 @@ std::span<const Verb> verbs() {
        "--tokenizer FILE_OR_DIR --text FILES ... --output PREFIX [--field KEY]\n"
        "[--validation-fraction F] [--shard-bytes B]    alone or under mpirun",
        "Convert text to token files with a manifest.", declare_tokenize},
+      {"data",
+       "DECK [section.key=value ...] --step K[-L],... | --document FILE:OFFSET [--ranks N]\n"
+       "[--json FILE]",
+       "List the documents that a step uses, or the steps that use a document.", declare_data},
       {"export",
        "RUN_DIR --format huggingface|llm.c --output DIR [--dtype fp32|bf16] [--step N]\n"
        "[--rows model|tokenizer] [--shard-bytes B]",

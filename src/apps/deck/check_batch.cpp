@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "batches/batches.hpp"
 
 #include "deck/check_parts.hpp"
 
@@ -39,6 +42,39 @@ class BatchChecker : Findings {
     }
   }
 
+  /// data.skip: ranges of samples that do not overlap, and that the run reaches.
+  void skips_are_reached() {
+    const std::vector<std::string>& words = config_.data.skip;
+    std::vector<trireme::batches::Range> ranges;
+    for (std::size_t i = 0; i < words.size() && readable({"data.skip"}); ++i) {
+      const auto range = trireme::batches::range_of(words[i]);
+      const auto overlaps = [&](const auto& one) {
+        return range->first <= one.last && one.first <= range->last;
+      };
+      if (!range)
+        say_skip(i, "is not a sample or a range of samples. Write 4000 or 4000-4999.");
+      else if (range->last < range->first)
+        say_skip(i, "ends before it begins. Exchange its numbers.");
+      else if (std::ranges::any_of(ranges, overlaps))
+        say_skip(i, "overlaps an earlier element. Give each sample once.");
+      else
+        ranges.push_back(*range);
+    }
+    std::int64_t step = 1;
+    const auto ascends = [&](const auto& one) { return std::exchange(step, one.step) < one.step; };
+    const auto& schedule = config_.batch.schedule;
+    if (ranges.size() < words.size() || !readable({"run.steps"}) ||
+        sizes_.size() <= schedule.size() || !std::ranges::all_of(schedule, ascends))
+      return;
+    const std::int64_t samples = config_.batch.sizes().until(config_.run.steps);
+    const std::int64_t end = trireme::batches::Skips(words).after(0, samples);
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      if (ranges[i].first >= end)
+        say_skip(i, fmt::format("is not reached: the last sample of the run is {}. Remove it, or "
+                                "raise run.steps.",
+                                end - 1));
+  }
+
   void run_is_countable() {
     if (!readable({"run.steps", "model.context"}) || sizes_.empty())
       return;
@@ -53,6 +89,10 @@ class BatchChecker : Findings {
   }
 
  private:
+  void say_skip(std::size_t i, const std::string& text) {
+    say(fmt::format("data.skip[{}]", i), config_.data.skip[i] + " " + text);
+  }
+
   void splits(const BatchSize& size) {
     const std::int64_t sequences = size.sequences;
     const std::int64_t micro = config_.batch.micro_sequences;
@@ -112,6 +152,7 @@ void check_batch(const JobConfig& config,
   checker.batches_split();
   checker.steps_ascend();
   checker.run_is_countable();
+  checker.skips_are_reached();
 }
 
 }  // namespace trireme::deck

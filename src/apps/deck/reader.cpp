@@ -60,6 +60,8 @@ const Node* Reader::find(const char* name) {
 
 void Reader::remember(const char* name, const Node& node, const Problem& problem) {
   places_.give(dotted(name), node.place);
+  for (std::size_t i = 0; node.kind == Node::Kind::list && i < node.children.size(); ++i)
+    places_.give(fmt::format("{}[{}]", dotted(name), i), node.children[i].place);
   if (problem)
     findings_.push_back({node.place, dotted(name), *problem});
   const auto broken = [](const Node& one) { return one.kind == Node::Kind::broken; };

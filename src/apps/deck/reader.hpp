@@ -78,7 +78,6 @@ class Reader {
     items.clear();
     for (const Node& child : node->children) {
       const std::string path = fmt::format("{}[{}]", dotted(name), items.size());
-      places_.give(path, child.place);
       Reader inner(&child, path, places_, all_keys_, findings_);
       S& item = items.emplace_back();
       if (child.kind != Node::Kind::map && child.kind != Node::Kind::null) {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
+#include "batches/batches.hpp"
 #include "batches/mixture_order.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
@@ -74,6 +75,13 @@ std::string data_text(const deck::JobConfig& config, std::int64_t context) {
                         train.synthetic > 0
                             ? count_text(static_cast<double>(train.synthetic)) + " generated tokens"
                             : amount_text(parts[i], config.data, share * all));
+  }
+  if (const batches::Skips skips(config.data.skip); !config.data.skip.empty()) {
+    const std::int64_t skipped =
+        skips.count(skips.after(0, config.batch.sizes().until(config.run.steps)));
+    text += fmt::format("  data.skip: {} samples of {} tokens are left out, {} tokens together\n",
+                        skipped, context,
+                        count_text(static_cast<double>(skipped) * static_cast<double>(context)));
   }
   return text;
 }

@@ -11,12 +11,16 @@
 // 3. The number of ranks need not divide the batch: blocks may differ by one sample, or by leaves
 //    of a tree, and a rank's last micro-batch may be smaller. A larger batch has more micro-steps
 //    and needs the same memory.
+// 4. A run that skips samples uses those that follow in their places. Their indices stay what they
+//    are: what is skipped does not depend on what was skipped before.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +79,33 @@ class BatchSizes {
 
  private:
   std::vector<Part> parts_;
+};
+
+/// Samples first to last, or steps.
+struct Range {
+  std::int64_t first = 0, last = 0;
+  bool operator==(const Range&) const = default;
+};
+/// Of "40-60" or "40"; nothing for other words.
+std::optional<Range> range_of(const std::string& word);
+
+/// The samples that a run skips (data.skip).
+class Skips {
+ public:
+  Skips() = default;
+  /// Requires: range_of() reads the words.
+  explicit Skips(const std::vector<std::string>& words);
+
+  /// How many of the samples [0, end).
+  [[nodiscard]] std::int64_t count(std::int64_t end) const;
+  /// Whether the same of the samples [0, end).
+  [[nodiscard]] bool same_before(std::int64_t end, const Skips& other) const;
+  /// The sample after the last of `count` samples that are used from sample `first` on; `first`
+  /// for none.
+  [[nodiscard]] std::int64_t after(std::int64_t first, std::int64_t count) const;
+
+ private:
+  std::vector<Range> ranges_;  ///< in increasing order, with a sample between any two
 };
 
 /// One step's batch.

@@ -54,6 +54,7 @@ struct DataConfig {
   std::string tokenizer = "bytes";
   Rows rows = Rows::stream;
   double validation_fraction = 0.1;
+  std::vector<std::string> skip;
   Or<std::string> cache;
 
   /// The word of the deck for the tokenizer that needs no file.
@@ -159,6 +160,10 @@ void describe(V& v, DataConfig& c) {
      .max = 1.0,
      .below_max = true,
      .change = Change::asked});
+  v("skip", c.skip,
+    {.help = "Samples that training leaves out, by their global indices: [40000-40959, 51200]. The "
+             "samples that follow take their places. `trireme data` prints the samples of a step. "
+             "On resume only samples after the checkpoint can be added or removed."});
   v("cache", c.cache,
     {.help = "Directory of the shards of encoded text, and of indexes of token files that have no "
              "manifest of trireme tokenize. All ranks must see it. auto: tokens/ in the run "

@@ -14,10 +14,6 @@ namespace {
 
 using RowStarts = std::vector<std::int64_t>;
 
-std::int64_t windows_in(std::int64_t tokens, std::int64_t context) {
-  return tokens > context ? (tokens - 1) / context : 0;
-}
-
 /// The rows that are in [begin, begin + count): the first, and how many.
 std::pair<std::int64_t, std::int64_t> rows_in(const RowStarts& rows,
                                               std::int64_t begin,
@@ -28,15 +24,17 @@ std::pair<std::int64_t, std::int64_t> rows_in(const RowStarts& rows,
   return {first - rows.begin(), std::max<std::ptrdiff_t>(last - first, 0)};
 }
 
-}  // namespace
-
+/// How many windows there would be.
 std::int64_t count_windows(std::int64_t begin,
                            std::int64_t count,
                            std::int64_t context,
                            const RowStarts* rows) {
-  return rows == nullptr ? windows_in(count, context)
-                         : rows_in(*rows, begin, count, context).second;
+  if (rows != nullptr)
+    return rows_in(*rows, begin, count, context).second;
+  return count > context ? (count - 1) / context : 0;
 }
+
+}  // namespace
 
 Windows::Windows(std::shared_ptr<const tokens::TokenStream> stream,
                  std::int64_t begin,
@@ -75,27 +73,18 @@ void Windows::fill(std::int64_t window,
   TRIREME_EXPECT(tokens.size() == length && targets.size() == length,
                  "room for {} tokens and {} targets, the context is {}", tokens.size(),
                  targets.size(), context_);
-  const std::int64_t begin =
-      rows_ ? (*rows_)[static_cast<std::size_t>(first_row_ + window)] : begin_ + window * context_;
-  stream_->read(begin, tokens);
+  stream_->read(start(window), tokens);
   std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
-  stream_->read(begin + context_, targets.last(1));
+  stream_->read(start(window) + context_, targets.last(1));
 }
-
-Dataset::Dataset(std::shared_ptr<const tokens::TokenStream> stream,
-                 std::int64_t begin,
-                 std::int64_t count,
-                 std::int64_t context,
-                 std::optional<std::uint64_t> shuffle_seed)
-    : Dataset({Windows(std::move(stream), begin, count, context)},
-              {MixtureOrder::block},
-              shuffle_seed) {}
 
 Dataset::Dataset(std::vector<Windows> parts,
                  std::vector<std::int64_t> quotas,
-                 std::optional<std::uint64_t> shuffle_seed)
+                 std::optional<std::uint64_t> shuffle_seed,
+                 Skips skips)
     : parts_(std::move(parts)),
       mixture_(shuffle_seed.value_or(0), std::move(quotas)),
+      skips_(std::move(skips)),
       seed_(shuffle_seed.value_or(0)),
       seen_(parts_.size()) {
   TRIREME_EXPECT(mixture_.quotas().size() == parts_.size(), "{} quotas for {} parts",
@@ -117,22 +106,19 @@ std::int64_t Dataset::num_samples() const {
   return sum;
 }
 
-Dataset::Window Dataset::window_of(std::int64_t sample) const {
+Dataset::Window Dataset::window(std::int64_t sample) const {
   TRIREME_EXPECT(sample >= base_, "sample {} before {}", sample, base_);
   const MixtureOrder::Place place = mixture_.at(sample - base_);
   const std::int64_t number = seen_[place.part] + place.sample, size = parts_[place.part].size();
   const auto& order = orders_[place.part];
-  return {place.part, order ? (*order)(number / size, number % size) : number % size};
-}
-
-std::int64_t Dataset::window(std::int64_t sample) const {
-  return window_of(sample).number;
+  return {place.part, order ? (*order)(number / size, number % size) : number % size,
+          number / size};
 }
 
 void Dataset::fill(std::int64_t sample,
                    std::span<std::int32_t> tokens,
                    std::span<std::int32_t> targets) const {
-  const Window window = window_of(sample);
+  const Window window = this->window(sample);
   parts_[window.part].fill(window.number, tokens, targets);
 }
 
@@ -182,26 +168,15 @@ std::int64_t windows_of(const Stream& stream,
   return count_windows(begin, count, requirements.context, stream.rows.get());
 }
 
-void check_mixture(const std::vector<Stream>& train,
-                   const std::vector<std::int64_t>& quotas,
-                   const DataRequirements& requirements,
-                   Found& found) {
-  for (std::size_t i = 0; i < train.size(); ++i) {
-    const std::int64_t size = train[i].tokens->size();
-    if (windows_of(train[i], 0, size, requirements) < 1)
-      found.push_back(
-          {{},
-           train[i].key,
-           fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
-                       requirements.context)});
-    if (quotas[i] == 0)
-      found.push_back(
-          {{},
-           train[i].key,
-           fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
-                       "remove the part",
-                       train[i].weight, MixtureOrder::block)});
-  }
+/// Of a part of a mixture, or of data that are for validation alone.
+void check_size(const Stream& stream, const DataRequirements& requirements, Found& found) {
+  const std::int64_t size = stream.tokens->size();
+  if (windows_of(stream, 0, size, requirements) < 1)
+    found.push_back(
+        {{},
+         stream.key,
+         fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
+                     requirements.context)});
 }
 
 void check_source(const Stream& stream,
@@ -250,18 +225,21 @@ Split split(const std::vector<Stream>& train,
 
   Found found;
   for (const Stream& stream : train) check_vocabulary(stream, requirements, found);
-  if (mixed)
-    check_mixture(train, quotas, wanted, found);
-  else
+  if (!mixed)
     check_source(train.front(), border, wanted, found);
-  if (validation) {
-    check_vocabulary(*validation, requirements, found);
-    if (windows_of(*validation, 0, validation->tokens->size(), requirements) < 1)
+  for (std::size_t i = 0; i < train.size() && mixed; ++i) {
+    check_size(train[i], wanted, found);
+    if (quotas[i] == 0)
       found.push_back(
           {{},
-           validation->key,
-           fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
-                       validation->tokens->size(), requirements.context)});
+           train[i].key,
+           fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
+                       "remove the part",
+                       train[i].weight, MixtureOrder::block)});
+  }
+  if (validation) {
+    check_vocabulary(*validation, requirements, found);
+    check_size(*validation, requirements, found);
   }
   if (!found.empty())
     throw UserError(std::move(found));
@@ -281,12 +259,8 @@ Split split(const std::vector<Stream>& train,
     front_to_back(*validation, 0);
   else if (wanted.validation_fraction > 0)
     front_to_back(train.front(), border);
-  return {Dataset(std::move(parts), std::move(quotas), requirements.seed), std::move(checked)};
-}
-
-Split split(const std::shared_ptr<const tokens::TokenStream>& stream,
-            const DataRequirements& requirements) {
-  return split({Stream{stream, nullptr}}, std::nullopt, requirements);
+  return {Dataset(std::move(parts), std::move(quotas), requirements.seed, requirements.skips),
+          std::move(checked)};
 }
 
 }  // namespace trireme::batches

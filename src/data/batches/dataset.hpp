@@ -17,6 +17,8 @@
 //    moves only where a run continues with other parts or weights: samples before stay what they
 //    were, a part that is in both continues where it was, and a new part begins with its first
 //    epoch.
+// 4. Training leaves out the samples of data.skip: the others keep their indices, also within
+//    epochs and parts.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +30,14 @@
 
 #include "base/error.hpp"
 
+#include "batches/batches.hpp"
 #include "batches/mixture_order.hpp"
 #include "batches/sample_order.hpp"
 #include "tokens/token_stream.hpp"
+
+namespace trireme::corpus {
+struct TokenizeRequest;
+}
 
 namespace trireme::batches {
 
@@ -52,7 +59,11 @@ class Windows {
   void fill(std::int64_t window,
             std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
-  [[nodiscard]] const tokens::TokenStream& stream() const { return *stream_; }
+  /// The token of the stream with which a window starts.
+  [[nodiscard]] std::int64_t start(std::int64_t window) const {
+    return rows_ ? (*rows_)[static_cast<std::size_t>(first_row_ + window)]
+                 : begin_ + window * context_;
+  }
 
  private:
   std::shared_ptr<const tokens::TokenStream> stream_;
@@ -61,25 +72,14 @@ class Windows {
   std::int64_t first_row_ = 0, size_ = 0;
 };
 
-/// How many windows there would be.
-std::int64_t count_windows(std::int64_t begin,
-                           std::int64_t count,
-                           std::int64_t context,
-                           const std::vector<std::int64_t>* rows);
-
 /// Threads: const members are safe from several threads.
 class Dataset {
  public:
-  /// The tokens [begin, begin + count) of the stream; front to back without an order.
-  Dataset(std::shared_ptr<const tokens::TokenStream> stream,
-          std::int64_t begin,
-          std::int64_t count,
-          std::int64_t context,
-          std::optional<std::uint64_t> shuffle_seed);
-  /// A mixture: as many quotas as parts.
+  /// As many quotas as parts; front to back without a seed.
   Dataset(std::vector<Windows> parts,
           std::vector<std::int64_t> quotas,
-          std::optional<std::uint64_t> shuffle_seed);
+          std::optional<std::uint64_t> shuffle_seed,
+          Skips skips = {});
 
   /// Of all parts.
   [[nodiscard]] std::int64_t num_tokens() const;
@@ -89,14 +89,21 @@ class Dataset {
   [[nodiscard]] const std::vector<Windows>& parts() const { return parts_; }
   /// Names what it shows: the parts and their quotas.
   [[nodiscard]] std::uint64_t content_hash() const;
-  /// Of the part that the global sample index shows: its window, counted from the front.
-  [[nodiscard]] std::int64_t window(std::int64_t sample) const;
+  [[nodiscard]] const Skips& skips() const { return skips_; }
+  /// The first global sample index whose window is known: where this mixture begins.
+  [[nodiscard]] std::int64_t base() const { return base_; }
+  /// What a global sample index shows: a part, and its window, counted from the front.
+  struct Window {
+    std::size_t part;
+    std::int64_t number, epoch;
+  };
+  [[nodiscard]] Window window(std::int64_t sample) const;
   /// Both spans hold `context` tokens. targets[i] is the token after tokens[i]. Allocates nothing
   /// with one part, and now and then with several.
   void fill(std::int64_t sample,
             std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
-  /// How many samples of each part the first `samples` of the run hold.
+  /// How many samples of each part the first `samples` of the order hold.
   [[nodiscard]] std::vector<std::int64_t> seen(std::int64_t samples) const;
 
   /// The position as text, for a checkpoint, and how to continue from one whose next sample is
@@ -105,15 +112,10 @@ class Dataset {
   void continue_from(const std::string& position, std::int64_t next_sample);
 
  private:
-  struct Window {
-    std::size_t part;
-    std::int64_t number;
-  };
-  [[nodiscard]] Window window_of(std::int64_t sample) const;
-
   std::vector<Windows> parts_;
   MixtureOrder mixture_;
   std::vector<std::optional<SampleOrder>> orders_;
+  Skips skips_;
   std::uint64_t seed_ = 0;
   std::int64_t base_ = 0;           ///< the position: its global sample index
   std::vector<std::int64_t> seen_;  ///< samples of each part before base_
@@ -136,16 +138,26 @@ struct DataRequirements {
   std::int64_t vocabulary = 0;     ///< of the model
   double validation_fraction = 0;  ///< the last part of the tokens
   std::uint64_t seed = 0;
+  Skips skips = {};
 };
 
 /// One source, opened.
 struct Stream {
   std::shared_ptr<const tokens::TokenStream> tokens;
-  std::shared_ptr<const std::vector<std::int64_t>> rows;  ///< of `data.rows: documents`
-  std::string key = "data.train";                         ///< what the deck calls it
+  std::shared_ptr<const std::vector<std::int64_t>> rows = {};  ///< of `data.rows: documents`
+  std::string key = "data.train";                              ///< what the deck calls it
   double weight = 1;
   /// At the end of the tokens, for validation; -1: the fraction of the demand.
   std::int64_t validation_tokens = -1;
+  /// Of shards and of encoded text, for provenance.hpp.
+  std::vector<tokens::TokenFile> files = {};
+  std::vector<std::int64_t> marks = {};  ///< TokenFiles::marks
+  std::shared_ptr<const corpus::TokenizeRequest> text = {};
+};
+
+struct Sources {
+  std::vector<Stream> train;  ///< several: a mixture
+  std::optional<Stream> validation;
 };
 
 /// Where training ends and validation begins, in tokens: the validation part is the fraction,
@@ -159,8 +171,6 @@ std::int64_t validation_begin(std::int64_t num_tokens, double validation_fractio
 /// tokens.
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
-            const DataRequirements& requirements);
-Split split(const std::shared_ptr<const tokens::TokenStream>& stream,
             const DataRequirements& requirements);
 
 }  // namespace trireme::batches

@@ -116,7 +116,8 @@ std::int64_t tokens_of(const std::vector<tokens::ManifestShard>& shards) {
 }
 
 /// Encodes text where it has no cache.
-corpus::Corpus encoded(const Setup& setup, const Source& source, comm::World& world, Log& log) {
+corpus::Corpus encoded(
+    const Setup& setup, const Source& source, Stream& stream, comm::World& world, Log& log) {
   corpus::TokenizeRequest request{
       .tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer(),
       .text = source.files->text,
@@ -132,7 +133,8 @@ corpus::Corpus encoded(const Setup& setup, const Source& source, comm::World& wo
         tokens::text_format(source.files->field, source.files->separator, source.files->bad_lines,
                             *request.tokenizer, source.key + ".separator");
   });
-  corpus::Corpus corpus = corpus::tokenize(std::move(request), world, log);
+  corpus::Corpus corpus = corpus::tokenize(request, world, log);
+  stream.text = std::make_shared<const corpus::TokenizeRequest>(std::move(request));
   const tokens::Manifest& manifest = corpus.manifest;
   const std::int64_t validation = tokens_of(manifest.validation);
   log.info("data: {} {} tokens {} {}_*.bin", corpus.is_new ? "encoded" : "found",
@@ -204,10 +206,8 @@ void expect_documents(const Setup& setup, const Source& source, const tokens::To
 }
 
 /// Collective.
-tokens::TokenFiles token_files(const Setup& setup,
-                               const Source& source,
-                               comm::World& world,
-                               Log& log) {
+tokens::TokenFiles token_files(
+    const Setup& setup, const Source& source, Stream& stream, comm::World& world, Log& log) {
   const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
   if (known && source.files->format == tokens::TokenFormat::uint16 &&
       tokens::width_of(setup.tokenizer->vocabulary()) > 2)
@@ -232,7 +232,7 @@ tokens::TokenFiles token_files(const Setup& setup,
   if (source.files->text.empty())
     return tokens::check_token_files(source.files->tokens, source.key + ".tokens", requirements,
                                      world);
-  const corpus::Corpus corpus = encoded(setup, source, world, log);
+  const corpus::Corpus corpus = encoded(setup, source, stream, world, log);
   std::vector<std::string> paths;
   const auto directory = std::filesystem::path(corpus.output).parent_path();
   for (const auto* set : {&corpus.manifest.train, &corpus.manifest.validation})
@@ -256,7 +256,7 @@ Stream opened(const Setup& setup, const Source& source, comm::World& world, Log&
         std::make_shared<tokens::SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
     return stream;
   }
-  const tokens::TokenFiles found = token_files(setup, source, world, log);
+  tokens::TokenFiles found = token_files(setup, source, stream, world, log);
   if (!found.marks.empty())
     log.info(
         "{}: the end-of-text token is put in front of each of the {} documents that the index "
@@ -272,7 +272,9 @@ Stream opened(const Setup& setup, const Source& source, comm::World& world, Log&
     stream.tokens = tokens::open_token_files(found, vocabulary, end_of_text_of(setup).value_or(-1));
     stream.validation_tokens = found.validation_tokens;
     if (setup.config.rows == Rows::documents)
-      stream.rows = std::make_shared<const std::vector<std::int64_t>>(found.rows);
+      stream.rows = std::make_shared<const std::vector<std::int64_t>>(std::move(found.rows));
+    stream.files = std::move(found.files);
+    stream.marks = std::move(found.marks);
   });
   return stream;
 }

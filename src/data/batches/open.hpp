@@ -41,11 +41,6 @@ struct Setup {
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
 };
 
-struct Sources {
-  std::vector<Stream> train;  ///< several: a mixture
-  std::optional<Stream> validation;
-};
-
 /// Collective. Encodes text that has no cache, checks token files that were not checked before, and
 /// logs what it did in a line each. Throws UserError with every finding about a source at once
 /// (missing, unreadable, empty, tokens outside the vocabulary), StorageError when a file cannot be

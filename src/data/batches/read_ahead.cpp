@@ -70,7 +70,7 @@ void ReadAhead::advance() {
   if (++next_micro_ < batches.micro_steps(consumption_.rank))
     return;
   next_micro_ = 0;
-  next_first_ += batches.sequences;
+  next_first_ = dataset_.skips().after(next_first_, batches.sequences);
   ++next_step_;
 }
 
@@ -148,7 +148,9 @@ void ReadAhead::fill(Block& block) const {
     block.samples = consumption_.batches(block.step)
                         .micro_batch(block.step_first, consumption_.rank, block.micro);
     for (std::size_t row = 0; row < static_cast<std::size_t>(block.rows()); ++row)
-      dataset_.fill(block.samples.first + static_cast<std::int64_t>(row),
+      dataset_.fill(dataset_.skips().after(block.step_first,
+                                           block.samples.first - block.step_first + row + 1) -
+                        1,
                     std::span(block.tokens).subspan(row * context, context),
                     std::span(block.targets).subspan(row * context, context));
     const auto counted = static_cast<std::size_t>(block.samples.count) * context;

@@ -113,49 +113,30 @@ class Shard {
   std::vector<std::byte> packed_;
 };
 
-class UnitMaker {
- public:
-  UnitMaker(const TokenizeRequest& request, std::size_t number, bool after_text)
-      : request_(request),
-        train_(shard_name(request.output, "train", number), *request.tokenizer, after_text),
-        validation_(shard_name(request.output, "val", number), *request.tokenizer, after_text) {}
-
-  void add(const Range& range) {
-    const bool plain = request_.format.field.empty();
-    const double fraction = request_.validation_fraction;
-    bool checks =
-        plain && range.begin > 0 &&
-        tokens::validates(tokens::front_of(range.path, request_.format, range.begin), fraction);
-    tokens::Documents documents(range.path, request_.format, range.begin, range.end);
-    tokens::encode_documents(
-        documents, range.path, *request_.tokenizer,
-        [&](const tokens::TextPiece& piece, const std::vector<text::Token>& tokens) {
-          if (piece.begins_document) {
-            // A document that the range cuts off may have a longer front.
-            const bool cut = plain && piece.text.size() < tokens::document_front &&
-                             piece.at + std::ssize(piece.text) == range.end;
-            checks = cut ? tokens::validates(
-                               tokens::front_of(range.path, request_.format, piece.at), fraction)
-                         : tokens::validates(piece.text, fraction);
-          }
-          Shard& shard = checks ? validation_ : train_;
-          if (piece.begins_document)
-            shard.begin_document();
-          shard.add(tokens, piece.text.size());
-        });
-    result_.notes.add(documents.notes());
-  }
-  UnitResult finish() {
-    result_.train = train_.finish();
-    result_.validation = validation_.finish();
-    return std::move(result_);
-  }
-
- private:
-  const TokenizeRequest& request_;
-  Shard train_, validation_;
-  UnitResult result_;
-};
+/// Calls take(piece, tokens, validates) for every piece of a range's text.
+template <class Take>
+tokens::TextNotes encode_range(const Range& range, const TokenizeRequest& request, Take&& take) {
+  const bool plain = request.format.field.empty();
+  const double fraction = request.validation_fraction;
+  bool validates =
+      plain && range.begin > 0 &&
+      tokens::validates(tokens::front_of(range.path, request.format, range.begin), fraction);
+  tokens::Documents documents(range.path, request.format, range.begin, range.end);
+  tokens::encode_documents(
+      documents, range.path, *request.tokenizer,
+      [&](const tokens::TextPiece& piece, const std::vector<text::Token>& tokens) {
+        if (piece.begins_document) {
+          // A document that the range cuts off may have a longer front.
+          const bool cut = plain && piece.text.size() < tokens::document_front &&
+                           piece.at + std::ssize(piece.text) == range.end;
+          validates = cut ? tokens::validates(
+                                tokens::front_of(range.path, request.format, piece.at), fraction)
+                          : tokens::validates(piece.text, fraction);
+        }
+        take(piece, tokens, validates);
+      });
+  return documents.notes();
+}
 
 Json json_of(const tokens::ManifestShard& shard) {
   return {{"file", shard.file},
@@ -237,6 +218,11 @@ std::string shard_name(const std::string& prefix, const char* set, std::size_t n
   return fmt::format("{}_{}_{:06}.bin", prefix, set, number);
 }
 
+std::pair<std::size_t, bool> unit_of_shard(const std::string& name) {
+  const std::size_t dash = name.rfind('_');
+  return {std::stoull(name.substr(dash + 1)), name.substr(0, dash).ends_with("_val")};
+}
+
 bool is_whole(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
   const auto path = std::filesystem::path(request.output).parent_path() / shard.file;
   if (shard.tokens == 0)
@@ -260,13 +246,41 @@ UnitResult make_unit(const Unit& unit,
                      std::size_t number,
                      const TokenizeRequest& request,
                      const std::function<void(std::int64_t)>& report) {
-  UnitMaker maker(request, number, unit.after_text);
+  Shard train(shard_name(request.output, "train", number), *request.tokenizer, unit.after_text);
+  Shard validation(shard_name(request.output, "val", number), *request.tokenizer, unit.after_text);
+  UnitResult result;
   std::int64_t done = 0;
   for (const Range& range : unit.ranges) {
-    maker.add(range);
+    result.notes.add(
+        encode_range(range, request, [&](const auto& piece, const auto& tokens, bool validates) {
+          Shard& shard = validates ? validation : train;
+          if (piece.begins_document)
+            shard.begin_document();
+          shard.add(tokens, piece.text.size());
+        }));
     report(done += range.bytes);
   }
-  return maker.finish();
+  result.train = train.finish();
+  result.validation = validation.finish();
+  return result;
+}
+
+std::vector<UnitDocument> documents_of(const Unit& unit, const TokenizeRequest& request) {
+  const bool ends_lines = request.tokenizer->kind() == "bytes";
+  std::array<std::int64_t, 2> tokens_of{};
+  std::array<text::Token, 2> last{unit.after_text ? 0 : newline, unit.after_text ? 0 : newline};
+  std::vector<UnitDocument> found;
+  for (const Range& range : unit.ranges)
+    encode_range(range, request, [&](const auto& piece, const auto& tokens, bool validates) {
+      const std::size_t set = validates ? 1 : 0;
+      if (piece.begins_document || piece.at == range.begin)
+        found.push_back({range.path, piece.at, tokens_of[set], validates});
+      if (piece.begins_document && ends_lines && std::exchange(last[set], newline) != newline)
+        ++tokens_of[set];
+      tokens_of[set] += std::ssize(tokens);
+      last[set] = tokens.empty() ? last[set] : tokens.back();
+    });
+  return found;
 }
 
 }  // namespace trireme::corpus

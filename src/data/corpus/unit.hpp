@@ -49,6 +49,8 @@ std::vector<UnitResult> result_from_json(const std::string& text);
 
 /// The name of a shard without directories.
 std::string shard_name(const std::string& prefix, const char* set, std::size_t number);
+/// The number in such a name, and whether its set is "val".
+std::pair<std::size_t, bool> unit_of_shard(const std::string& name);
 
 /// Whether the shard has the header and the size that it should have, or should not be there. Throws
 /// UserError when another file is in its place.
@@ -60,5 +62,15 @@ UnitResult make_unit(const Unit& unit,
                      std::size_t number,
                      const TokenizeRequest& request,
                      const std::function<void(std::int64_t)>& report);
+
+/// A document, or the part of it with which a range begins.
+struct UnitDocument {
+  std::string path;
+  std::int64_t at = 0;     ///< byte of the text of its file
+  std::int64_t token = 0;  ///< of its shard
+  bool validates = false;
+};
+/// The documents of a unit. Encodes the text again.
+std::vector<UnitDocument> documents_of(const Unit& unit, const TokenizeRequest& request);
 
 }  // namespace trireme::corpus

@@ -235,7 +235,8 @@ bool Documents::next_line(TextPiece& piece) {
     if (end == std::string::npos && rest().empty())
       return false;
     const auto line = rest().substr(0, end);
-    used_ += line.size() + (end == std::string::npos ? 0 : 1);
+    const std::int64_t at = at_;
+    pass(line.size() + (end == std::string::npos ? 0 : 1));
     ++lines_;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos)
       continue;
@@ -245,7 +246,7 @@ bool Documents::next_line(TextPiece& piece) {
       refuse_line(problem, column);
       continue;
     }
-    piece = {text_, true};
+    piece = {text_, true, at};
     return true;
   }
 }

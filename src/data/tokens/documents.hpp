@@ -32,7 +32,7 @@ struct TextPiece {
   std::string_view text;  ///< until the next call
   /// The first piece of a document.
   bool begins_document = false;
-  std::int64_t at = 0;  ///< of plain text: its first byte in the text of the file
+  std::int64_t at = 0;  ///< its first byte, or that of its line of JSON, in the text of the file
 };
 
 /// The first `boundary` at or after byte `at` of a file that is not compressed; its size when there

@@ -26,7 +26,8 @@ namespace trireme::session {
 batches::Split open_data(const Job& job,
                          const std::string& cache_directory,
                          comm::World& world,
-                         Log& log) {
+                         Log& log,
+                         batches::Sources* kept) {
   const auto seed = static_cast<std::uint64_t>(job.run.seed);
   const batches::Setup setup{.config = job.data,
                              .default_cache_directory = cache_directory,
@@ -35,12 +36,12 @@ batches::Split open_data(const Job& job,
                              .context = job.shape.context,
                              .document_mask = job.shape.masks_documents(),
                              .tokenizer = job.tokenizer};
-  const batches::Sources sources = batches::open_sources(setup, world, log);
+  batches::Sources sources = batches::open_sources(setup, world, log);
   std::optional<batches::Split> split;
   comm::together(world, [&] {
     split = batches::split(sources.train, sources.validation,
                            {job.shape.context, job.batch.sizes().largest(), job.shape.vocabulary,
-                            job.data.validation_fraction, seed});
+                            job.data.validation_fraction, seed, batches::Skips(job.data.skip)});
   });
   comm::expect_agreement(
       world,
@@ -49,6 +50,8 @@ batches::Split open_data(const Job& job,
             "{} training tokens, {} validation tokens, hash {:016x}", split->train.num_tokens(),
             split->validation ? split->validation->num_tokens() : 0, batches::content_hash(*split)),
         comm::Fact::Owner::user}});
+  if (kept != nullptr)
+    *kept = std::move(sources);
   return std::move(*split);
 }
 
@@ -189,7 +192,7 @@ void Session::micro_steps(std::int64_t number) {
     if (block.samples.count > 0)
       losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
-  next_sample += static_cast<std::uint64_t>(batch.sequences);
+  next_sample = static_cast<std::uint64_t>(data.train.skips().after(first, batch.sequences));
 }
 
 void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {

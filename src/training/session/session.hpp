@@ -75,11 +75,12 @@ struct StepOutcome {
 };
 
 /// The data of a deck, the same on every rank: rank 0 examines the files, builds the caches of
-/// text, and broadcasts the result. Collective.
+/// text, and broadcasts the result. `sources` gets the streams. Collective.
 batches::Split open_data(const Job& job,
                          const std::string& cache_directory,
                          comm::World& world,
-                         Log& log);
+                         Log& log,
+                         batches::Sources* sources = nullptr);
 
 class Session {
  public:
@@ -144,7 +145,7 @@ class Session {
   std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
   std::string without_graphs;             ///< why gpu.graphs: auto does not use them on this GPU
   device::Recorder recorder;
-  /// Global index of the first sample that has not been trained on.
+  /// Global index of the sample after the last one that was trained on.
   std::uint64_t next_sample = 0;
 
  private:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -20,7 +22,8 @@ namespace {
 constexpr double jump = 1.25;
 
 bool is_data(const std::string& key) {
-  return key.starts_with("data.") && key != "data.cache" && key != "data.tokenizer";
+  return key.starts_with("data.") && key != "data.cache" && key != "data.skip" &&
+         key != "data.tokenizer";
 }
 
 /// Whether run.allow_changes names the key or a section around it.
@@ -36,6 +39,15 @@ std::string shortened(const std::string& value) {
   if (value.size() <= most)
     return value;
   return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
+}
+
+/// data.skip of a deck, where it is YAML.
+batches::Skips skips_of(const record::NameValues& deck) {
+  std::string text = fact_of(deck, "data.skip");
+  std::ranges::replace_if(
+      text, [](char c) { return c != '-' && (c < '0' || c > '9'); }, ' ');
+  std::istringstream words(text);
+  return batches::Skips({std::istream_iterator<std::string>(words), {}});
 }
 
 template <class T>
@@ -82,6 +94,7 @@ Resumption Resumption::of(const session::Saver::Resumed& resumed) {
   const record::CheckpointFacts& facts = resumed.facts;
   return {resumed.directory,
           facts.step,
+          static_cast<std::int64_t>(facts.next_sample),
           facts.deck,
           fact_of(facts.more, data_hash_fact),
           fact_of(facts.more, run_id_fact),
@@ -126,6 +139,14 @@ void expect_allowed(const Resumption& resumed,
                        fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
                                    what, change.key)});
   }
+  if (!skips_of(job.deck).same_before(resumed.next_sample, skips_of(resumed.deck)))
+    found.push_back(
+        {job.place_of("data.skip"), "data.skip",
+         fmt::format("{} differs from {} among the {} samples before {}. Skip only later "
+                     "samples, or move the checkpoints after the first sample that "
+                     "differs to another directory",
+                     fact_of(job.deck, "data.skip"), fact_of(resumed.deck, "data.skip"),
+                     resumed.next_sample, resumed.checkpoint)});
   const std::string tokenizer = tokenizer_text(job);
   const auto known = [](const std::string& one) {
     return !one.empty() && one != unknown_tokenizer;

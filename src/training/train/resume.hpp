@@ -47,7 +47,7 @@ struct DeckChange {
 /// What is available of the run that a start resumes.
 struct Resumption {
   std::string checkpoint;  ///< its directory
-  std::int64_t step = 0;
+  std::int64_t step = 0, next_sample = 0;
   record::NameValues deck;        ///< of the session that wrote it; empty: unknown
   std::string data_hash, run_id;  ///< "" where it is not stated
   std::string tokenizer;          ///< its hash, or unknown_tokenizer; "" where it is not stated

@@ -169,8 +169,10 @@ void Run::open_files(const std::optional<Resumption>& before, const record::Name
       log.warning("{}", warning);
   }
   log_opening_lines(training, first_step, log);
-  epochs.emplace(data.train, static_cast<std::int64_t>(training.next_sample));
-  const std::int64_t samples = training.sizes.until(job.run.steps);
+  const auto next_sample = static_cast<std::int64_t>(training.next_sample);
+  epochs.emplace(data.train, next_sample);
+  const std::int64_t samples = data.train.skips().after(
+      next_sample, training.sizes.until(job.run.steps) - training.sizes.until(first_step - 1));
   log.info("{}", epochs->forecast(samples));
   if (const std::string warning = epochs->warning(samples); world.rank() == 0 && !warning.empty())
     log.warning("{}", warning);

@@ -144,8 +144,8 @@ session::Requests Trainer::step(std::int64_t number) {
       run_.clear_progress();
       log_.warning("{}", line);
     }
-  for (const std::string& line :
-       run_.epochs->passed(static_cast<std::int64_t>(run_.training.next_sample))) {
+  const auto next_sample = static_cast<std::int64_t>(run_.training.next_sample);
+  for (const std::string& line : run_.epochs->passed(next_sample)) {
     run_.clear_progress();
     log_.info("step {:>6}/{}  {}", number, job_.run.steps, line);
   }
@@ -155,7 +155,8 @@ session::Requests Trainer::step(std::int64_t number) {
     log_.info("step {:>6}/{}  the batch is {} sequences now, in {} micro-steps", number,
               job_.run.steps, sequences, run_.training.batches(number).micro_steps());
   }
-  newest_ = {number, static_cast<std::int64_t>(run_.training.next_sample) * job_.shape.context,
+  newest_ = {number,
+             (next_sample - run_.data.train.skips().count(next_sample)) * job_.shape.context,
              static_cast<std::int64_t>(run_.training.scratch.num_allocations() - allocated), false};
   run_.training.record_for(number);
   if (agreed.unfinished == 0)

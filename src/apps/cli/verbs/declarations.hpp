@@ -41,6 +41,9 @@ Action declare_speed(CLI::App& command);
 Action declare_stop(CLI::App& command);
 Action declare_save(CLI::App& command);
 
+// data.cpp: the documents of a step, and the steps of a document.
+Action declare_data(CLI::App& command);
+
 // bench.cpp: benchmarks of single parts. `reduce`, `engine`, `matmul`, `generate` and `ops` start
 // MPI and are collective.
 Action declare_bench_reduce(CLI::App& command);

@@ -59,7 +59,7 @@ struct MutableSlab {
 
 struct CheckpointFacts {
   std::int64_t step = 0;          ///< steps done
-  std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
+  std::uint64_t next_sample = 0;  ///< global index, after the last one trained on
   std::uint64_t seed = 0;
   NameValues model;  ///< sizes and options that must be equal on load
   NameValues more;   ///< versions, precision, run, data, …: not compared here
