@@ -29,6 +29,24 @@ void check_copies(const trireme::reduce::ParallelConfig& parallel,
     findings.say("parallel.replicate", std::move(problem));
 }
 
+/// Fewer ranks must be possible.
+void check_shrinking(const JobConfig& config, Findings& findings) {
+  if (!findings.readable({"parallel.on_lost_rank"}) ||
+      config.parallel.on_lost_rank != trireme::reduce::OnLostRank::shrink)
+    return;
+  const std::string needs = "the ranks that are left may not be such a number";
+  if (findings.readable({"batch.equal_ranks"}) && config.batch.equal_ranks)
+    findings.disagree(
+        {{"parallel.on_lost_rank", "shrink does not support batch.equal_ranks: " + needs},
+         {"batch.equal_ranks", "true does not support parallel.on_lost_rank = shrink: " + needs}});
+  if (findings.readable({"parallel.replicate"}) && config.parallel.replicate.number.value_or(1) > 1)
+    findings.disagree(
+        {{"parallel.on_lost_rank",
+          "shrink does not support a number of replicas: " + needs + ". Use replicate: node."},
+         {"parallel.replicate",
+          "a number does not support parallel.on_lost_rank = shrink: " + needs + ". Use node."}});
+}
+
 void check_resharding(const trireme::reduce::ParallelConfig& parallel, Findings& findings) {
   if (parallel.reshard_after_forward || !findings.readable({"parallel.reshard_after_forward"}) ||
       !findings.readable({"parallel.shard"}) ||
@@ -49,6 +67,7 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
   const trireme::reduce::ParallelConfig& parallel = config.parallel;
   check_copies(parallel, circumstances, findings);
   check_resharding(parallel, findings);
+  check_shrinking(config, findings);
   if (!findings.readable({"parallel.shard"}) || !trireme::layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);

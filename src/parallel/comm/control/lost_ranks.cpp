@@ -2,8 +2,11 @@
 #include "comm/control/lost_ranks.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #if __has_include(<mpi-ext.h>)
@@ -19,6 +22,7 @@ struct Comms {
   std::mutex mutex;
   std::vector<MPI_Comm> all;
   std::atomic<bool> revoked{false};
+  std::atomic<std::size_t> excluded{0};  // lost ranks of which this world has none
 };
 
 Comms& comms() {
@@ -54,8 +58,17 @@ bool has_ulfm() {
 bool means_lost_rank(int code) {
   int kind = MPI_SUCCESS;
   MPI_Error_class(code, &kind);
-  return kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING ||
-         kind == MPIX_ERR_REVOKED;
+  if (kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING ||
+      kind == MPIX_ERR_REVOKED)
+    return true;
+  // Collectives in progress may fail with any code, before the launcher has told of the loss.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (lost_ranks(MPI_COMM_WORLD).size() <= comms().excluded) {
+    if (std::chrono::steady_clock::now() > until)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
 }
 
 void revoke_all() {
@@ -81,6 +94,10 @@ std::vector<int> lost_ranks(MPI_Comm comm) {
 MPI_Comm without_lost_ranks(MPI_Comm comm) {
   MPI_Comm rest = MPI_COMM_NULL;
   TRIREME_MPI(MPIX_Comm_shrink(comm, &rest));
+  int ranks = 0, all = 0;
+  TRIREME_MPI(MPI_Comm_size(rest, &ranks));
+  TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &all));
+  comms().excluded = static_cast<std::size_t>(all - ranks);
   comms().revoked.store(false, std::memory_order_release);
   return rest;
 }

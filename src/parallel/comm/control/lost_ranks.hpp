@@ -17,7 +17,8 @@ namespace trireme::comm {
 /// Whether this build can continue after a loss.
 bool has_ulfm();
 
-/// Whether `code` means that a rank ended, or that another rank has noticed it.
+/// Whether the error `code` is due to a lost rank: MPI says so, or a rank of this world is lost
+/// within a second.
 bool means_lost_rank(int code);
 
 /// Whether the communicators are revoked: their pending requests complete with an error.

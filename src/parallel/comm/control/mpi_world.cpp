@@ -307,7 +307,7 @@ std::unique_ptr<World> make_mpi_world() {
   return std::make_unique<MpiWorld>(MPI_COMM_WORLD);
 }
 
-bool replace_after_loss(std::unique_ptr<World>& world, bool lost) {
+bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
   auto& mpi = dynamic_cast<MpiWorld&>(*world);
   MPI_Comm base = mpi.base();
   if (agree(base, !lost))
@@ -329,6 +329,10 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) {
     world->lost = names;
     return true;
   }
+} catch (const CommError& error) {
+  error_line("error: cannot continue after the loss of a rank: {}", error.what());
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::environment));
+  throw;
 }
 
 }  // namespace trireme::comm
