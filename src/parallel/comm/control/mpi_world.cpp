@@ -178,6 +178,7 @@ MpiWorld::MpiWorld(MPI_Comm base) : base_(base) {
 }
 
 void MpiWorld::finish(MPI_Request& request) {
+  const GiveUpOnExit open(request);
   while (!completed(request)) progress_->pause();
   progress_->moved();
 }

@@ -36,6 +36,22 @@ class CancelOnExit {
   std::span<MPI_Request> requests_;
 };
 
+/// After a lost rank, waits until MPI has given up a collective, and with it the memory. MPI cannot
+/// cancel collectives.
+class GiveUpOnExit {
+ public:
+  explicit GiveUpOnExit(MPI_Request& request) : request_(request) {}
+  ~GiveUpOnExit() {
+    if (request_ != MPI_REQUEST_NULL && ranks_are_lost())
+      MPI_Wait(&request_, MPI_STATUS_IGNORE);
+  }
+  GiveUpOnExit(const GiveUpOnExit&) = delete;
+  GiveUpOnExit& operator=(const GiveUpOnExit&) = delete;
+
+ private:
+  MPI_Request& request_;
+};
+
 inline bool completed(MPI_Request& request) {
   int flag = 0;
   TRIREME_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));

@@ -159,6 +159,7 @@ std::vector<NodeReport> exchange_reports(MPI_Comm node,
   MPI_Request request = MPI_REQUEST_NULL;
   static_assert(std::is_trivially_copyable_v<NodeReport>);
   TRIREME_MPI(MPI_Iallgather(&mine, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node, &request));
+  const GiveUpOnExit open(request);
   while (!completed(request))
     if (!meanwhile || !meanwhile())
       progress.pause();

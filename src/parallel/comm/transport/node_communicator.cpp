@@ -239,6 +239,7 @@ class NodeCommunicator final : public Communicator {
     MPI_Request request = MPI_REQUEST_NULL;
     TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, integers_.data(), static_cast<int>(integers_.size()),
                                MPI_INT64_T, MPI_SUM, comm_.get(), &request));
+    const GiveUpOnExit open(request);
     while (!completed(request)) progress_.pause();
     progress_.moved();
     std::ranges::copy(integers_, at);
