@@ -20,6 +20,7 @@ from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_rank
 # A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the watchdog are over. The rest
 # is for a machine that pauses; the failure to be found takes minutes.
 MOST_S = 60
+MPIRUN_SH = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "jobs", "mpirun.sh")
 ONE_HOST = "north:%d"
 BOTH_HOSTS = "north:%d,south:%d"
 
@@ -241,6 +242,41 @@ class Faults(Network):
                          r"((reduce_scatter|all_gather|all_reduce) of (bucket \d+|the step's sums)|a sum over the ranks) failed: "
                          r"no progress for \d+\.\d s; rank (0 on north|1 on south) does not answer")
         self.assertLess(took, MOST_S, run)
+
+
+class LostHost(Network):
+    def test_the_run_continues_on_the_hosts_that_are_left(self):
+        words = ("run.steps=300", "parallel.reduction=tree", "parallel.logical_shards=4", "checkpoint.every_steps=20", "evaluate.every_steps=0")
+        command = ["bash", MPIRUN_SH, "-q", "-H", "north:1,south:1,east:1", "-n", "3", TRIREME, DECK, f"run.directory={self.path('lost')}",
+                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", *words]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", env={**os.environ, "TRIREME_MPIRUN": MPIRUN}) as process:
+            end = threading.Timer(TIMEOUT_S, process.kill)
+            end.start()
+            try:
+                said = ""
+                for line in process.stdout:
+                    said += line
+                    if "  checkpoint " in line:
+                        break
+                pids = subprocess.run(["ip", "netns", "pids", "south"], capture_output=True, text=True, check=True).stdout.split()
+                self.assertTrue(pids, said)
+                subprocess.run(["kill", "-9", *pids], check=True)
+                subprocess.run(["ip", "netns", "del", "south"], check=True)
+                since = time.monotonic()
+                for line in process.stdout:
+                    said += line
+                    if re.match(r"step +\d+/", line) and "it starts again" in said:
+                        print(f"{time.monotonic() - since:.1f} s from the loss of a host to the next step")
+                        break
+                said += process.stdout.read()
+                self.assertEqual(process.wait(), 0, said)
+            finally:
+                end.cancel()
+                process.kill()
+        self.assertIn("it starts again on 2 ranks of north:1 east:1 from its newest checkpoint", said)
+        self.train_on(ONE_HOST % 2, *words, name="undisturbed")
+        self.assertEqual(self.weights(300, "lost"), self.weights(300, "undisturbed"))
 
 
 class Start(Network):
