@@ -134,12 +134,12 @@ class Bench(TrainingTest):
 
     def test_reduce_on_two_ranks(self):
         path = self.path("reduce.json")
-        run = start("bench", "reduce", "--bytes", "65536", "--transport", "shared_memory,mpi", "--repetitions", "2", "--json",
-                    path, ranks=2)
+        run = start("bench", "reduce", "--bytes", "8,65536", "--repetitions", "2", "--json", path, ranks=2)
         self.assertEqual(run.code, 0, run)
         with open(path, encoding="utf-8") as file:
             rows = json.load(file)["rows"]
         self.assertEqual({r["transport"] for r in rows}, {"shared_memory", "mpi", "MPI", "none"})
+        self.assertEqual({r["bytes"] for r in rows}, {8, 65536})
         self.assertIn("MPI_Allreduce", {r["operation"] for r in rows})
         self.assertEqual({r["wrong"] for r in rows}, {0})
         again = start("bench", "reduce", "--bytes", "64", "--repetitions", "1", "--json", path, ranks=2)

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include <mpi.h>
@@ -22,9 +23,6 @@ namespace trireme::bench {
 namespace {
 
 constexpr int collective_warmups = 3;
-constexpr std::int64_t most_in_a_row = 1024;
-/// Bytes of a shard are a multiple of this, so that every dtype and rank count gets whole elements.
-constexpr std::int64_t shard_granule = 128;
 
 /// A row that is being measured.
 struct TimedCollective {
@@ -48,11 +46,6 @@ CollectivesBenchRow row_of(std::string operation,
   row.count = bucket.elements;
   row.redop = outcome == Outcome::summed ? redop : "none";
   return row;
-}
-
-std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
-  const std::int64_t granule = shard_granule * ranks;
-  return std::max(rounded_up(asked, granule), granule);
 }
 
 /// Repeated sums of large values would overflow after some repetitions. Ones do not, and never
@@ -184,7 +177,8 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
   auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
   for (const std::int64_t asked : request.bytes)
     for (const DType dtype : request.dtypes) {
-      const std::int64_t bytes = bucket_bytes(asked, world.size());
+      const std::int64_t bytes =
+          rounded_up(asked, static_cast<std::int64_t>(size_bytes(dtype)) * world.size());
       const auto count = static_cast<std::size_t>(bytes);
       std::vector<std::unique_ptr<Entrant>> entrants;
       std::vector<TimedCollective> contestants;
@@ -209,7 +203,7 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
                                  .warmups = collective_warmups,
                                  .seconds = request.seconds,
                                  .in_a_row = static_cast<int>(std::clamp<std::int64_t>(
-                                     request.row_bytes / bytes, 1, most_in_a_row)),
+                                     request.row_bytes / bytes, 1, request.most_in_a_row)),
                                  .starts_exactly = true});
       for (std::size_t i = 0; i < contestants.size(); ++i) {
         CollectivesBenchRow& row = contestants[i].row;
@@ -223,15 +217,20 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
 }
 
 std::string collectives_table(const std::vector<CollectivesBenchRow>& rows) {
+  constexpr auto line = "{:<26}{:<15}{:>6}{:>12}{:>12}{:>6}{:>9}{:>12}{:>9}{:>9}{:>8}\n";
   std::string text =
-      fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12}{:>12}{:>12}{:>7}\n", "operation",
-                  "transport", "ranks", "bytes", "count", "dtype", "redop", "ms", "algbw GB/s",
-                  "busbw GB/s", "wrong");
-  for (const CollectivesBenchRow& row : rows)
-    text +=
-        fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12.4f}{:>12.3f}{:>12.3f}{:>7}\n",
-                    row.operation, row.transport, row.ranks, row.bytes, row.count, name(row.dtype),
-                    row.redop, row.seconds * 1e3, row.algbw * 1e-9, row.busbw * 1e-9, row.wrong);
+      fmt::format(line, "operation", "transport", "ranks", "size", "count", "type", "redop", "time",
+                  "algbw", "busbw", "#wrong") +
+      fmt::format(line, "", "", "", "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "");
+  std::vector<CollectivesBenchRow> sorted = rows;
+  std::ranges::stable_sort(sorted, {}, [](const CollectivesBenchRow& row) {
+    return std::tuple(row.transport, row.operation, row.dtype);
+  });
+  for (const CollectivesBenchRow& row : sorted)
+    text += fmt::format(line, row.operation, row.transport, row.ranks, row.bytes, row.count,
+                        name(row.dtype), row.redop, fmt::format("{:.2f}", row.seconds * 1e6),
+                        fmt::format("{:.3f}", row.algbw * 1e-9),
+                        fmt::format("{:.3f}", row.busbw * 1e-9), row.wrong);
   return text;
 }
 

@@ -2,7 +2,7 @@
 // `trireme bench reduce`: the speed of collectives over buckets, compared with MPI's own
 // collectives in the same run.
 //
-// The columns are those of nccl-tests (doc/PERFORMANCE.md there): `bytes` is the whole bucket,
+// The columns are those of nccl-tests (doc/PERFORMANCE.md there): size is that of the whole bucket,
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
 // 2(n-1)/n for all-reduce. The factor is the least share of the bytes that a rank must send, so
 // busbw can be compared between rank counts. `wrong` counts the elements, over all ranks, that were
@@ -32,7 +32,7 @@
 namespace trireme::bench {
 
 struct CollectivesBenchRequest {
-  std::vector<std::int64_t> bytes{1 << 20, 1 << 24, 1 << 26};
+  std::vector<std::int64_t> bytes{8, 64, 512, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24, 1 << 26};
   std::vector<comm::Transport> transports{comm::Transport::automatic};
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   comm::Reduction reduction = comm::Reduction::sum;
@@ -40,10 +40,10 @@ struct CollectivesBenchRequest {
   /// Time limit per size and dtype: after it, no warm-up begins, and no repetition after the
   /// second.
   double seconds = 1e9;
-  /// A repetition runs consecutive collectives until they hold this many bytes, at most 1024 of
-  /// them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
+  /// A repetition runs consecutive collectives until they hold this many bytes, at most
+  /// `most_in_a_row` of them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
   /// the network, which absorb the first of them, matter less.
-  std::int64_t row_bytes = 0;
+  std::int64_t row_bytes = 0, most_in_a_row = 1024;
   bool baselines = true;
   comm::Options options{};  ///< of the transports
 };
@@ -53,7 +53,7 @@ struct CollectivesBenchRow {
   std::string transport;  ///< as in the deck; `MPI` or `none` for baselines
   DType dtype = DType::f32;
   int ranks = 1;
-  /// Of the whole bucket, rounded up to a whole shard of 128 bytes per rank.
+  /// Of the whole bucket, rounded up to whole elements of every rank.
   std::int64_t bytes = 0;
   std::int64_t count = 0;  ///< elements of the whole bucket
   std::string redop;       ///< as in the deck; `none` where nothing is added
@@ -69,7 +69,7 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
                                                    device::Device& device,
                                                    const CollectivesBenchRequest& request);
 
-/// A table in GB/s, one line per row.
+/// The table of nccl-tests for every operation and transport, by size.
 std::string collectives_table(const std::vector<CollectivesBenchRow>& rows);
 /// {"rows": [{"operation": …, "seconds": …, …}, …]}; SI units.
 Json collectives_json(const std::vector<CollectivesBenchRow>& rows);

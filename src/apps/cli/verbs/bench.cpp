@@ -146,16 +146,15 @@ Action declare_bench_reduce(CLI::App& command) {
   add_common(command, *options);
   const CLI::Option* bytes =
       command
-          .add_option(
-              "--bytes", request.bytes,
-              "Sizes of a bucket in bytes, separated by commas. Default: 1048576, 16777216, "
-              "67108864.")
+          .add_option("--bytes", request.bytes,
+                      "Sizes of a bucket in bytes, separated by commas. Default: 8 to 67108864.")
           ->delimiter(',')
           ->allow_extra_args(false)
           ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   const std::vector<CLI::Option*> of_the_deck = {
       add_choice(command, "--transport",
-                 "Values of parallel.transport, separated by commas. Default: auto.",
+                 "Values of parallel.transport, separated by commas. Default: all that CPUs of "
+                 "these hosts can use.",
                  EnumNames<comm::Transport>::table,
                  [&request](const auto& chosen) { request.transports = chosen; })
           ->delimiter(',')
@@ -179,7 +178,7 @@ Action declare_bench_reduce(CLI::App& command) {
   deck->needs(fit);
   fit->excludes(command.get_option("--json"));
   for (CLI::Option* option : of_the_deck) fit->excludes(option);
-  return [options, bytes](Arguments arguments) {
+  return [options, bytes, transport = of_the_deck.front()](Arguments arguments) {
     if (!options->fit.empty()) {
       bench::FitRequest fitted{.collectives = options->request, .chooses_sizes = bytes->empty()};
       fitted.collectives.repetitions =
@@ -190,6 +189,13 @@ Action declare_bench_reduce(CLI::App& command) {
     return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
       bench::CollectivesBenchRequest timed = options->request;
       timed.repetitions = options->repetitions.value_or(timed.repetitions);
+      timed.row_bytes = 1 << 16;
+      timed.most_in_a_row = 20;  // as nccl-tests
+      timed.seconds = 5;
+      if (transport->empty() && world.size() > 1)
+        timed.transports = {world.local_size() == world.size() ? comm::Transport::shared_memory
+                                                               : comm::Transport::hierarchical,
+                            comm::Transport::mpi};
       const bool on_gpus =
           std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
       const auto device = session::open_device(
