@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/document_starts.hpp"
-
+#include "ops/elementwise.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

@@ -11,7 +11,7 @@
 
 #include "nn/layer_norm.hpp"
 #include "nn/mlp.hpp"
-#include "ops/document_starts.hpp"
+#include "ops/elementwise.hpp"
 
 namespace trireme::model {
 namespace {

@@ -55,7 +55,7 @@ struct Call {
   /// Not null while decoding: context is 1, and the layers' caches contain the earlier positions.
   const CachePositions* cached = nullptr;
   /// With a document mask: the position where the document of each row begins, [rows] int32
-  /// (ops/document_starts.hpp). Empty: no mask.
+  /// (DocumentStarts in ops/elementwise.hpp). Empty: no mask.
   ConstView document_starts{nullptr, 0, DType::i32};
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }

@@ -3,7 +3,7 @@
 // Source: Vaswani et al. 2017, eq. 1, scale 1/sqrt(D); backward as in Dao et al. 2022, appendix B.
 //
 // Rows attend to positions <= their own; with a window of W only to the last W of these; with
-// documents to none before starts[b, t] (document_starts.hpp). Dropout acts on the probabilities;
+// documents to none before starts[b, t] (elementwise.hpp). Dropout acts on the probabilities;
 // its element index within a sample is (h·T + t)·T + s.
 // 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
 //    tile of scores per thread exists at a time.

@@ -33,4 +33,11 @@ void run(const Cast& call, device::Stream& stream) {
   enqueue(call, call.to.dtype, stream);
 }
 
+void run(const DocumentStarts& call, device::Stream& stream) {
+  expect_rows(call.tokens, call.time);
+  expect_operands(call.name, {{"tokens", call.tokens, call.tokens.elements, DType::i32},
+                              {"starts", call.starts, call.tokens.elements, DType::i32}});
+  enqueue<std::int32_t>(call, stream);
+}
+
 }  // namespace trireme::ops

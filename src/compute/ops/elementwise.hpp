@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single passes over memory: dropout backwards, bias gradients, sums, casts. Arithmetic is fp32.
+// Single passes over memory: dropout backwards, bias gradients, sums, casts, and where documents
+// begin. Arithmetic is fp32.
 #pragma once
 
 #include <cstdint>
@@ -47,5 +48,21 @@ struct Cast {
   ConstView from;  ///< as many elements, fp32 or bf16
 };
 TRIREME_OPERATION(Cast);
+
+/// Where the document begins that a position belongs to, for attention that stays inside of
+/// documents: the first key that a query may see. A token of its own begins each document; what is
+/// before the first one in a row is the rest of a document that begins before the row.
+///
+///   starts[b, t] = the last position u <= t with tokens[b, u] = token, or 0 where there is none
+///
+/// starts[b, t] <= t, and along a row they never fall: attention relies on both.
+struct DocumentStarts {
+  static constexpr const char* name = "document_starts";
+  View starts;        ///< [batch, time] int32
+  ConstView tokens;   ///< [batch, time] int32
+  std::int64_t time;  ///< positions of a row
+  std::int32_t token;
+};
+TRIREME_OPERATION(DocumentStarts);
 
 }  // namespace trireme::ops

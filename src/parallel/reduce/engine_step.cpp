@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/optimizer/finite.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include "reduce/engine.hpp"
 

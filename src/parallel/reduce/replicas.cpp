@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/optimizer/hash.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include "comm/control/agreement.hpp"
 

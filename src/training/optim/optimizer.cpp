@@ -10,7 +10,6 @@
 #include "layout/budget.hpp"
 
 #include "ops/elementwise.hpp"
-#include "ops/optimizer/finite.hpp"
 
 #include "optim/schedule.hpp"
 

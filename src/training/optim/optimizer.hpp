@@ -46,8 +46,8 @@
 #include "layout/plan.hpp"
 #include "layout/state.hpp"
 
-#include "ops/optimizer/gradient_norm.hpp"
 #include "ops/optimizer/order_free_sum.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include "comm/communicator.hpp"
 #include "comm/control/world.hpp"

@@ -20,7 +20,7 @@
 #include "device/device.hpp"
 #include "layout/state.hpp"
 
-#include "ops/optimizer/gradient_norm.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include "optim/config.hpp"
 #include "optim/groups.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/optimizer/finite.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "ops/optimizer/reductions.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

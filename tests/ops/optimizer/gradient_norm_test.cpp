@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/optimizer/gradient_norm.hpp"
-
 #include <algorithm>
 #include <array>
 #include <limits>
 
-#include "ops/optimizer/finite.hpp"
+#include "ops/optimizer/reductions.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

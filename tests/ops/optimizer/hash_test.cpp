@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/optimizer/hash.hpp"
+#include "base/hash.hpp"
 
 #include <bit>
 #include <limits>
 #include <vector>
 
-#include "base/hash.hpp"
-
+#include "ops/optimizer/reductions.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "ops/optimizer/adamw.hpp"
-#include "ops/optimizer/finite.hpp"
 #include "ops/optimizer/order_free_sum.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include "emulated_gpu/queue.hpp"
 #include "support/gpu.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of finite.hpp, hash.hpp, order_free_sum.hpp and gradient_norm.hpp.
+// CUDA bodies of reductions.hpp and order_free_sum.hpp.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of gradient_norm.hpp and their arithmetic, for the host and the GPU: one text, so
+// The numbers of reductions.hpp and their arithmetic, for the host and the GPU: one text, so
 // that both give the same bits. Square root, product and quotient are IEEE operations in fp64, and
 // the product is kept from being fused with what follows.
 #pragma once

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/cpu/optimizer/order_free_sum.hpp"
+#include "ops/cpu/optimizer/reductions.hpp"
 #include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
 

@@ -4,8 +4,6 @@
 // without rounding; the remainders go to the next, 40 bits finer grid, until all are zero. The
 // chunk's exact sums then go into the accumulator, so the result is the one that term-by-term
 // additions give. Source: error-free extraction, Rump, Ogita, Oishi 2008, section 3.
-#include "ops/cpu/optimizer/order_free_sum.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,6 +12,7 @@
 #include "base/round_up.hpp"
 
 #include "ops/cpu/loops.hpp"
+#include "ops/cpu/optimizer/reductions.hpp"
 
 namespace trireme::ops::cpu {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/optimizer/finite.hpp"
+#include "ops/optimizer/reductions.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "ops/cpu/optimizer/finite.hpp"
+#include "ops/cpu/optimizer/reductions.hpp"
 #include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
 
@@ -46,6 +46,30 @@ void find_not_finite(std::span<std::int64_t> first,
           if (norm == nullptr || norm->finite == 0)
             *to = cpu::find_not_finite(from, n);
         });
+}
+
+void hash_elements(std::uint64_t& hash, ConstView values, device::Stream& stream) {
+  const std::size_t width = size_bytes(values.dtype);
+  TRIREME_EXPECT(width == 2 || width == 4, "a hash of {}", name(values.dtype));
+  if (on_cuda(stream, [&](auto raw) {
+        cuda::hash_elements(&hash, values.data, width, values.elements,
+                            device::cuda::workspace_of(stream), raw);
+      }))
+    return;
+  on_cpu(stream, "hash_elements").run([to = &hash, values] { *to = cpu::hash_elements(values); });
+}
+
+void gradient_norm(GradientNorm& norm,
+                   ConstView squares,
+                   const Clipping& clipping,
+                   device::Stream& stream) {
+  TRIREME_EXPECT(squares.elements == 1, "{} sums of squares", squares.elements);
+  const auto* from = squares.as<double>();
+  if (on_cuda(stream, [&](auto raw) { cuda::gradient_norm(&norm, from, clipping, raw); }))
+    return;
+  on_cpu(stream, "gradient_norm").run([to = &norm, from, clipping] {
+    *to = norm_and_scale(*from, clipping);
+  });
 }
 
 }  // namespace trireme::ops

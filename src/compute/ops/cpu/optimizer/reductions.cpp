@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chunk is read as integers: the largest exponent of all its elements shows at once whether
-// any is not finite, and only then is it searched.
-#include "ops/cpu/optimizer/finite.hpp"
+#include "ops/cpu/optimizer/reductions.hpp"
 
 #include <algorithm>
 #include <bit>
 
+#include "base/hash.hpp"
 #include "base/round_up.hpp"
 
 #include "ops/cpu/loops.hpp"
@@ -26,6 +25,8 @@ TRIREME_CLONES bool all_finite(const float* values, std::int64_t count) {
 
 }  // namespace
 
+/// A chunk is read as integers: the largest exponent of all its elements shows at once whether
+/// any is not finite, and only then is it searched.
 std::int64_t find_not_finite(const float* values, std::int64_t count) {
   const std::int64_t chunks = divided_up(count, elements_per_chunk);
   std::int64_t first = count;
@@ -40,6 +41,19 @@ std::int64_t find_not_finite(const float* values, std::int64_t count) {
     first = std::min(first, i);
   }
   return first == count ? -1 : first;
+}
+
+/// The sum has no order, so the threads' parts are simply added up.
+std::uint64_t hash_elements(ConstView values) {
+  const std::int64_t chunks = divided_up(values.elements, elements_per_chunk);
+  std::uint64_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum) if (chunks > 1)
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const std::int64_t begin = c * elements_per_chunk;
+    sum += trireme::hash_elements(
+        values.slice(begin, std::min(elements_per_chunk, values.elements - begin)), begin);
+  }
+  return sum;
 }
 
 }  // namespace trireme::ops::cpu
