@@ -58,8 +58,8 @@ TEST(Threads, ThatAreRefusedNameTheLimit) {
 }
 
 TEST(Threads, AreTriedBeforeOpenMpNeedsThem) {
-  EXPECT_NO_THROW(expect_threads(4));
-  EXPECT_THAT(without_threads([] { expect_threads(2); }), testing::HasSubstr("ulimit -u"));
+  EXPECT_NO_THROW(HeldThreads(4));
+  EXPECT_THAT(without_threads([] { const HeldThreads two(2); }), testing::HasSubstr("ulimit -u"));
 }
 
 }  // namespace

@@ -69,8 +69,15 @@ TEST(CheckCommand, ComparesTheMemoryWithTheHost) {
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed(
       "model: {layers: 1000, heads: 64, channels: 16384, context: 1024}\n");
-  EXPECT_THAT(check_command(path, {"run.precision=fp32"}, {.ranks = 1}),
-              testing::AllOf(HasSubstr("Warning: on this host "),
+  // In a control group with a limit it is an error (tests/integration/limits_test.py).
+  std::string text;
+  try {
+    text = check_command(path, {"run.precision=fp32"}, {.ranks = 2});
+  } catch (const UserError& error) {
+    text = error.what();
+  }
+  EXPECT_THAT(text,
+              testing::AllOf(HasSubstr("on this host 2 ranks need "), HasSubstr(" each), but "),
                              HasSubstr("recompute: block a rank still needs ")));
 }
 

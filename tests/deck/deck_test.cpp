@@ -127,11 +127,11 @@ TEST_F(References, WithoutAValueAreFindingsAtTheirPlaces) {
   ::setenv("TRIREME_TEST_PLACE", "", 1);
   EXPECT_EQ(findings({"run.steps=70", "run.seed=${NOT_SET_1}", "run.name=a${TRIREME_TEST_PLACE}"}),
             "command line:2:10: error: run.seed: the environment variable of ${NOT_SET_1} is not "
-            "set or empty. Set and export it, or write $${NOT_SET_1} for the text itself. (in "
+            "set or empty. Set and export it. For the text itself, write $${NOT_SET_1}. (in "
             "'run.seed=${NOT_SET_1}')\n"
             "command line:3:10: error: run.name: the environment variable of "
-            "${TRIREME_TEST_PLACE} is not set or empty. Set and export it, or write "
-            "$${TRIREME_TEST_PLACE} for the text itself. (in 'run.name=a${TRIREME_TEST_PLACE}')");
+            "${TRIREME_TEST_PLACE} is not set or empty. Set and export it. For the text itself, "
+            "write $${TRIREME_TEST_PLACE}. (in 'run.name=a${TRIREME_TEST_PLACE}')");
   ::unsetenv("SLURM_ARRAY_JOB_ID");
   ::unsetenv("SLURM_ARRAY_TASK_ID");
   EXPECT_EQ(parsed({"run.name={job}"}).config.run.name, "77");

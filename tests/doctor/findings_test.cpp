@@ -138,9 +138,10 @@ TEST(Findings, NameLimitsOfAHost) {
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].governor = "powersave"; }),
             Texts{"the CPU frequency governor is powersave on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].open_files = 256; }),
-            Texts{"a process may open only 256 files on a"});
+            Texts{"ulimit -n allows a process to open 256 files on a, and a rank may need 258: its "
+                  "own and a connection to each of 2 ranks elsewhere"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].locked_bytes = 8 << 20; }),
-            Texts{"locked memory is limited to 8 MiB on a"});
+            Texts{"ulimit -l limits locked memory to 8 MiB on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].shm_free_bytes = 64 << 20; }),
             Texts{"/dev/shm has 64 MiB free for 2 ranks on b"});
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/kernel_text.hpp"
 #include "base/packing.hpp"
 
 namespace trireme::doctor {
@@ -24,8 +25,8 @@ TEST(HostFacts, ReadsLimits) {
   EXPECT_EQ(chosen_word("always [madvise] never\n"), "madvise");
   EXPECT_EQ(chosen_word("nothing chosen"), "");
   EXPECT_EQ(chosen_word("]["), "");
-  EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\nMemAvailable:    7 kB\n", "MemAvailable"), 7 * 1024);
-  EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\n", "MemAvailable"), 0);
+  EXPECT_EQ(bytes_of("MemTotal:  24 kB\nMemAvailable:    7 kB\n", "MemAvailable"), 7 * 1024);
+  EXPECT_EQ(bytes_of("MemTotal:  24 kB\n", "MemAvailable"), 0);
   EXPECT_EQ(reserved_huge_bytes("HugePages_Total:       3\nHugePages_Free: 1\n"
                                 "Hugepagesize:       2048 kB\n"),
             3 * 2048 * 1024);

@@ -271,7 +271,7 @@ TEST_F(TokenShards, FilesAreOpenedWhenTheyAreRead) {
 
 TEST_F(TokenShards, MoreFilesThanMayBeOpenAtATime) {
   std::vector<std::string> paths;
-  for (std::uint16_t i = 0; i < FileTokens::most_open + 10; ++i)
+  for (std::uint16_t i = 0; i < FileTokens::most_open() + 10; ++i)
     paths.push_back(write(fmt::format("{:04}", i), gpt2({i})));
   const auto stream = open(paths, any_token);
   for (int round = 0; round < 2; ++round)

@@ -152,23 +152,32 @@ std::string time_note(const deck::JobConfig& config) {
 
 }  // namespace
 
-std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks) {
+std::string memory_note(const deck::Deck& deck,
+                        const plan::DeckPlan& plan,
+                        int ranks,
+                        std::vector<Diagnostic>* findings) {
   if (plan.device != device::Kind::cpu)
     return "";
   const trireme::session::AvailableMemory room = trireme::session::available_memory();
   std::string text;
+  std::vector<Diagnostic> found;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
     const std::int64_t bytes = plan::whole_bytes(plan, i);
-    const std::string problem = trireme::session::memory_problem(room, bytes, ranks);
-    text +=
-        fmt::format("memory: in {} a rank needs {}; {} allows {}{}\n", name(plan.dtypes[i]),
-                    size_text(bytes), room.host_limit, size_text(room.host_bytes),
-                    problem.empty() ? ""
-                                    : fmt::format(". Warning: on this host {}. {}", problem,
-                                                  trireme::session::what_would_fit(
-                                                      deck.config, deck.shape(), plan.plan,
-                                                      {plan.dtypes[i], plan.device}, room, ranks)));
+    std::string problem = trireme::session::memory_problem(room, bytes, ranks);
+    if (!problem.empty()) {
+      problem =
+          fmt::format("on this host {}. {}", problem,
+                      trireme::session::what_would_fit(deck.config, deck.shape(), plan.plan,
+                                                       {plan.dtypes[i], plan.device}, room, ranks));
+      if (problem.find(trireme::session::memory_of_the_host) == std::string::npos)
+        found.push_back({deck.places.of("model"), "model", problem});
+    }
+    text += fmt::format("memory: in {} a rank needs {}; {} allows {}{}\n", name(plan.dtypes[i]),
+                        size_text(bytes), room.host_limit, size_text(room.host_bytes),
+                        problem.empty() ? "" : ". Warning: " + problem);
   }
+  if (findings != nullptr && found.size() == plan.dtypes.size())
+    *findings = std::move(found);
   return text;
 }
 
@@ -187,8 +196,14 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
     });
   }
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
-  return {lookout.take(),
-          space_note(config, plan, free) + memory_note(deck, plan, ranks) + time_note(config)};
+  std::vector<Diagnostic> too_large;
+  std::string notes = space_note(config, plan, free) + memory_note(deck, plan, ranks, &too_large) +
+                      time_note(config);
+  for (Diagnostic& one : too_large) lookout.add(std::move(one));
+  for (const auto& [text, remedy] :
+       trireme::session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))
+    notes += fmt::format("limits: warning: {}: {}\n", text, remedy);
+  return {lookout.take(), notes};
 }
 
 std::string not_checked(const deck::Deck& deck) {

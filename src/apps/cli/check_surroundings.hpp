@@ -24,7 +24,12 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan);
 /// One line: what cannot be checked before the run.
 std::string not_checked(const deck::Deck& deck);
 
-/// A line that compares the memory of this host with the need of `ranks` ranks on it.
-std::string memory_note(const deck::Deck& deck, const plan::DeckPlan& plan, int ranks);
+/// A line per precision that compares the memory of this host with the need of `ranks` ranks on it.
+/// `findings` receives the reasons if none fits into what was set for this job: a control group or
+/// a ulimit. The run may be meant for another host.
+std::string memory_note(const deck::Deck& deck,
+                        const plan::DeckPlan& plan,
+                        int ranks,
+                        std::vector<Diagnostic>* findings = nullptr);
 
 }  // namespace trireme::cli

@@ -46,22 +46,13 @@ std::string with_each(const std::regex& reference, const std::string& text, cons
   return result.append(rest, text.end());
 }
 
-bool is_text(const std::string& reference) {
-  return reference.starts_with("$$") || reference.starts_with("{{");
-}
-
 std::string why_unset(const std::string& reference) {
   if (reference == "{array}")
     return "{array} is unknown, because this is not a task of a job array (SLURM_ARRAY_TASK_ID, "
-           "PBS_ARRAY_INDEX, LSB_JOBINDEX, JOB_COMPLETION_INDEX). For the text itself, write "
-           "{{array}}.";
+           "PBS_ARRAY_INDEX, LSB_JOBINDEX, JOB_COMPLETION_INDEX)";
   if (reference == "{job}")
-    return "{job} is unknown, because this is not a job of Slurm, PBS, LSF or Flux. For the text "
-           "itself, write {{job}}.";
-  return fmt::format(
-      "the environment variable of {0} is not set or empty. Set and export it, or write ${0} for "
-      "the text itself.",
-      reference);
+    return "{job} is unknown, because this is not a job of Slurm, PBS, LSF or Flux";
+  return "the environment variable of " + reference + " is not set or empty. Set and export it";
 }
 
 }  // namespace
@@ -75,7 +66,7 @@ References references_in(const std::string& deck, const std::vector<std::string>
                               : reference == "{job}"
                                   ? job.number.c_str()
                                   : std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
-    if (!is_text(reference) && value != nullptr && *value != '\0')
+    if (value != nullptr && *value != '\0')
       found[reference] = value;
     return "";
   };
@@ -112,7 +103,9 @@ void put_values(Node& node,
       return found.substr(1, found.size() - 2);
     if (const auto value = values.find(found); value != values.end())
       return value->second;
-    findings.push_back({node.place, path, why_unset(found)});
+    findings.push_back(
+        {node.place, path,
+         fmt::format("{}. For the text itself, write {}.", why_unset(found), escaped(found))});
     node.kind = Node::Kind::broken;
     return found;
   });

@@ -10,6 +10,8 @@
 #include "base/quantile.hpp"
 #include "base/text.hpp"
 
+#include "session/host_memory.hpp"
+
 namespace trireme::doctor {
 namespace {
 
@@ -98,7 +100,7 @@ void find_about_huge_pages(const HostFacts& host, std::vector<Finding>& found) {
          "vm.nr_hugepages"});
 }
 
-void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& found) {
+void find_about_host(const HostFacts& host, int ranks, int peers, std::vector<Finding>& found) {
   const std::string on = " on " + host.host;
   if (host.cpu_limit > 0 && host.cpu_limit < host.cpus)
     found.push_back({fmt::format("a control group limits this job to {:.3g} of {} CPUs{}",
@@ -115,13 +117,9 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
   if (host.governor == "powersave")
     found.push_back({"the CPU frequency governor is powersave" + on,
                      "an administrator can set it to performance (cpupower frequency-set)"});
-  if (host.open_files != unlimited && host.open_files < 1024)
-    found.push_back({fmt::format("a process may open only {} files{}", host.open_files, on),
-                     "raise the limit (ulimit -n 65536)"});
-  if (host.locked_bytes != unlimited && host.locked_bytes < 64 * mebibyte)
-    found.push_back(
-        {fmt::format("locked memory is limited to {}{}", size_text(host.locked_bytes), on),
-         "with InfiniBand or GPUs, set ulimit -l unlimited; otherwise ignore this"});
+  for (const auto& [text, remedy] :
+       session::limit_problems(host.host, host.open_files, host.locked_bytes, peers, true))
+    found.push_back({text, remedy});
   if (ranks > 1 && host.shm_free_bytes < std::int64_t{ranks} * 64 * mebibyte)
     found.push_back(
         {fmt::format("/dev/shm has {} free for {} ranks{}", size_text(host.shm_free_bytes), ranks,
@@ -186,7 +184,7 @@ std::vector<Finding> findings_of(const Report& report) {
   find_unequal_hosts(report, found);
   for (const HostFacts& host : report.hosts) {
     const int ranks = static_cast<int>(report.placement.ranks_on(host.host).size());
-    find_about_host(host, ranks, found);
+    find_about_host(host, ranks, static_cast<int>(report.placement.ranks.size()) - ranks, found);
     find_about_huge_pages(host, found);
   }
   for (const FileSystem& files : report.file_systems) find_about_files(files, found);

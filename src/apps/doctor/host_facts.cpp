@@ -15,30 +15,6 @@
 #include "device/energy.hpp"
 
 namespace trireme::doctor {
-namespace {
-
-/// The text after the first "KEY :" at the beginning of a line.
-std::string value_of(std::string_view text, std::string_view key) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    const auto colon = line.find(':');
-    if (colon != std::string_view::npos && trimmed(line.substr(0, colon)) == key)
-      return trimmed(line.substr(colon + 1));
-    at = end + 1;
-  }
-  return {};
-}
-
-std::int64_t limit_of(decltype(RLIMIT_NOFILE) which) {
-  rlimit limit{};
-  if (getrlimit(which, &limit) != 0)
-    return 0;
-  return limit.rlim_cur == RLIM_INFINITY ? unlimited : static_cast<std::int64_t>(limit.rlim_cur);
-}
-
-}  // namespace
-
 std::string size_text(std::int64_t bytes) {
   return bytes == unlimited ? "unlimited" : bytes_text(static_cast<double>(bytes));
 }
@@ -68,13 +44,9 @@ std::string chosen_word(std::string_view text) {
   return std::string(text.substr(begin + 1, end - begin - 1));
 }
 
-std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key) {
-  return number_at(value_of(meminfo, key)).value_or(0) * 1024;
-}
-
 std::int64_t reserved_huge_bytes(std::string_view meminfo) {
   return number_at(value_of(meminfo, "HugePages_Total")).value_or(0) *
-         meminfo_bytes(meminfo, "Hugepagesize");
+         bytes_of(meminfo, "Hugepagesize");
 }
 
 std::int64_t usable_bytes(const HostFacts& facts) {
@@ -94,8 +66,8 @@ HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
   facts.features = processor_features(cpuinfo);
   facts.governor = trimmed(text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
   facts.cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  facts.memory_bytes = meminfo_bytes(meminfo, "MemTotal");
-  facts.available_bytes = meminfo_bytes(meminfo, "MemAvailable");
+  facts.memory_bytes = bytes_of(meminfo, "MemTotal");
+  facts.available_bytes = bytes_of(meminfo, "MemAvailable");
   const GroupLimits groups = limits_of_groups();
   facts.cpu_limit = groups.cpus;
   facts.memory_limit_bytes = groups.memory_bytes;
@@ -104,8 +76,8 @@ HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
   facts.shared_huge_pages =
       chosen_word(text_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   facts.reserved_huge_bytes = reserved_huge_bytes(meminfo);
-  facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
-  facts.open_files = limit_of(RLIMIT_NOFILE);
+  facts.locked_bytes = ulimit_of(RLIMIT_MEMLOCK).value_or(unlimited);
+  facts.open_files = ulimit_of(RLIMIT_NOFILE).value_or(unlimited);
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {
     facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);

@@ -57,8 +57,6 @@ std::string processor_name(std::string_view cpuinfo);
 std::vector<std::string> processor_features(std::string_view cpuinfo);
 /// The word in brackets of "always [madvise] never".
 std::string chosen_word(std::string_view text);
-/// Bytes of a line "MemTotal:  24000000 kB" in the text of /proc/meminfo; 0 if it is missing.
-std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key);
 /// HugePages_Total times Hugepagesize in this text.
 std::int64_t reserved_huge_bytes(std::string_view meminfo);
 

@@ -6,7 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include <sys/resource.h>
+
 #include "base/error.hpp"
+#include "base/kernel_text.hpp"
 
 #include "tokens/stored_hash.hpp"
 
@@ -60,10 +63,16 @@ FileTokens::FileTokens(std::vector<Segment> segments,
   for (const Segment& segment : segments_) ends_.push_back(end += segment.tokens());
 }
 
+std::size_t FileTokens::most_open() {
+  constexpr std::int64_t most = 256;
+  const std::int64_t allowed = ulimit_of(RLIMIT_NOFILE).value_or(4 * most) / 4;
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(allowed, 1, most));
+}
+
 void FileTokens::note_opened(std::size_t segment) const {
   const std::lock_guard lock(mutex_);
   open_.push_back(segment);
-  if (open_.size() > most_open) {
+  if (open_.size() > most_open()) {
     segments_[open_.front()].close();
     open_.pop_front();
   }

@@ -49,11 +49,12 @@ class TokenStream {
 };
 
 /// Segments, one after the other; of those that are opened when they are read, at most
-/// `most_open` are open at a time. read() throws StorageError when a file was changed meanwhile:
+/// most_open() are open at a time. read() throws StorageError when a file was changed meanwhile:
 /// cut, bytes that do not match its hashes, a token outside the vocabulary.
 class FileTokens : public TokenStream {
  public:
-  static constexpr std::size_t most_open = 256;
+  /// 256, or a quarter of what `ulimit -n` allows.
+  static std::size_t most_open();
 
   FileTokens(std::vector<Segment> segments,
              std::int64_t vocabulary,

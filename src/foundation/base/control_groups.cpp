@@ -99,12 +99,8 @@ void lower_cpus(double& to, double limit) {
     to = to > 0 ? std::min(to, limit) : limit;
 }
 
-/// The number of a line "KEY NUMBER"; 0 where there is none.
-std::int64_t line_of(const std::string& statistics, const std::string& key) {
-  for (const std::string& line : split(statistics, '\n'))
-    if (line.starts_with(key + " "))
-      return number_at(line.substr(key.size() + 1)).value_or(0);
-  return 0;
+std::int64_t number_of(const std::string& statistics, const char* key) {
+  return number_at(value_of(statistics, key)).value_or(0);
 }
 
 void lower_memory(GroupLimits& limits, std::int64_t limit, std::int64_t used, std::int64_t files) {
@@ -124,7 +120,7 @@ void read_version_2(const std::string& folder, GroupLimits& limits) {
   for (const char* name : {"/memory.max", "/memory.high"})
     if (const auto limit = number_at(text_of(folder + name)))
       lower_memory(limits, *limit, number_at(text_of(folder + "/memory.current")).value_or(0),
-                   line_of(text_of(folder + "/memory.stat"), "inactive_file"));
+                   number_of(text_of(folder + "/memory.stat"), "inactive_file"));
 }
 
 void read_cpus_of_version_1(const std::string& folder, GroupLimits& limits) {
@@ -138,7 +134,7 @@ void read_memory_of_version_1(const std::string& folder, GroupLimits& limits) {
   const auto limit = number_at(text_of(folder + "/memory.limit_in_bytes"));
   if (limit && *limit < no_limit_of_version_1)
     lower_memory(limits, *limit, number_at(text_of(folder + "/memory.usage_in_bytes")).value_or(0),
-                 line_of(text_of(folder + "/memory.stat"), "total_inactive_file"));
+                 number_of(text_of(folder + "/memory.stat"), "total_inactive_file"));
 }
 
 }  // namespace
@@ -175,8 +171,8 @@ GroupThrottling throttling_of_groups(const std::string& process, const std::stri
   for (const char* controller : {"", "cpu"})
     for (const std::string& folder : folders.of(controller)) {
       const std::string statistics = text_of(folder + "/cpu.stat");
-      if (const auto throttled = line_of(statistics, "nr_throttled"); throttled > most.throttled)
-        most = {line_of(statistics, "nr_periods"), throttled};
+      if (const auto throttled = number_of(statistics, "nr_throttled"); throttled > most.throttled)
+        most = {number_of(statistics, "nr_periods"), throttled};
     }
   return most;
 }

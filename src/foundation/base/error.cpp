@@ -2,13 +2,14 @@
 #include "base/error.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include <sys/resource.h>
+
+#include "base/kernel_text.hpp"
 
 namespace trireme {
 namespace {
@@ -33,17 +34,10 @@ std::string shortened(const std::string& text) {
 /// How much memory the process has, and may have where `ulimit -v` sets a limit.
 std::string about_memory() {
   std::string text;
-  if (std::FILE* status = std::fopen("/proc/self/status", "re")) {
-    char line[256];
-    long long size = 0;
-    while (std::fgets(line, sizeof line, status) != nullptr)
-      if (std::sscanf(line, "VmSize: %lld kB", &size) == 1)
-        text = fmt::format("; the process has {} MiB of address space", size / 1024);
-    std::fclose(status);
-  }
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    text += fmt::format(", and its limit is {} MiB (ulimit -v)", limit.rlim_cur >> 20U);
+  if (const auto size = bytes_of(text_of("/proc/self/status"), "VmSize"); size > 0)
+    text = fmt::format("; the process has {} MiB of address space", size >> 20);
+  if (const auto limit = ulimit_of(RLIMIT_AS))
+    text += fmt::format(", and its limit is {} MiB (ulimit -v)", *limit >> 20);
   return text;
 }
 

@@ -2,10 +2,12 @@
 // Threads, with an error that names the limit where the kernel refuses one.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <pthread.h>
 
@@ -31,8 +33,20 @@ Thread start_thread(const std::string& name, Run&& run) {
   }
 }
 
-/// Throws DeviceError where this process cannot have `count` more threads: OpenMP would end the
-/// process without a word about the rank, the host or the limit.
-void expect_threads(int count);
+/// Threads that only exist, to learn whether this process may have `count` more. Throws DeviceError:
+/// OpenMP would end the process without a word about the rank, the host or the limit.
+class HeldThreads {
+ public:
+  explicit HeldThreads(int count);
+  ~HeldThreads() { end(); }
+  HeldThreads(const HeldThreads&) = delete;
+  HeldThreads& operator=(const HeldThreads&) = delete;
+
+ private:
+  void end();
+
+  std::atomic<bool> done_ = false;
+  std::vector<std::thread> threads_;
+};
 
 }  // namespace trireme

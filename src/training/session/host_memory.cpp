@@ -2,7 +2,9 @@
 #include "session/host_memory.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,14 +22,6 @@ namespace {
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
-/// Bytes in a line "MemAvailable:  24000000 kB"; 0 if it is missing.
-std::int64_t line_of(const std::string& text, const std::string& key) {
-  const auto at = text.find(key + ":");
-  if (at == std::string::npos)
-    return 0;
-  return number_at(trimmed(std::string_view(text).substr(at + key.size() + 1))).value_or(0) * 1024;
-}
-
 void lower(std::int64_t& bytes, std::string& name, std::int64_t limit, const char* of) {
   if (limit >= bytes)
     return;
@@ -35,14 +29,10 @@ void lower(std::int64_t& bytes, std::string& name, std::int64_t limit, const cha
   name = of;
 }
 
-void lower_to_ulimit(AvailableMemory& available,
-                     decltype(RLIMIT_AS) which,
-                     std::int64_t used,
-                     const char* of) {
-  rlimit limit{};
-  if (::getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+void lower_to_ulimit(AvailableMemory& available, int which, std::int64_t used, const char* of) {
+  if (const auto limit = ulimit_of(which))
     lower(available.process_bytes, available.process_limit,
-          std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used), of);
+          std::max<std::int64_t>(0, *limit - used), of);
 }
 
 AvailableMemory memory_of_gpu(const device::MemoryInfo& memory) {
@@ -59,18 +49,19 @@ AvailableMemory available_memory() {
   AvailableMemory available{no_limit, no_limit, {}, {}};
   const std::string memory = trireme::text_of("/proc/meminfo"),
                     process = trireme::text_of("/proc/self/status");
-  if (const std::int64_t bytes = line_of(memory, "MemAvailable"); bytes > 0)
-    lower(available.host_bytes, available.host_limit, bytes + line_of(memory, "SwapFree"),
-          "the memory of the host");
+  if (const std::int64_t bytes = bytes_of(memory, "MemAvailable"); bytes > 0)
+    lower(available.host_bytes, available.host_limit, bytes + bytes_of(memory, "SwapFree"),
+          memory_of_the_host);
   if (const GroupLimits groups = limits_of_groups(); groups.memory_free_bytes != unlimited)
     lower(available.host_bytes, available.host_limit, groups.memory_free_bytes,
           "the limit of the control group");
-  lower_to_ulimit(available, RLIMIT_AS, line_of(process, "VmSize"), "ulimit -v");
-  lower_to_ulimit(available, RLIMIT_DATA, line_of(process, "VmData"), "ulimit -d");
+  lower_to_ulimit(available, RLIMIT_AS, bytes_of(process, "VmSize"), "ulimit -v");
+  lower_to_ulimit(available, RLIMIT_DATA, bytes_of(process, "VmData"), "ulimit -d");
   return available;
 }
 
 std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks) {
+  bytes += process_bytes;
   if (bytes > available.process_bytes)
     return fmt::format("a rank needs {}, but {} allows it {}", size_text(bytes),
                        available.process_limit, size_text(available.process_bytes));
@@ -106,6 +97,34 @@ std::string what_would_fit(const Sections& config,
       settings, size_text(bytes));
 }
 
+std::vector<LimitProblem> limit_problems(const std::string& host,
+                                         std::int64_t open_files,
+                                         std::int64_t locked_bytes,
+                                         int peers,
+                                         bool pins) {
+  constexpr std::int64_t own_files = 256, least_locked = std::int64_t{64} << 20;
+  std::vector<LimitProblem> found;
+  if (const std::int64_t needed = own_files + peers; open_files != unlimited && open_files < needed)
+    found.push_back(
+        {fmt::format("ulimit -n allows a process to open {} files on {}, and a rank may "
+                     "need {}: its own and a connection to each of {} ranks elsewhere",
+                     open_files, host, needed, peers),
+         fmt::format("raise the limit (ulimit -n {})", 4 * needed)});
+  if (pins && locked_bytes != unlimited && locked_bytes < least_locked)
+    found.push_back(
+        {fmt::format("ulimit -l limits locked memory to {} on {}", size_text(locked_bytes), host),
+         "with InfiniBand or GPUs, set ulimit -l unlimited; otherwise ignore this"});
+  return found;
+}
+
+std::vector<LimitProblem> limit_problems_here(const std::string& host, int peers) {
+  std::error_code ignored;
+  const bool pins =
+      peers > 0 && !std::filesystem::is_empty("/sys/class/infiniband", ignored) && !ignored;
+  return limit_problems(host, ulimit_of(RLIMIT_NOFILE).value_or(unlimited),
+                        ulimit_of(RLIMIT_MEMLOCK).value_or(unlimited), peers, pins);
+}
+
 model::GptShape with_memory(const Sections& config,
                             model::GptShape shape,
                             const layout::Plan& plan,
@@ -116,13 +135,20 @@ model::GptShape with_memory(const Sections& config,
   const bool on_cpu = kind.device == device::Kind::cpu;
   const int ranks = on_cpu ? world.local_size() : 1;  // each rank has its own GPU
   comm::together(world, [&] {
+    const auto refuse = [&](const std::string& problem) {
+      throw DeviceError("memory", "start the run on " + world.host(), problem, __FILE__, __LINE__);
+    };
     const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
     const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
     if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
-      throw DeviceError(
-          "memory", "start the run on " + world.host(),
-          problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks), __FILE__,
-          __LINE__);
+      refuse(problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks));
+    if (on_cpu)
+      return;
+    const std::int64_t snapshot = budget_of(config, plan, kind).snapshot_bytes;
+    if (const std::string problem =
+            memory_problem(available_memory(), snapshot, world.local_size());
+        !problem.empty())
+      refuse(problem + ". Without checkpoint.asynchronous a rank holds no copy of its state there");
   });
   return shape;
 }

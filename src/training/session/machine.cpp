@@ -18,17 +18,19 @@ int share_of_cpus(int usable, bool bound, int ranks, double quota) {
 }
 
 int choose_threads(const Or<std::int64_t>& asked, const comm::World& world, std::string* note) {
-  if (asked.given())
-    return static_cast<int>(*asked.value);
   const comm::RankPlace here = comm::place_here(world.host(), 1);
   const int usable = static_cast<int>(here.cpus.size()), ranks = world.local_size();
   const double quota = limits_of_groups().cpus;
-  const int threads = share_of_cpus(usable, here.bound(), ranks, quota);
-  if (note != nullptr && threads < share_of_cpus(usable, here.bound(), ranks, 0))
+  const int fitting = share_of_cpus(usable, here.bound(), ranks, quota);
+  const int threads = asked.given() ? static_cast<int>(*asked.value) : fitting;
+  const bool limited = asked.given() ? quota > 0 && threads > std::max(1.0, quota / ranks)
+                                     : threads < share_of_cpus(usable, here.bound(), ranks, 0);
+  if (note != nullptr && limited)
     *note = fmt::format(
-        "run.threads: auto is {}: the control group limits the {} of {} to {:.3g} of {} CPUs",
-        threads, ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), world.host(), quota,
-        here.host_cpus);
+        "run.threads{} is {}: the control group limits the {} of {} to {:.3g} of {} CPUs{}",
+        asked.given() ? "" : ": auto", threads,
+        ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), world.host(), quota, here.host_cpus,
+        asked.given() ? ", so that threads wait for each other. Set run.threads: auto" : "");
   return threads;
 }
 

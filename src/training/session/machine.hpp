@@ -21,7 +21,7 @@ namespace trireme::session {
 /// `threads: auto` is this rank's share of the CPUs that it may use: all of them if it is bound, an
 /// equal part if the ranks of its host share the whole machine; but at most an equal part of the
 /// quota of control groups (docker --cpus, CPUQuota of systemd), and at least 1. `note`, if any,
-/// receives a line if the quota was the limit.
+/// receives a line if the quota was the limit, or is exceeded by the deck's number.
 int choose_threads(const Or<std::int64_t>& asked,
                    const comm::World& world,
                    std::string* note = nullptr);

@@ -5,18 +5,16 @@
 #include <array>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <string_view>
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/kernel_text.hpp"
@@ -31,7 +29,7 @@ constexpr double unlimited_s = std::numeric_limits<double>::infinity();
 constexpr double margin_s = 5;
 constexpr std::chrono::minutes between_questions{1};
 /// A command that takes longer is killed.
-constexpr double patience_s = 20;
+constexpr int patience_s = 20;
 constexpr int between_looks_ms = 100;
 
 std::string variable(const char* name) {
@@ -85,46 +83,26 @@ std::optional<double> left_of_pbs(const std::string& text, double now) {
   return used ? std::optional(*walltime - *used) : std::nullopt;
 }
 
-/// Standard output of a command; none if it fails, or is killed because it takes too long or is
-/// unwanted.
+/// Standard output of a command; none if it fails, takes too long or becomes unwanted.
 std::optional<std::string> output_of(const std::vector<std::string>& words,
                                      const std::function<bool()>& unwanted) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
+  const std::string command = fmt::format("exec timeout -s KILL {} '{}' </dev/null 2>/dev/null",
+                                          patience_s, fmt::join(words, "' '"));
+  std::FILE* const pipe = ::popen(command.c_str(), "re");
+  if (pipe == nullptr)
     return std::nullopt;
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = 0;
-  const int problem =
-      ::posix_spawnp(&child, words.front().c_str(), &files, nullptr, arguments.data(), ::environ);
-  posix_spawn_file_actions_destroy(&files);
-  ::close(ends[1]);
   std::string output;
-  const double end = device::steady_seconds() + patience_s;
-  for (pollfd answer{ends[0], POLLIN, 0}; problem == 0;) {
-    std::array<char, 4096> block{};
-    const int ready = ::poll(&answer, 1, between_looks_ms);
-    const auto count = ready > 0 ? ::read(ends[0], block.data(), block.size()) : 0;
-    if (count > 0)
-      output.append(block.data(), static_cast<std::size_t>(count));
-    else if (ready > 0)
-      break;
-    if (unwanted() || device::steady_seconds() > end) {  // the signals are blocked in it, as here
-      ::kill(child, SIGKILL);
-      break;
-    }
+  std::array<char, 4096> block{};
+  pollfd answer{::fileno(pipe), POLLIN, 0};
+  while (!unwanted()) {
+    if (::poll(&answer, 1, between_looks_ms) <= 0)
+      continue;
+    const auto count = ::read(answer.fd, block.data(), block.size());
+    if (count <= 0)
+      return ::pclose(pipe) == 0 ? std::optional(output) : std::nullopt;
+    output.append(block.data(), static_cast<std::size_t>(count));
   }
-  ::close(ends[0]);
-  int status = 0;
-  if (problem != 0 || ::waitpid(child, &status, 0) != child || status != 0)
-    return std::nullopt;
-  return output;
+  return std::nullopt;  // `timeout` ends the command; this process does not wait for it
 }
 
 }  // namespace
@@ -193,24 +171,18 @@ std::optional<double> slurm_end(double now, std::string& warning) {
   double seconds = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, problem] = std::from_chars(text.data(), end, seconds);
-  if (problem != std::errc() || rest != end) {
-    warning = fmt::format(
-        "SLURM_JOB_END_TIME is '{}', which is not a number of seconds since 1970. It is ignored; "
-        "use run.walltime to limit the run",
-        text);
-    return std::nullopt;
-  }
+  const bool number = problem == std::errc() && rest == end;
   // Slurm gives 0 or the largest number where there is no limit.
-  if (seconds <= 0 || seconds >= 4e9)
+  if (number && (seconds <= 0 || seconds >= 4e9))
     return std::nullopt;
-  if (seconds <= now) {
-    warning = fmt::format(
-        "SLURM_JOB_END_TIME is {}, which is in the past: this shell is left from a job that has "
-        "ended. It is ignored; use run.walltime to limit the run",
-        text);
-    return std::nullopt;
-  }
-  return seconds;
+  if (number && seconds > now)
+    return seconds;
+  warning = fmt::format(
+      "SLURM_JOB_END_TIME is '{}', which is {}. It is ignored; use run.walltime to limit the run",
+      text,
+      number ? "in the past: this shell is left from a job that has ended"
+             : "not a number of seconds since 1970");
+  return std::nullopt;
 }
 
 std::optional<double> ask_for_seconds_left(const SchedulerJob& job,

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 
@@ -20,6 +21,7 @@
 #include "comm/control/together.hpp"
 
 #include "inference/text_sample.hpp"
+#include "session/host_memory.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
 #include "train/record_start.hpp"
@@ -56,8 +58,7 @@ class Trainer {
   bool interruptible(const char* what, const Action& action);
   /// Evaluates before the first step: the initial state, or what the start before dropped.
   void evaluate_at_start();
-  /// The end of a start that could not make the evaluations before its first step.
-  ExitCode stop_at_start();
+  ExitCode stopped(session::StopReason reason, const std::string& advice);
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
@@ -413,18 +414,18 @@ void Trainer::evaluate_at_start() {
     evaluate_sets(newest_.step);
 }
 
-ExitCode Trainer::stop_at_start() {
-  const auto stops_for = session::agree(world_, requests()).stop();
+ExitCode Trainer::stopped(session::StopReason reason, const std::string& advice) {
   finish(false);
-  log_.info("stopped after step {} of {}: {}. Run the same command again to resume", newest_.step,
-            job_.run.steps, signals_.text_of(stops_for.value()));
+  log_.info("stopped after step {} of {}: {}. {}", newest_.step, job_.run.steps,
+            signals_.text_of(reason), advice);
   return ExitCode::requeue;
 }
 
 ExitCode Trainer::steps() {
   evaluate_at_start();
   if (dropped_)
-    return stop_at_start();
+    return stopped(session::agree(world_, requests()).stop().value(),
+                   "Run the same command again to resume");
   for (std::int64_t number = run_.first_step; number <= job_.run.steps; ++number) {
     const double begin = device::steady_seconds();
     const session::Requests agreed = step(number);
@@ -452,15 +453,10 @@ ExitCode Trainer::steps() {
     }
     if (saves)
       save(number, stops_for || last);
-    if (stops_for && (!last || dropped_)) {
-      finish(false);
-      log_.info(
-          "stopped after step {} of {}: {}. A checkpoint was saved; run the same command again to "
-          "{}",
-          number, job_.run.steps, signals_.text_of(*stops_for),
-          last ? "make up the evaluation" : "resume");
-      return ExitCode::requeue;
-    }
+    if (stops_for && (!last || dropped_))
+      return stopped(*stops_for,
+                     std::string("A checkpoint was saved; run the same command again to ") +
+                         (last ? "make up the evaluation" : "resume"));
   }
   finish(true);
   return ExitCode::done;
@@ -492,7 +488,10 @@ ExitCode train(const session::Job& job,
                MeasureCeiling measure_ceiling) {
   std::string quota;
   const int threads = session::choose_threads(job.run.threads, world, &quota);
-  comm::together(world, [&] { expect_threads(threads - 1); });
+  {
+    std::optional<HeldThreads> held;  // all ranks hold theirs at the same time
+    comm::together(world, [&] { held.emplace(threads - 1); });
+  }
   omp_set_num_threads(threads);
   if (world.rank() == 0 && !quota.empty())
     log.info("{}", quota);
@@ -500,6 +499,14 @@ ExitCode train(const session::Job& job,
   for (const auto& [text, warning, remedy] : placement)
     if (world.rank() == 0)  // every rank has the same lines
       warning ? log.warning("{}: {}", text, remedy) : log.info("{}", text);
+  std::string limits;
+  for (const auto& [text, remedy] :
+       session::limit_problems_here(world.host(), world.size() - world.local_size()))
+    limits += fmt::format("{}{}: {}", limits.empty() ? "" : "; ", text, remedy);
+  const auto of_all = world.gather_all(limits);
+  for (const std::string& line : std::set(of_all.begin(), of_all.end()))
+    if (world.rank() == 0 && !line.empty())
+      log.warning("{}", line);
   const auto clock = limit_time(job, started_at, world, log, signals);
   return Trainer(job, world, log, signals, measure_ceiling).run();
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,8 @@
 #include "corpus/train.hpp"
 #include "text/pieces.hpp"
 #include "tokens/sources.hpp"
+
+#include "session/machine.hpp"
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
@@ -105,11 +106,10 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   const text::Pattern pattern = text::pattern_named(words.pattern).value();
   const corpus::TextFileBlocks texts(files_of(world, words, log), format_of(words));
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
   StageProgress progress(log);
   corpus::CountRequest request{
       .pattern = pattern,
-      .threads = words.threads > 0 ? words.threads : std::max(1, cores / world.local_size()),
+      .threads = words.threads > 0 ? words.threads : session::choose_threads({}, world),
       .memory_bytes = static_cast<std::int64_t>(words.memory_gib * 1024 * 1024 * 1024),
       .progress = [&](const corpus::CountProgress& now) {
         progress.report(now.classes_done == 0
