@@ -28,7 +28,7 @@ launched() { # what is expected, then settings: LIBRARY=…, PLUGINS=…, LAUNCH
 }
 open_mpi="LAUNCHER=mpirun (Open MPI) 4.1.4" hydra="LAUNCHER=HYDRA build details:" intel="LAUNCHER=Intel(R) MPI Library for Linux* OS, Version 2021.10"
 with_own="--bind-to none --mca odls_base_sigkill_timeout 3600"
-launched "srun --mpi=pmix" LIBRARY=libmpi.so.40 PLUGINS="none pmi2 pmix" "$open_mpi"
+launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS="none pmi2 pmix" "$open_mpi"
 launched "mpirun $with_own" LIBRARY=libmpi.so.40 PLUGINS="none pmi2" "$open_mpi"
 launched "$here/other/mpiexec $with_own" LIBRARY=libmpi.so.40 PLUGINS="none pmi2" "$open_mpi" TRIREME_MPIRUN="$here/other/mpiexec"
 for library in libmpich.so.12 libmpi.so.12; do
@@ -55,7 +55,7 @@ env LIBRARY=libmpi.so.12 PLUGINS=none LAUNCHER= bash "$script" deck.yaml >"$here
 
 module() { echo "loaded $2 $3 $UNSET_BY_ANYONE"; } # as module functions do
 export -f module
-launched "srun --mpi=pmix" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two"
+launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two"
 grep -q "loaded one two" "$here/out" || { echo "modules are not loaded:" && cat "$here/out" && failures=$((failures + 1)); }
 
 # Other schedulers: the environment of a job as they document it.
