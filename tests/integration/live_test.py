@@ -116,5 +116,16 @@ class Energy(TrainingTest):
         self.assertTrue(all(math.isnan(value) for value in self.column("gpu_joules", "steps")))
 
 
+class Metrics(TrainingTest):
+    def test_a_run_leaves_its_last_step_in_the_metrics_file(self):
+        path = self.path("tiny.prom")
+        self.train_well(f"record.metrics_file={path}", ranks=2)
+        with open(path, encoding="ascii") as file:
+            self.assertRegex(file.read(), r'\ntrireme_step\{run="tiny",run_id="[^"]+"\} 12\n')
+        with open(path, "w", encoding="ascii") as file:
+            file.write("mine")
+        self.assert_refused(self.train(f"record.metrics_file={path}", name="other"), 2, path, "trireme did not write")
+
+
 if __name__ == "__main__":
     unittest.main()

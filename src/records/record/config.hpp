@@ -14,6 +14,7 @@ struct RecordConfig {
   bool spans = true;
   std::int64_t span_ranks = 8;
   std::int64_t span_megabytes = 256;
+  std::string metrics_file = {};
 };
 
 struct CheckpointConfig {
@@ -47,6 +48,10 @@ void describe(V& v, RecordConfig& c) {
              "take more, only every second, third, ... step is kept.",
      .min = 1,
      .max = 1 << 20});
+  v("metrics_file", c.metrics_file,
+    {.help = "Text file of Prometheus with the newest row of /steps, replaced every few seconds, "
+             "for the textfile collector of a node exporter; its name should end with .prom. "
+             "Empty: none."});
 }
 
 template <class V>

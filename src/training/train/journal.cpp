@@ -106,6 +106,9 @@ Journal::Journal(session::Session& session,
   const double anchor = recorder_.anchor_calendar();
   const auto anchors = world_.gather_all({&anchor, 1});
   comm::on_first_rank(world_, [&] {
+    if (!job_.record.metrics_file.empty())
+      metrics_.emplace(job_.record.metrics_file, job_.run.name, directory.id(),
+                       [&log](const std::string& text) { log.warning("{}", text); });
     auto header = header_of(session, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
     header.facts.insert(header.facts.end(), origin.begin(), origin.end());
@@ -182,6 +185,8 @@ double Journal::step(const record::StepRow& row, const session::StepOutcome& out
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
     write([row](record::RunRecord& file) { file.append(row); });
+  if (metrics_ && (metrics_->due(device::steady_seconds()) || row.step == job_.run.steps))
+    write([this, row](record::RunRecord&) { metrics_->write(row); });
   return waited_in_train_s_ - waited_before;
 }
 

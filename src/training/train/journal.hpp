@@ -21,6 +21,7 @@
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"
 
+#include "record/run/metrics_file.hpp"
 #include "record/run/rows.hpp"
 #include "record/run/run_directory.hpp"
 #include "record/run/run_writer.hpp"
@@ -94,7 +95,8 @@ class Journal {
   comm::World& world_;
   device::Recorder& recorder_;
   Log& log_;
-  std::optional<record::RunWriter> writer_;  // rank 0 only
+  std::optional<record::MetricsFile> metrics_;  // rank 0 only, where the deck asks for it
+  std::optional<record::RunWriter> writer_;  // rank 0 only; its thread writes the metrics as well
   /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
   struct Peak {
     std::int64_t resident = 0, device = 0;

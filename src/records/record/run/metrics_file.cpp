@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/metrics_file.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "files/output_file.hpp"
+
+#include "record/run/run_schema.hpp"
+
+namespace trireme::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* first_line = "# Written by trireme (record.metrics_file).";
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::string path,
+                         const std::string& name,
+                         const std::string& id,
+                         std::function<void(const std::string&)> warn)
+    : path_(std::move(path)),
+      // Labels are quoted as JSON is: \\, \" and \n.
+      labels_(fmt::format("{{run={},run_id={}}}", Json(name).dump(), Json(id).dump())),
+      warn_(std::move(warn)) {
+  if (const std::string found = obstacle(); !found.empty())
+    throw UserError(Place{path_}, found + ". Give record.metrics_file another path");
+}
+
+std::string MetricsFile::obstacle() const {
+  std::error_code ignored;
+  const auto status = fs::symlink_status(path_, ignored);
+  if (!fs::exists(status))
+    return "";
+  std::string line;
+  if (fs::is_regular_file(status)) {
+    std::ifstream file(path_);
+    std::getline(file, line);
+  }
+  return line == first_line ? "" : "trireme did not write what is here, so it is not replaced";
+}
+
+bool MetricsFile::due(double now) {
+  if (now - written_s_ < every_s)
+    return false;
+  written_s_ = now;
+  return true;
+}
+
+void MetricsFile::write(const StepRow& row) {
+  std::string text = fmt::format("{}\n", first_line);
+  for (const auto& column : step_columns) {
+    const double value =
+        std::visit([&](auto member) { return static_cast<double>(row.*member); }, column.member);
+    if (!std::isnan(value))
+      text += fmt::format(
+          "# HELP trireme_{0} {1} Unit: {2}\n# TYPE trireme_{0} gauge\n"
+          "trireme_{0}{3} {4}\n",
+          column.name, column.help, column.unit, labels_, value);
+  }
+  std::string problem = obstacle();
+  try {
+    if (problem.empty())
+      files::write_staged(path_, text);
+  } catch (const StorageError& error) {
+    problem = error.what();
+  }
+  if (!problem.empty() && !fails_)
+    warn_(fmt::format("{} (record.metrics_file) cannot be written: {}", path_, problem));
+  fails_ = !problem.empty();
+}
+
+}  // namespace trireme::record

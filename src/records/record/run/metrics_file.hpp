@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The newest row of /steps as a text file of Prometheus, which the textfile collector of a node
+// exporter reads: a gauge `trireme_COLUMN` for each column that is known, labelled with the run.
+// The file is replaced as a whole, at most every `every_s` seconds. A file that trireme did not
+// write is never replaced.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "record/run/rows.hpp"
+
+namespace trireme::record {
+
+class MetricsFile {
+ public:
+  static constexpr double every_s = 5;
+
+  /// Throws UserError if something else is at `path`. `warn` receives a sentence when the file
+  /// cannot be written, once until it can.
+  MetricsFile(std::string path,
+              const std::string& name,
+              const std::string& id,
+              std::function<void(const std::string&)> warn);
+
+  /// Whether it is time to write a row, at `now` on a clock in seconds. Counts as a write.
+  bool due(double now);
+  void write(const StepRow& row);
+
+ private:
+  [[nodiscard]] std::string obstacle() const;
+
+  const std::string path_, labels_;
+  const std::function<void(const std::string&)> warn_;
+  double written_s_ = -std::numeric_limits<double>::infinity();
+  bool fails_ = false;
+};
+
+}  // namespace trireme::record
