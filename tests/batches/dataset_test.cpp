@@ -15,18 +15,26 @@ namespace {
 /// Token i of the stream is i, so that a window shows where it came from.
 class Counting : public tokens::TokenStream {
  public:
-  explicit Counting(std::int64_t size) : size_(size) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t vocabulary() const override { return size_; }
-  std::uint64_t content_hash() const override { return 1; }
-  std::string description() const override { return "counting"; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
-  }
+  explicit Counting(std::int64_t size) : TokenStream({size, size, 1, "counting"}) {}
 
  private:
-  std::int64_t size_;
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
+    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
+  }
 };
+
+/// One part.
+Dataset dataset(std::shared_ptr<const tokens::TokenStream> stream,
+                std::int64_t begin,
+                std::int64_t count,
+                std::int64_t context,
+                std::optional<std::uint64_t> seed) {
+  return {{Windows(std::move(stream), begin, count, context)}, {MixtureOrder::block}, seed};
+}
+
+Split split_of(std::int64_t tokens, const DataRequirements& wanted) {
+  return split({Stream{std::make_shared<Counting>(tokens), nullptr}}, std::nullopt, wanted);
+}
 
 DataRequirements requirements(std::int64_t context, std::int64_t sequences, double fraction) {
   return {.context = context,
@@ -39,8 +47,8 @@ DataRequirements requirements(std::int64_t context, std::int64_t sequences, doub
 TEST(Dataset, WindowsShareOneTokenAndStayInside) {
   // 41 tokens: four windows of 10 + 1 end exactly at the last token; with 40 the last is lost.
   const auto stream = std::make_shared<Counting>(100);
-  EXPECT_EQ(Windows(stream, 0, 40, 10).size(), 3);
-  const Dataset data({Windows(stream, 5, 41, 10)}, {MixtureOrder::block}, std::nullopt);
+  EXPECT_EQ(dataset(stream, 0, 40, 10, {}).num_samples(), 3);
+  const Dataset data = dataset(stream, 5, 41, 10, {});
   ASSERT_EQ(data.num_samples(), 4);
   std::vector<std::int32_t> tokens(10), targets(10);
   for (std::int64_t sample = 0; sample < 9; ++sample) {
@@ -54,8 +62,7 @@ TEST(Dataset, WindowsShareOneTokenAndStayInside) {
 }
 
 TEST(Dataset, ContextOfOne) {
-  const Dataset data({Windows(std::make_shared<Counting>(2), 0, 2, 1)}, {MixtureOrder::block},
-                     std::nullopt);
+  const Dataset data = dataset(std::make_shared<Counting>(2), 0, 2, 1, {});
   std::vector<std::int32_t> token(1), target(1);
   data.fill(7, token, target);
   EXPECT_EQ(token[0], 0);
@@ -63,8 +70,7 @@ TEST(Dataset, ContextOfOne) {
 }
 
 TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
-  const Dataset data({Windows(std::make_shared<Counting>(1001), 0, 1001, 10)},
-                     {MixtureOrder::block}, 42);
+  const Dataset data = dataset(std::make_shared<Counting>(1001), 0, 1001, 10, 42);
   ASSERT_EQ(data.num_samples(), 100);
   std::vector<std::vector<std::int64_t>> epochs(2);
   for (std::int64_t sample = 0; sample < 200; ++sample)
@@ -75,10 +81,7 @@ TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
 
 // Ranks ask for different samples in different orders, each with a dataset of its own.
 TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
-  const auto make = [] {
-    return Dataset({Windows(std::make_shared<Counting>(2000), 0, 2000, 7)}, {MixtureOrder::block},
-                   42);
-  };
+  const auto make = [] { return dataset(std::make_shared<Counting>(2000), 0, 2000, 7, 42); };
   const Dataset whole = make();
   const std::int64_t samples = 700;  // more than two epochs of 285
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
@@ -96,15 +99,13 @@ TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
 }
 
 TEST(Dataset, RefusesSpansOfAnotherLength) {
-  const Dataset data({Windows(std::make_shared<Counting>(100), 0, 100, 10)}, {MixtureOrder::block},
-                     1);
+  const Dataset data = dataset(std::make_shared<Counting>(100), 0, 100, 10, 1);
   std::vector<std::int32_t> tokens(10), targets(9);
   EXPECT_THROW(data.fill(0, tokens, targets), ContractError);
 }
 
 TEST(Split, ValidationIsTheLastPart) {
-  const auto parts =
-      split({Stream{std::make_shared<Counting>(1000)}}, std::nullopt, requirements(10, 4, 0.1));
+  const auto parts = split_of(1000, requirements(10, 4, 0.1));
   EXPECT_EQ(parts.train.num_tokens(), 900);
   ASSERT_TRUE(parts.validation);
   EXPECT_EQ(parts.validation->num_tokens(), 100);
@@ -118,16 +119,14 @@ TEST(Split, ValidationIsTheLastPart) {
 }
 
 TEST(Split, WithoutValidation) {
-  EXPECT_FALSE(
-      split({Stream{std::make_shared<Counting>(1000)}}, std::nullopt, requirements(10, 4, 0))
-          .validation);
+  EXPECT_FALSE(split_of(1000, requirements(10, 4, 0)).validation);
 }
 
 TEST(Split, ReportsEverythingAtOnce) {
   DataRequirements wanted = requirements(10, 4, 0.1);
   wanted.vocabulary = 20;
   try {
-    split({Stream{std::make_shared<Counting>(40)}}, std::nullopt, wanted);
+    split_of(40, wanted);
     FAIL() << "no UserError";
   } catch (const UserError& error) {
     ASSERT_EQ(error.findings().size(), 3U);
@@ -141,7 +140,7 @@ TEST(Split, ReportsEverythingAtOnce) {
 
 std::size_t num_findings(std::int64_t tokens, const DataRequirements& wanted) {
   try {
-    split({Stream{std::make_shared<Counting>(tokens)}}, std::nullopt, wanted);
+    split_of(tokens, wanted);
   } catch (const UserError& error) {
     return error.findings().size();
   }

@@ -18,18 +18,12 @@ using testing::ElementsAre;
 /// Token i is i; parts are told apart by their hash.
 class Numbered : public tokens::TokenStream {
  public:
-  Numbered(std::int64_t size, std::uint64_t hash) : size_(size), hash_(hash) {}
-  std::int64_t size() const override { return size_; }
-  std::int64_t vocabulary() const override { return size_; }
-  std::uint64_t content_hash() const override { return hash_; }
-  std::string description() const override { return "counting"; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
-  }
+  Numbered(std::int64_t size, std::uint64_t hash) : TokenStream({size, size, hash, "counting"}) {}
 
  private:
-  std::int64_t size_;
-  std::uint64_t hash_;
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
+    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
+  }
 };
 
 constexpr std::uint64_t mixture_seed = 42;

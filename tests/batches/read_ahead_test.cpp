@@ -13,18 +13,8 @@ namespace {
 /// Token i is i % 100; from token `bad` on it cannot be read.
 class Source : public tokens::TokenStream {
  public:
-  explicit Source(std::int64_t bad = 1'000'000) : bad_(bad) {}
-  std::int64_t size() const override { return 100'001; }
-  std::int64_t vocabulary() const override { return 100; }
-  std::uint64_t content_hash() const override { return 1; }
-  std::string description() const override { return "counting"; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    ++reads;
-    reads.notify_all();
-    if (begin + std::ssize(out) > bad_)
-      throw StorageError("test", "read", "bad sector", __FILE__, __LINE__);
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++ % 100);
-  }
+  explicit Source(std::int64_t bad = 1'000'000)
+      : TokenStream({100'001, 100, 1, "counting"}), bad_(bad) {}
   /// Waits for so many reads, and returns how many there are.
   int wait_for_reads(int wanted) const {
     int now = reads;
@@ -34,8 +24,20 @@ class Source : public tokens::TokenStream {
   mutable std::atomic<int> reads{0};
 
  private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
+    ++reads;
+    reads.notify_all();
+    if (begin + std::ssize(out) > bad_)
+      throw StorageError("test", "read", "bad sector", __FILE__, __LINE__);
+    for (auto& token : out) token = static_cast<std::int32_t>(begin++ % 100);
+  }
+
   std::int64_t bad_;
 };
+
+Dataset dataset(std::shared_ptr<const Source> source, std::optional<std::uint64_t> seed) {
+  return {{Windows(std::move(source), 0, 100'001, 10)}, {MixtureOrder::block}, seed};
+}
 
 /// The second of two ranks.
 const Consumption consumption{.sizes = BatchSizes(12), .rank = 1, .of = {0, 2, 2}};
@@ -65,8 +67,7 @@ std::vector<std::int32_t> fifty() {
 }
 
 TEST(ReadAhead, GivesWhatTheDatasetHolds) {
-  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
-                     42);
+  const Dataset data = dataset(std::make_shared<Source>(), 42);
   ReadAhead ahead(data, consumption, fifty());
   for (std::int64_t step = 0; step < 200; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro)
@@ -79,8 +80,7 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
 }
 
 TEST(ReadAhead, FollowsBatchesThatChange) {
-  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
-                     std::nullopt);
+  const Dataset data = dataset(std::make_shared<Source>(), std::nullopt);
   // The second of two ranks, whose block begins after half of the step.
   const Consumption grows{.sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .rank = 1, .of = {0, 2, 2}};
   ReadAhead ahead(data, grows, {});
@@ -97,8 +97,7 @@ TEST(ReadAhead, FollowsBatchesThatChange) {
 }
 
 TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
-  const Dataset data({Windows(std::make_shared<Source>(), 0, 100'001, 10)}, {MixtureOrder::block},
-                     std::nullopt);
+  const Dataset data = dataset(std::make_shared<Source>(), std::nullopt);
   // 7 samples on 3 ranks: the last has 2, of which the second micro-step gets none.
   ReadAhead ahead(data, {.sizes = BatchSizes(7), .rank = 2, .of = {0, 2, 3}},
                   std::vector<std::int32_t>(100, 3));
@@ -115,14 +114,14 @@ TEST(ReadAhead, CountsTheTextOfPartialMicroBatchesOnly) {
 
 TEST(ReadAhead, ReadsNothingBeforeItIsAsked) {
   const auto source = std::make_shared<Source>();
-  const Dataset data({Windows(source, 0, 100'001, 10)}, {MixtureOrder::block}, 42);
+  const Dataset data = dataset(source, 42);
   { const ReadAhead ahead(data, consumption, {}); }
   EXPECT_EQ(source->reads, 0);
 }
 
 TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
   const auto source = std::make_shared<Source>();
-  const Dataset data({Windows(source, 0, 100'001, 10)}, {MixtureOrder::block}, 42);
+  const Dataset data = dataset(source, 42);
   ReadAhead ahead(data, consumption, {});
   constexpr int reads = 4;  // of a block: tokens and the last target of two rows
   const int all = static_cast<int>(ahead.ahead() + 1) * reads;
@@ -138,8 +137,7 @@ TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
 }
 
 TEST(ReadAhead, ThrowsWhatItMetWhereItIsAskedForIt) {
-  const Dataset data({Windows(std::make_shared<Source>(600), 0, 100'001, 10)},
-                     {MixtureOrder::block}, std::nullopt);
+  const Dataset data = dataset(std::make_shared<Source>(600), std::nullopt);
   ReadAhead ahead(data, consumption, {});
   for (std::int64_t step = 0; step < 4; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro) ahead.take(step + 1, step * 12, micro);

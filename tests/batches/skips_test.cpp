@@ -72,17 +72,12 @@ TEST(Skips, AreTheSameBeforeASample) {
 /// Token i is i.
 class Counting : public tokens::TokenStream {
  public:
-  explicit Counting(std::uint64_t hash) : hash_(hash) {}
-  std::int64_t size() const override { return 281; }
-  std::int64_t vocabulary() const override { return 281; }
-  std::uint64_t content_hash() const override { return hash_; }
-  std::string description() const override { return "counting"; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override {
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
-  }
+  explicit Counting(std::uint64_t hash) : TokenStream({281, 281, hash, "counting"}) {}
 
  private:
-  std::uint64_t hash_;
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
+    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
+  }
 };
 
 /// A mixture of two streams of 40 and 70 windows, of which 400 samples are several epochs.

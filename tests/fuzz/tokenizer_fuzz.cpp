@@ -53,20 +53,21 @@ void use(const text::Tokenizer& tokenizer, std::string_view input, bool normaliz
 }
 
 Vocabulary read(std::uint8_t format, std::string_view& rest) {
-  const std::string_view first =
-      format % 7 == 3 || format % 7 == 6 ? std::exchange(rest, "") : take_part(rest);
+  const std::string first(format % 7 == 3 || format % 7 == 6 ? std::exchange(rest, "")
+                                                             : take_part(rest));
   const text::Companion companion{text::Pattern(format / 7 % 4), {{"<|endoftext|>", 300}}};
   switch (format % 7) {
     case 0:
       return text::read_tokenizer_json({"tokenizer.json", first});
     case 1:
-      return text::read_vocab_and_merges({"vocab.json", first}, {"merges.txt", take_part(rest)});
+      return text::read_vocab_and_merges({"vocab.json", first},
+                                         {"merges.txt", std::string(take_part(rest))});
     case 2:
       return text::read_tiktoken({"x.tiktoken", first}, companion);
     case 3:
       return text::read_llmc_tokenizer({"x.bin", first}, text::Companion{companion.pattern, {}});
     case 4:
-      return text::read_tiktoken({"x.tiktoken", take_part(rest)},
+      return text::read_tiktoken({"x.tiktoken", std::string(take_part(rest))},
                                  text::read_companion({"x.tiktoken.json", first}));
     case 6:
       return text::read_sentencepiece({"x.model", first});

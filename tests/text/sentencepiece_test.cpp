@@ -85,6 +85,12 @@ TEST_F(SentencePiece, FallsBackToTheBytesOfUnknownCharacters) {
   EXPECT_EQ(tokenizer->bytes_of(3 + 0xFF), 1);
 }
 
+TEST_F(SentencePiece, PassesOverFieldsThatAreNoneOfAModel) {
+  // Field 101 of message 0 would be the name of the last piece before the first.
+  const FileText odd{"x.model", bytes_field(0, bytes_field(101, "x")) + model()};
+  EXPECT_EQ(read_sentencepiece(odd), read_sentencepiece({"x.model", model()}));
+}
+
 TEST_F(SentencePiece, WritesSpacesForU2581) {
   EXPECT_EQ(decoded(*loaded(), encoded(*loaded(), "a\u2581b")), " a b");
 }

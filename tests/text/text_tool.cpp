@@ -22,7 +22,7 @@
 #include "base/error.hpp"
 #include "files/input_file.hpp"
 
-#include "corpus/text_blocks.hpp"
+#include "corpus/count_texts.hpp"
 #include "corpus/train.hpp"
 #include "text/write.hpp"
 
@@ -91,13 +91,12 @@ void train(const std::vector<std::string>& words) {
   corpus::CountRequest count{.pattern = pattern,
                              .threads = std::stoi(words.at(2)),
                              .memory_bytes = std::stoll(words.at(3)),
+                             .block_bytes = std::stoll(words.at(4)),
                              .progress = {}};
-  const corpus::TextFileBlocks texts(
-      tokens::find_text({words.begin() + 6, words.end()}, "FILE").files, "",
-      std::stoll(words.at(4)));
+  const auto files = tokens::find_text({words.begin() + 6, words.end()}, "FILE").files;
   const auto alone = comm::make_self_world();
   const auto begin = std::chrono::steady_clock::now();
-  const auto counted = corpus::count_texts(texts, count, *alone);
+  const auto counted = corpus::count_texts(files, "", count, *alone);
   const auto middle = std::chrono::steady_clock::now();
   const auto vocabulary = corpus::train_vocabulary(
       counted.kept.pieces(), {.pattern = pattern, .vocabulary = std::stoll(words.at(1))});

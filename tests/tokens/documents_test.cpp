@@ -258,9 +258,24 @@ TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   EXPECT_EQ(all, texts(json, "text"));
 }
 
-TEST(Encoding, NamesTheFileForWhichMemoryRanOut) {
+class Exhausted final : public text::Tokenizer {
+ public:
+  std::int64_t vocabulary() const override { return 1; }
+  std::optional<text::Token> end_of_text() const override { return std::nullopt; }
+  std::string kind() const override { return "exhausted"; }
+  std::uint64_t hash() const override { return 0; }
+  std::string serialized() const override { return ""; }
+  void encode(std::string_view, std::vector<text::Token>&) const override {
+    throw std::bad_alloc();
+  }
+  void decode(std::span<const text::Token>, std::string&) const override {}
+  std::int32_t bytes_of(text::Token) const override { return 0; }
+};
+
+TEST_F(DocumentsOf, EncodingNamesTheFileForWhichMemoryRanOut) {
+  Documents documents(write("dna.txt", "ACGT"), "");
   try {
-    encoding("dna.txt", [] { throw std::bad_alloc(); });
+    encode_documents(documents, "dna.txt", Exhausted(), [](const auto&, const auto&) {});
     FAIL() << "memory did not run out";
   } catch (const StorageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("encode dna.txt failed: out of memory"));

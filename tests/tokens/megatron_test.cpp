@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron's .bin and .idx, written here byte by byte.
-#include "tokens/megatron.hpp"
-
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -210,7 +210,7 @@ inline std::string config_of(const model::GptShape& shape) {
 
 /// What a config.json with this text describes.
 inline model::GptShape shape_of_config(const std::string& text) {
-  return read_config("c", text).shape;
+  return read_config({"c", text}).shape;
 }
 
 /// A folder of the tiny model, which a test may change before it is written.

@@ -388,10 +388,10 @@ TEST(HuggingFace, ReportsKeysWithoutEffectUnlessTheySayNothing) {
       replaced(gpt2_config(tiny_shape()), R"("n_layer")",
                R"("surprise": 1, "other": null, "third": false, "fourth": {}, "use_cache": true,
  "transformers_version": "5", "sliding_window": 8, "n_layer")");
-  EXPECT_THAT(read_config("c", config).notes,
+  EXPECT_THAT(read_config({"c", config}).notes,
               testing::ElementsAre("c: keys that neither trireme nor GPT2LMHeadModel of "
                                    "transformers uses: sliding_window, surprise"));
-  EXPECT_THAT(read_config("c", config_json(tiny_qwen2())).notes, testing::IsEmpty());
+  EXPECT_THAT(read_config({"c", config_json(tiny_qwen2())}).notes, testing::IsEmpty());
 }
 
 TEST(HuggingFace, ReadsRolesFromBothFiles) {

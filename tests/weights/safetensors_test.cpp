@@ -155,11 +155,5 @@ TEST(Safetensors, RefusesWrongLengths) {
   EXPECT_EQ(header_refusal(with_length(2)), "");
 }
 
-TEST(Safetensors, CountsTheMistakesThatAreTooManyToList) {
-  std::vector<Diagnostic> findings(most_findings + 7, Diagnostic{{"f"}, "", "x"});
-  const std::string told = mistakes_of([&] { throw_findings(findings); });
-  EXPECT_THAT(told, HasSubstr("and 7 more errors"));
-}
-
 }  // namespace
 }  // namespace trireme::weights

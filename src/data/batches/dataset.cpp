@@ -118,8 +118,8 @@ Dataset::Window Dataset::window(std::int64_t sample) const {
 void Dataset::fill(std::int64_t sample,
                    std::span<std::int32_t> tokens,
                    std::span<std::int32_t> targets) const {
-  const Window window = this->window(sample);
-  parts_[window.part].fill(window.number, tokens, targets);
+  const Window found = window(sample);
+  parts_[found.part].fill(found.number, tokens, targets);
 }
 
 std::vector<std::int64_t> Dataset::seen(std::int64_t samples) const {
@@ -151,14 +151,12 @@ std::int64_t validation_begin(std::int64_t num_tokens, double validation_fractio
 
 namespace {
 
-using Found = std::vector<Diagnostic>;
-
-void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Found& found) {
+void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Findings& found) {
   if (stream.tokens->vocabulary() > requirements.vocabulary)
-    found.push_back({{},
-                     "model.vocabulary",
-                     fmt::format("{} is too small: the data contain tokens up to {}",
-                                 requirements.vocabulary, stream.tokens->vocabulary() - 1)});
+    found.add({{},
+               "model.vocabulary",
+               fmt::format("{} is too small: the data contain tokens up to {}",
+                           requirements.vocabulary, stream.tokens->vocabulary() - 1)});
 }
 
 std::int64_t windows_of(const Stream& stream,
@@ -169,37 +167,35 @@ std::int64_t windows_of(const Stream& stream,
 }
 
 /// Of a part of a mixture, or of data that are for validation alone.
-void check_size(const Stream& stream, const DataRequirements& requirements, Found& found) {
+void check_size(const Stream& stream, const DataRequirements& requirements, Findings& found) {
   const std::int64_t size = stream.tokens->size();
   if (windows_of(stream, 0, size, requirements) < 1)
-    found.push_back(
-        {{},
-         stream.key,
-         fmt::format("{} tokens are too few for one sequence of context {}. Give more text", size,
-                     requirements.context)});
+    found.add({{},
+               stream.key,
+               fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
+                           size, requirements.context)});
 }
 
 void check_source(const Stream& stream,
                   std::int64_t train,
                   const DataRequirements& requirements,
-                  Found& found) {
+                  Findings& found) {
   const std::int64_t samples = windows_of(stream, 0, train, requirements);
   if (samples < requirements.sequences)
-    found.push_back(
-        {{},
-         stream.key,
-         fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
-                     "{} (batch.sequences). Give more text or a smaller batch",
-                     train, samples, requirements.context, requirements.sequences)});
+    found.add({{},
+               stream.key,
+               fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
+                           "{} (batch.sequences). Give more text or a smaller batch",
+                           train, samples, requirements.context, requirements.sequences)});
   const std::int64_t size = stream.tokens->size();
   if (requirements.validation_fraction > 0 &&
       windows_of(stream, train, size - train, requirements) < 1)
-    found.push_back({{},
-                     "data.validation_fraction",
-                     fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
-                                 "larger fraction, more text, or 0 for no validation",
-                                 requirements.validation_fraction, size, size - train,
-                                 requirements.context, requirements.context + 1)});
+    found.add({{},
+               "data.validation_fraction",
+               fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
+                           "larger fraction, more text, or 0 for no validation",
+                           requirements.validation_fraction, size, size - train,
+                           requirements.context, requirements.context + 1)});
 }
 
 }  // namespace
@@ -223,14 +219,14 @@ Split split(const std::vector<Stream>& train,
                                   ? size - by_documents
                                   : validation_begin(size, wanted.validation_fraction);
 
-  Found found;
+  Findings found;
   for (const Stream& stream : train) check_vocabulary(stream, requirements, found);
   if (!mixed)
     check_source(train.front(), border, wanted, found);
   for (std::size_t i = 0; i < train.size() && mixed; ++i) {
     check_size(train[i], wanted, found);
     if (quotas[i] == 0)
-      found.push_back(
+      found.add(
           {{},
            train[i].key,
            fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
@@ -241,8 +237,7 @@ Split split(const std::vector<Stream>& train,
     check_vocabulary(*validation, requirements, found);
     check_size(*validation, requirements, found);
   }
-  if (!found.empty())
-    throw UserError(std::move(found));
+  found.settle();
 
   std::vector<Windows> parts;
   parts.reserve(train.size());

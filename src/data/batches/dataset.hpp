@@ -75,7 +75,7 @@ class Windows {
 /// Threads: const members are safe from several threads.
 class Dataset {
  public:
-  /// As many quotas as parts; front to back without a seed.
+  /// As many quotas as parts, which add up to MixtureOrder::block; front to back without a seed.
   Dataset(std::vector<Windows> parts,
           std::vector<std::int64_t> quotas,
           std::optional<std::uint64_t> shuffle_seed,

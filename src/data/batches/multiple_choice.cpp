@@ -22,7 +22,6 @@ namespace {
 using nlohmann::json;
 using Tokens = std::vector<std::int32_t>;
 
-constexpr std::size_t most_findings = 20;
 constexpr std::size_t choice_header_bytes = 1024, number_bytes = 2;
 constexpr std::int32_t choice_magic = 20240522, choice_version = 1;
 constexpr std::uint16_t start = 65535;
@@ -58,28 +57,6 @@ void expect_usable(const Question& question, const QuestionRequirements& require
             requirements.context);
   }
 }
-
-class Findings {
- public:
-  explicit Findings(const std::string& path) : path_(path) {}
-  void add(int line, std::string text) {
-    if (all_.size() < most_findings)
-      all_.push_back({{path_, line, line > 0 ? 1 : 0}, "", std::move(text)});
-    else
-      ++more_;
-  }
-  void settle() {
-    if (more_ > 0)
-      all_.push_back({{path_}, "", fmt::format("and {} more", more_)});
-    if (!all_.empty())
-      throw UserError(std::move(all_));
-  }
-
- private:
-  const std::string& path_;
-  std::vector<Diagnostic> all_;
-  std::size_t more_ = 0;
-};
 
 /// The first of `names` that the object has.
 const json* find(const json& object, std::initializer_list<const char*> names) {
@@ -166,7 +143,7 @@ Question from_json(std::string_view line, const QuestionRequirements& requiremen
 std::vector<Question> read_json_lines(const std::string& path,
                                       const QuestionRequirements& requirements) {
   const std::string all = files::read_whole(path);
-  Findings findings(path);
+  Findings findings;
   std::vector<Question> questions;
   int line = 0;
   for (std::size_t at = 0; at < all.size();) {
@@ -180,7 +157,7 @@ std::vector<Question> read_json_lines(const std::string& path,
       questions.push_back(from_json(text, requirements));
       expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
-      findings.add(line, "the line: " + problem.text);
+      findings.add({{path, line, 1}, "", "the line: " + problem.text});
     }
   }
   findings.settle();
@@ -262,7 +239,7 @@ std::vector<Question> read_hellaswag(const std::string& path,
                     fmt::format("magic {} and version {} are not those of llm.c's evaluation "
                                 "files, {} and {}",
                                 header[0], header[1], choice_magic, choice_version));
-  Findings findings(path);
+  Findings findings;
   std::vector<Question> questions;
   std::size_t at = choice_header_bytes;
   for (std::int64_t i = 0; i < header[2]; ++i) {
@@ -271,7 +248,7 @@ std::vector<Question> read_hellaswag(const std::string& path,
       questions.push_back(from_numbers(bytes, at, i, requirements.tokenizer));
       expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
-      findings.add(0, fmt::format("example {}, at byte {}: {}", i, begin, problem.text));
+      findings.add({{path}, "", fmt::format("example {}, at byte {}: {}", i, begin, problem.text)});
       if (at == begin)
         break;  // it is not known where the next one begins
     }

@@ -13,6 +13,7 @@
 #include "comm/control/together.hpp"
 
 #include "corpus/tokenize.hpp"
+#include "text/json_file.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/stored_hash.hpp"
 #include "tokens/synthetic.hpp"
@@ -36,10 +37,8 @@ std::vector<Source> sources_of(const DataConfig& config) {
   const int given = (train.text.empty() ? 0 : 1) + (train.tokens.empty() ? 0 : 1) +
                     (train.synthetic > 0 ? 1 : 0) + (train.mixture.empty() ? 0 : 1);
   if (given != 1)
-    throw UserError({Diagnostic{
-        {},
-        "data.train",
-        fmt::format("give one of text, tokens, synthetic and mixture, not {}", given)}});
+    text::refuse_key("", "data.train",
+                     fmt::format("give one of text, tokens, synthetic and mixture, not {}", given));
   std::vector<Source> sources;
   for (std::size_t i = 0; i < train.mixture.size(); ++i)
     sources.push_back({fmt::format("data.train.mixture[{}]", i), &train.mixture[i], 0,
@@ -50,7 +49,7 @@ std::vector<Source> sources_of(const DataConfig& config) {
     sources.push_back({"data.validation", &config.validation, 0, 1, true});
   for (const Source& source : sources)
     if (source.synthetic == 0 && source.files->text.empty() == source.files->tokens.empty())
-      throw UserError({Diagnostic{{}, source.key, "give one of text and tokens"}});
+      text::refuse_key("", source.key, "give one of text and tokens");
   return sources;
 }
 
@@ -109,12 +108,6 @@ std::string cache_prefix(const Setup& setup, const FilesConfig& files) {
       .string();
 }
 
-std::int64_t tokens_of(const std::vector<tokens::ManifestShard>& shards) {
-  std::int64_t sum = 0;
-  for (const tokens::ManifestShard& shard : shards) sum += shard.tokens;
-  return sum;
-}
-
 /// Encodes text where it has no cache.
 corpus::Corpus encoded(
     const Setup& setup, const Source& source, Stream& stream, comm::World& world, Log& log) {
@@ -136,9 +129,10 @@ corpus::Corpus encoded(
   corpus::Corpus corpus = corpus::tokenize(request, world, log);
   stream.text = std::make_shared<const corpus::TokenizeRequest>(std::move(request));
   const tokens::Manifest& manifest = corpus.manifest;
-  const std::int64_t validation = tokens_of(manifest.validation);
+  const std::int64_t validation = tokens::sum_of(manifest.validation).tokens;
   log.info("data: {} {} tokens {} {}_*.bin", corpus.is_new ? "encoded" : "found",
-           tokens_of(manifest.train) + validation, corpus.is_new ? "into" : "in", corpus.output);
+           tokens::sum_of(manifest.train).tokens + validation, corpus.is_new ? "into" : "in",
+           corpus.output);
   return corpus;
 }
 
@@ -150,21 +144,20 @@ std::int64_t validation_tokens(const Setup& setup,
                                Log& log) {
   const tokens::Manifest& manifest = corpus.manifest;
   const std::int64_t documents = manifest.notes.documents;
-  const std::int64_t validation = tokens_of(manifest.validation);
+  const std::int64_t validation = tokens::sum_of(manifest.validation).tokens;
   const bool wanted = setup.config.validation.by == ValidationBy::documents;
   if (by_documents(setup, *source.files)) {
     if (validation > 0 && (wanted || documents >= least_documents)) {
       log.info("{}: {} of {} tokens, whole documents chosen by a hash, are validation data",
-               source.key, validation, validation + tokens_of(manifest.train));
+               source.key, validation, validation + tokens::sum_of(manifest.train).tokens);
       return validation;
     }
     if (wanted)
-      throw UserError({Diagnostic{
-          {},
-          "data.validation.by",
+      text::refuse_key(
+          "", "data.validation.by",
           fmt::format("documents gives no validation data: none of the {} documents was chosen. "
                       "Set data.validation.by: tail, or a larger data.validation_fraction",
-                      documents)}});
+                      documents));
   }
   if (corpus.is_new && world.rank() == 0)
     check_tail(setup, source, log);
@@ -179,30 +172,28 @@ std::optional<std::int32_t> end_of_text_of(const Setup& setup) {
 void expect_rows(const Setup& setup, const Source& source, const tokens::TokenFiles& found) {
   if (setup.config.rows != Rows::documents || !found.rows.empty())
     return;
-  throw UserError({Diagnostic{
-      {},
-      source.key,
+  text::refuse_key(
+      "", source.key,
       end_of_text_of(setup)
           ? fmt::format("data.rows: documents finds no document of which a row of {} tokens could "
                         "be made: no end of text (token {}) is in the data",
                         setup.context + 1, *end_of_text_of(setup))
           : "data.rows: documents finds no documents: data.tokenizer has no end-of-text token, and "
-            "the files do not mark where documents begin"}});
+            "the files do not mark where documents begin");
 }
 
 /// Throws UserError where a document mask was asked for that would mask nothing.
 void expect_documents(const Setup& setup, const Source& source, const tokens::TokenFiles& found) {
   if (!setup.document_mask || found.documents > 0)
     return;
-  throw UserError({Diagnostic{
-      {},
-      source.key,
+  text::refuse_key(
+      "", source.key,
       fmt::format("model.document_mask finds no documents: {}. Write the token files with an "
                   "end-of-text token at each document (Megatron: --append-eod), or set "
                   "model.document_mask: false",
                   end_of_text_of(setup) ? fmt::format("the end-of-text token {} is not in the data",
                                                       *end_of_text_of(setup))
-                                        : "data.tokenizer has no end-of-text token")}});
+                                        : "data.tokenizer has no end-of-text token"));
 }
 
 /// Collective.

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "corpus/tokenize.hpp"
-#include "tokens/megatron.hpp"
 #include "tokens/sources.hpp"
+#include "tokens/token_files.hpp"
 #include "tokens/token_index.hpp"
 
 namespace trireme::batches {
@@ -26,10 +26,10 @@ std::vector<std::int64_t> starts_in(const tokens::TokenFile& file) {
   std::vector<std::int64_t> starts;
   if (!file.index.empty())
     starts = tokens::read_documents(file.index);
-  tokens::MegatronIndex stated;
-  if (const auto index = tokens::megatron_index_of(file.path);
-      starts.empty() && !index.empty() && fs::exists(index) &&
-      tokens::read_megatron_index(index, file.file_bytes, stated).empty())
+  tokens::ExaminedFile stated{.file = file};
+  if (const auto index = fs::path(file.path).replace_extension(".idx");
+      starts.empty() && file.path.ends_with(".bin") && fs::exists(index) &&
+      tokens::examine_megatron(index.string(), stated).empty())
     starts = std::move(stated.documents);
   return starts;
 }

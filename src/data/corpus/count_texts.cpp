@@ -10,7 +10,14 @@
 #include <mutex>
 #include <thread>
 
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "files/input_file.hpp"
+
 #include "comm/control/together.hpp"
+
+#include "tokens/documents.hpp"
 
 namespace trireme::corpus {
 namespace {
@@ -18,28 +25,159 @@ namespace {
 /// Of packed counts that travel at once, of all ranks.
 constexpr std::int64_t parcel_bytes = std::int64_t{256} << 20U;
 
+struct Block {
+  const tokens::TextFile* file;
+  std::int64_t begin, end;  ///< end -1: to the end of the file
+
+  /// That are read for it, for progress.
+  [[nodiscard]] std::int64_t bytes() const { return (end < 0 ? file->size : end) - begin; }
+};
+
 class Counting {
  public:
-  Counting(const TextFileBlocks& texts, const CountRequest& request, comm::World& world)
-      : texts_(texts), request_(request), world_(world) {
-    const auto step = static_cast<std::size_t>(world.size());
-    for (auto i = static_cast<std::size_t>(world.rank()); i < texts.size(); i += step) {
-      blocks_.push_back(i);
-      progress_.total_bytes += texts.bytes(i);
-    }
+  Counting(const std::vector<tokens::TextFile>& files,
+           const tokens::TextFormat& format,
+           const CountRequest& request,
+           comm::World& world)
+      : format_(format), request_(request), world_(world) {
+    std::size_t number = 0;
+    const auto add = [&](const Block& block) {
+      if (number++ % static_cast<std::size_t>(world.size()) !=
+          static_cast<std::size_t>(world.rank()))
+        return;
+      blocks_.push_back(block);
+      progress_.total_bytes += block.bytes();
+    };
+    for (const tokens::TextFile& file : files)
+      if (file.compressed)
+        add({&file, 0, -1});
+      else
+        for (std::int64_t begin = 0; begin < file.size; begin += request.block_bytes)
+          add({&file, begin, std::min(begin + request.block_bytes, file.size)});
   }
 
-  CountedCorpus count();
+  CountedCorpus count() {
+    CountedCorpus corpus{.kept = KeptPieces(request_.memory_bytes)};
+    for (int first = 0; first < PieceCounts::classes;) {
+      progress_.pass = ++corpus.passes;
+      progress_.classes_done = first;
+      std::unique_ptr<PieceCounts> counts;
+      comm::together(world_, [&] { counts = count_share(first); });
+      if (first == 0) {
+        std::int64_t totals[] = {text_bytes_, counts->pieces(), counts->too_long()};
+        world_.sum(totals);
+        corpus.bytes = totals[0];
+        corpus.pieces = totals[1];
+        corpus.too_long = totals[2];
+      }
+      add_others(*counts);
+      if (world_.rank() == 0)
+        corpus.kept.add(*counts);
+      first = counts->end_class();
+    }
+    return corpus;
+  }
 
  private:
-  std::unique_ptr<PieceCounts> count_share(int first_class);
-  void count_blocks(PieceCounts& counts);
-  void add_others(PieceCounts& counts);
+  std::unique_ptr<PieceCounts> count_share(int first_class) {
+    const std::int64_t half = request_.memory_bytes / 2;
+    next_ = 0;
+    bytes_ = text_bytes_ = 0;
+    running_ = request_.threads;
+    std::vector<std::unique_ptr<PieceCounts>> counts;
+    counts.reserve(static_cast<std::size_t>(request_.threads));
+    std::vector<std::thread> threads;
+    threads.reserve(static_cast<std::size_t>(request_.threads));
+    for (int t = 0; t < request_.threads; ++t)
+      counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
+    for (auto& mine : counts) threads.emplace_back([this, &mine] { count_blocks(*mine); });
+    {
+      std::unique_lock lock(mutex_);
+      while (running_ > 0) {
+        changed_.wait_for(lock, std::chrono::seconds(1));
+        progress_.bytes = bytes_;
+        if (request_.progress && running_ > 0)
+          request_.progress(progress_);
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (failure_)
+      std::rethrow_exception(failure_);
+    auto sum = std::make_unique<PieceCounts>(first_class, half);
+    for (auto& mine : counts) {
+      sum->add(*mine);
+      mine.reset();
+    }
+    return sum;
+  }
+  void count_blocks(PieceCounts& counts) {
+    try {
+      for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
+        count_block(blocks_[i], counts);
+        bytes_ += blocks_[i].bytes();
+      }
+    } catch (...) {
+      next_ = blocks_.size();
+      const std::lock_guard lock(mutex_);
+      if (!failure_)
+        failure_ = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+  void count_block(const Block& block, PieceCounts& counts) {
+    const std::string& path = block.file->path;
+    if (const files::InputFile now(path); now.size() != block.file->size)
+      throw StorageError(
+          "file system", "read " + path,
+          fmt::format("it has {} bytes and had {} when it was listed: it was changed "
+                      "while it was in use",
+                      now.size(), block.file->size),
+          __FILE__, __LINE__);
+    std::int64_t begin = 0, end = -1;
+    if (block.end >= 0) {
+      begin = tokens::boundary(path, format_, block.begin);
+      end = tokens::boundary(path, format_, block.end);
+      if (begin == end)
+        return;  // what is here belongs to an earlier block
+    }
+    tokens::Documents documents(path, format_, begin, end);
+    for (tokens::TextPiece piece; documents.next(piece);) {
+      const char* const text_end = piece.text.data() + piece.text.size();
+      text::split(request_.pattern, piece.text,
+                  [&](std::string_view part) { counts.add(part, text_end); });
+      text_bytes_ += std::ssize(piece.text);
+    }
+  }
+  void add_others(PieceCounts& counts) {
+    std::int64_t last = -counts.end_class();
+    world_.max({&last, 1});
+    const int end = static_cast<int>(-last), first = counts.first_class();
+    counts.give_up_from(end);
+    std::int64_t all_bytes = counts.packed_bytes();
+    world_.sum({&all_bytes, 1});
+    const std::int64_t parcels =
+        std::clamp<std::int64_t>(all_bytes / parcel_bytes + 1, 1, end - first);
+    for (std::int64_t p = 0; p < parcels; ++p) {
+      const auto border = [&](std::int64_t parcel) {
+        return first + static_cast<int>(parcel * (end - first) / parcels);
+      };
+      const std::vector<std::string> all =
+          world_.gather(world_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
+      comm::together(world_, [&] {
+        for (const std::string& packed : all) counts.add_packed(packed);
+      });
+    }
+    last = world_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
+    world_.max({&last, 1});
+    counts.give_up_from(static_cast<int>(-last));
+  }
 
-  const TextFileBlocks& texts_;
+  const tokens::TextFormat& format_;
   const CountRequest& request_;
   comm::World& world_;
-  std::vector<std::size_t> blocks_;  ///< of this rank
+  std::vector<Block> blocks_;  ///< of this rank
   CountProgress progress_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> bytes_{0}, text_bytes_{0};  ///< in this pass
@@ -49,112 +187,13 @@ class Counting {
   std::exception_ptr failure_;
 };
 
-void Counting::count_blocks(PieceCounts& counts) {
-  try {
-    for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
-      texts_.read(blocks_[i], [&](std::string_view text) {
-        const char* const end = text.data() + text.size();
-        text::split(request_.pattern, text,
-                    [&](std::string_view piece) { counts.add(piece, end); });
-        text_bytes_ += std::ssize(text);
-      });
-      bytes_ += texts_.bytes(blocks_[i]);
-    }
-  } catch (...) {
-    next_ = blocks_.size();
-    const std::lock_guard lock(mutex_);
-    if (!failure_)
-      failure_ = std::current_exception();
-  }
-  const std::lock_guard lock(mutex_);
-  --running_;
-  changed_.notify_all();
-}
-
-std::unique_ptr<PieceCounts> Counting::count_share(int first_class) {
-  const std::int64_t half = request_.memory_bytes / 2;
-  next_ = 0;
-  bytes_ = text_bytes_ = 0;
-  running_ = request_.threads;
-  std::vector<std::unique_ptr<PieceCounts>> counts;
-  counts.reserve(static_cast<std::size_t>(request_.threads));
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(request_.threads));
-  for (int t = 0; t < request_.threads; ++t)
-    counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
-  for (auto& mine : counts) threads.emplace_back([this, &mine] { count_blocks(*mine); });
-  {
-    std::unique_lock lock(mutex_);
-    while (running_ > 0) {
-      changed_.wait_for(lock, std::chrono::seconds(1));
-      progress_.bytes = bytes_;
-      if (request_.progress && running_ > 0)
-        request_.progress(progress_);
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (failure_)
-    std::rethrow_exception(failure_);
-  auto sum = std::make_unique<PieceCounts>(first_class, half);
-  for (auto& mine : counts) {
-    sum->add(*mine);
-    mine.reset();
-  }
-  return sum;
-}
-
-void Counting::add_others(PieceCounts& counts) {
-  std::int64_t last = -counts.end_class();
-  world_.max({&last, 1});
-  const int end = static_cast<int>(-last), first = counts.first_class();
-  counts.give_up_from(end);
-  std::int64_t all_bytes = counts.packed_bytes();
-  world_.sum({&all_bytes, 1});
-  const std::int64_t parcels =
-      std::clamp<std::int64_t>(all_bytes / parcel_bytes + 1, 1, end - first);
-  for (std::int64_t p = 0; p < parcels; ++p) {
-    const auto border = [&](std::int64_t parcel) {
-      return first + static_cast<int>(parcel * (end - first) / parcels);
-    };
-    const std::vector<std::string> all =
-        world_.gather(world_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
-    comm::together(world_, [&] {
-      for (const std::string& packed : all) counts.add_packed(packed);
-    });
-  }
-  last = world_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
-  world_.max({&last, 1});
-  counts.give_up_from(static_cast<int>(-last));
-}
-
-CountedCorpus Counting::count() {
-  CountedCorpus corpus{.kept = KeptPieces(request_.memory_bytes)};
-  for (int first = 0; first < PieceCounts::classes;) {
-    progress_.pass = ++corpus.passes;
-    progress_.classes_done = first;
-    std::unique_ptr<PieceCounts> counts;
-    comm::together(world_, [&] { counts = count_share(first); });
-    if (first == 0) {
-      std::int64_t totals[] = {text_bytes_, counts->pieces(), counts->too_long()};
-      world_.sum(totals);
-      corpus.bytes = totals[0];
-      corpus.pieces = totals[1];
-      corpus.too_long = totals[2];
-    }
-    add_others(*counts);
-    if (world_.rank() == 0)
-      corpus.kept.add(*counts);
-    first = counts->end_class();
-  }
-  return corpus;
-}
-
 }  // namespace
 
-CountedCorpus count_texts(const TextFileBlocks& texts,
+CountedCorpus count_texts(const std::vector<tokens::TextFile>& files,
+                          const tokens::TextFormat& format,
                           const CountRequest& request,
                           comm::World& world) {
-  return Counting(texts, request, world).count();
+  return Counting(files, format, request, world).count();
 }
 
 }  // namespace trireme::corpus

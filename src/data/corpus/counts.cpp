@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "base/text.hpp"
 
 namespace trireme::corpus {
@@ -17,10 +16,6 @@ namespace {
 
 /// Size of an entry of the table of long pieces, without its bytes.
 constexpr std::int64_t long_overhead = 96;
-
-std::uint64_t hash_of_long(std::string_view piece) {
-  return hash_bytes(piece);
-}
 
 /// Of training on a piece: its symbols, their places in the lists of pairs, the pairs (train.cpp).
 std::int64_t training_bytes(std::size_t bytes) {
@@ -35,10 +30,6 @@ void put(std::string& out, std::string_view piece, std::uint64_t count) {
 }
 
 }  // namespace
-
-std::size_t PieceCounts::LongHash::operator()(const std::string& piece) const {
-  return hash_of_long(piece);
-}
 
 PieceCounts::PieceCounts(int first_class, std::int64_t most_bytes)
     : first_(first_class), most_bytes_(most_bytes) {
@@ -77,7 +68,7 @@ void PieceCounts::give_up_from(int end) {
   end_ = end;
   rebuild(slots_.size());
   std::erase_if(long_, [&](const auto& entry) {
-    const bool given_up = class_of(hash_of_long(entry.first)) >= end_;
+    const bool given_up = class_of(hash_bytes(entry.first)) >= end_;
     if (given_up)
       long_bytes_ -= static_cast<std::int64_t>(entry.first.size()) + long_overhead;
     return given_up;
@@ -117,7 +108,7 @@ void PieceCounts::add_long(std::string_view piece, std::uint64_t count) {
     too_long_ += static_cast<std::int64_t>(count);
     return;
   }
-  const int own = class_of(hash_of_long(piece));
+  const int own = class_of(hash_bytes(piece));
   if (own >= end_ || own < first_)
     return;
   const auto [at, fresh] = long_.try_emplace(std::string(piece), 0);
@@ -154,7 +145,7 @@ std::string PieceCounts::packed(int first, int end) const {
     if (slot.count != 0 && within(slot.key.hash()))
       put(out, slot.key.piece(), slot.count);
   for (const auto& [piece, count] : long_)
-    if (within(hash_of_long(piece)))
+    if (within(hash_bytes(piece)))
       put(out, piece, count);
   return out;
 }

@@ -25,6 +25,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.hpp"
+
 #include "text/piece_cache.hpp"
 
 namespace trireme::corpus {
@@ -72,7 +74,7 @@ class PieceCounts {
     std::uint64_t count = 0;  ///< 0: empty
   };
   struct LongHash {
-    std::size_t operator()(const std::string& piece) const;
+    std::size_t operator()(const std::string& piece) const { return hash_bytes(piece); }
   };
   static int class_of(std::uint64_t hash) { return static_cast<int>(hash >> 20U & 255U); }
   [[nodiscard]] std::size_t slot_of(std::uint64_t hash) const {

@@ -22,6 +22,7 @@
 #include "comm/control/together.hpp"
 
 #include "corpus/unit.hpp"
+#include "text/json_file.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
 #include "tokens/token_index.hpp"
@@ -76,11 +77,7 @@ State state_of(const TokenizeRequest& request, const std::string& job) {
     throw UserError(Place{manifest_file},
                     "a corpus of other text, of another tokenizer or with other options is here: "
                     "give another --output, or remove it");
-  for (const auto* set : {&manifest.train, &manifest.validation})
-    for (const tokens::ManifestShard& shard : *set)
-      if (!is_whole(request, shard))
-        return State::damaged;
-  return State::finished;
+  return is_whole(request, manifest) ? State::finished : State::damaged;
 }
 
 /// Throws UserError when files are there that the shards of a new corpus would replace.
@@ -134,19 +131,20 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
   return lock;
 }
 
-/// Number and result as JSON of each unit that a rank made.
+/// Number and manifest of each unit that a rank made.
 using Results = std::vector<std::pair<std::size_t, std::string>>;
 
 /// What a start before left of a unit that it had finished.
-std::optional<UnitResult> done_before(const TokenizeRequest& request, std::size_t unit) {
+std::optional<tokens::Manifest> done_before(const TokenizeRequest& request, std::size_t unit) {
   const std::string path = record_path(request, unit);
   if (!fs::exists(path))
     return std::nullopt;
-  const auto found = result_from_json(files::read_whole(path));
-  if (found.empty() || !is_whole(request, found.front().train) ||
-      !is_whole(request, found.front().validation))
+  try {
+    auto found = tokens::manifest_from_json(files::read_whole(path), path);
+    return is_whole(request, found) ? std::optional(std::move(found)) : std::nullopt;
+  } catch (const UserError&) {
     return std::nullopt;
-  return found.front();
+  }
 }
 
 /// This rank's units. Returns the number and the result of each, packed.
@@ -171,10 +169,10 @@ std::string make_units(const TokenizeRequest& request,
       total -= units[i].bytes();
     } else {
       result = make_unit(units[i], i, request, report);
-      files::write_staged(record_path(request, i), to_json(*result));
+      files::write_staged(record_path(request, i), tokens::to_json(*result));
       done += units[i].bytes();
     }
-    results.emplace_back(i, to_json(*result));
+    results.emplace_back(i, tokens::to_json(*result));
   }
   return pack(results);
 }
@@ -182,22 +180,21 @@ std::string make_units(const TokenizeRequest& request,
 tokens::Manifest manifest_of(const TokenizeRequest& request,
                              std::size_t units,
                              const std::vector<std::string>& all) {
-  std::vector<UnitResult> results(units);
+  std::vector<tokens::Manifest> results(units);
   for (const std::string& bytes : all)
     for (const auto& [unit, result] : unpack<Results>(bytes))
-      results.at(unit) = result_from_json(result).at(0);
+      results.at(unit) = tokens::manifest_from_json(result, record_path(request, unit));
   tokens::Manifest manifest;
   manifest.tokenizer = request.tokenizer->hash();
   manifest.kind = request.tokenizer->kind();
   manifest.vocabulary = request.tokenizer->vocabulary();
   manifest.end_of_text = request.tokenizer->end_of_text();
   manifest.validation_fraction = request.validation_fraction;
-  for (UnitResult& result : results) {
-    if (result.train.tokens > 0)
-      manifest.train.push_back(std::move(result.train));
+  for (const tokens::Manifest& result : results) {
+    manifest.train.insert(manifest.train.end(), result.train.begin(), result.train.end());
+    manifest.validation.insert(manifest.validation.end(), result.validation.begin(),
+                               result.validation.end());
     manifest.notes.add(result.notes);
-    if (result.validation.tokens > 0)
-      manifest.validation.push_back(std::move(result.validation));
   }
   return manifest;
 }
@@ -230,17 +227,12 @@ void finish(const TokenizeRequest& request,
 }
 
 std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
-  std::int64_t tokens = 0, documents = 0, bytes = 0;
-  for (const tokens::ManifestShard& shard : shards) {
-    tokens += shard.tokens;
-    documents += shard.documents;
-    bytes += shard.bytes;
-  }
-  if (tokens == 0)
+  const tokens::ManifestShard sum = tokens::sum_of(shards);
+  if (sum.tokens == 0)
     return "nothing";
-  return fmt::format("{} tokens of {} documents in {} shards ({:.2f} bytes per token)", tokens,
-                     documents, shards.size(),
-                     static_cast<double>(bytes) / static_cast<double>(tokens));
+  return fmt::format("{} tokens of {} documents in {} shards ({:.2f} bytes per token)", sum.tokens,
+                     sum.documents, shards.size(),
+                     static_cast<double>(sum.bytes) / static_cast<double>(sum.tokens));
 }
 
 void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
@@ -258,7 +250,7 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
 }  // namespace
 
 Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
-  std::string job, plan, bytes;
+  std::string job, plan;
   std::optional<files::FileLock> lock;
   comm::on_first_rank(world, [&] {
     const auto sources = tokens::find_text(request.text, request.key);
@@ -301,15 +293,14 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
     comm::on_first_rank(world, [&] {
       const auto manifest = manifest_of(request, units.size(), all);
       if (manifest.train.empty() && manifest.validation.empty())
-        throw UserError({Diagnostic{{}, request.key, "no text in any of the entries"}});
+        text::refuse_key("", request.key, "no text in any of the entries");
       finish(request, manifest, job);
     });
   }
-  comm::on_first_rank(world, [&] { bytes = files::read_whole(manifest_path(request)); });
-  Corpus corpus{
-      request.output,
-      tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request)),
-      !plan.empty()};
+  const std::string manifest =
+      comm::from_first_rank(world, [&] { return files::read_whole(manifest_path(request)); });
+  Corpus corpus{request.output, tokens::manifest_from_json(manifest, manifest_path(request)),
+                !plan.empty()};
   if (corpus.is_new || !request.is_cache)
     corpus.manifest.notes.say(request.format, request.key, log);
   if (!request.is_cache) {

@@ -157,7 +157,30 @@ class Trainer {
  public:
   Trainer(const std::vector<CountedPiece>& pieces, std::int64_t vocabulary);
   /// The next merge, or nothing when no pair is left.
-  std::optional<text::MergePair> step();
+  std::optional<text::MergePair> step() {
+    while (!candidates_.empty()) {
+      const Candidate top = candidates_.top();
+      candidates_.pop();
+      PairEntry* entry = pairs_.find(top.pair);
+      if (entry == nullptr || entry->count <= 0)
+        continue;
+      if (entry->count != top.count) {  // it has lost some since; counts never grow
+        candidates_.push({entry->count, top.pair});
+        continue;
+      }
+      const PairEntry best = *entry;
+      entry->count = 0;
+      const auto left = static_cast<text::Token>(top.pair >> 32U);
+      const auto right = static_cast<text::Token>(top.pair & 0xFFFFFFFFU);
+      if (const auto [at, fresh] = known_.insert(bytes_of(left) + bytes_of(right)); fresh)
+        tokens_.push_back(*at);
+      else
+        continue;
+      merge(best, left, right);
+      return text::MergePair{left, right};
+    }
+    return std::nullopt;
+  }
   [[nodiscard]] const std::string& bytes_of(text::Token token) const {
     return tokens_[static_cast<std::size_t>(token)];
   }
@@ -171,9 +194,90 @@ class Trainer {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
-  void add_bytes(const std::vector<CountedPiece>& pieces);
-  void count_first_pairs();
-  void merge(const PairEntry& best, text::Token left, text::Token right);
+  void add_bytes(const std::vector<CountedPiece>& pieces) {
+    std::array<text::Token, 256> ids;
+    for (int id = 0; id < 256; ++id) ids[text::byte_of_gpt2_id(id)] = id;
+    std::size_t cells = 1;
+    for (const CountedPiece& piece : pieces) cells += piece.bytes.size() + 1;
+    TRIREME_EXPECT(cells < std::numeric_limits<CellIndex>::max(), "{} bytes of distinct pieces",
+                   cells);
+    cells_.reserve(cells);
+    piece_of_cell_.reserve(cells);
+    const auto add = [this](text::Token token) {
+      cells_.push_back(token);
+      piece_of_cell_.push_back(static_cast<std::uint32_t>(counts_.size()));
+    };
+    add(between_pieces);
+    for (const CountedPiece& piece : pieces) {
+      if (piece.bytes.size() < 2)
+        continue;
+      for (const char c : piece.bytes) add(ids[static_cast<unsigned char>(c)]);
+      add(between_pieces);
+      counts_.push_back(static_cast<std::int64_t>(piece.count));
+    }
+  }
+  void count_first_pairs() {
+    std::vector<std::int64_t> counts(std::size_t{1} << 16U);
+    std::vector<std::size_t> ends(counts.size());
+    const auto for_each_pair = [this](auto&& take) {
+      for (std::size_t at = 0; at + 1 < cells_.size(); ++at)
+        if (cells_[at] >= 0 && cells_[at + 1] >= 0)
+          take(at, static_cast<std::size_t>(cells_[at]) * 256 +
+                       static_cast<std::size_t>(cells_[at + 1]));
+    };
+    for_each_pair([&](std::size_t at, std::size_t pair) {
+      counts[pair] += counts_[piece_of_cell_[at]];
+      ++ends[pair];
+    });
+    std::size_t begin = 0;
+    for (std::size_t& end : ends) begin += std::exchange(end, begin);
+    first_places_.resize(begin);
+    for_each_pair([&](std::size_t at, std::size_t pair) {
+      first_places_[ends[pair]++] = static_cast<CellIndex>(at);
+    });
+    begin = 0;
+    for (std::size_t pair = 0; pair < counts.size(); ++pair) {
+      put(pair_of(static_cast<text::Token>(pair / 256), static_cast<text::Token>(pair % 256)),
+          counts[pair], first_places_.data() + begin, ends[pair] - begin);
+      begin = ends[pair];
+    }
+  }
+  void merge(const PairEntry& best, text::Token left, text::Token right) {
+    const auto made = static_cast<text::Token>(lengths_.size());
+    const CellIndex left_length = length(left), right_length = length(right);
+    lengths_.push_back(left_length + right_length);
+    for (std::size_t i = 0; i < best.num_places; ++i) {
+      const CellIndex at = best.places[i], middle = at + left_length, end = middle + right_length;
+      if (cells_[at] != left || cells_[middle] != right)
+        continue;
+      const std::int64_t count = counts_[piece_of_cell_[at]];
+      if (const text::Token before = cells_[at - 1]; before >= 0) {
+        if (before == made)  // which made its neighbour `left` in this step
+          after_.take_back(left, count);
+        else
+          before_.lose(before, count);
+        before_.gain(before, at - length(before), count);
+      }
+      if (const text::Token after = cells_[end]; after >= 0) {
+        after_.lose(after, count);
+        after_.gain(after, at, count);
+      }
+      cells_[middle - 1] = cells_[middle] = inside_a_token;
+      cells_[at] = cells_[end - 1] = made;
+    }
+    before_.finish([&](text::Token before, std::int64_t lost, std::int64_t gained,
+                       const CellIndex* places, std::size_t num_places) {
+      if (lost != 0)
+        lose(pair_of(before, left), lost);
+      put(pair_of(before, made), gained, places, num_places);
+    });
+    after_.finish([&](text::Token after, std::int64_t lost, std::int64_t gained,
+                      const CellIndex* places, std::size_t num_places) {
+      if (lost != 0)
+        lose(pair_of(right, after), lost);
+      put(pair_of(made, after), gained, places, num_places);
+    });
+  }
   void lose(std::uint64_t pair, std::int64_t count) {
     if (PairEntry* entry = pairs_.find(pair))
       entry->count -= count;
@@ -211,118 +315,6 @@ Trainer::Trainer(const std::vector<CountedPiece>& pieces, std::int64_t vocabular
   after_.resize(static_cast<std::size_t>(vocabulary));
   add_bytes(pieces);
   count_first_pairs();
-}
-
-void Trainer::add_bytes(const std::vector<CountedPiece>& pieces) {
-  std::array<text::Token, 256> ids;
-  for (int id = 0; id < 256; ++id) ids[text::byte_of_gpt2_id(id)] = id;
-  std::size_t cells = 1;
-  for (const CountedPiece& piece : pieces) cells += piece.bytes.size() + 1;
-  TRIREME_EXPECT(cells < std::numeric_limits<CellIndex>::max(), "{} bytes of distinct pieces",
-                 cells);
-  cells_.reserve(cells);
-  piece_of_cell_.reserve(cells);
-  const auto add = [this](text::Token token) {
-    cells_.push_back(token);
-    piece_of_cell_.push_back(static_cast<std::uint32_t>(counts_.size()));
-  };
-  add(between_pieces);
-  for (const CountedPiece& piece : pieces) {
-    if (piece.bytes.size() < 2)
-      continue;
-    for (const char c : piece.bytes) add(ids[static_cast<unsigned char>(c)]);
-    add(between_pieces);
-    counts_.push_back(static_cast<std::int64_t>(piece.count));
-  }
-}
-
-void Trainer::count_first_pairs() {
-  std::vector<std::int64_t> counts(std::size_t{1} << 16U);
-  std::vector<std::size_t> ends(counts.size());
-  const auto for_each_pair = [this](auto&& take) {
-    for (std::size_t at = 0; at + 1 < cells_.size(); ++at)
-      if (cells_[at] >= 0 && cells_[at + 1] >= 0)
-        take(at,
-             static_cast<std::size_t>(cells_[at]) * 256 + static_cast<std::size_t>(cells_[at + 1]));
-  };
-  for_each_pair([&](std::size_t at, std::size_t pair) {
-    counts[pair] += counts_[piece_of_cell_[at]];
-    ++ends[pair];
-  });
-  std::size_t begin = 0;
-  for (std::size_t& end : ends) begin += std::exchange(end, begin);
-  first_places_.resize(begin);
-  for_each_pair([&](std::size_t at, std::size_t pair) {
-    first_places_[ends[pair]++] = static_cast<CellIndex>(at);
-  });
-  begin = 0;
-  for (std::size_t pair = 0; pair < counts.size(); ++pair) {
-    put(pair_of(static_cast<text::Token>(pair / 256), static_cast<text::Token>(pair % 256)),
-        counts[pair], first_places_.data() + begin, ends[pair] - begin);
-    begin = ends[pair];
-  }
-}
-
-std::optional<text::MergePair> Trainer::step() {
-  while (!candidates_.empty()) {
-    const Candidate top = candidates_.top();
-    candidates_.pop();
-    PairEntry* entry = pairs_.find(top.pair);
-    if (entry == nullptr || entry->count <= 0)
-      continue;
-    if (entry->count != top.count) {  // it has lost some since; counts never grow
-      candidates_.push({entry->count, top.pair});
-      continue;
-    }
-    const PairEntry best = *entry;
-    entry->count = 0;
-    const auto left = static_cast<text::Token>(top.pair >> 32U);
-    const auto right = static_cast<text::Token>(top.pair & 0xFFFFFFFFU);
-    if (const auto [at, fresh] = known_.insert(bytes_of(left) + bytes_of(right)); fresh)
-      tokens_.push_back(*at);
-    else
-      continue;
-    merge(best, left, right);
-    return text::MergePair{left, right};
-  }
-  return std::nullopt;
-}
-
-void Trainer::merge(const PairEntry& best, text::Token left, text::Token right) {
-  const auto made = static_cast<text::Token>(lengths_.size());
-  const CellIndex left_length = length(left), right_length = length(right);
-  lengths_.push_back(left_length + right_length);
-  for (std::size_t i = 0; i < best.num_places; ++i) {
-    const CellIndex at = best.places[i], middle = at + left_length, end = middle + right_length;
-    if (cells_[at] != left || cells_[middle] != right)
-      continue;
-    const std::int64_t count = counts_[piece_of_cell_[at]];
-    if (const text::Token before = cells_[at - 1]; before >= 0) {
-      if (before == made)  // which made its neighbour `left` in this step
-        after_.take_back(left, count);
-      else
-        before_.lose(before, count);
-      before_.gain(before, at - length(before), count);
-    }
-    if (const text::Token after = cells_[end]; after >= 0) {
-      after_.lose(after, count);
-      after_.gain(after, at, count);
-    }
-    cells_[middle - 1] = cells_[middle] = inside_a_token;
-    cells_[at] = cells_[end - 1] = made;
-  }
-  before_.finish([&](text::Token before, std::int64_t lost, std::int64_t gained,
-                     const CellIndex* places, std::size_t num_places) {
-    if (lost != 0)
-      lose(pair_of(before, left), lost);
-    put(pair_of(before, made), gained, places, num_places);
-  });
-  after_.finish([&](text::Token after, std::int64_t lost, std::int64_t gained,
-                    const CellIndex* places, std::size_t num_places) {
-    if (lost != 0)
-      lose(pair_of(right, after), lost);
-    put(pair_of(made, after), gained, places, num_places);
-  });
 }
 
 }  // namespace

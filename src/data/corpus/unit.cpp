@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -23,8 +22,6 @@
 
 namespace trireme::corpus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr text::Token newline = '\n';
 
@@ -46,7 +43,8 @@ class Shard {
         width_(tokens::width_of(tokenizer.vocabulary())),
         ends_lines_(tokenizer.kind() == "bytes"),
         last_(after_text ? 0 : newline),
-        end_of_text_(tokenizer.end_of_text().value_or(tokens::no_end_of_text)) {
+        end_of_text_(tokenizer.end_of_text().value_or(tokens::no_end_of_text)),
+        indexer_(width_, end_of_text_) {
     result_.file = std::filesystem::path(path_).filename().string();
   }
 
@@ -64,15 +62,7 @@ class Shard {
       const Header place{};  // its values come last
       draft_->file().write(std::as_bytes(std::span(place)));
     }
-    for (const text::Token token : tokens) {
-      if (std::cmp_greater(token, index_.highest)) {
-        index_.highest = static_cast<std::uint64_t>(token);
-        index_.highest_at = result_.tokens;
-      }
-      if (token == end_of_text_)
-        index_.documents.push_back(result_.tokens);
-      ++result_.tokens;
-    }
+    result_.tokens += std::ssize(tokens);
     if (result_.tokens > std::numeric_limits<std::int32_t>::max())
       throw UserError(Place{path_},
                       "the text of this shard gives more than 2^31 tokens, which llm.c's format "
@@ -82,23 +72,24 @@ class Shard {
     packed_.clear();
     tokens::pack_tokens(tokens, width_, packed_);
     draft_->file().write(packed_);
-    hashes_.add(packed_);
+    indexer_.add(packed_);
   }
-  tokens::ManifestShard finish() {
+  /// Adds it to `set`, if it has a token.
+  void finish(std::vector<tokens::ManifestShard>& set) {
     if (!draft_) {
       ::unlink(path_.c_str());  // of a start before, if anything
       ::unlink(tokens::index_of_shard(path_).c_str());
-      return std::move(result_);
+      return;
     }
-    index_.blocks = hashes_.finish();
+    const tokens::TokenIndex index = indexer_.finish();
     const auto index_header = tokens::header_of(
-        {.path = path_, .tokens = result_.tokens, .width = width_}, index_, end_of_text_);
+        {.path = path_, .tokens = result_.tokens, .width = width_}, index, end_of_text_);
     result_.hash = index_header.hash;
-    tokens::write_index(tokens::index_of_shard(path_), index_header, index_);
+    tokens::write_index(tokens::index_of_shard(path_), index_header, index);
     const Header header = header_of(width_, result_.tokens);
     draft_->file().rewrite_front(std::as_bytes(std::span(header)));
     draft_->commit();
-    return std::move(result_);
+    set.push_back(std::move(result_));
   }
 
  private:
@@ -107,9 +98,8 @@ class Shard {
   bool ends_lines_;
   text::Token last_, end_of_text_;
   tokens::ManifestShard result_;
-  tokens::TokenIndex index_;
+  tokens::Indexer indexer_;
   std::optional<files::StagedFile> draft_;
-  tokens::BlockHashes hashes_;
   std::vector<std::byte> packed_;
 };
 
@@ -136,20 +126,6 @@ tokens::TextNotes encode_range(const Range& range, const TokenizeRequest& reques
         take(piece, tokens, validates);
       });
   return documents.notes();
-}
-
-Json json_of(const tokens::ManifestShard& shard) {
-  return {{"file", shard.file},
-          {"tokens", shard.tokens},
-          {"documents", shard.documents},
-          {"bytes", shard.bytes},
-          {"hash", shard.hash}};
-}
-
-tokens::ManifestShard shard_of(const Json& json) {
-  return {json.at("file").get<std::string>(), json.at("tokens").get<std::int64_t>(),
-          json.at("documents").get<std::int64_t>(), json.at("bytes").get<std::int64_t>(),
-          json.at("hash").get<std::uint64_t>()};
 }
 
 }  // namespace
@@ -197,61 +173,46 @@ std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeReq
   return units;
 }
 
-std::string to_json(const UnitResult& result) {
-  return Json{{"train", json_of(result.train)},
-              {"validation", json_of(result.validation)},
-              {"notes", Json::parse(tokens::to_json(result.notes))}}
-      .dump();
-}
-
-std::vector<UnitResult> result_from_json(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    return {{shard_of(json.at("train")), shard_of(json.at("validation")),
-             tokens::notes_from_json(json.at("notes").dump())}};
-  } catch (const nlohmann::json::exception&) {
-    return {};
-  }
-}
-
-std::string shard_name(const std::string& prefix, const char* set, std::size_t number) {
-  return fmt::format("{}_{}_{:06}.bin", prefix, set, number);
-}
-
 std::pair<std::size_t, bool> unit_of_shard(const std::string& name) {
   const std::size_t dash = name.rfind('_');
   return {std::stoull(name.substr(dash + 1)), name.substr(0, dash).ends_with("_val")};
 }
 
-bool is_whole(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
-  const auto path = std::filesystem::path(request.output).parent_path() / shard.file;
-  if (shard.tokens == 0)
-    return true;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path)))
-    return false;
+bool is_whole(const TokenizeRequest& request, const tokens::Manifest& manifest) {
   const int width = tokens::width_of(request.tokenizer->vocabulary());
-  const Header wanted = header_of(width, shard.tokens);
-  Header found{};
-  const files::InputFile file(path.string());
-  const std::size_t bytes = file.read_some(0, std::as_writable_bytes(std::span(found)));
-  if (bytes > 0 && found[0] != wanted[0])
-    throw UserError(
-        Place{path.string()},
-        "this file has the name of a token shard and is none. Move it to another place, "
-        "or remove it, and start again");
-  return file.size() == tokens::llmc_header_bytes + shard.tokens * width && found == wanted;
+  for (const auto* set : {&manifest.train, &manifest.validation})
+    for (const tokens::ManifestShard& shard : *set) {
+      const auto path = std::filesystem::path(request.output).parent_path() / shard.file;
+      if (!std::filesystem::exists(std::filesystem::symlink_status(path)))
+        return false;
+      const Header wanted = header_of(width, shard.tokens);
+      Header found{};
+      const files::InputFile file(path.string());
+      const std::size_t bytes = file.read_some(0, std::as_writable_bytes(std::span(found)));
+      if (bytes > 0 && found[0] != wanted[0])
+        throw UserError(
+            Place{path.string()},
+            "this file has the name of a token shard and is none. Move it to another place, "
+            "or remove it, and start again");
+      if (file.size() != tokens::llmc_header_bytes + shard.tokens * width || found != wanted)
+        return false;
+    }
+  return true;
 }
 
-UnitResult make_unit(const Unit& unit,
-                     std::size_t number,
-                     const TokenizeRequest& request,
-                     const std::function<void(std::int64_t)>& report) {
-  Shard train(shard_name(request.output, "train", number), *request.tokenizer, unit.after_text);
-  Shard validation(shard_name(request.output, "val", number), *request.tokenizer, unit.after_text);
-  UnitResult result;
+tokens::Manifest make_unit(const Unit& unit,
+                           std::size_t number,
+                           const TokenizeRequest& request,
+                           const std::function<void(std::int64_t)>& report) {
+  const auto shard_of = [&](const char* set) {
+    return Shard(fmt::format("{}_{}_{:06}.bin", request.output, set, number), *request.tokenizer,
+                 unit.after_text);
+  };
+  Shard train = shard_of("train"), validation = shard_of("val");
+  tokens::Manifest made;
   std::int64_t done = 0;
   for (const Range& range : unit.ranges) {
-    result.notes.add(
+    made.notes.add(
         encode_range(range, request, [&](const auto& piece, const auto& tokens, bool validates) {
           Shard& shard = validates ? validation : train;
           if (piece.begins_document)
@@ -260,9 +221,9 @@ UnitResult make_unit(const Unit& unit,
         }));
     report(done += range.bytes);
   }
-  result.train = train.finish();
-  result.validation = validation.finish();
-  return result;
+  train.finish(made.train);
+  validation.finish(made.validation);
+  return made;
 }
 
 std::vector<UnitDocument> documents_of(const Unit& unit, const TokenizeRequest& request) {

@@ -37,31 +37,19 @@ struct Unit {
 /// The units of the files, in order. Opens only files that are cut.
 std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeRequest& request);
 
-struct UnitResult {
-  /// No tokens: there is no shard.
-  tokens::ManifestShard train, validation;
-  tokens::TextNotes notes = {};
-};
+/// Whether all shards have the header and the size that they should have. Throws UserError when
+/// another file is in the place of one.
+bool is_whole(const TokenizeRequest& request, const tokens::Manifest& manifest);
 
-std::string to_json(const UnitResult& result);
-/// Nothing for text that is not a result.
-std::vector<UnitResult> result_from_json(const std::string& text);
-
-/// The name of a shard without directories.
-std::string shard_name(const std::string& prefix, const char* set, std::size_t number);
-/// The number in such a name, and whether its set is "val".
+/// The number in the name of a shard, and whether its set is "val".
 std::pair<std::size_t, bool> unit_of_shard(const std::string& name);
 
-/// Whether the shard has the header and the size that it should have, or should not be there. Throws
-/// UserError when another file is in its place.
-bool is_whole(const TokenizeRequest& request, const tokens::ManifestShard& shard);
-
-/// Encodes a unit into its shards, which are whole when this returns. `report` gets the bytes of
-/// files that are done.
-UnitResult make_unit(const Unit& unit,
-                     std::size_t number,
-                     const TokenizeRequest& request,
-                     const std::function<void(std::int64_t)>& report);
+/// Encodes a unit into its shards, which are whole when this returns: at most one of each set.
+/// `report` gets the bytes of files that are done.
+tokens::Manifest make_unit(const Unit& unit,
+                           std::size_t number,
+                           const TokenizeRequest& request,
+                           const std::function<void(std::int64_t)>& report);
 
 /// A document, or the part of it with which a range begins.
 struct UnitDocument {

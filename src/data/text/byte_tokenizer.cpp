@@ -2,8 +2,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 
-#include "text/serialized.hpp"
-#include "text/tokenizer.hpp"
+#include "text/vocabulary.hpp"
 
 namespace trireme::text {
 namespace {

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "text/coded_numbers.hpp"
 #include "text/unicode_ranges.hpp"
 
 namespace trireme::text {

@@ -9,27 +9,22 @@
 
 #include "files/input_file.hpp"
 
-#include "text/vocabulary.hpp"
-
 namespace trireme::text {
 namespace {
 
 constexpr std::size_t deepest = 32;
 
 /// Where a byte of a text is; both count from 1.
-Place place_of(const std::string& path, std::string_view bytes, std::size_t offset) {
-  const std::string_view before = bytes.substr(0, std::min(offset, bytes.size()));
-  const std::size_t line = before.rfind('\n');
-  return {
-      path, static_cast<int>(std::ranges::count(before, '\n')) + 1,
-      static_cast<int>(line == std::string_view::npos ? before.size() : before.size() - line - 1) +
-          1};
+Place place_of(const FileText& file, std::size_t offset) {
+  const std::string_view before = std::string_view(file.bytes).substr(0, offset);
+  return {file.path, static_cast<int>(std::ranges::count(before, '\n')) + 1,
+          static_cast<int>(before.size() - (before.rfind('\n') + 1)) + 1};
 }
 
-/// Makes the value, and stops at the first thing that is not to be read.
+/// Makes the value. Throws at the first thing that is not to be read.
 class Builder {
  public:
-  Builder(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
+  explicit Builder(const FileText& file) : file_(file) {}
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
@@ -37,30 +32,27 @@ class Builder {
   bool number_unsigned(std::uint64_t value) { return put(value); }
   bool number_float(double value, const std::string& /*as_written*/) { return put(value); }
   bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(Json::binary_t& /*value*/) { return false; }
+  static bool binary(Json::binary_t& /*value*/) { return false; }
   bool start_object(std::size_t /*size*/) { return open(Json::object()); }
   bool start_array(std::size_t /*size*/) { return open(Json::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& value) {
-    if (open_.back()->contains(value)) {
-      problem_ = {{path_}, shortened(value), "the key occurs twice in one object"};
-      return false;
-    }
+    if (open_.back()->contains(value))
+      refuse_key(file_.path, shortened(value), "the key occurs twice in one object");
     key_ = std::move(value);
     return true;
   }
   bool parse_error(std::size_t position,
                    const std::string& /*last_token*/,
                    const nlohmann::detail::exception& /*error*/) {
-    problem_ = {place_of(path_, bytes_, position == 0 ? 0 : position - 1), "",
-                position > bytes_.size() ? "the JSON ends too early: the file was truncated"
-                                         : "this is not JSON"};
-    return false;
+    throw UserError(place_of(file_, std::max<std::size_t>(position, 1) - 1),
+                    position > file_.bytes.size()
+                        ? "the JSON ends too early: the file was truncated"
+                        : "this is not JSON");
   }
 
   Json result;
-  [[nodiscard]] const Diagnostic& problem() const { return problem_; }
 
  private:
   Json* place(Json&& value) {
@@ -80,10 +72,8 @@ class Builder {
     return true;
   }
   bool open(Json&& value) {
-    if (open_.size() == deepest) {
-      problem_ = {{path_}, "", fmt::format("nested more than {} levels deep", deepest)};
-      return false;
-    }
+    if (open_.size() == deepest)
+      throw UserError({file_.path}, fmt::format("nested more than {} levels deep", deepest));
     open_.push_back(place(std::move(value)));
     return true;
   }
@@ -92,29 +82,26 @@ class Builder {
     return true;
   }
 
-  const std::string& path_;
-  std::string_view bytes_;
+  const FileText& file_;
   std::vector<Json*> open_;
   std::string key_;
-  Diagnostic problem_{{}, "", "this is not JSON"};
 };
 
 }  // namespace
 
-std::string read_bounded(const std::string& path) {
+FileText read_bounded(const std::string& path) {
   const files::InputFile file(path);
   if (file.size() > most_file_bytes)
-    throw UserError({path}, fmt::format("{} bytes; a tokenizer's file has at most {}", file.size(),
-                                        most_file_bytes));
-  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
+    throw UserError({path}, fmt::format("the file has {} bytes; at most {} are allowed",
+                                        file.size(), most_file_bytes));
+  FileText text{path, std::string(static_cast<std::size_t>(file.size()), '\0')};
+  file.read(0, std::as_writable_bytes(std::span(text.bytes)));
+  return text;
 }
 
-Json parse_json(const std::string& path, std::string_view bytes) {
-  Builder builder(path, bytes);
-  if (!Json::sax_parse(bytes.begin(), bytes.end(), &builder))
-    throw UserError(std::vector<Diagnostic>{builder.problem()});
+Json parse_json(const FileText& file) {
+  Builder builder(file);
+  Json::sax_parse(file.bytes, &builder);
   return std::move(builder.result);
 }
 
@@ -132,15 +119,28 @@ void expect_keys(const std::string& path,
                  std::initializer_list<std::string_view> known) {
   if (!object.is_object())
     refuse_key(path, where, "expected an object {...}");
-  std::vector<Diagnostic> findings;
+  Findings findings;
   for (const auto& [key, value] : object.items())
-    if (findings.size() < 20 && std::ranges::find(known, key) == known.end())
-      findings.push_back(
-          {{path},
-           where.empty() ? shortened(key) : fmt::format("{}.{}", where, shortened(key)),
-           "this is not supported"});
-  if (!findings.empty())
-    throw UserError(std::move(findings));
+    if (std::ranges::find(known, key) == known.end())
+      findings.add({{path},
+                    where.empty() ? shortened(key) : fmt::format("{}.{}", where, shortened(key)),
+                    "this is not supported"});
+  findings.settle();
+}
+
+void each_line(const FileText& file,
+               const std::function<std::string(int, std::string_view)>& take) {
+  Findings findings;
+  std::string_view rest = file.bytes;
+  for (int number = 1; !rest.empty(); ++number) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.ends_with('\r'))
+      line.remove_suffix(1);
+    if (std::string problem = take(number, line); !problem.empty())
+      findings.add({{file.path, number, 1}, "", std::move(problem)});
+  }
+  findings.settle();
 }
 
 const Json& member(const Json& object, std::string_view key) {

@@ -3,9 +3,10 @@
 //
 // A syntax error is reported with line and column, and a wrong value with the path of its key, as in
 // "model.merges[17]". Also refused: a key that occurs twice in one object,
-// nesting below 32 levels, a file larger than most_file_bytes (vocabulary.hpp).
+// nesting below 32 levels.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -18,16 +19,23 @@ namespace trireme::text {
 
 using Json = nlohmann::json;
 
-/// The bytes of a file of at most most_file_bytes. Throws UserError, StorageError.
-std::string read_bounded(const std::string& path);
+/// Above the size of any vocabulary, configuration and index.
+inline constexpr std::int64_t most_file_bytes = std::int64_t{64} << 20U;
 
-/// `bytes` are those of the file `path`. Throws UserError.
-Json parse_json(const std::string& path, std::string_view bytes);
+/// A file's path and bytes.
+struct FileText {
+  std::string path, bytes;
+};
+/// Throws UserError for a file of more than most_file_bytes, StorageError.
+FileText read_bounded(const std::string& path);
+
+/// Throws UserError.
+Json parse_json(const FileText& file);
 
 /// For a message: at most 60 bytes of it.
 std::string shortened(std::string_view text);
 
-/// What readers of JSON throw: one finding about a key.
+/// Throws a UserError of one finding about a key; `path` is "" where it is not one of a file.
 [[noreturn]] void refuse_key(const std::string& path, std::string_view key, std::string text);
 
 /// Refuses every key of `object` that is not among `known`, all of them at once. `where` is the
@@ -36,6 +44,10 @@ void expect_keys(const std::string& path,
                  std::string_view where,
                  const Json& object,
                  std::initializer_list<std::string_view> known);
+
+/// Calls take(number, line) for each line; it returns what is wrong with one, or "". Throws UserError
+/// with the findings.
+void each_line(const FileText& file, const std::function<std::string(int, std::string_view)>& take);
 
 /// A member, or null where there is none.
 const Json& member(const Json& object, std::string_view key);

@@ -10,35 +10,11 @@
 #include "base/error.hpp"
 
 #include "text/json_file.hpp"
-#include "text/serialized.hpp"
+#include "text/merging.hpp"
 #include "text/write.hpp"
 
 namespace trireme::text {
 namespace {
-
-/// What the merges of ranks below `rank` make of a token's bytes: always the pair of the lowest
-/// rank first, the leftmost of equals.
-std::vector<std::string_view> parts_below(std::string_view bytes,
-                                          Token rank,
-                                          const TokenOfBytes& ranks) {
-  std::vector<std::string_view> parts;
-  for (std::size_t i = 0; i < bytes.size(); ++i) parts.push_back(bytes.substr(i, 1));
-  for (;;) {
-    Token lowest = rank;
-    std::size_t where = 0;
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto both = ranks.find({parts[i].data(), parts[i].size() + parts[i + 1].size()});
-      if (both != ranks.end() && both->second < lowest) {
-        lowest = both->second;
-        where = i;
-      }
-    }
-    if (lowest == rank)
-      return parts;
-    parts[where] = {parts[where].data(), parts[where].size() + parts[where + 1].size()};
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(where) + 1);
-  }
-}
 
 /// In the order in which transformers lists the merges of a model of SentencePiece.
 void list_scored(Vocabulary& vocabulary, const TokenOfBytes& ids) {
@@ -55,24 +31,26 @@ void list_scored(Vocabulary& vocabulary, const TokenOfBytes& ids) {
   vocabulary.ranks.clear();
 }
 
-void list_merges(Vocabulary& vocabulary) {
-  TokenOfBytes ranks;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    if (const VocabularyEntry& entry = vocabulary.tokens[id]; entry.ordinary())
-      ranks.emplace(entry.bytes, static_cast<Token>(id));
-  if (std::exchange(vocabulary.rule, MergeRule::listed) == MergeRule::scored)
-    return list_scored(vocabulary, ranks);
+/// Of each token the last merge that makes it, by those of lower ranks.
+void list_ranked(Vocabulary& vocabulary, const TokenOfBytes& ids) {
+  const std::vector<MadeToken> made = made_tokens(vocabulary, ids);
+  MergeTable lower(made.size());
+  std::vector<Token> parts;
+  auto pair = made.begin();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const VocabularyEntry& entry = vocabulary.tokens[id];
     if (!entry.ordinary() || entry.bytes.size() < 2)
       continue;
-    const auto parts = parts_below(entry.bytes, static_cast<Token>(id), ranks);
-    if (parts.size() != 2)
+    parts.clear();
+    for (const char& c : entry.bytes) parts.push_back(ids.at({&c, 1}));
+    if (lower.merge(parts) != 2)
       throw UserError(
           fmt::format("token {} ({:?}) is not a merge of two tokens of lower ranks, so this "
                       "tokenizer has no list of merges",
                       id, shortened(entry.bytes)));
-    vocabulary.merges.emplace_back(ranks.at(parts[0]), ranks.at(parts[1]));
+    vocabulary.merges.emplace_back(parts[0], parts[1]);
+    for (; pair != made.end() && std::cmp_equal(pair->token, id); ++pair)
+      lower.add(pair->left, pair->right, static_cast<std::uint32_t>(id), pair->token);
   }
 }
 
@@ -86,8 +64,14 @@ Vocabulary listed_vocabulary(std::string_view serialized) {
     return vocabulary;
   }
   vocabulary = vocabulary_from(serialized);
-  if (vocabulary.rule != MergeRule::listed)
-    list_merges(vocabulary);
+  if (vocabulary.rule == MergeRule::listed)
+    return vocabulary;
+  TokenOfBytes ids;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    if (const VocabularyEntry& entry = vocabulary.tokens[id]; entry.ordinary())
+      ids.emplace(entry.bytes, static_cast<Token>(id));
+  (vocabulary.rule == MergeRule::ranked ? list_ranked : list_scored)(vocabulary, ids);
+  vocabulary.rule = MergeRule::listed;
   return vocabulary;
 }
 

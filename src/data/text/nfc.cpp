@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "text/characters.hpp"
-#include "text/coded_numbers.hpp"
 #include "text/unicode_ranges.hpp"
 
 namespace trireme::text {

@@ -2,25 +2,18 @@
 #include "text/pieces.hpp"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "text/nfc.hpp"
 
 namespace trireme::text {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Pattern>, 9> pattern_table{{
-    {"gpt2", Pattern::gpt2},
-    {"cl100k", Pattern::cl100k},
-    {"llama3", Pattern::llama3},
-    {"nanochat", Pattern::nanochat},
-    {"qwen2", Pattern::qwen2},
-    {"o200k", Pattern::o200k},
-    {"tekken", Pattern::tekken},
-    {"deepseek", Pattern::deepseek},
-    {"smollm", Pattern::smollm},
-}};
+/// In the order of the enumeration.
+constexpr std::string_view pattern_words[] = {"gpt2",  "cl100k", "llama3",   "nanochat", "qwen2",
+                                              "o200k", "tekken", "deepseek", "smollm"};
 
 // The first spelling of each is the one that is written. Possessive intervals, as in \p{N}{1,3}+,
 // are not among them: Oniguruma, which other tools run these with, reads one as any number of them.
@@ -65,21 +58,17 @@ constexpr Spelling spellings[] = {
 }  // namespace
 
 std::string_view name_of(Pattern pattern) {
-  return std::ranges::find(pattern_table, pattern, &decltype(pattern_table)::value_type::second)
-      ->first;
+  return pattern_words[static_cast<std::size_t>(pattern)];
 }
 
 std::optional<Pattern> pattern_named(std::string_view name) {
-  const auto* found =
-      std::ranges::find(pattern_table, name, &decltype(pattern_table)::value_type::first);
-  return found == pattern_table.end() ? std::nullopt : std::optional(found->second);
+  const auto number = std::ranges::find(pattern_words, name) - std::begin(pattern_words);
+  return number == std::ssize(pattern_words) ? std::nullopt
+                                             : std::optional(static_cast<Pattern>(number));
 }
 
 std::string pattern_names() {
-  std::string all;
-  for (const auto& [name, pattern] : pattern_table)
-    all += (all.empty() ? "" : ", ") + std::string(name);
-  return all;
+  return fmt::format("{}", fmt::join(pattern_words, ", "));
 }
 
 std::vector<std::string_view> expressions_of(Pattern pattern) {

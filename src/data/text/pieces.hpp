@@ -29,16 +29,13 @@
 // meta-llama/llama3 llama/tokenizer.py; karpathy/nanochat nanochat/tokenizer.py.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "text/characters.hpp"
 #include "text/word_pieces.hpp"
 
 namespace trireme::text {
@@ -72,194 +69,7 @@ std::optional<Pattern> pattern_of_expressions(const std::vector<std::string_view
 /// in them.
 std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 
-// The scanners. `kinds` is kinds_of_code_points(), `end` the end of the text; each returns the
-// first byte that does not belong to what it scans. They are here so that split() can inline them.
 namespace detail {
-
-/// How many of eight bytes, from the first on, are ASCII letters.
-inline int letters_of(std::uint64_t eight) {
-  constexpr std::uint64_t each = 0x0101010101010101U, high = 0x80U * each;
-  const std::uint64_t lower = (eight | 0x20U * each) & ~high;
-  // Bit 7 of a sum is set from this letter on.
-  const std::uint64_t from_a = lower + (0x80U - 'a') * each, after_z = lower + (0x7FU - 'z') * each;
-  return std::countr_zero((~from_a | after_z | eight) & high) / 8;
-}
-
-/// The end of a run of letters that begins at `at`.
-inline const Byte* after_letters(const Byte* at, const Byte* end, const Kind* kinds) {
-  while (end - at >= 8) {
-    std::uint64_t eight;
-    std::memcpy(&eight, at, sizeof eight);
-    const int letters = letters_of(eight);
-    at += letters;
-    if (letters < 8 && *at < 0x80)
-      return at;
-    if (letters < 8)
-      break;
-  }
-  while (at < end) {
-    const Character c = character_at(at, end, kinds);
-    if (c.kind != Kind::letter)
-      break;
-    at += c.bytes;
-  }
-  return at;
-}
-
-/// The end of a run of characters of one kind.
-inline const Byte* after_kind(Kind kind, const Byte* at, const Byte* end, const Kind* kinds) {
-  while (at < end) {
-    const Character c = character_at(at, end, kinds);
-    if (c.kind != kind)
-      break;
-    at += c.bytes;
-  }
-  return at;
-}
-
-/// The end of up to `most` numbers.
-inline const Byte* after_numbers(int most, const Byte* at, const Byte* end, const Kind* kinds) {
-  for (; most > 0 && at < end; --most) {
-    const Character c = character_at(at, end, kinds);
-    if (c.kind != Kind::number)
-      break;
-    at += c.bytes;
-  }
-  return at;
-}
-
-/// White space from one character on.
-struct SpaceRun {
-  const Byte* end;         ///< of the run
-  const Byte* last;        ///< its last character
-  const Byte* after_line;  ///< after its last \r or \n; null without one
-};
-inline SpaceRun space_run(const Byte* at, const Byte* end, const Kind* kinds) {
-  SpaceRun run{at, at, nullptr};
-  while (run.end < end) {
-    const Character c = character_at(run.end, end, kinds);
-    if (c.kind != Kind::space)
-      break;
-    run.last = run.end;
-    run.end += c.bytes;
-    if (*run.last == '\n' || *run.last == '\r')
-      run.after_line = run.end;
-  }
-  return run;
-}
-
-/// White space that something follows leaves it its last character, unless that is its only one.
-inline const Byte* shortened(const SpaceRun& run, const Byte* at, const Byte* end) {
-  return run.end == end || run.last == at ? run.end : run.last;
-}
-
-/// The end of a contraction whose apostrophe is at `at`; `at` when there is none.
-inline const Byte* after_contraction(const Byte* at, const Byte* end) {
-  const auto left = end - at;
-  if (left < 2)
-    return at;
-  switch (at[1]) {
-    case 's':
-    case 't':
-    case 'm':
-    case 'd':
-      return at + 2;
-    case 'r':
-    case 'v':
-      return left > 2 && at[2] == 'e' ? at + 3 : at;
-    case 'l':
-      return left > 2 && at[2] == 'l' ? at + 3 : at;
-    default:
-      return at;
-  }
-}
-/// The same in either case; U+017F, the long s, is an s when case is ignored.
-inline const Byte* after_contraction_any_case(const Byte* at, const Byte* end) {
-  const auto left = end - at;
-  if (left < 2)
-    return at;
-  const auto lower = [](Byte c) { return static_cast<Byte>(c | 0x20U); };
-  if (at[1] >= 0x80)
-    return left > 2 && at[1] == 0xC5 && at[2] == 0xBF ? at + 3 : at;
-  switch (lower(at[1])) {
-    case 's':
-    case 't':
-    case 'm':
-    case 'd':
-      return at + 2;
-    case 'r':
-    case 'v':
-      return left > 2 && lower(at[2]) == 'e' ? at + 3 : at;
-    case 'l':
-      return left > 2 && lower(at[2]) == 'l' ? at + 3 : at;
-    default:
-      return at;
-  }
-}
-
-/// The end of the piece that begins at `at`, below `end`.
-inline const Byte* gpt2_piece(const Byte* at, const Byte* end, const Kind* kinds) {
-  if (*at == '\'')
-    if (const Byte* after = after_contraction(at, end); after != at)
-      return after;
-  const Byte* first = *at == ' ' && at + 1 < end ? at + 1 : at;
-  const Character c = character_at(first, end, kinds);
-  if (c.kind == Kind::letter)
-    return after_letters(first + c.bytes, end, kinds);
-  if (c.kind != Kind::space)
-    return after_kind(c.kind, first + c.bytes, end, kinds);
-  return shortened(space_run(at, end, kinds), at, end);
-}
-
-/// cl100k (end_is_one), llama3 and nanochat, which differ in `digits`.
-template <int digits, bool end_is_one>
-inline const Byte* gpt4_piece(const Byte* at, const Byte* end, const Kind* kinds) {
-  if (*at == '\'')
-    if (const Byte* after = after_contraction_any_case(at, end); after != at)
-      return after;
-  const Character c = character_at(at, end, kinds);
-  if (c.kind == Kind::letter)
-    return after_letters(at + c.bytes, end, kinds);
-  if (c.kind == Kind::number)
-    return after_numbers(digits - 1, at + c.bytes, end, kinds);
-  if (*at != '\r' && *at != '\n') {
-    const Byte* word = at + c.bytes;
-    if (const Byte* after = after_letters(word, end, kinds); after != word)
-      return after;
-  }
-  const Byte* first = *at == ' ' ? at + 1 : at;
-  if (const Byte* after = after_kind(Kind::other, first, end, kinds); after != first) {
-    while (after < end && (*after == '\r' || *after == '\n')) ++after;
-    return after;
-  }
-  const SpaceRun run = space_run(at, end, kinds);
-  if (end_is_one && run.end == end)
-    return end;
-  return run.after_line != nullptr ? run.after_line : shortened(run, at, end);
-}
-
-/// o200k (contracts) and tekken.
-template <int digits, bool contracts>
-inline const Byte* cased_piece(const Byte* at,
-                               const Byte* end,
-                               const Kind* kinds,
-                               const Kind* details) {
-  if (const Byte* after = after_cased_word(at, end, details); after != at) {
-    if (contracts && after < end && *after == '\'')
-      return after_contraction_any_case(after, end);
-    return after;
-  }
-  const Character c = character_at(at, end, kinds);
-  if (c.kind == Kind::number)
-    return after_numbers(digits - 1, at + c.bytes, end, kinds);
-  const Byte* first = *at == ' ' ? at + 1 : at;
-  if (const Byte* after = after_kind(Kind::other, first, end, kinds); after != first) {
-    while (after < end && (*after == '\r' || *after == '\n' || *after == '/')) ++after;
-    return after;
-  }
-  const SpaceRun run = space_run(at, end, kinds);
-  return run.after_line != nullptr ? run.after_line : shortened(run, at, end);
-}
 
 /// Pieces of parts: `class_of` tells apart the characters that earlier passes isolate.
 template <class ClassOf, class Piece>
@@ -323,13 +133,11 @@ void split(Pattern pattern, std::string_view text, Take&& take) {
             return c.kind == Kind::number ? 1 : detail::is_deepseek_east(place, c.bytes) ? 2 : 0;
           },
           [=](const detail::Byte* place, const detail::Byte* stop, const Kind* known) {
-            if (const auto* after = detail::after_numbers(3, place, stop, known); after != place)
-              return after;
-            if (const auto* after = detail::deepseek_piece(place, stop, details))
-              return after;
-            const detail::SpaceRun space = detail::space_run(place, stop, known);
-            return space.after_line != nullptr ? space.after_line
-                                               : detail::shortened(space, place, stop);
+            if (const auto* numbers = detail::after_numbers(3, place, stop, known);
+                numbers != place)
+              return numbers;
+            const auto* const after = detail::deepseek_piece(place, stop, details);
+            return after != nullptr ? after : detail::after_space<true>(place, stop, known);
           }));
     case Pattern::smollm:
       return run(detail::InParts(

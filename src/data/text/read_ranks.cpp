@@ -12,8 +12,6 @@
 namespace trireme::text {
 namespace {
 
-constexpr std::size_t most_rank_findings = 20;
-
 /// Nothing when it is not base64 with its padding.
 std::optional<std::string> from_base64(std::string_view text) {
   constexpr std::string_view alphabet =
@@ -129,7 +127,7 @@ void read_llmc_tokens(const FileText& file, std::int64_t count, Token end, Vocab
 }  // namespace
 
 Companion read_companion(const FileText& file) {
-  const Json root = parse_json(file.path, file.bytes);
+  const Json root = parse_json(file);
   expect_keys(file.path, "", root, {"pattern", "special_tokens"});
   const Json& pattern = member(root, "pattern");
   const auto known =
@@ -150,20 +148,10 @@ Companion read_companion(const FileText& file) {
 
 Vocabulary read_tiktoken(const FileText& file, const std::optional<Companion>& companion) {
   std::vector<RankLine> lines;
-  std::vector<Diagnostic> findings;
-  std::string_view rest = file.bytes;
-  for (int number = 1; !rest.empty() && findings.size() < most_rank_findings; ++number) {
-    const std::size_t end = rest.find('\n');
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    if (line.ends_with('\r'))
-      line.remove_suffix(1);
+  each_line(file, [&](int number, std::string_view line) {
     lines.push_back({0, number, ""});
-    if (std::string problem = read_rank_line(line, lines.back()); !problem.empty())
-      findings.push_back({{file.path, number, 1}, "", std::move(problem)});
-  }
-  if (!findings.empty())
-    throw UserError(std::move(findings));
+    return read_rank_line(line, lines.back());
+  });
   std::ranges::stable_sort(lines, {}, &RankLine::rank);
   Vocabulary vocabulary;
   vocabulary.rule = MergeRule::ranked;

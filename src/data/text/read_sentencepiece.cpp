@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -36,48 +35,23 @@ struct Model {
   std::uint64_t space_first = 1, fewer_spaces = 1, writes_spaces = 1;
 };
 
-/// One message of a file, field by field.
-class Message {
- public:
-  using Take = std::function<void(std::uint64_t field, std::uint64_t number, std::string_view)>;
-
-  Message(const FileText& file, std::string_view bytes) : file_(file), rest_(bytes) {}
-
-  /// Calls take(field, number, bytes), with one of the two.
-  void read(const Take& take) {
-    while (!rest_.empty()) {
-      const std::uint64_t tag = varint(), type = tag & 7U;
-      if (type == 0)
-        take(tag >> 3U, varint(), "");
-      else if (type == 2)
-        take(tag >> 3U, 0, taken(varint()));
-      else if (type == 1 || type == 5)
-        take(tag >> 3U, little_endian(taken(type == 1 ? 8 : 4)), "");
-      else
-        refuse();
-    }
-  }
-
- private:
-  [[noreturn]] void refuse() const {
-    throw UserError({file_.path},
+/// Calls take(field, number, bytes), with one of the two, for each field of a message of the file.
+template <class Take>
+void each_field(const FileText& file, std::string_view message, const Take& take) {
+  const auto refuse = [&] {
+    throw UserError({file.path},
                     fmt::format("at byte {}: this is not a model of SentencePiece, or the file was "
                                 "truncated",
-                                rest_.data() - file_.bytes.data()));
-  }
-  std::string_view taken(std::uint64_t bytes) {
-    if (bytes > rest_.size())
+                                message.data() - file.bytes.data()));
+  };
+  const auto taken = [&](std::uint64_t bytes) {
+    if (bytes > message.size())
       refuse();
-    const std::string_view front = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
+    const std::string_view front = message.substr(0, bytes);
+    message.remove_prefix(bytes);
     return front;
-  }
-  static std::uint64_t little_endian(std::string_view bytes) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, bytes.data(), bytes.size());
-    return number;
-  }
-  std::uint64_t varint() {
+  };
+  const auto varint = [&] {
     std::uint64_t number = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
       const auto next = static_cast<unsigned char>(taken(1).front());
@@ -86,11 +60,24 @@ class Message {
         return number;
     }
     refuse();
+    return number;
+  };
+  while (!message.empty()) {
+    const std::uint64_t tag = varint(), type = tag & 7U;
+    if (type == 0) {
+      take(tag >> 3U, varint(), "");
+    } else if (type == 2) {
+      take(tag >> 3U, 0, taken(varint()));
+    } else if (type == 1 || type == 5) {
+      const std::string_view bytes = taken(type == 1 ? 8 : 4);
+      std::uint64_t number = 0;
+      std::memcpy(&number, bytes.data(), bytes.size());  // little-endian
+      take(tag >> 3U, number, "");
+    } else {
+      refuse();
+    }
   }
-
-  const FileText& file_;
-  std::string_view rest_;
-};
+}
 
 /// Numbers by 100 times the field of their message in ModelProto, and their own field in that.
 constexpr std::pair<std::uint64_t, std::uint64_t Model::*> numbers[] = {
@@ -100,24 +87,26 @@ constexpr std::pair<std::uint64_t, std::uint64_t Model::*> numbers[] = {
 
 Model read_model(const FileText& file) {
   Model model;
-  Message(file, file.bytes).read([&](std::uint64_t part, std::uint64_t, std::string_view bytes) {
+  each_field(file, file.bytes, [&](std::uint64_t part, std::uint64_t, std::string_view message) {
     if (part == 1)
       model.pieces.emplace_back();
-    Message(file, part <= 3 ? bytes : "")
-        .read([&](std::uint64_t field, std::uint64_t number, std::string_view text) {
-          const std::uint64_t place = 100 * part + field;
-          if (place == 101)
-            model.pieces.back().name = text;
-          else if (place == 102)
-            model.pieces.back().score = std::bit_cast<float>(static_cast<std::uint32_t>(number));
-          else if (place == 103)
-            model.pieces.back().type = number;
-          else if (place == 302)
-            model.character_map = text;
-          for (const auto& [known, member_of] : numbers)
-            if (place == known)
-              model.*member_of = number;
-        });
+    if (part < 1 || part > 3)
+      return;
+    const auto take = [&](std::uint64_t field, std::uint64_t number, std::string_view text) {
+      const std::uint64_t place = 100 * part + field;
+      if (place == 101)
+        model.pieces.back().name = text;
+      else if (place == 102)
+        model.pieces.back().score = std::bit_cast<float>(static_cast<std::uint32_t>(number));
+      else if (place == 103)
+        model.pieces.back().type = number;
+      else if (place == 302)
+        model.character_map = text;
+      for (const auto& [known, member_of] : numbers)
+        if (place == known)
+          model.*member_of = number;
+    };
+    each_field(file, message, take);
   });
   return model;
 }

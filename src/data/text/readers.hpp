@@ -8,17 +8,13 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "text/json_file.hpp"
 #include "text/vocabulary.hpp"
 
 namespace trireme::text {
-
-/// A file's path and bytes.
-struct FileText {
-  std::string path;
-  std::string_view bytes;
-};
 
 /// tokenizer.json of Hugging Face's tokenizers: a BPE model after ByteLevel, alone (pattern gpt2)
 /// or after Digits or a Split by known expressions (pieces.hpp); or one with byte_fallback, after the

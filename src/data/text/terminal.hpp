@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts untrusted bytes to text that is safe on a terminal. A model may generate any bytes, and a
-// file name may contain any.
+// Text of a model, which may generate any bytes, made safe for a terminal as it arrives.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "base/text.hpp"
-
 namespace trireme::text {
-
-using trireme::for_terminal;
 
 /// Text that arrives in pieces, which may end inside of a character.
 class Streamed {

@@ -25,7 +25,6 @@
 
 namespace trireme::text {
 
-/// As in the room `data`.
 using Token = std::int32_t;
 
 class Tokenizer {

@@ -142,49 +142,36 @@ std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry e
   return "";
 }
 
+std::optional<Token> special_named(const Vocabulary& vocabulary, std::string_view name) {
+  const auto found = std::ranges::find_if(vocabulary.tokens, [&](const VocabularyEntry& entry) {
+    return entry.special && (name.empty() || entry.bytes == name);
+  });
+  return found == vocabulary.tokens.end()
+             ? std::nullopt
+             : std::optional(static_cast<Token>(found - vocabulary.tokens.begin()));
+}
+
 std::optional<Token> find_end_of_text(const Vocabulary& vocabulary) {
-  constexpr std::string_view names[] = {"<|endoftext|>",
-                                        "<|bos|>",
-                                        "<|begin_of_text|>",
-                                        "<\xef\xbd\x9c"
-                                        "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-                                        "<|end_of_text|>",
-                                        "<s>",
-                                        "</s>"};
-  std::optional<Token> best, only;
-  std::size_t best_rank = std::size(names), specials = 0;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const VocabularyEntry& entry = vocabulary.tokens[id];
-    if (!entry.special)
-      continue;
-    ++specials;
-    only = static_cast<Token>(id);
-    const auto rank =
-        static_cast<std::size_t>(std::ranges::find(names, entry.bytes) - std::begin(names));
-    if (rank < best_rank) {
-      best_rank = rank;
-      best = static_cast<Token>(id);
-    }
-  }
-  return best || specials != 1 ? best : only;
+  for (const std::string_view name : {"<|endoftext|>", "<|bos|>", "<|begin_of_text|>",
+                                      "<\xef\xbd\x9c"
+                                      "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                      "<|end_of_text|>", "<s>", "</s>"})
+    if (const auto token = special_named(vocabulary, name))
+      return token;
+  const bool one = std::ranges::count_if(vocabulary.tokens, &VocabularyEntry::special) == 1;
+  return one ? special_named(vocabulary, "") : std::nullopt;
 }
 
 std::vector<Token> find_ends_of_text(const Vocabulary& vocabulary) {
-  constexpr std::string_view names[] = {"<|endoftext|>",
-                                        "<|end_of_text|>",
-                                        "<\xef\xbd\x9c"
-                                        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-                                        "</s>",
-                                        "<|eot_id|>",
-                                        "<|eom_id|>",
-                                        "<|im_end|>"};
   if (!vocabulary.ends_of_text.empty())
     return vocabulary.ends_of_text;
   std::vector<Token> ends;
-  for (const std::string_view name : names)
-    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-      if (vocabulary.tokens[id].special && vocabulary.tokens[id].bytes == name)
-        ends.push_back(static_cast<Token>(id));
+  for (const std::string_view name : {"<|endoftext|>", "<|end_of_text|>",
+                                      "<\xef\xbd\x9c"
+                                      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                      "</s>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>"})
+    if (const auto token = special_named(vocabulary, name))
+      ends.push_back(*token);
   if (vocabulary.end_of_text && std::ranges::find(ends, *vocabulary.end_of_text) == ends.end())
     ends.push_back(*vocabulary.end_of_text);
   return ends;

@@ -78,7 +78,6 @@ struct Vocabulary {
 };
 
 /// Bounds of what is read, against files that are not vocabularies.
-inline constexpr std::int64_t most_file_bytes = std::int64_t{64} << 20U;
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_pairs = std::size_t{1} << 23U;
 /// Ids without a token, together.
@@ -116,6 +115,9 @@ std::vector<MadeToken> made_tokens(const Vocabulary& vocabulary, const TokenOfBy
 /// Puts a token at its id. Returns what is wrong, or "".
 std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry entry);
 
+/// The first special token of this name; of any, where that is "".
+std::optional<Token> special_named(const Vocabulary& vocabulary, std::string_view name);
+
 /// The special token that begins documents, by name; the only one where there is just one.
 std::optional<Token> find_end_of_text(const Vocabulary& vocabulary);
 
@@ -127,8 +129,14 @@ std::vector<Token> find_ends_of_text(const Vocabulary& vocabulary);
 /// twice.
 std::shared_ptr<const Tokenizer> make_tokenizer(Vocabulary vocabulary, const std::string& source);
 
+/// How Tokenizer::serialized() begins, by kind; of bytes it is the whole text.
+inline constexpr std::string_view serialized_bytes = "trireme tokenizer 1\nkind bytes\n";
+inline constexpr std::string_view serialized_bpe = "trireme tokenizer 1\nkind bpe\n";
+
 /// The text form; vocabulary_from() throws UserError for anything else.
 std::string to_text(const Vocabulary& vocabulary);
 Vocabulary vocabulary_from(std::string_view text);
+/// As Tokenizer::hash() has it.
+std::uint64_t hash_of(const Vocabulary& vocabulary);
 
 }  // namespace trireme::text

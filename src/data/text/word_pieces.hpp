@@ -3,11 +3,9 @@
 // `details` is details_of_code_points().
 #pragma once
 
-#include "text/characters.hpp"
+#include "text/scanners.hpp"
 
 namespace trireme::text::detail {
-
-using Byte = unsigned char;
 
 constexpr bool is_letter(Kind kind) {
   return kind == Kind::letter || kind == Kind::upper || kind == Kind::lower;
@@ -21,9 +19,7 @@ constexpr bool in_signs(Kind kind) {
 
 /// The character at `at`, or a space that is none where the text ends.
 inline Character detail_at(const Byte* at, const Byte* end, const Kind* details) {
-  if (at >= end)
-    return {Kind::space, 0};
-  return *at < 0x80 ? Character{details[*at], 1} : multibyte_character(at, end, details);
+  return at < end ? character_at(at, end, details) : Character{Kind::space, 0};
 }
 
 /// The end of a run of characters for which `belongs` holds.
@@ -77,6 +73,18 @@ inline const Byte* after_cased_word(const Byte* at, const Byte* end, const Kind*
     return upper != after_prefix ? upper : without;
   }
   return upper;
+}
+
+/// o200k (contracts) and tekken.
+template <int digits, bool contracts>
+inline const Byte* cased_piece(const Byte* at,
+                               const Byte* end,
+                               const Kind* kinds,
+                               const Kind* details) {
+  const Byte* after = after_cased_word(at, end, details);
+  if (after == at)
+    return after_no_word<digits, true, false>(at, end, kinds);
+  return contracts && after < end && *after == '\'' ? after_contraction<true>(after, end) : after;
 }
 
 /// DeepSeek's piece, of a part of the text without numbers, in which Chinese and Japanese characters

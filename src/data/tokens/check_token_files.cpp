@@ -96,7 +96,7 @@ class Checker {
   }
   /// Throws UserError for tokens that are not what they should be.
   TokenFiles finish() {
-    std::vector<Diagnostic> found;
+    Findings found;
     TokenFiles made;
     RowStarts rows(std::max<std::int64_t>(requirements_.row_context, 1));
     std::int64_t tokens = 0;
@@ -107,7 +107,7 @@ class Checker {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       const ExaminedFile& examined = files_[i];
       if (auto problem = problem_of(examined, known_[i].header); !problem.empty())
-        found.push_back({{examined.file.path}, "", std::move(problem)});
+        found.add({{examined.file.path}, "", std::move(problem)});
       if (marks)
         for (const std::int64_t document : examined.documents)
           made.marks.push_back(tokens + document);
@@ -116,8 +116,7 @@ class Checker {
       tokens += examined.file.tokens;
       made.files.push_back(examined.file);
     }
-    if (!found.empty())
-      throw UserError(std::move(found));
+    found.settle();
     const std::int64_t marked = std::ssize(made.marks);
     made.documents += marked;
     for (std::int64_t i = 0; i < marked && requirements_.row_context > 0; ++i)
@@ -202,25 +201,21 @@ TokenFiles check_token_files(const std::vector<std::string>& entries,
                              const TokenRequirements& requirements,
                              comm::World& world) {
   std::optional<Checker> checker;
-  std::string bytes;
-  comm::on_first_rank(world, [&] {
+  const auto parts = comm::from_first_rank(world, [&] {
     checker.emplace(examine_token_files(find_shards(entries, key), requirements.format),
                     requirements);
-    bytes = pack(checker->unread());
+    return checker->unread();
   });
-  const auto parts = unpack<std::vector<Part>>(world.broadcast(std::move(bytes), 0));
-  bytes.clear();
-  comm::together(world, [&] { bytes = pack(read_parts(parts, requirements, world)); });
-  const auto all = world.gather(bytes);
-  bytes.clear();
-  comm::on_first_rank(world, [&] {
+  std::string mine;
+  comm::together(world, [&] { mine = pack(read_parts(parts, requirements, world)); });
+  const auto all = world.gather(mine);
+  return comm::from_first_rank(world, [&] {
     std::vector<TokenIndex> indexes(parts.size());
     for (const std::string& of_rank : all)
       for (auto& [part, index] : unpack<Read>(of_rank)) indexes[part] = std::move(index);
     checker->take(parts, indexes);
-    bytes = pack(checker->finish());
+    return checker->finish();
   });
-  return unpack<TokenFiles>(world.broadcast(std::move(bytes), 0));
 }
 
 }  // namespace trireme::tokens

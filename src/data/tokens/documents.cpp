@@ -29,10 +29,10 @@ constexpr std::int64_t cut_context = 3;
 std::int64_t lines_before(const std::string& path, std::int64_t end) {
   if (end == 0)
     return 0;
-  TextInput input(path, 0, end);
+  const auto input = open_text(path, 0, end);
   std::string block(read_bytes, '\0');
   std::int64_t lines = 0;
-  while (const auto count = input.read_some(std::as_writable_bytes(std::span(block))))
+  while (const auto count = input->read_some(std::as_writable_bytes(std::span(block))))
     lines += std::count(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(count), '\n');
   return lines;
 }
@@ -129,7 +129,7 @@ std::string front_of(const std::string& path, const TextFormat& format, std::int
       begin = first + static_cast<std::int64_t>(found + size);
     end = first == 0 ? 0 : first + static_cast<std::int64_t>(size) - 1;
   }
-  std::string front = TextInput(path, begin, file.size()).read_front(document_front);
+  std::string front = open_text(path, begin, file.size())->read_front(document_front);
   return size > 0 ? front.substr(0, front.find(format.separator)) : front;
 }
 
@@ -143,7 +143,7 @@ Documents::Documents(std::string path, TextFormat format, std::int64_t begin, st
       format_(std::move(format)),
       begin_(begin),
       at_(begin),
-      input_(path_, begin, end),
+      input_(open_text(path_, begin, end)),
       begins_(begin == 0) {}
 
 void Documents::fill(std::size_t bytes) {
@@ -153,7 +153,7 @@ void Documents::fill(std::size_t bytes) {
   while (!ended_ && buffer_.size() < bytes) {
     const std::size_t size = buffer_.size();
     buffer_.resize(size + read_bytes);
-    const auto count = input_.read_some(std::as_writable_bytes(std::span(buffer_)).subspan(size));
+    const auto count = input_->read_some(std::as_writable_bytes(std::span(buffer_)).subspan(size));
     buffer_.resize(size + count);
     ended_ = count == 0;
   }

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -50,21 +51,6 @@ std::string front_of(const std::string& path, const TextFormat& format, std::int
 /// `fraction`.
 bool validates(std::string_view front, double fraction);
 
-/// Runs `encode`, which encodes text of the file `path`. Where memory runs out, the error names the
-/// file: a part without white space (DNA, base64) is one word and takes some 20 times its size.
-template <class Encode>
-void encoding(const std::string& path, const Encode& encode) {
-  try {
-    encode();
-  } catch (const std::bad_alloc&) {
-    throw StorageError(
-        "memory", "encode " + path,
-        "out of memory. A part of a text without white space takes some 20 times its "
-        "size; break such parts into lines, or remove the file",
-        __FILE__, __LINE__);
-  }
-}
-
 /// Sequential; one thread uses it.
 class Documents {
  public:
@@ -95,7 +81,7 @@ class Documents {
   std::string path_;
   TextFormat format_;
   std::int64_t begin_, at_;
-  TextInput input_;
+  std::unique_ptr<TextInput> input_;
   std::string buffer_, text_;
   std::size_t used_ = 0;  // of the buffer: what was given away
   bool ended_ = false;
@@ -117,12 +103,17 @@ void encode_documents(Documents& documents,
     tokens.clear();
     if (piece.begins_document && end_of_text)
       tokens.push_back(*end_of_text);
-    encoding(path, [&] {
+    try {
       if (piece.begins_document)
         tokenizer.encode(piece.text, tokens);
       else
         tokenizer.encode_rest(piece.text, tokens);
-    });
+    } catch (const std::bad_alloc&) {  // a part without white space (DNA, base64) is one word
+      throw StorageError("memory", "encode " + path,
+                         "out of memory. A part of a text without white space takes some 20 times "
+                         "its size; break such parts into lines, or remove the file",
+                         __FILE__, __LINE__);
+    }
     take(piece, tokens);
   }
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/hash.hpp"
 
 #include "tokens/documents.hpp"
@@ -16,20 +15,17 @@ namespace trireme::tokens {
 HeldTokens::HeldTokens(std::vector<std::int32_t> tokens,
                        std::int64_t vocabulary,
                        std::string description)
-    : tokens_(std::move(tokens)), vocabulary_(vocabulary), description_(std::move(description)) {
+    : TokenStream({std::ssize(tokens), vocabulary,
+                   hash_bytes({reinterpret_cast<const char*>(tokens.data()),
+                               tokens.size() * sizeof tokens[0]}),
+                   std::move(description)}),
+      tokens_(std::move(tokens)) {
   for (const std::int32_t token : tokens_)
     TRIREME_EXPECT(token >= 0 && token < vocabulary, "token {} in a vocabulary of {}", token,
                    vocabulary);
 }
 
-std::uint64_t HeldTokens::content_hash() const {
-  return hash_bytes(std::string_view(reinterpret_cast<const char*>(tokens_.data()),
-                                     tokens_.size() * sizeof(std::int32_t)));
-}
-
-void HeldTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens {} to {} of {}", begin,
-                 begin + std::ssize(out), size());
+void HeldTokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
 }
 

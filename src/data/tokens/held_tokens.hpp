@@ -18,16 +18,10 @@ class HeldTokens final : public TokenStream {
   /// Throws ContractError for a token that is not below `vocabulary`.
   HeldTokens(std::vector<std::int32_t> tokens, std::int64_t vocabulary, std::string description);
 
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(tokens_); }
-  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
-  [[nodiscard]] std::uint64_t content_hash() const override;
-  [[nodiscard]] std::string description() const override { return description_; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
-
  private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
+
   const std::vector<std::int32_t> tokens_;
-  const std::int64_t vocabulary_;
-  const std::string description_;
 };
 
 /// All documents of the files that `entries` name (sources.hpp), in order, each after the

@@ -6,41 +6,52 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "files/input_file.hpp"
 
 namespace trireme::tokens {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* format_name = "trireme-tokens";
 constexpr std::int64_t format_version = 1;
 
-Json list_of(const std::vector<ManifestShard>& shards) {
-  Json list = Json::array();
-  for (const ManifestShard& shard : shards)
-    list.push_back({{"file", shard.file},
-                    {"tokens", shard.tokens},
-                    {"documents", shard.documents},
-                    {"bytes", shard.bytes},
-                    {"hash", fmt::format("{:016x}", shard.hash)}});
-  return list;
+/// The values and their keys.
+template <class Shard, class Take>
+void each_count(Shard& shard, Take&& take) {
+  take("tokens", shard.tokens);
+  take("documents", shard.documents);
+  take("bytes", shard.bytes);
+}
+template <class Notes, class Take>
+void each_note(Notes& notes, Take&& take) {
+  take("documents", notes.documents);
+  take("separators", notes.separators);
+  take("bad_lines", notes.bad_lines);
+  take("bad_places", notes.bad_places);
+  take("spelled", notes.spelled);
+  take("spelled_as", notes.spelled_as);
 }
 
-Json sums_of(const std::vector<ManifestShard>& shards) {
-  ManifestShard sum;
+auto putting_into(Json& json) {
+  return [&json](const char* key, const auto& value) { json[key] = value; };
+}
+auto taking_from(const Json& json) {
+  return [&json](const char* key, auto& value) { json.at(key).get_to(value); };
+}
+
+Json json_of(const std::vector<ManifestShard>& shards) {
+  const ManifestShard sum = sum_of(shards);
+  Json json, list = Json::array();
+  each_count(sum, putting_into(json));
   for (const ManifestShard& shard : shards) {
-    sum.tokens += shard.tokens;
-    sum.documents += shard.documents;
-    sum.bytes += shard.bytes;
+    Json& one = list.emplace_back(Json{{"file", shard.file}});
+    each_count(shard, putting_into(one));
+    one["hash"] = fmt::format("{:016x}", shard.hash);
   }
-  return {{"tokens", sum.tokens},
-          {"documents", sum.documents},
-          {"bytes", sum.bytes},
-          {"shards", list_of(shards)}};
+  json["shards"] = std::move(list);
+  return json;
 }
 
 std::uint64_t hash_from(const Json& value) {
@@ -55,14 +66,26 @@ std::uint64_t hash_from(const Json& value) {
 
 std::vector<ManifestShard> shards_from(const Json& set) {
   std::vector<ManifestShard> shards;
-  for (const Json& one : set.at("shards"))
-    shards.push_back({one.at("file").get<std::string>(), one.at("tokens").get<std::int64_t>(),
-                      one.at("documents").get<std::int64_t>(), one.at("bytes").get<std::int64_t>(),
-                      hash_from(one.at("hash"))});
+  for (const Json& one : set.at("shards")) {
+    ManifestShard& shard =
+        shards.emplace_back(ManifestShard{.file = one.at("file").get<std::string>()});
+    each_count(shard, taking_from(one));
+    shard.hash = hash_from(one.at("hash"));
+  }
   return shards;
 }
 
 }  // namespace
+
+ManifestShard sum_of(const std::vector<ManifestShard>& shards) {
+  ManifestShard sum;
+  for (const ManifestShard& shard : shards) {
+    sum.tokens += shard.tokens;
+    sum.documents += shard.documents;
+    sum.bytes += shard.bytes;
+  }
+  return sum;
+}
 
 std::string to_json(const Manifest& manifest) {
   Json json;
@@ -75,10 +98,10 @@ std::string to_json(const Manifest& manifest) {
   if (manifest.end_of_text)
     json["tokenizer"]["end_of_text"] = *manifest.end_of_text;
   json["validation_fraction"] = manifest.validation_fraction;
-  json["notes"] = Json::parse(to_json(manifest.notes));
-  json["train"] = sums_of(manifest.train);
-  json["validation"] = sums_of(manifest.validation);
-  return json.dump(2) + "\n";
+  each_note(manifest.notes, putting_into(json["notes"]));
+  json["train"] = json_of(manifest.train);
+  json["validation"] = json_of(manifest.validation);
+  return json_text(json, 2);
 }
 
 Manifest manifest_from_json(std::string_view text, const std::string& path) {
@@ -105,7 +128,7 @@ Manifest manifest_from_json(std::string_view text, const std::string& path) {
       manifest.end_of_text = tokenizer.at("end_of_text").get<std::int32_t>();
     manifest.validation_fraction = json.at("validation_fraction").get<double>();
     if (json.contains("notes"))
-      manifest.notes = notes_from_json(json.at("notes").dump());
+      each_note(manifest.notes, taking_from(json.at("notes")));
     manifest.train = shards_from(json.at("train"));
     manifest.validation = shards_from(json.at("validation"));
     return manifest;

@@ -20,11 +20,14 @@
 namespace trireme::tokens {
 
 struct ManifestShard {
-  std::string file;  ///< without directories
+  std::string file = {};  ///< without directories
   std::int64_t tokens = 0, documents = 0;
   std::int64_t bytes = 0;  ///< of text
   std::uint64_t hash = 0;  ///< hash_of_blocks() of the tokens
 };
+
+/// Of the counts; without a name and a hash.
+ManifestShard sum_of(const std::vector<ManifestShard>& shards);
 
 struct Manifest {
   std::uint64_t tokenizer = 0;  ///< its hash

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/megatron.hpp"
-
+// The index of Megatron's token files: X.idx next to X.bin, little-endian.
+//
+//     "MMIDIDX\0\0", u64 version 1, u8 type, u64 sequences, u64 documents,
+//     i32 length of each sequence, i64 place of each sequence in X.bin (bytes),
+//     i64 the first sequence of each document (`documents` entries; the last is `sequences`),
+//     then, in some files, i8 mode of each sequence
+//
+// Source: NVIDIA/Megatron-LM megatron/core/datasets/indexed_dataset.py.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,6 +16,8 @@
 #include <fmt/format.h>
 
 #include "files/input_file.hpp"
+
+#include "tokens/token_files.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -53,8 +61,7 @@ void for_each(const files::InputFile& file, std::int64_t offset, std::int64_t co
 /// The lengths' running sums must be the places. "" or what is wrong.
 std::string check_sequences(const files::InputFile& file,
                             std::int64_t sequences,
-                            std::int64_t file_bytes,
-                            int width,
+                            const TokenFile& tokens,
                             std::vector<std::int64_t>& begins) {
   std::string problem;
   std::int64_t sum = 0;
@@ -68,18 +75,18 @@ std::string check_sequences(const files::InputFile& file,
   begins.push_back(sum);
   if (!problem.empty())
     return problem;
-  if (sum != file_bytes / width || file_bytes % width != 0)
+  if (sum != tokens.file_bytes / tokens.width || tokens.file_bytes % tokens.width != 0)
     return fmt::format(
         "says {} tokens of {} bytes, but its .bin file has {} bytes: one of "
         "the two is truncated, or they do not belong together",
-        sum, width, file_bytes);
+        sum, tokens.width, tokens.file_bytes);
   std::size_t sequence = 0;
   for_each<std::int64_t>(file, header_bytes + 4 * sequences, sequences, [&](std::int64_t place) {
-    if (place != begins[sequence] * width && problem.empty())
+    if (place != begins[sequence] * tokens.width && problem.empty())
       problem = fmt::format(
           "says that sequence {} begins at byte {}, and those before it end at "
           "byte {}: only files without holes are read",
-          sequence, place, begins[sequence] * width);
+          sequence, place, begins[sequence] * tokens.width);
     ++sequence;
   });
   return problem;
@@ -87,15 +94,7 @@ std::string check_sequences(const files::InputFile& file,
 
 }  // namespace
 
-std::string megatron_index_of(const std::string& path) {
-  if (!path.ends_with(".bin"))
-    return "";
-  return path.substr(0, path.size() - 4) + ".idx";
-}
-
-std::string read_megatron_index(const std::string& index_path,
-                                std::int64_t file_bytes,
-                                MegatronIndex& index) {
+std::string examine_megatron(const std::string& index_path, ExaminedFile& made) {
   const files::InputFile file(index_path);
   std::array<std::byte, header_bytes> header{};
   if (file.read_some(0, header) < header.size())
@@ -109,8 +108,8 @@ std::string read_megatron_index(const std::string& index_path,
   const auto documents = number_at<std::int64_t>(header.data() + 26);
   if (version != 1)
     return fmt::format("is an index of version {}, this program reads version 1", version);
-  index.width = width_of_type(type);
-  if (index.width == 0)
+  made.file.width = width_of_type(type);
+  if (made.file.width == 0)
     return fmt::format(
         "says tokens of type {}; those of types 1 (uint8), 4 (int32) and 8 (uint16) "
         "can be read",
@@ -124,8 +123,7 @@ std::string read_megatron_index(const std::string& index_path,
     return fmt::format("is {}: {} bytes where its header says {}",
                        file.size() < wanted ? "truncated" : "of another size", file.size(), wanted);
   std::vector<std::int64_t> begins;
-  if (auto problem = check_sequences(file, sequences, file_bytes, index.width, begins);
-      !problem.empty())
+  if (auto problem = check_sequences(file, sequences, made.file, begins); !problem.empty())
     return problem;
   std::string problem;
   std::int64_t last = 0, entry = 0;
@@ -136,13 +134,13 @@ std::string read_megatron_index(const std::string& index_path,
             problem = fmt::format("says that document {} begins with sequence {} of {}", entry,
                                   sequence, sequences);
         } else if (sequence < sequences && problem.empty() &&
-                   (entry == 0 || sequence != last || index.documents.empty())) {
-          index.documents.push_back(begins[static_cast<std::size_t>(sequence)]);
+                   (entry == 0 || sequence != last || made.documents.empty())) {
+          made.documents.push_back(begins[static_cast<std::size_t>(sequence)]);
         }
         last = std::max(last, sequence);
         ++entry;
       });
-  index.tokens = begins.back();
+  made.file.tokens = begins.back();
   return problem;
 }
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/numpy.hpp"
-
+// The header of a NumPy array (.npy), whose elements are token ids:
+//
+//     "\x93NUMPY", u8 major, u8 minor, u16 (from version 2 on u32) length of the header, then the
+//     header: a Python dictionary such as
+//     {'descr': '<u2', 'fortran_order': False, 'shape': (1000,), }
+//
+// Source: numpy/lib/format.py (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,6 +14,8 @@
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "tokens/token_files.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -46,19 +53,19 @@ std::int64_t elements_of(std::string_view shape) {
 }
 
 /// "'<u2'" and the like.
-bool read_type(std::string_view type, NumpyArray& array) {
+bool read_type(std::string_view type, ExaminedFile& made) {
   constexpr std::string_view widths = "1248";
   if (type.size() < 5 || type[0] != '\'' || type[4] != '\'' || (type[2] != 'u' && type[2] != 'i') ||
       widths.find(type[3]) == std::string_view::npos)
     return false;
-  array.width = type[3] - '0';
-  array.is_signed = type[2] == 'i';
-  return type[1] == '<' || (type[1] == '|' && array.width == 1);
+  made.file.width = type[3] - '0';
+  made.is_signed = type[2] == 'i';
+  return type[1] == '<' || (type[1] == '|' && made.file.width == 1);
 }
 
 }  // namespace
 
-std::string read_numpy(const files::InputFile& file, NumpyArray& array) {
+std::string examine_numpy(const files::InputFile& file, ExaminedFile& made) {
   std::array<unsigned char, fixed_bytes + 4> front{};
   if (file.read_some(0, std::as_writable_bytes(std::span(front))) < front.size())
     return "is a NumPy array that ends within its header";
@@ -72,29 +79,29 @@ std::string read_numpy(const files::InputFile& file, NumpyArray& array) {
         "and headers of at most {} bytes are read",
         major, length, most_header);
   std::string header(length, '\0');
-  array.offset = static_cast<std::int64_t>(fixed_bytes + count_bytes + length);
+  made.file.offset = static_cast<std::int64_t>(fixed_bytes + count_bytes + length);
   if (file.read_some(static_cast<std::int64_t>(fixed_bytes + count_bytes),
                      std::as_writable_bytes(std::span(header))) < length)
     return "is a NumPy array that ends within its header";
-  if (const auto type = value_of(header, "descr"); !read_type(type, array))
+  if (const auto type = value_of(header, "descr"); !read_type(type, made))
     return fmt::format(
         "is a NumPy array of type {}. Arrays of little-endian integers of 1, 2, 4 or "
         "8 bytes are read: convert it with numpy.save(FILE, array.astype('<u4'))",
         type.substr(0, type.find(',')));
   const auto shape = value_of(header, "shape");
-  array.tokens = elements_of(shape);
-  if (array.tokens < 0)
+  made.file.tokens = elements_of(shape);
+  if (made.file.tokens < 0)
     return "is a NumPy array without a valid shape in its header";
   if (value_of(header, "fortran_order").starts_with("True") &&
       shape.find(',') + 1 < shape.find(')'))
     return "is a NumPy array in Fortran order, whose rows are not stored one after the other. "
            "Convert it with numpy.save(FILE, numpy.ascontiguousarray(array))";
-  const std::int64_t stored = (file.size() - array.offset) / array.width;
-  if (array.tokens != stored || (file.size() - array.offset) % array.width != 0)
+  const std::int64_t stored = (file.size() - made.file.offset) / made.file.width;
+  if (made.file.tokens != stored || (file.size() - made.file.offset) % made.file.width != 0)
     return fmt::format(
-        "is a NumPy array of {} elements of {} bytes, but {} bytes follow its header", array.tokens,
-        array.width, file.size() - array.offset);
-  return array.tokens == 0 ? "is a NumPy array without elements" : "";
+        "is a NumPy array of {} elements of {} bytes, but {} bytes follow its header",
+        made.file.tokens, made.file.width, file.size() - made.file.offset);
+  return made.file.tokens == 0 ? "is a NumPy array without elements" : "";
 }
 
 }  // namespace trireme::tokens

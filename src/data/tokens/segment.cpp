@@ -8,43 +8,10 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 
 #include "tokens/token_index.hpp"
 
 namespace trireme::tokens {
-namespace {
-
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
-  return hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-}  // namespace
-
-void BlockHashes::add(std::span<const std::byte> bytes) {
-  constexpr auto whole = static_cast<std::size_t>(block_bytes);
-  while (!bytes.empty()) {
-    if (open_.empty() && bytes.size() >= whole) {
-      hashes_.push_back(hash_of(bytes.first(whole)));
-      bytes = bytes.subspan(whole);
-      continue;
-    }
-    const std::size_t count = std::min(whole - open_.size(), bytes.size());
-    open_.insert(open_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
-    bytes = bytes.subspan(count);
-    if (open_.size() == whole) {
-      hashes_.push_back(hash_of(open_));
-      open_.clear();
-    }
-  }
-}
-
-std::vector<std::uint64_t> BlockHashes::finish() {
-  if (!open_.empty())
-    hashes_.push_back(hash_of(open_));
-  return std::move(hashes_);
-}
-
 std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t bytes) {
   return hash_bytes({reinterpret_cast<const char*>(hashes.data()), hashes.size_bytes()},
                     static_cast<std::uint64_t>(bytes));

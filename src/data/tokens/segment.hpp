@@ -20,24 +20,31 @@
 #include <tuple>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "files/input_file.hpp"
 
 namespace trireme::tokens {
 
 inline constexpr std::int64_t block_bytes = std::int64_t{64} << 10U;
 
-/// One hash for every block of `bytes`.
-class BlockHashes {
- public:
-  void add(std::span<const std::byte> bytes);
-  /// With the last block. Nothing may be added afterwards.
-  std::vector<std::uint64_t> finish();
+/// Calls use(T()) with the unsigned type T of `width` bytes: 1, 2, 4 or 8.
+template <class Use>
+auto with_unsigned(int width, Use&& use) {
+  switch (width) {
+    case 1:
+      return use(std::uint8_t{});
+    case 2:
+      return use(std::uint16_t{});
+    case 4:
+      return use(std::uint32_t{});
+    default:
+      return use(std::uint64_t{});
+  }
+}
 
- private:
-  std::vector<std::uint64_t> hashes_;
-  std::vector<std::byte> open_;  ///< of the block that is not full
-};
-
+inline std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  return hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 /// Identifies the contents of the blocks: equal for equal bytes, in whatever files they are.
 std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t bytes);
 

@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
@@ -27,8 +26,6 @@
 namespace trireme::tokens {
 
 namespace {
-
-constexpr std::size_t most_findings = 20;
 
 /// 0, or the errno value with which the path cannot be used. Throws StorageError for what is not
 /// the path's fault.
@@ -61,47 +58,35 @@ std::int64_t nanoseconds(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
 }
 
-bool is_pattern(const std::string& entry) {
-  return entry.find_first_of("*?[") != std::string::npos;
-}
-
 class Finder {
  public:
-  explicit Finder(std::string key) : key_(std::move(key)) {}
+  /// Of text, or of tokens, whose files are not looked into and not searched for in directories.
+  Finder(std::string key, bool text) : key_(std::move(key)), text_(text) {}
 
-  void find(const std::vector<std::string>& entries, bool directories) {
-    text_ = directories;
-    for (entry_ = 0; entry_ < entries.size(); ++entry_) {
-      const std::string& entry = entries[entry_];
+  TextSources find(const std::vector<std::string>& entries) {
+    for (const std::string& entry : entries) {
       struct stat status {};
       if (entry.empty())
         report("an entry is empty");
       else if (const int error = stat_error(entry, status); error == 0)
-        take(entry, status, directories, true);
-      else if (is_pattern(entry))
-        expand(entry, directories);
+        take(entry, status, true);
+      else if (entry.find_first_of("*?[") != std::string::npos)
+        expand(entry);
       else
         report("'{}': {}", entry, std::strerror(error));
     }
-    if (found_.size() > most_findings) {
-      const auto more = found_.size() - most_findings;
-      found_.resize(most_findings);
-      report("and {} more", more);
-    }
-    if (!found_.empty())
-      throw UserError(std::move(found_));
+    found_.settle();
+    return std::move(sources_);
   }
-
-  TextSources sources;
 
  private:
   template <class... Args>
   void report(fmt::format_string<Args...> text, Args&&... args) {
-    found_.push_back({{}, key_, fmt::format(text, std::forward<Args>(args)...)});
+    found_.add({{}, key_, fmt::format(text, std::forward<Args>(args)...)});
   }
 
   /// What the user pointed at, by name or by a glob.
-  void take(const std::string& path, const struct stat& status, bool directories, bool named) {
+  void take(const std::string& path, const struct stat& status, bool named) {
     if (S_ISREG(status.st_mode)) {
       if (named && status.st_size == 0)
         report("'{}' is empty", path);
@@ -109,19 +94,21 @@ class Finder {
         add_file(path, status, named);
     } else if (!S_ISDIR(status.st_mode)) {
       report("'{}' is neither a file nor a directory", path);
-    } else if (!directories) {
+    } else if (!text_) {
       report("'{}' is a directory; give the files in it, or a glob such as '{}/*.bin'", path, path);
     } else {
-      const auto before = sources.files.size() + sources.binary.size();
-      const auto findings = found_.size(), repeated = static_cast<std::size_t>(sources.repeated);
+      const auto noted = [&] {
+        return sources_.files.size() + sources_.binary.size() + found_.size() +
+               static_cast<std::size_t>(sources_.repeated);
+      };
+      const std::size_t before = noted();
       search(path, status);
-      if (sources.files.size() + sources.binary.size() == before && found_.size() == findings &&
-          static_cast<std::size_t>(sources.repeated) == repeated)
+      if (noted() == before)
         report("directory '{}' contains no text file", path);
     }
   }
 
-  void expand(const std::string& pattern, bool directories) {
+  void expand(const std::string& pattern) {
     glob_t matches{};
     unread().clear();
     const int rc = ::glob(pattern.c_str(), GLOB_NOSORT, note_unread, &matches);
@@ -143,7 +130,7 @@ class Finder {
     for (const auto& path : paths) {
       struct stat status {};
       if (const int error = stat_error(path, status); error == 0)
-        take(path, status, directories, false);
+        take(path, status, false);
       else
         leave_out(path, error);
     }
@@ -151,28 +138,19 @@ class Finder {
 
   void search(const std::string& directory, const struct stat& status) {
     if (!first_time(status)) {
-      ++sources.repeated;
-      return;
-    }
-    DIR* listing = ::opendir(directory.c_str());
-    if (listing == nullptr) {
-      const int error = errno;
-      files::expect_about_the_path(error, "list " + directory);
-      report("directory '{}': {}", directory, std::strerror(error));
+      ++sources_.repeated;
       return;
     }
     std::vector<std::string> names;
-    errno = 0;
-    while (const dirent* item = ::readdir(listing)) {
-      if (item->d_name[0] != '.')
-        names.emplace_back(item->d_name);
-      errno = 0;
+    std::error_code problem;
+    for (std::filesystem::directory_iterator item(directory, problem), end; !problem && item != end;
+         item.increment(problem))
+      if (std::string name = item->path().filename().string(); name.front() != '.')
+        names.push_back(std::move(name));
+    if (problem) {
+      files::expect_about_the_path(problem.value(), "list " + directory);
+      return report("directory '{}': {}", directory, std::strerror(problem.value()));
     }
-    const int problem = errno;
-    ::closedir(listing);
-    if (problem != 0)  // else the rest of the directory would be missing without a word
-      throw StorageError("file system", "list " + directory, std::strerror(problem), __FILE__,
-                         __LINE__);
     std::ranges::sort(names);
     const std::string prefix = directory.ends_with('/') ? directory : directory + "/";
     for (const auto& name : names) {
@@ -181,7 +159,7 @@ class Finder {
       if (const int error = stat_error(path, inner); error != 0)
         leave_out(path, error);
       else if (!(S_ISREG(inner.st_mode) || S_ISDIR(inner.st_mode)))
-        ++sources.left_out;
+        ++sources_.left_out;
       else if (S_ISDIR(inner.st_mode))
         search(path, inner);
       else if (inner.st_size > 0)
@@ -191,19 +169,18 @@ class Finder {
 
   void add_file(const std::string& path, const struct stat& status, bool named) {
     if (!first_time(status)) {
-      ++sources.repeated;
+      ++sources_.repeated;
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
     } else {
       TextFile file{.path = path,
                     .size = std::int64_t{status.st_size},
                     .modified_ns = nanoseconds(status.st_mtim),
-                    .changed_ns = nanoseconds(status.st_ctim),
-                    .entry = entry_};
+                    .changed_ns = nanoseconds(status.st_ctim)};
       if (text_ && !is_text(file, named))
-        sources.binary.push_back(std::move(file));
+        sources_.binary.push_back(std::move(file));
       else
-        sources.files.push_back(std::move(file));
+        sources_.files.push_back(std::move(file));
     }
   }
 
@@ -211,7 +188,7 @@ class Finder {
   bool is_text(TextFile& file, bool named) {
     try {
       file.compressed = packing_of(file.path) != Packing::none;
-      const std::string front = TextInput(file.path).read_front(document_front);
+      const std::string front = open_text(file.path)->read_front(document_front);
       if (const FileKind* const kind = kind_of(front)) {
         report("'{}' {} {}, not text. {}", file.path, file.compressed ? "contains" : "is",
                kind->name, kind->in_text.empty() ? "It is compressed twice." : kind->in_text);
@@ -220,17 +197,17 @@ class Finder {
       if (!is_binary(front))
         return true;
     } catch (const UserError& damage) {
-      for (const Diagnostic& one : damage.findings()) found_.push_back(one);
+      for (const Diagnostic& one : damage.findings()) found_.add(one);
       return false;
     }
     if (named)
-      sources.odd.push_back(file.path);
+      sources_.odd.push_back(file.path);
     return named;
   }
 
   void leave_out(const std::string& path, int error) {
     if (leads_nowhere(error))
-      ++sources.left_out;
+      ++sources_.left_out;
     else
       report("'{}': {}", path, std::strerror(error));
   }
@@ -256,10 +233,10 @@ class Finder {
   }
 
   const std::string key_;
-  bool text_ = false;
-  std::size_t entry_ = 0;
+  const bool text_;
+  TextSources sources_;
   std::set<std::pair<dev_t, ino_t>> seen_;
-  std::vector<Diagnostic> found_;
+  Findings found_;
 };
 
 }  // namespace
@@ -282,9 +259,7 @@ std::uint64_t TextSources::fingerprint() const {
 }
 
 TextSources find_text(const std::vector<std::string>& entries, const std::string& key) {
-  Finder finder(key);
-  finder.find(entries, true);
-  return std::move(finder.sources);
+  return Finder(key, true).find(entries);
 }
 
 void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
@@ -316,11 +291,9 @@ void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
 
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,
                                      const std::string& key) {
-  Finder finder(key);
-  finder.find(entries, false);
   std::vector<std::string> paths;
-  paths.reserve(finder.sources.files.size());
-  for (TextFile& file : finder.sources.files) paths.push_back(std::move(file.path));
+  for (TextFile& file : Finder(key, false).find(entries).files)
+    paths.push_back(std::move(file.path));
   return paths;
 }
 

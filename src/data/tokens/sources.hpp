@@ -18,7 +18,6 @@
 //    user (files/path.hpp).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -33,10 +32,9 @@ struct TextFile {
   std::int64_t size = 0;         ///< bytes
   std::int64_t modified_ns = 0;  ///< since 1970
   std::int64_t changed_ns = 0;   ///< since 1970; unlike modified_ns, no program can set it
-  std::size_t entry = 0;         ///< the deck entry that it comes from
   bool compressed = false;
 
-  auto fields() { return std::tie(path, size, modified_ns, changed_ns, entry, compressed); }
+  auto fields() { return std::tie(path, size, modified_ns, changed_ns, compressed); }
 };
 
 struct TextSources {

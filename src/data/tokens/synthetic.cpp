@@ -1,37 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens/synthetic.hpp"
 
-#include "base/error.hpp"
-
 #include "tokens/stored_hash.hpp"
 
 namespace trireme::tokens {
 
 SyntheticTokens::SyntheticTokens(std::int64_t size, std::int64_t vocabulary, std::uint64_t seed)
-    : key_(RandomKey::of(seed, Draw::synthetic)),
-      size_(size),
-      vocabulary_(vocabulary),
-      seed_(seed) {
+    : TokenStream({size, vocabulary,
+                   StoredHash()
+                       .add("synthetic")
+                       .add(seed)
+                       .add(static_cast<std::uint64_t>(vocabulary))
+                       .add(static_cast<std::uint64_t>(size))
+                       .value(),
+                   fmt::format("{} synthetic tokens", size)}),
+      key_(RandomKey::of(seed, Draw::synthetic)) {
   TRIREME_EXPECT(size >= 1 && vocabulary >= 1, "{} synthetic tokens of a vocabulary of {}", size,
                  vocabulary);
 }
 
-std::uint64_t SyntheticTokens::content_hash() const {
-  return StoredHash()
-      .add("synthetic")
-      .add(seed_)
-      .add(static_cast<std::uint64_t>(vocabulary_))
-      .add(static_cast<std::uint64_t>(size_))
-      .value();
-}
-
-std::string SyntheticTokens::description() const {
-  return fmt::format("{} synthetic tokens", size_);
-}
-
-void SyntheticTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size_, "tokens [{}, {}) of {}", begin,
-                 begin + std::ssize(out), size_);
+void SyntheticTokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   std::int64_t index = begin;
   std::uint64_t phrase = 0;
   for (auto& token : out) {
@@ -40,7 +28,7 @@ void SyntheticTokens::read(std::int64_t begin, std::span<std::int32_t> out) cons
       phrase = philox(key_, static_cast<std::uint64_t>(index / phrase_tokens)).w[0] % phrases;
     const Words4 random = philox(key_, phrase * phrase_tokens + place, 1);
     token = static_cast<std::int32_t>(
-        below(static_cast<std::uint64_t>(vocabulary_), random.w[0], random.w[1]));
+        below(static_cast<std::uint64_t>(vocabulary()), random.w[0], random.w[1]));
     ++index;
   }
 }

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/random.hpp"
 
@@ -25,16 +24,10 @@ class SyntheticTokens : public TokenStream {
   /// Requires size >= 1 and vocabulary >= 1.
   SyntheticTokens(std::int64_t size, std::int64_t vocabulary, std::uint64_t seed);
 
-  [[nodiscard]] std::int64_t size() const override { return size_; }
-  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
-  [[nodiscard]] std::uint64_t content_hash() const override;
-  [[nodiscard]] std::string description() const override;
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
-
  private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
+
   RandomKey key_;
-  std::int64_t size_, vocabulary_;
-  std::uint64_t seed_;
 };
 
 }  // namespace trireme::tokens

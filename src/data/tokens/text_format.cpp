@@ -2,9 +2,8 @@
 #include "tokens/text_format.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "base/error.hpp"
+#include "text/json_file.hpp"
 
 namespace trireme::tokens {
 
@@ -15,7 +14,7 @@ TextFormat text_format(const std::string& field,
                        const std::string& key) {
   const bool automatic = separator == "auto", none = separator == "none" || separator.empty();
   const auto refuse = [&](const std::string& what) {
-    throw UserError({Diagnostic{{}, key, fmt::format("'{}' {}", separator, what)}});
+    text::refuse_key("", key, fmt::format("'{}' {}", separator, what));
   };
   TextFormat format(field);
   format.bad_lines = bad_lines;
@@ -67,25 +66,6 @@ void TextNotes::say(const TextFormat& format, const std::string& key, Log& log) 
         "{}: special tokens are spelled out {} times in the text ({} is one of them). They are "
         "encoded as ordinary text and do not begin documents",
         key, spelled, spelled_as);
-}
-
-std::string to_json(const TextNotes& notes) {
-  return nlohmann::json{{"documents", notes.documents}, {"separators", notes.separators},
-                        {"bad_lines", notes.bad_lines}, {"bad_places", notes.bad_places},
-                        {"spelled", notes.spelled},     {"spelled_as", notes.spelled_as}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-TextNotes notes_from_json(std::string_view text) {
-  const auto json = nlohmann::json::parse(text);
-  TextNotes notes;
-  json.at("documents").get_to(notes.documents);
-  json.at("separators").get_to(notes.separators);
-  json.at("bad_lines").get_to(notes.bad_lines);
-  json.at("bad_places").get_to(notes.bad_places);
-  json.at("spelled").get_to(notes.spelled);
-  json.at("spelled_as").get_to(notes.spelled_as);
-  return notes;
 }
 
 }  // namespace trireme::tokens

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -58,10 +57,6 @@ struct TextNotes {
   /// A line for each of them, and warnings.
   void say(const TextFormat& format, const std::string& key, Log& log) const;
 };
-
-std::string to_json(const TextNotes& notes);
-/// Throws nlohmann's exception for what to_json() did not write.
-TextNotes notes_from_json(std::string_view text);
 
 }  // namespace trireme::tokens
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t packed_bytes = std::size_t{256} << 10U;
 
-class Plain : public TextInput::Source {
+class Plain : public TextInput {
  public:
   Plain(const std::string& path, std::int64_t begin, std::int64_t end)
       : file_(path), at_(begin), end_(end < 0 ? file_.size() : end) {}
@@ -148,7 +148,7 @@ struct XzCodec {
 #endif
 
 template <class Codec>
-class Unpacked : public TextInput::Source {
+class Unpacked : public TextInput {
  public:
   explicit Unpacked(const std::string& path) : file_(path), buffer_(packed_bytes) {}
 
@@ -190,7 +190,7 @@ class Unpacked : public TextInput::Source {
   bool between_members_ = true, last_ = false;
 };
 
-std::unique_ptr<TextInput::Source> unpacked(const std::string& path, Packing packing) {
+std::unique_ptr<TextInput> unpacked(const std::string& path, Packing packing) {
   switch (packing) {
     case Packing::gzip:
       return std::make_unique<Unpacked<GzipCodec>>(path);
@@ -216,22 +216,17 @@ std::unique_ptr<TextInput::Source> unpacked(const std::string& path, Packing pac
 }  // namespace
 
 Packing packing_of(const std::string& path) {
-  const FileKind* const kind = kind_of(TextInput(path, 0, kind_front).read_front(kind_front));
+  const FileKind* const kind = kind_of(Plain(path, 0, kind_front).read_front(kind_front));
   return kind == nullptr ? Packing::none : kind->packing;
 }
 
-TextInput::TextInput(const std::string& path, std::int64_t begin, std::int64_t end) {
+std::unique_ptr<TextInput> open_text(const std::string& path,
+                                     std::int64_t begin,
+                                     std::int64_t end) {
   const Packing packing = begin == 0 && end < 0 ? packing_of(path) : Packing::none;
-  source_ = packing == Packing::none ? std::make_unique<Plain>(path, begin, end)
-                                     : unpacked(path, packing);
-}
-
-TextInput::~TextInput() = default;
-TextInput::TextInput(TextInput&&) noexcept = default;
-TextInput& TextInput::operator=(TextInput&&) noexcept = default;
-
-std::size_t TextInput::read_some(std::span<std::byte> bytes) {
-  return source_->read_some(bytes);
+  if (packing == Packing::none)
+    return std::make_unique<Plain>(path, begin, end);
+  return unpacked(path, packing);
 }
 
 std::string TextInput::read_front(std::size_t size) {

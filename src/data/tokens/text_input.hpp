@@ -22,27 +22,17 @@ Packing packing_of(const std::string& path);
 /// Sequential; one thread uses it.
 class TextInput {
  public:
-  /// Of a file that is not compressed, the bytes [begin, end); end -1: to its end.
-  explicit TextInput(const std::string& path, std::int64_t begin = 0, std::int64_t end = -1);
-  ~TextInput();
-  TextInput(TextInput&&) noexcept;
-  TextInput& operator=(TextInput&&) noexcept;
-
+  virtual ~TextInput() = default;
   /// At most bytes.size() of them; 0 at the end only. Throws UserError for damaged compression,
   /// StorageError.
-  std::size_t read_some(std::span<std::byte> bytes);
+  virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
   /// Up to `size` bytes, fewer at the end only.
   std::string read_front(std::size_t size);
-
-  /// What a source of bytes does; in text_input.cpp.
-  class Source {
-   public:
-    virtual ~Source() = default;
-    virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
-  };
-
- private:
-  std::unique_ptr<Source> source_;
 };
+
+/// Of a file that is not compressed, the bytes [begin, end); end -1: to its end.
+std::unique_ptr<TextInput> open_text(const std::string& path,
+                                     std::int64_t begin = 0,
+                                     std::int64_t end = -1);
 
 }  // namespace trireme::tokens

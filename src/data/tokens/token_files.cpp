@@ -14,8 +14,6 @@
 #include "files/input_file.hpp"
 
 #include "tokens/file_kind.hpp"
-#include "tokens/megatron.hpp"
-#include "tokens/numpy.hpp"
 #include "tokens/stored_hash.hpp"
 
 namespace trireme::tokens {
@@ -72,31 +70,18 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
                                      kind->name, word(format)));
   if (format != TokenFormat::automatic)
     return finding(path, examine_raw(format, made.file));
-  if (front.starts_with(numpy_magic)) {
-    NumpyArray array;
-    auto problem = finding(path, read_numpy(input, array));
-    made.file.width = array.width;
-    made.file.offset = array.offset;
-    made.file.tokens = array.tokens;
-    made.is_signed = array.is_signed;
-    return problem;
-  }
+  if (front.starts_with(numpy_magic))
+    return finding(path, examine_numpy(input, made));
   std::int32_t magic = 0;
   const bool headed = input.size() >= llmc_header_bytes;
   if (headed)
     input.read(0, std::as_writable_bytes(std::span(&magic, 1)));
   if (magic == llmc_magic_2 || magic == llmc_magic_4)
     return finding(path, examine_llmc(input, magic, made.file));
-  const std::string index_path = megatron_index_of(path);
   std::error_code ignored;
-  if (!index_path.empty() && std::filesystem::exists(index_path, ignored)) {
-    MegatronIndex index;
-    auto problem = finding(index_path, read_megatron_index(index_path, input.size(), index));
-    made.file.width = index.width;
-    made.file.tokens = index.tokens;
-    made.documents = std::move(index.documents);
-    return problem;
-  }
+  if (const std::string index = path.substr(0, path.size() - 4) + ".idx";
+      path.ends_with(".bin") && std::filesystem::exists(index, ignored))
+    return finding(index, examine_megatron(index, made));
   if (!headed)
     return finding(path, fmt::format("is not a token shard: {} bytes, the header of llm.c's alone "
                                      "takes {}; for raw numbers give `format`",
@@ -112,13 +97,12 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
 
 std::vector<ExaminedFile> examine_token_files(const std::vector<std::string>& paths,
                                               TokenFormat format) {
-  std::vector<Diagnostic> found;
+  Findings found;
   std::vector<ExaminedFile> examined(paths.size());
   for (std::size_t i = 0; i < paths.size(); ++i)
     if (auto finding = examine(paths[i], format, examined[i]))
-      found.push_back(*std::move(finding));
-  if (!found.empty())
-    throw UserError(std::move(found));
+      found.add(*std::move(finding));
+  found.settle();
   return examined;
 }
 
@@ -136,8 +120,9 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
   }
   auto description = fmt::format("{} tokens in {} files, {}", tokens, found.files.size(),
                                  found.files.empty() ? "none" : found.files.front().path);
-  auto stream = std::make_unique<FileTokens>(std::move(segments), std::min(vocabulary, highest),
-                                             hash.value(), std::move(description));
+  auto stream = std::make_unique<FileTokens>(
+      std::move(segments), TokenStream::Facts{tokens, std::min(vocabulary, highest), hash.value(),
+                                              std::move(description)});
   if (found.marks.empty())
     return stream;
   return std::make_unique<MarkedTokens>(std::move(stream), found.marks, end_of_text);

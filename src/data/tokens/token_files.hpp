@@ -7,7 +7,7 @@
 //                  magic 20240801, version 7: uint32 tokens (Llama 3's)
 //   Megatron   X.bin with nothing but tokens, and X.idx next to it: their type, and where sequences
 //              and documents begin (megatron/core/datasets/indexed_dataset.py there)
-//   NumPy      .npy arrays of integers (numpy.hpp)
+//   NumPy      .npy arrays of integers
 //   raw        nothing but tokens; the deck gives their width
 //
 // All but the last state the type of their tokens, and sizes must match exactly. Several files are
@@ -79,10 +79,16 @@ struct TokenRequirements {
 
 /// A token file that was examined by its header.
 struct ExaminedFile {
-  TokenFile file;
-  std::vector<std::int64_t> documents;  ///< where they begin, if the file states that itself
-  bool is_signed = false;               ///< negative numbers are in the upper half
+  TokenFile file = {};
+  std::vector<std::int64_t> documents = {};  ///< where they begin, if the file states that itself
+  bool is_signed = false;                    ///< negative numbers are in the upper half
 };
+
+/// Examines an array of NumPy. "" when all is well, else what is wrong with it.
+std::string examine_numpy(const files::InputFile& file, ExaminedFile& made);
+/// Examines the index of Megatron of made.file, which has its path and size. The same. Throws
+/// StorageError when the index cannot be read.
+std::string examine_megatron(const std::string& index_path, ExaminedFile& made);
 
 /// Reads headers. Throws UserError with a finding for every file that is not what it should be: of
 /// another format or size; StorageError for one that cannot be read.

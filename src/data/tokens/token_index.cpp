@@ -39,12 +39,12 @@ bool has_sizes(const IndexHeader& header) {
          header.tokens <= most && header.documents >= 0 && header.documents <= header.tokens;
 }
 
-/// Searches one block whose first token has the number `first`.
+/// Searches tokens of which the first has the number `first`.
 template <class Token>
-void index_tokens(std::span<const std::byte> bytes,
-                  std::int64_t first,
-                  std::int32_t end_of_text,
-                  TokenIndex& index) {
+void search(std::span<const std::byte> bytes,
+            std::int64_t first,
+            std::int32_t end_of_text,
+            TokenIndex& index) {
   const std::size_t count = bytes.size() / sizeof(Token);
   const auto token = [&](std::size_t i) {
     Token value;  // tokens of a file need not be aligned
@@ -95,6 +95,28 @@ void TokenIndex::append(const TokenIndex& next) {
   documents.insert(documents.end(), next.documents.begin(), next.documents.end());
 }
 
+void Indexer::add(std::span<const std::byte> bytes) {
+  with_unsigned(width_,
+                [&](auto zero) { search<decltype(zero)>(bytes, next_, end_of_text_, index_); });
+  next_ += std::ssize(bytes) / width_;
+  constexpr auto whole = static_cast<std::size_t>(block_bytes);
+  while (block_.size() + bytes.size() >= whole) {
+    const auto rest = bytes.first(whole - block_.size());
+    bytes = bytes.subspan(rest.size());
+    if (!block_.empty())
+      block_.insert(block_.end(), rest.begin(), rest.end());
+    index_.blocks.push_back(hash_of(block_.empty() ? rest : block_));
+    block_.clear();
+  }
+  block_.insert(block_.end(), bytes.begin(), bytes.end());
+}
+
+TokenIndex Indexer::finish() {
+  if (!block_.empty())
+    index_.blocks.push_back(hash_of(block_));
+  return std::move(index_);
+}
+
 TokenIndex index_blocks(const TokenFile& file,
                         std::int64_t begin,
                         std::int64_t end,
@@ -102,24 +124,13 @@ TokenIndex index_blocks(const TokenFile& file,
                         const std::function<void(std::int64_t)>& report) {
   const Segment segment(file);
   std::vector<std::byte> room(static_cast<std::size_t>(block_bytes));
-  BlockHashes hashes;
-  TokenIndex index;
+  Indexer indexer(file.width, end_of_text, begin * (block_bytes / file.width));
   for (std::int64_t block = begin; block < end; ++block) {
     const auto bytes = segment.read_block(block, room);
-    hashes.add(bytes);
-    const std::int64_t first = block * (block_bytes / file.width);
-    if (file.width == 1)
-      index_tokens<std::uint8_t>(bytes, first, end_of_text, index);
-    else if (file.width == 2)
-      index_tokens<std::uint16_t>(bytes, first, end_of_text, index);
-    else if (file.width == 4)
-      index_tokens<std::uint32_t>(bytes, first, end_of_text, index);
-    else
-      index_tokens<std::uint64_t>(bytes, first, end_of_text, index);
+    indexer.add(bytes);
     report(std::ssize(bytes));
   }
-  index.blocks = hashes.finish();
-  return index;
+  return indexer.finish();
 }
 
 IndexHeader header_of(const TokenFile& file,

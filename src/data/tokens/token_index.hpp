@@ -63,6 +63,26 @@ struct IndexHeader {
 };
 static_assert(sizeof(IndexHeader) == 128);
 
+/// Makes an index of tokens that come in their order.
+class Indexer {
+ public:
+  /// Of tokens of `width` bytes, from token `first` of the file on, which begins a block.
+  Indexer(int width, std::int32_t end_of_text, std::int64_t first = 0)
+      : width_(width), end_of_text_(end_of_text), next_(first) {}
+
+  /// Whole tokens.
+  void add(std::span<const std::byte> bytes);
+  /// Nothing may be added afterwards.
+  TokenIndex finish();
+
+ private:
+  int width_;
+  std::int32_t end_of_text_;
+  std::int64_t next_;
+  TokenIndex index_;
+  std::vector<std::byte> block_;  ///< not full
+};
+
 /// Reads the blocks [begin, end) of a file. `report` gets the bytes of each.
 TokenIndex index_blocks(const TokenFile& file,
                         std::int64_t begin,

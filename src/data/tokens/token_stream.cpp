@@ -8,7 +8,6 @@
 
 #include <sys/resource.h>
 
-#include "base/error.hpp"
 #include "base/kernel_text.hpp"
 
 #include "tokens/stored_hash.hpp"
@@ -31,12 +30,14 @@ std::uint64_t widen(const std::byte* from, std::span<std::int32_t> out) {
   return highest;
 }
 
-std::uint64_t widen(int token_bytes, const std::byte* from, std::span<std::int32_t> out) {
-  if (token_bytes == 1)
-    return widen<std::uint8_t>(from, out);
-  if (token_bytes == 2)
-    return widen<std::uint16_t>(from, out);
-  return token_bytes == 4 ? widen<std::uint32_t>(from, out) : widen<std::uint64_t>(from, out);
+TokenStream::Facts marked(const TokenStream& stream,
+                          const std::vector<std::int64_t>& documents,
+                          std::int32_t mark) {
+  StoredHash hash;
+  hash.add(stream.content_hash()).add(static_cast<std::uint64_t>(mark));
+  return {stream.size() + std::ssize(documents),
+          std::max(stream.vocabulary(), std::int64_t{mark} + 1),
+          hash.add(std::as_bytes(std::span(documents))).value(), stream.description()};
 }
 
 }  // namespace
@@ -51,14 +52,8 @@ void pack_tokens(std::span<const std::int32_t> tokens, int width, std::vector<st
   }
 }
 
-FileTokens::FileTokens(std::vector<Segment> segments,
-                       std::int64_t vocabulary,
-                       std::uint64_t content_hash,
-                       std::string description)
-    : segments_(std::move(segments)),
-      vocabulary_(vocabulary),
-      content_hash_(content_hash),
-      description_(std::move(description)) {
+FileTokens::FileTokens(std::vector<Segment> segments, Facts facts)
+    : TokenStream(std::move(facts)), segments_(std::move(segments)) {
   std::int64_t end = 0;
   for (const Segment& segment : segments_) ends_.push_back(end += segment.tokens());
 }
@@ -78,9 +73,7 @@ void FileTokens::note_opened(std::size_t segment) const {
   }
 }
 
-void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
-                 begin + std::ssize(out), size());
+void FileTokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   auto place = static_cast<std::size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
   while (!out.empty()) {
     const Segment& segment = segments_[place];
@@ -93,12 +86,13 @@ void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto bytes = std::span(room).first(count * static_cast<std::size_t>(width));
     if (segment.read(first * width, bytes))
       note_opened(place);
-    const std::uint64_t highest = widen(width, bytes.data(), out.first(count));
-    if (std::cmp_greater_equal(highest, vocabulary_)) [[unlikely]]
+    const std::uint64_t highest = with_unsigned(
+        width, [&](auto zero) { return widen<decltype(zero)>(bytes.data(), out.first(count)); });
+    if (std::cmp_greater_equal(highest, vocabulary())) [[unlikely]]
       throw StorageError(
           "data", "read " + segment.path(),
           fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,
-                      first + static_cast<std::int64_t>(count), vocabulary_),
+                      first + static_cast<std::int64_t>(count), vocabulary()),
           __FILE__, __LINE__);
     out = out.subspan(count);
     begin += static_cast<std::int64_t>(count);
@@ -110,30 +104,17 @@ void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
 MarkedTokens::MarkedTokens(std::unique_ptr<TokenStream> stream,
                            std::vector<std::int64_t> documents,
                            std::int32_t mark)
-    : stream_(std::move(stream)), documents_(std::move(documents)), mark_(mark) {}
+    : TokenStream(marked(*stream, documents, mark)),
+      stream_(std::move(stream)),
+      documents_(std::move(documents)),
+      mark_(mark) {}
 
-std::int64_t MarkedTokens::vocabulary() const {
-  return std::max(stream_->vocabulary(), std::int64_t{mark_} + 1);
-}
-
-std::uint64_t MarkedTokens::content_hash() const {
-  StoredHash hash;
-  hash.add(stream_->content_hash()).add(static_cast<std::uint64_t>(mark_));
-  return hash.add(std::as_bytes(std::span(documents_))).value();
-}
-
-void MarkedTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
-                 begin + std::ssize(out), size());
+void MarkedTokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   // The first mark that is not before `begin`.
-  std::int64_t next = 0, end = std::ssize(documents_);
-  while (next < end) {
-    const std::int64_t middle = next + (end - next) / 2;
-    if (mark_of(middle) < begin)
-      next = middle + 1;
-    else
-      end = middle;
-  }
+  const auto place = [&](const std::int64_t& document) {
+    return mark_of(&document - documents_.data());
+  };
+  auto next = std::ranges::lower_bound(documents_, begin, {}, place) - documents_.begin();
   while (!out.empty()) {
     if (next < std::ssize(documents_) && mark_of(next) == begin) {
       out.front() = mark_;

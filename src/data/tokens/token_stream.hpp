@@ -15,7 +15,10 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/error.hpp"
 
 #include "tokens/segment.hpp"
 
@@ -30,22 +33,33 @@ void pack_tokens(std::span<const std::int32_t> tokens, int width, std::vector<st
 
 class TokenStream {
  public:
-  TokenStream() = default;
+  struct Facts {
+    std::int64_t size = 0;           ///< number of tokens
+    std::int64_t vocabulary = 0;     ///< every token is below it; 256 for bytes
+    std::uint64_t content_hash = 0;  ///< of all tokens; checkpoints and ranks compare it
+    std::string description = {};    ///< a line for the log, with the place
+  };
+
+  explicit TokenStream(Facts facts) : facts_(std::move(facts)) {}
   TokenStream(const TokenStream&) = delete;
   TokenStream& operator=(const TokenStream&) = delete;
   virtual ~TokenStream() = default;
 
-  /// Number of tokens.
-  [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Every token is below this bound; 256 for bytes.
-  [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
-  /// Identifies the content with all of its tokens. A run that resumes compares it with that in its
-  /// checkpoint, and ranks compare theirs.
-  [[nodiscard]] virtual std::uint64_t content_hash() const = 0;
-  /// A line for the log that describes the stream and its place.
-  [[nodiscard]] virtual std::string description() const = 0;
+  [[nodiscard]] std::int64_t size() const { return facts_.size; }
+  [[nodiscard]] std::int64_t vocabulary() const { return facts_.vocabulary; }
+  [[nodiscard]] std::uint64_t content_hash() const { return facts_.content_hash; }
+  [[nodiscard]] const std::string& description() const { return facts_.description; }
   /// Copies the tokens [begin, begin + out.size()). Requires that range inside [0, size()).
-  virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
+  void read(std::int64_t begin, std::span<std::int32_t> out) const {
+    TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
+                   begin + std::ssize(out), size());
+    copy(begin, out);
+  }
+
+ private:
+  virtual void copy(std::int64_t begin, std::span<std::int32_t> out) const = 0;
+
+  Facts facts_;
 };
 
 /// Segments, one after the other; of those that are opened when they are read, at most
@@ -56,26 +70,15 @@ class FileTokens : public TokenStream {
   /// 256, or a quarter of what `ulimit -n` allows.
   static std::size_t most_open();
 
-  FileTokens(std::vector<Segment> segments,
-             std::int64_t vocabulary,
-             std::uint64_t content_hash,
-             std::string description);
-
-  [[nodiscard]] std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
-  [[nodiscard]] std::uint64_t content_hash() const override { return content_hash_; }
-  [[nodiscard]] std::string description() const override { return description_; }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
+  FileTokens(std::vector<Segment> segments, Facts facts);
 
  private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
   /// Counts an opened file, and closes the one that was opened first of too many.
   void note_opened(std::size_t segment) const;
 
   std::vector<Segment> segments_;
   std::vector<std::int64_t> ends_;  // running sum of tokens
-  std::int64_t vocabulary_;
-  std::uint64_t content_hash_;
-  std::string description_;
   mutable std::mutex mutex_;
   mutable std::deque<std::size_t> open_;  // segments, in the order of their opening
 };
@@ -89,15 +92,8 @@ class MarkedTokens : public TokenStream {
                std::vector<std::int64_t> documents,
                std::int32_t mark);
 
-  [[nodiscard]] std::int64_t size() const override {
-    return stream_->size() + std::ssize(documents_);
-  }
-  [[nodiscard]] std::int64_t vocabulary() const override;
-  [[nodiscard]] std::uint64_t content_hash() const override;
-  [[nodiscard]] std::string description() const override { return stream_->description(); }
-  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
-
  private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
   /// The place of the mark of document `k`.
   [[nodiscard]] std::int64_t mark_of(std::int64_t k) const {
     return documents_[static_cast<std::size_t>(k)] + k;

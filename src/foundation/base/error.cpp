@@ -70,6 +70,21 @@ UserError::UserError(std::string text) : UserError(Place{}, std::move(text)) {}
 UserError::UserError(Place place, std::string text)
     : UserError(std::vector<Diagnostic>{{std::move(place), "", std::move(text)}}) {}
 
+void Findings::add(Diagnostic finding) {
+  constexpr std::size_t most = 20;
+  if (first_.size() < most)
+    first_.push_back(std::move(finding));
+  else
+    ++more_;
+}
+
+void Findings::settle() {
+  if (more_ > 0)
+    first_.push_back({first_.back().place, "", fmt::format("and {} more", more_)});
+  if (!first_.empty())
+    throw UserError(std::move(first_));
+}
+
 EnvironmentError::EnvironmentError(std::string_view which,
                                    std::string_view statement,
                                    std::string_view reason,

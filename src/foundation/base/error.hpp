@@ -58,6 +58,19 @@ class UserError : public std::exception {
   std::string text_;
 };
 
+/// Findings of which the first 20 are listed, and the others counted.
+class Findings {
+ public:
+  void add(Diagnostic finding);
+  [[nodiscard]] std::size_t size() const { return first_.size() + more_; }
+  /// Throws UserError; returns if there are none.
+  void settle();
+
+ private:
+  std::vector<Diagnostic> first_;
+  std::size_t more_ = 0;
+};
+
 /// `which` is the library ("MPI", "HDF5", "file system"), `statement` the call as written, `reason`
 /// its own message.
 class EnvironmentError : public std::runtime_error {

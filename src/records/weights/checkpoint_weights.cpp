@@ -23,7 +23,6 @@
 #include "record/checkpoint/fact_names.hpp"
 #include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint/manifest_share.hpp"
-#include "weights/safetensors.hpp"
 
 namespace trireme::weights {
 namespace {
@@ -52,6 +51,9 @@ class FactReader {
       throw UserError({directory_}, fmt::format("the checkpoint does not contain the model's {}",
                                                 prefix_ + name));
     read(name, *text, value);
+    if constexpr (std::same_as<T, std::int64_t>)
+      if (value < 1 || (key.max && value > *key.max))  // 0 is a deck's word for the preset's size
+        refuse(name, *text);
   }
   template <Fact T>
   void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) const {
@@ -59,6 +61,10 @@ class FactReader {
       return;
     if (const std::string* text = find(name))
       read(name, *text, value.value.emplace());
+    if constexpr (std::same_as<T, std::int64_t>)
+      if (value.given() &&
+          ((key.min && *value.value < *key.min) || (key.max && *value.value > *key.max)))
+        refuse(name, fmt::format("{}", *value.value));
   }
   void operator()(const char* /*name*/,
                   model::RecomputeKey& /*value*/,
@@ -105,19 +111,6 @@ class FactReader {
   const std::string prefix_;
 };
 
-bool within(std::int64_t size, std::int64_t most) {
-  return size >= 1 && size <= most;
-}
-
-/// Whether the sizes are usable; optional keys that are not set are accepted.
-bool sizes_are_possible(const model::ModelConfig& config) {
-  return within(config.layers, model::most_layers) && within(config.heads, 1024) &&
-         within(config.channels, 65536) && within(config.context, 1 << 20) &&
-         within(config.vocabulary, 1 << 20) && within(config.key_value_heads.value_or(1), 1024) &&
-         within(config.head_channels.value_or(1), 65536) &&
-         within(config.mlp_channels.value_or(1), 1 << 20);
-}
-
 bool rotary_is_possible(const model::GptShape& shape) {
   const model::RotaryScaling& s = shape.rotary_scaling;
   return shape.positions == model::Positions::learned ||
@@ -128,9 +121,9 @@ bool rotary_is_possible(const model::GptShape& shape) {
 
 bool is_possible(const model::GptShape& shape) {
   return (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
-         shape.heads % shape.key_value_heads() == 0 && within(shape.mlp_channels(), 1 << 20) &&
-         shape.norm_epsilon > 0 && shape.logit_softcap >= 0 && shape.attention_window >= 0 &&
-         rotary_is_possible(shape);
+         shape.heads % shape.key_value_heads() == 0 && shape.mlp_channels() >= 1 &&
+         shape.mlp_channels() <= 1 << 20 && shape.norm_epsilon > 0 && shape.logit_softcap >= 0 &&
+         shape.attention_window >= 0 && rotary_is_possible(shape);
 }
 
 constexpr const char *begin_fact = "begin_of_text", *ends_fact = "ends_of_text",
@@ -150,11 +143,6 @@ Roles roles_from(const record::NameValues& facts) {
       (name == begin_fact ? roles.begin : roles.padding) = ids.front();
   }
   return roles;
-}
-
-/// Refuses an impossible shape with a message, before it violates a contract of the model.
-[[noreturn]] void refuse_model(const std::string& directory) {
-  throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
 
 }  // namespace
@@ -187,15 +175,13 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   model::ModelConfig config;
   const FactReader reader(facts, directory);
   describe(reader, config);
-  if (!sizes_are_possible(config))
-    refuse_model(directory);
   if (const auto& pattern = config.window_pattern.value;
       pattern &&
       model::pattern_of(model::long_layers(*pattern, config.layers), config.layers) != *pattern)
     reader.refuse("window_pattern", *pattern);
   const model::GptShape shape = resolve(config);
-  if (!is_possible(shape))
-    refuse_model(directory);
+  if (!is_possible(shape))  // before it violates a contract of the model
+    throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
   return shape;
 }
 
@@ -247,14 +233,14 @@ StoredModel open_checkpoint(const std::string& directory) {
     throw UserError({directory}, "the checkpoint does not contain fp32 weights (state 'master')");
   const auto number_of_state = static_cast<std::size_t>(state - manifest.states.begin());
   const auto table = model::parameter_table(model.shape);
-  std::vector<Diagnostic> findings;
+  Findings findings;
   for (std::size_t p = 0; p < std::max(table.size(), manifest.parameters.size()); ++p) {
     if (p >= table.size() || p >= manifest.parameters.size() ||
         manifest.parameters[p].name != table[p].name ||
         manifest.parameters[p].shape != table[p].shape) {
-      findings.push_back({{directory},
-                          p < table.size() ? table[p].name : manifest.parameters[p].name,
-                          "the parameters in the checkpoint do not match its model"});
+      findings.add({{directory},
+                    p < table.size() ? table[p].name : manifest.parameters[p].name,
+                    "the parameters in the checkpoint do not match its model"});
       continue;
     }
     StoredTensor tensor{.parameter = table[p].name, .name = table[p].name, .shape = table[p].shape};
@@ -262,12 +248,12 @@ StoredModel open_checkpoint(const std::string& directory) {
     for (const record::Piece& piece : manifest.pieces_of(number_of_state, p))
       tensor.extents.push_back({piece.rank, piece.offset, piece.begin, piece.count});
     if (tensor.extents.empty())
-      findings.push_back({{directory},
-                          tensor.name,
-                          "the checkpoint does not contain the weights of this parameter"});
+      findings.add({{directory},
+                    tensor.name,
+                    "the checkpoint does not contain the weights of this parameter"});
     model.tensors.push_back(std::move(tensor));
   }
-  throw_findings(std::move(findings));
+  findings.settle();
   return model;
 }
 

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "weights/safetensors.hpp"
-
 namespace trireme::weights {
 namespace {
 
@@ -53,7 +51,7 @@ const Json& KeyReader::value(const std::string& key) {
 }
 
 void KeyReader::say(const std::string& key, std::string text) {
-  findings_.push_back({{path_}, key, std::move(text)});
+  findings_.add({{path_}, key, std::move(text)});
 }
 
 std::string KeyReader::shown(const std::string& key) {
@@ -119,7 +117,7 @@ std::vector<std::string> KeyReader::finish(std::string_view reader) {
   for (const auto& [key, why] : refused)
     if (!says_nothing(value(key)))
       say(key, fmt::format("{}: {}", shown(key), why));
-  throw_findings(std::move(findings_));
+  findings_.settle();
   std::vector<std::string> unknown;
   for (const auto& [key, given] : root_.items())
     if (!says_nothing(given) && !asked_.contains(key) &&

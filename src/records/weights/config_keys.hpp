@@ -71,7 +71,7 @@ class KeyReader {
   const std::string& path_;
   const text::Json& root_;
   std::set<std::string> asked_;
-  std::vector<Diagnostic> findings_;
+  Findings findings_;
 };
 
 class KeyWriter {

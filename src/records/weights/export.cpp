@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/round_up.hpp"
 #include "files/new_directory.hpp"
 #include "files/output_file.hpp"
@@ -31,19 +31,7 @@
 namespace trireme::weights {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 constexpr const char* gguf_file = "model.gguf";
-
-/// A tensor of a file.
-struct Named {
-  TheirTensor their;
-  std::vector<std::int64_t> shape;  ///< as stored
-  TensorOutput output = {};
-  std::int64_t elements_of_parameter = 0;  ///< of which it has the first ones; else 0
-
-  [[nodiscard]] std::int64_t bytes() const { return bytes_of(output.type, their.elements()); }
-};
 
 class Exporter {
  public:
@@ -118,21 +106,22 @@ class Exporter {
   }
 
   void write_gguf(const files::NewDirectory& directory) {
-    std::vector<Named> tensors = tensors_by_their_names();
     GgufContent content{.family = family_,
                         .shape = shape_,
                         .type = request_.type,
                         .roles = exported_roles(),
-                        .tokenizer = model_.tokenizer};
+                        .tokenizer = model_.tokenizer,
+                        .tensors = tensors_by_their_names()};
     if (const auto hash = hash_of_weights())
       content.facts = {{"trireme.weights_hash", fmt::format("{:016x}", *hash)}};
+    for (TensorOutput& tensor : content.tensors)
+      tensor.type = gguf_type(tensor.their, request_.type);
     const std::vector<float> divisors = gguf_rotary_divisors(shape_);
-    if (!divisors.empty())
-      content.tensors.push_back({"rope_freqs.weight", {std::ssize(divisors)}});
-    for (Named& tensor : tensors) {
-      tensor.output.type = gguf_type(tensor.their, request_.type);
-      content.tensors.push_back({tensor.their.name, tensor.shape, tensor.output.type});
-    }
+    const std::size_t computed = divisors.empty() ? 0 : 1;
+    if (computed > 0)
+      content.tensors.insert(content.tensors.begin(), {.their = {.name = "rope_freqs.weight",
+                                                                 .shape = {std::ssize(divisors)}},
+                                                       .zeros = std::ssize(divisors)});
     files::Descriptor file = files::new_file(directory.file(gguf_file));
     const auto align = [&] {
       file.write(std::string(
@@ -142,8 +131,8 @@ class Exporter {
     file.write(std::as_bytes(std::span(divisors)));
     align();
     TensorWriter writer(model_);
-    for (const Named& tensor : tensors) {
-      write_tensor(tensor, writer, file);
+    for (const TensorOutput& tensor : std::span(content.tensors).subspan(computed)) {
+      writer.write(tensor, file);
       align();
     }
     finish(file, gguf_file);
@@ -174,38 +163,31 @@ class Exporter {
   }
 
   /// In registration order.
-  std::vector<Named> tensors_by_their_names() const {
+  std::vector<TensorOutput> tensors_by_their_names() const {
     model::GptShape with_bias = shape_;
     with_bias.bias = shape_.bias || family_->always_biased;
-    std::vector<Named> tensors;
+    std::vector<TensorOutput> tensors;
     for (const layout::Parameter& parameter : model::parameter_table(with_bias))
       for (TheirTensor& their : their_tensors(*family_, with_bias, parameter)) {
-        Named named{.their = std::move(their), .shape = {}};
         if (parameter.name != "head.weight")
-          named.their.name.insert(0, family_->prefix);
-        named.shape = named.their.shape;
-        if (named.their.transposed)
-          std::ranges::reverse(named.shape);
-        const auto mine = by_parameter_.find(parameter.name);
-        if (mine == by_parameter_.end())
-          named.output.zeros = named.their.elements();
-        else
-          named.output = {.tensor = mine->second,
-                          .transposed = named.their.transposed,
-                          .elements = named.their.elements(),
-                          .begin = named.their.begin};
-        named.output.type = request_.type;
-        if (named.output.tensor != nullptr && named.their.begin == 0)
-          named.elements_of_parameter = parameter.elements();
-        tensors.push_back(std::move(named));
+          their.name.insert(0, family_->prefix);
+        TensorOutput output{.zeros = their.elements(), .type = request_.type};
+        if (const auto mine = by_parameter_.find(parameter.name); mine != by_parameter_.end()) {
+          output.tensor = mine->second;
+          output.elements = std::exchange(output.zeros, 0);
+          output.elements_of_parameter = their.begin == 0 ? parameter.elements() : 0;
+        }
+        output.their = std::move(their);
+        tensors.push_back(std::move(output));
       }
     return tensors;
   }
 
-  void write_shards(const files::NewDirectory& directory, const std::vector<Named>& tensors) {
-    std::vector<std::vector<Named>> shards(1);
+  void write_shards(const files::NewDirectory& directory,
+                    const std::vector<TensorOutput>& tensors) {
+    std::vector<std::vector<TensorOutput>> shards(1);
     std::int64_t used = 0, total = 0;
-    for (const Named& tensor : tensors) {
+    for (const TensorOutput& tensor : tensors) {
       if (!shards.back().empty() && used + tensor.bytes() > request_.shard_bytes) {
         shards.emplace_back();
         used = 0;
@@ -214,44 +196,45 @@ class Exporter {
       used += tensor.bytes();
       total += tensor.bytes();
     }
-    OrderedJson map = OrderedJson::object();
+    trireme::Json map = trireme::Json::object();
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string name = shards.size() == 1 ? "model.safetensors"
                                                   : fmt::format("model-{:05}-of-{:05}.safetensors",
                                                                 i + 1, shards.size());
-      for (const Named& tensor : shards[i]) map[tensor.their.name] = name;
+      for (const TensorOutput& tensor : shards[i]) map[tensor.their.name] = name;
       write_safetensors(directory, name, std::move(shards[i]));
     }
     if (shards.size() > 1)
       directory.write(
           "model.safetensors.index.json",
-          OrderedJson{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
+          trireme::Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
   }
 
   void write_safetensors(const files::NewDirectory& directory,
                          const std::string& file_name,
-                         std::vector<Named> tensors) {
+                         std::vector<TensorOutput> tensors) {
     std::ranges::sort(
-        tensors, {}, [](const Named& tensor) -> auto& { return tensor.their.name; });
-    OrderedJson header, metadata = {{"format", "pt"}};
+        tensors, {}, [](const TensorOutput& tensor) -> auto& { return tensor.their.name; });
+    trireme::Json header, metadata = {{"format", "pt"}};
     TensorReader reader(model_);
-    for (const Named& named : tensors) {
-      if (named.elements_of_parameter == 0)
+    for (const TensorOutput& output : tensors) {
+      const std::int64_t elements = output.elements_of_parameter;
+      if (elements == 0)
         continue;
-      const StoredTensor& tensor = *named.output.tensor;
-      const bool known = tensor.content_hash && request_.type == StoredType::f32 &&
-                         named.elements_of_parameter == tensor.elements();
+      const StoredTensor& tensor = *output.tensor;
+      const bool known =
+          tensor.content_hash && request_.type == StoredType::f32 && elements == tensor.elements();
       const std::uint64_t hash =
-          known ? *tensor.content_hash
-                : reader.hash(tensor, named.elements_of_parameter, request_.type);
+          known ? *tensor.content_hash : reader.hash(tensor, elements, request_.type);
       metadata[hash_key + tensor.parameter] = fmt::format("{:016x}", hash);
     }
     header["__metadata__"] = std::move(metadata);
     std::int64_t at = 0;
-    for (const Named& tensor : tensors) {
+    for (const TensorOutput& tensor : tensors) {
       const std::int64_t end = at + tensor.bytes();
-      header[tensor.their.name] = {
-          {"dtype", name(request_.type)}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+      header[tensor.their.name] = {{"dtype", name(request_.type)},
+                                   {"shape", tensor.stored_shape()},
+                                   {"data_offsets", {at, end}}};
       at = end;
     }
     std::string text = header.dump();
@@ -261,15 +244,8 @@ class Exporter {
     file.write(std::as_bytes(std::span(&length, 1)));
     file.write(text);
     TensorWriter writer(model_);
-    for (const Named& tensor : tensors) write_tensor(tensor, writer, file);
+    for (const TensorOutput& tensor : tensors) writer.write(tensor, file);
     finish(file, file_name);
-  }
-
-  static void write_tensor(const Named& tensor, TensorWriter& writer, files::Descriptor& file) {
-    TensorOutput output = tensor.output;
-    if (tensor.their.head_rows != HeadRows::ours)
-      output.rows = &tensor.their;
-    writer.write(output, file);
   }
 
   void write_llmc(const files::NewDirectory& directory) {
@@ -283,12 +259,10 @@ class Exporter {
     for (const LlmcElement& element : llmc_order(with_bias)) {
       const auto mine = by_parameter_.find(element.parameter.name);
       const std::int64_t elements = element.parameter.elements();
-      TensorOutput output{.zeros = element.unused};
-      if (mine == by_parameter_.end())
-        output.zeros += elements;
-      else
-        output = {mine->second, false, elements, element.unused};
-      output.type = request_.type;
+      TensorOutput output{.zeros = element.unused, .type = request_.type};
+      if (mine != by_parameter_.end())
+        output.tensor = mine->second;
+      (output.tensor != nullptr ? output.elements : output.zeros) += elements;
       writer.write(output, file);
     }
     finish(file, file_name);

@@ -87,12 +87,6 @@ constexpr Family all_families[] = {
     like_llama(
         model::Family::nanochat, "nanochat", "NanoChatForCausalLM", Windows::none, nanochat_names)};
 
-/// The digits at the beginning of `name`.
-std::string_view number_of(std::string_view name) {
-  const auto digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  return name.substr(0, digits);
-}
-
 /// The text in `name` that matches '#'; "" if the pattern has none; nothing if it does not match.
 std::optional<std::string_view> match(std::string_view pattern, std::string_view name) {
   const auto hash = pattern.find('#');
@@ -100,8 +94,9 @@ std::optional<std::string_view> match(std::string_view pattern, std::string_view
     return pattern == name ? std::optional(std::string_view()) : std::nullopt;
   if (!name.starts_with(pattern.substr(0, hash)))
     return std::nullopt;
-  const std::string_view number = number_of(name.substr(hash));
-  if (number.empty() || name.substr(hash + number.size()) != pattern.substr(hash + 1))
+  const std::size_t end = std::min(name.find_first_not_of("0123456789", hash), name.size());
+  const std::string_view number = name.substr(hash, end - hash);
+  if (number.empty() || name.substr(end) != pattern.substr(hash + 1))
     return std::nullopt;
   return number;
 }
@@ -231,14 +226,6 @@ std::vector<TheirTensor> their_tensors(const Family& family,
     return parts;
   }
   TRIREME_EXPECT(false, "no name for {} in {}", parameter.name, family.model_type);
-  return {};
-}
-
-std::string head_name(const Family& family) {
-  for (const NameRule& rule : family.names)
-    if (rule.ours == "head")
-      return std::string(rule.theirs.front()) + ".weight";
-  TRIREME_EXPECT(false, "no head in {}", family.model_type);
   return {};
 }
 

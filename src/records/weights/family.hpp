@@ -86,9 +86,6 @@ struct TheirTensor {
 std::vector<TheirTensor> their_tensors(const Family& family,
                                        const model::GptShape& shape,
                                        const layout::Parameter& parameter);
-/// Without the prefix.
-std::string head_name(const Family& family);
-
 /// Whether `name` is `pattern` with a number for '#'.
 bool matches(std::string_view pattern, std::string_view name);
 

@@ -221,11 +221,6 @@ std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tok
         "the tokenizer puts a space before words only (Metaspace), which llama.cpp cannot do. A "
         "program that reads a GGUF file would give other tokens.");
   std::vector<float> scores(tokens);
-  if (vocabulary.rule == text::MergeRule::scored) {
-    for (std::size_t id = 0; id < vocabulary.ranks.size() && id < tokens; ++id)
-      scores[id] = -static_cast<float>(vocabulary.ranks[id]);
-    return scores;
-  }
   // A list of merges is an order of tokens if all merges that make a token follow each other.
   std::unordered_map<std::string, text::Token> ids;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
@@ -346,17 +341,15 @@ std::string gguf_header(const GgufContent& content) {
   std::string header = file.bytes() + keys.bytes();
   Keys list;
   std::int64_t offset = 0;
-  for (const GgufTensor& tensor : content.tensors) {
-    list.text(tensor.name);
-    list.number(static_cast<std::uint32_t>(tensor.shape.size()));
-    std::int64_t elements = 1;
-    for (auto extent = tensor.shape.rbegin(); extent != tensor.shape.rend(); ++extent) {
+  for (const TensorOutput& tensor : content.tensors) {
+    const std::vector<std::int64_t>& shape = tensor.their.shape;
+    list.text(tensor.their.name);
+    list.number(static_cast<std::uint32_t>(shape.size()));
+    for (auto extent = shape.rbegin(); extent != shape.rend(); ++extent)
       list.number(static_cast<std::uint64_t>(*extent));
-      elements *= *extent;
-    }
     list.number(number_of(tensor.type));
     list.number(static_cast<std::uint64_t>(offset));
-    offset = rounded_up(offset + bytes_of(tensor.type, elements), gguf_alignment);
+    offset = rounded_up(offset + tensor.bytes(), gguf_alignment);
   }
   header += list.bytes();
   header.resize(static_cast<std::size_t>(rounded_up(std::ssize(header), gguf_alignment)), '\0');

@@ -18,6 +18,7 @@
 
 #include "weights/family.hpp"
 #include "weights/stored_model.hpp"
+#include "weights/tensor_writer.hpp"
 
 namespace trireme::weights {
 
@@ -33,19 +34,13 @@ StoredType gguf_type(const TheirTensor& tensor, StoredType wanted);
 /// 3.1; empty for others.
 std::vector<float> gguf_rotary_divisors(const model::GptShape& shape);
 
-struct GgufTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;  ///< row-major
-  StoredType type = StoredType::f32;
-};
-
 struct GgufContent {
   const Family* family = nullptr;
   model::GptShape shape = {};
   StoredType type = StoredType::f32;  ///< of matrices
   Roles roles = {};
-  std::string tokenizer = {};            ///< text::Tokenizer::serialized(); "": no vocabulary
-  std::vector<GgufTensor> tensors = {};  ///< in the order of their data
+  std::string tokenizer = {};              ///< text::Tokenizer::serialized(); "": no vocabulary
+  std::vector<TensorOutput> tensors = {};  ///< in the order of their data
   /// More keys, with text as value.
   std::vector<std::pair<std::string, std::string>> facts = {};
 };

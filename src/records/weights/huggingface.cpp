@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -32,18 +31,8 @@ constexpr const char* config_file = "config.json";
 constexpr const char* generation_file = "generation_config.json";
 constexpr const char* one_file = "model.safetensors";
 constexpr const char* index_file = "model.safetensors.index.json";
-/// Far above any config or index.
-constexpr std::int64_t most_json_bytes = std::int64_t{64} << 20U;
-
-std::string read_json_file(const std::string& path) {
-  const files::InputFile file(path);
-  if (file.size() > most_json_bytes)
-    throw UserError({path}, fmt::format("the file has {} bytes; at most {} are allowed",
-                                        file.size(), most_json_bytes));
-  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
-}
+/// In every family, without a prefix.
+constexpr const char* head_name = "lm_head.weight";
 
 struct Found {
   std::int64_t file = 0;
@@ -62,22 +51,22 @@ class Folder {
       take_file(one_file, {});
     else
       take_shards(index);
-    throw_findings(std::exchange(findings_, {}));
+    findings_.settle();
     const bool bias = model_.shape.bias;
     model_.shape.bias = bias || family_.always_biased;
     for (const layout::Parameter& parameter : model::parameter_table(model_.shape)) take(parameter);
     model_.shape.bias = bias;
     refuse_rest();
-    throw_findings(std::exchange(findings_, {}));
+    findings_.settle();
     compare_tied_head();
     if (!bias && family_.always_biased)
       drop_biases();
-    throw_findings(std::exchange(findings_, {}));
+    findings_.settle();
   }
 
  private:
   void say(std::string file, std::string_view subject, std::string text) {
-    findings_.push_back({{std::move(file)}, text::shortened(subject), std::move(text)});
+    findings_.add({{std::move(file)}, text::shortened(subject), std::move(text)});
   }
 
   void take_file(const std::string& name, const std::set<std::string>& expected) {
@@ -101,7 +90,7 @@ class Folder {
           say(path, said, "this tensor occurs twice");
       }
     } catch (const UserError& error) {
-      findings_.insert(findings_.end(), error.findings().begin(), error.findings().end());
+      for (const Diagnostic& finding : error.findings()) findings_.add(finding);
       return;
     } catch (const StorageError& error) {
       return say(path, "", error.reason());
@@ -111,7 +100,7 @@ class Folder {
   }
 
   void take_shards(const std::string& index) {
-    const Json root = text::parse_json(index, read_json_file(index));
+    const Json root = text::parse_json(text::read_bounded(index));
     const Json& map = root.is_object() ? text::member(root, "weight_map") : root;
     if (!root.is_object() || !map.is_object())
       text::refuse_key(index, "weight_map", "expected an object {\"tensor\": \"file\", ...}");
@@ -200,7 +189,7 @@ class Folder {
     for (const auto& found : found_) {
       const std::string& name = found.first;
       const auto is_name = [&](std::string_view buffer) { return matches(buffer, name); };
-      if (used_.contains(name) || (model_.shape.tied_head && name == head_name(family_)) ||
+      if (used_.contains(name) || (model_.shape.tied_head && name == head_name) ||
           std::ranges::any_of(family_.buffers, is_name))
         continue;
       say(model_.files[static_cast<std::size_t>(found.second.file)], found.second.entry.name,
@@ -211,27 +200,18 @@ class Folder {
 
   /// A stored head that is tied to the embedding must have the same bits.
   void compare_tied_head() {
-    const auto head = found_.find(head_name(family_));
-    if (!model_.shape.tied_head || head == found_.end())
+    const auto found = found_.find(head_name);
+    if (!model_.shape.tied_head || found == found_.end())
       return;
-    const SafetensorsEntry& entry = head->second.entry;
+    const auto& [file, entry] = found->second;
     const StoredTensor& embedding = model_.tensors.front();
-    const Extent& there = embedding.extents.front();
-    const std::string& path = model_.files[static_cast<std::size_t>(head->second.file)];
-    const files::InputFile one(path), other(model_.files[static_cast<std::size_t>(there.file)]);
-    const auto bytes = embedding.elements() * static_cast<std::int64_t>(size_bytes(embedding.type));
-    bool same = entry.end - entry.begin == bytes && entry.dtype == name(embedding.type);
-    constexpr std::int64_t block = std::int64_t{4} << 20U;
-    std::vector<std::byte> a, b;
-    for (std::int64_t at = 0; same && at < bytes; at += block) {
-      a.resize(static_cast<std::size_t>(std::min(block, bytes - at)));
-      b.resize(a.size());
-      one.read(entry.begin + at, a);
-      other.read(there.offset + at, b);
-      same = std::memcmp(a.data(), b.data(), a.size()) == 0;
-    }
-    if (!same)
-      say(path, entry.name,
+    StoredTensor head = embedding;
+    head.extents = {{file, entry.begin, 0, embedding.elements()}};
+    TensorReader reader(model_);
+    if (entry.dtype != name(embedding.type) ||
+        entry.end - entry.begin != bytes_of(embedding.type, embedding.elements()) ||
+        reader.hash(head, head.elements()) != reader.hash(embedding, embedding.elements()))
+      say(model_.files[static_cast<std::size_t>(file)], entry.name,
           fmt::format("it differs from {}, although {} ties the two (tie_word_embeddings)",
                       embedding.name, config_file));
   }
@@ -246,9 +226,12 @@ class Folder {
         kept.push_back(tensor);
         continue;
       }
-      std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
-      reader.read(tensor, 0, view_of(values.data(), std::ssize(values)));
-      if (std::ranges::any_of(values, [](float value) { return value != 0; }))
+      bool zero = true;
+      reader.each_block(
+          tensor, tensor.elements(), [&](std::int64_t, std::span<const float> values) {
+            zero = zero && std::ranges::all_of(values, [](float value) { return value == 0; });
+          });
+      if (!zero)
         say(model_.files[static_cast<std::size_t>(tensor.extents.front().file)], tensor.name,
             fmt::format("it is not zero, but the model described by {} has no biases",
                         config_file));
@@ -262,7 +245,7 @@ class Folder {
   std::map<std::string, Found> found_;           // without the prefix
   std::map<std::string, std::uint64_t> hashes_;  // by our parameter
   std::set<std::string> used_;
-  std::vector<Diagnostic> findings_;
+  Findings findings_;
 };
 
 }  // namespace
@@ -285,9 +268,9 @@ StoredModel open_huggingface(const std::string& directory) {
                           "model again with save_pretrained() of transformers."
                         : ""));
   StoredModel model{.path = directory, .format = "huggingface", .shape_file = config};
-  ConfigContent content = read_config(config, read_json_file(config));
+  ConfigContent content = read_config(text::read_bounded(config));
   if (const std::string more = directory + "/" + generation_file; fs::exists(more))
-    read_generation_config(more, read_json_file(more), content);
+    read_generation_config(text::read_bounded(more), content);
   model.shape = content.shape;
   model.roles = content.roles;
   model.notes = std::move(content.notes);

@@ -15,6 +15,8 @@
 
 #include "model/config.hpp"
 
+#include "text/json_file.hpp"
+
 #include "weights/stored_model.hpp"
 
 namespace trireme::weights {
@@ -35,12 +37,10 @@ struct ConfigContent {
   Roles roles = {};
   std::vector<std::string> notes = {};  ///< about keys without effect
 };
-/// `bytes` are those of the file `path`. Throws UserError.
-ConfigContent read_config(const std::string& path, const std::string& bytes);
+/// Throws UserError.
+ConfigContent read_config(const text::FileText& file);
 /// Adds the roles of generation_config.json, which replace those of config.json.
-void read_generation_config(const std::string& path,
-                            const std::string& bytes,
-                            ConfigContent& content);
+void read_generation_config(const text::FileText& file, ConfigContent& content);
 
 /// The texts of both files; `dtype` is "float32" or "bfloat16".
 std::string config_json(const model::GptShape& shape,

@@ -371,35 +371,33 @@ void write_roles(OrderedJson& root, const Roles& roles) {
   root["pad_token_id"] = id_or_null(roles.padding);
 }
 
-Json parse_object(const std::string& path, const std::string& bytes) {
-  Json root = text::parse_json(path, bytes);
+Json parse_object(const text::FileText& file) {
+  Json root = text::parse_json(file);
   if (!root.is_object())
-    throw UserError({path}, "expected a JSON object {...}");
+    throw UserError({file.path}, "expected a JSON object {...}");
   return root;
 }
 
 }  // namespace
 
-ConfigContent read_config(const std::string& path, const std::string& bytes) {
-  const Json root = parse_object(path, bytes);
-  const Family& family = family_named(path, root);
+ConfigContent read_config(const text::FileText& file) {
+  const Json root = parse_object(file);
+  const Family& family = family_named(file.path, root);
   ConfigContent content{.shape = model::parts_of(family.kind)};
   content.shape.output_init = {};  // no part of a trained model
-  KeyReader keys(path, root);
+  KeyReader keys(file.path, root);
   static_cast<void>(keys.value("model_type"));
   family_keys(keys, family, content.shape);
   read_roles(keys, content.shape.vocabulary, content.roles);
   content.notes = keys.finish(family.architecture);
   if (!parts_beyond(family, content.shape).empty())
-    static_cast<void>(family_of(content.shape, path));
+    static_cast<void>(family_of(content.shape, file.path));
   return content;
 }
 
-void read_generation_config(const std::string& path,
-                            const std::string& bytes,
-                            ConfigContent& content) {
-  const Json root = parse_object(path, bytes);
-  KeyReader keys(path, root);
+void read_generation_config(const text::FileText& file, ConfigContent& content) {
+  const Json root = parse_object(file);
+  KeyReader keys(file.path, root);
   read_roles(keys, content.shape.vocabulary, content.roles);
   static_cast<void>(keys.finish(""));
 }

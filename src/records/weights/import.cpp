@@ -39,51 +39,42 @@ void expect_tokenizer(const StoredModel& stored, const ImportRequest& request) {
                     stored.shape.vocabulary, tokenizer->vocabulary()));
 }
 
-/// This rank's part of the weights.
-struct Part {
-  std::vector<std::vector<float>> memory;
-  std::vector<record::Slab> slabs;
-  std::vector<std::uint64_t> hashes;  // by parameter
-};
-
-Part read_part(const layout::Plan& plan, InitialWeights& initial, int rank) {
-  Part part;
-  part.hashes.resize(plan.parameters().size());
-  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-    for (const layout::Piece& piece : plan.find_pieces(static_cast<BucketIndex>(b), rank)) {
-      auto& values = part.memory.emplace_back(static_cast<std::size_t>(piece.elements));
-      const View view = view_of(values.data(), piece.elements);
-      initial.read(piece.parameter, piece.parameter_begin, view);
-      part.hashes[at(piece.parameter)] += hash_elements(view, piece.parameter_begin);
-      part.slabs.push_back({master_state, piece.parameter, piece.parameter_begin, view});
-    }
-  return part;
-}
-
 /// What is read before the first file is written.
 struct Source {
   model::GptShape shape;
   std::string tokenizer;
-  std::optional<layout::Plan> plan;
-  Part part;
-  Origin origin;
-  std::vector<std::string> notes;
+  layout::Plan plan;
+  std::vector<std::vector<float>> memory = {};
+  std::vector<record::Slab> slabs = {};  ///< this rank's part of the weights
+  Origin origin = {};
+  std::vector<std::string> notes = {};
 };
 
 Source read_source(const std::string& place, const ImportRequest& request, comm::World& world) {
-  Source source;
   const bool its_own = !request.without_tokenizer && !request.tokenizer;
   StoredModel stored = open_together(
       place, its_own, world, [&](const StoredModel& found) { expect_tokenizer(found, request); });
-  source.shape = stored.shape;
-  if (!request.without_tokenizer)
-    source.tokenizer = request.tokenizer ? request.tokenizer->serialized() : stored.tokenizer;
+  Source source{.shape = stored.shape,
+                .tokenizer = request.without_tokenizer ? ""
+                             : request.tokenizer       ? request.tokenizer->serialized()
+                                                       : stored.tokenizer,
+                .plan = {model::parameter_table(stored.shape), {.ranks = world.size()}}};
   if (request.tokenizer && !stored.roles.within(request.tokenizer->vocabulary()))
     stored.roles = {};
   InitialWeights initial(std::move(stored), source.shape, request.seed, world);
-  source.plan.emplace(model::parameter_table(source.shape), layout::Options{.ranks = world.size()});
-  comm::together(world, [&] { source.part = read_part(*source.plan, initial, world.rank()); });
-  source.origin = initial.settle(source.part.hashes);
+  std::vector<std::uint64_t> hashes(source.plan.parameters().size());
+  comm::together(world, [&] {
+    for (std::size_t b = 0; b < source.plan.buckets().size(); ++b)
+      for (const layout::Piece& piece :
+           source.plan.find_pieces(static_cast<BucketIndex>(b), world.rank())) {
+        auto& values = source.memory.emplace_back(static_cast<std::size_t>(piece.elements));
+        const View view = view_of(values.data(), piece.elements);
+        initial.read(piece.parameter, piece.parameter_begin, view);
+        hashes[at(piece.parameter)] += hash_elements(view, piece.parameter_begin);
+        source.slabs.push_back({master_state, piece.parameter, piece.parameter_begin, view});
+      }
+  });
+  source.origin = initial.settle(hashes);
   source.notes = initial.notes();
   return source;
 }
@@ -96,35 +87,30 @@ Imported import_model(const ImportRequest& request, comm::World& world) {
   std::optional<Source> source;
   read_from(request.source, -1, world,
             [&](const std::string& place) { source.emplace(read_source(place, request, world)); });
-  const auto& [shape, tokenizer, plan, part, origin, notes] = *source;
-
-  std::string aside;
-  comm::on_first_rank(world, [&] {
-    made.emplace(request.output);
-    aside = made->aside();
-  });
-  aside = world.broadcast(std::move(aside), 0);
+  const std::string aside =
+      comm::from_first_rank(world, [&] { return made.emplace(request.output).aside(); });
   record::RunDirectory directory(aside, world);
-  std::string run_id;
-  comm::on_first_rank(world, [&] {
-    run_id = record::new_run_id();
-    directory.set_id(run_id);
+  const std::string run_id = comm::from_first_rank(world, [&] {
+    std::string id = record::new_run_id();
+    directory.set_id(id);
+    return id;
   });
-  run_id = world.broadcast(std::move(run_id), 0);
   record::CheckpointFacts facts;
   facts.seed = request.seed;
-  facts.model = model_facts(shape);
+  facts.model = model_facts(source->shape);
   facts.more = request.build;
   facts.more.emplace_back(record::run_id_fact, run_id);
-  facts.more.emplace_back(record::tokenizer_fact,
-                          tokenizer.empty()
-                              ? record::unknown_tokenizer
-                              : fmt::format("{:016x}", text::tokenizer_from(tokenizer)->hash()));
-  for (const auto& fact : origin.facts()) facts.more.push_back(fact);
-  facts.tokenizer = tokenizer;
-  const auto saved = record::save_checkpoint(aside, *plan, facts, part.slabs, 0, world);
+  facts.more.emplace_back(
+      record::tokenizer_fact,
+      source->tokenizer.empty()
+          ? record::unknown_tokenizer
+          : fmt::format("{:016x}", text::tokenizer_from(source->tokenizer)->hash()));
+  for (const auto& fact : source->origin.facts()) facts.more.push_back(fact);
+  facts.tokenizer = source->tokenizer;
+  const auto saved = record::save_checkpoint(aside, source->plan, facts, source->slabs, 0, world);
   comm::on_first_rank(world, [&] { made->commit(); });
-  return {origin, shape, plan->parameter_elements(), saved.bytes, notes};
+  return {source->origin, source->shape, source->plan.parameter_elements(), saved.bytes,
+          source->notes};
 }
 
 }  // namespace trireme::weights

@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -23,16 +22,15 @@ namespace {
 
 /// The mean of the rows of a [rows, columns] tensor, added up in fp64 in their order.
 std::vector<float> mean_row(const StoredTensor& tensor, TensorReader& reader) {
-  const std::int64_t rows = tensor.shape.at(0), columns = tensor.shape.at(1);
-  const std::int64_t most = std::max<std::int64_t>(1, block_elements / columns);
-  std::vector<double> sums(static_cast<std::size_t>(columns));
-  std::vector<float> block;
-  for (std::int64_t row = 0; row < rows; row += most) {
-    const std::int64_t count = std::min(most, rows - row);
-    block.resize(static_cast<std::size_t>(count * columns));
-    reader.read(tensor, row * columns, view_of(block.data(), count * columns));
-    for (std::size_t i = 0; i < block.size(); ++i) sums[i % sums.size()] += block[i];
-  }
+  const std::int64_t rows = tensor.shape.at(0);
+  std::vector<double> sums(static_cast<std::size_t>(tensor.shape.at(1)));
+  reader.each_block(tensor, tensor.elements(), [&](std::int64_t at, std::span<const float> values) {
+    auto column = static_cast<std::size_t>(at % std::ssize(sums));
+    for (const float value : values) {
+      sums[column] += value;
+      column = column + 1 == sums.size() ? 0 : column + 1;
+    }
+  });
   std::vector<float> mean(sums.size());
   std::ranges::transform(sums, mean.begin(), [rows](double sum) {
     return static_cast<float>(sum / static_cast<double>(rows));
@@ -80,13 +78,11 @@ StoredModel open_together(const std::string& path,
                           bool with_tokenizer,
                           comm::World& world,
                           const std::function<void(const StoredModel&)>& check) {
-  std::string bytes;
-  comm::on_first_rank(world, [&] {
-    const StoredModel stored = open_model(path, with_tokenizer);
+  return comm::from_first_rank(world, [&] {
+    StoredModel stored = open_model(path, with_tokenizer);
     check(stored);
-    bytes = pack(stored);
+    return stored;
   });
-  return unpack<StoredModel>(world.broadcast(std::move(bytes), 0));
 }
 
 InitialWeights::InitialWeights(StoredModel stored,
@@ -99,33 +95,17 @@ InitialWeights::InitialWeights(StoredModel stored,
       world_(world),
       table_(layers_.registry.table()),
       reader_(stored_) {
-  find_added_rows();
-}
-
-void InitialWeights::find_added_rows() {
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors.at(p);
     if (tensor.shape == table_[p].shape)
       continue;
-    comm::on_first_rank(world_, [&] { check_whole(tensor); });
-    if (tensor.parameter == "wpe.weight" || tensor.shape[0] >= table_[p].shape[0])
-      continue;
-    std::string bytes;
-    comm::on_first_rank(world_, [&] {
-      const std::vector<float> mean = mean_row(tensor, reader_);
-      bytes.assign(reinterpret_cast<const char*>(mean.data()), mean.size() * sizeof(float));
+    comm::on_first_rank(world_, [&] {  // the sums over all ranks do not cover it
+      if (tensor.content_hash)
+        stored_.expect_hash(tensor, reader_.hash(tensor, tensor.elements()));
     });
-    bytes = world_.broadcast(std::move(bytes), 0);
-    std::vector<float>& row = added_[p];
-    row.resize(bytes.size() / sizeof(float));
-    std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<char*>(row.data()));
+    if (tensor.parameter != "wpe.weight" && tensor.shape[0] < table_[p].shape[0])
+      added_[p] = comm::from_first_rank(world_, [&] { return mean_row(tensor, reader_); });
   }
-}
-
-/// Checks a tensor of which only some rows are read; the sums over all ranks do not cover it.
-void InitialWeights::check_whole(const StoredTensor& tensor) {
-  if (tensor.content_hash && reader_.hash(tensor, tensor.elements()) != *tensor.content_hash)
-    stored_.refuse_damage(tensor);
 }
 
 void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View values) {
@@ -137,8 +117,10 @@ void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View val
   const auto* found = read.as<float>();
   for (std::int64_t i = 0; i < there; ++i)
     if (!std::isfinite(found[i]))
-      throw UserError(fmt::format("{}: element {} of {} is {}, but weights must be finite",
-                                  stored_.place_of(tensor), begin + i, tensor.parameter, found[i]));
+      throw UserError(
+          fmt::format("{}: tensor '{}': element {} of {} is {}, but weights must be finite",
+                      stored_.files.at(static_cast<std::size_t>(tensor.extents.at(0).file)),
+                      tensor.name, begin + i, tensor.parameter, found[i]));
   const View added = values.slice(there, values.elements - there);
   if (added.empty())
     return;
@@ -156,8 +138,8 @@ Origin InitialWeights::settle(std::span<const std::uint64_t> hashes) {
   const auto sums = summed(hashes, world_);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors[p];
-    if (tensor.content_hash && tensor.shape == table_[p].shape && sums[p] != *tensor.content_hash)
-      stored_.refuse_damage(tensor);
+    if (tensor.shape == table_[p].shape)
+      stored_.expect_hash(tensor, sums[p]);
   }
   return {stored_.path, stored_.format, weights_hash(table_, sums), stored_.roles};
 }

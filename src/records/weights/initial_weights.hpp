@@ -76,9 +76,6 @@ class InitialWeights {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
-  void find_added_rows();
-  void check_whole(const StoredTensor& tensor);
-
   const StoredModel stored_;
   const model::Layers layers_;
   const std::uint64_t seed_;

@@ -16,7 +16,6 @@
 #include "model/layers.hpp"
 
 #include "weights/family.hpp"
-#include "weights/safetensors.hpp"
 
 namespace trireme::weights {
 namespace {
@@ -50,16 +49,16 @@ std::string of_block(std::string pattern, std::int64_t block) {
 
 /// Throws UserError unless the header is one that can be read.
 void expect_header(const std::string& path, const LlmcHeader& header) {
-  std::vector<Diagnostic> findings;
+  Findings findings;
   const auto say = [&](int word, std::string text) {
-    findings.push_back({{path}, "", fmt::format("at byte {}: {}", 4 * word, text)});
+    findings.add({{path}, "", fmt::format("at byte {}: {}", 4 * word, text)});
   };
   if (header[0] != llmc_model_magic)
     say(0, fmt::format("the magic number is {}; a model file of llm.c has {}", header[0],
                        llmc_model_magic));
   else if (header[1] != 3 && header[1] != 5)
     say(1, fmt::format("unknown version {}; known are 3 (fp32) and 5 (bf16)", header[1]));
-  throw_findings(findings);
+  findings.settle();
   const auto bounded = [&](int word, const char* what, std::int64_t most) {
     if (header[static_cast<std::size_t>(word)] < 1 || header[static_cast<std::size_t>(word)] > most)
       say(word, fmt::format("{} {}; must be from 1 to {}", header[static_cast<std::size_t>(word)],
@@ -71,11 +70,11 @@ void expect_header(const std::string& path, const LlmcHeader& header) {
   bounded(5, "heads", 1024);
   bounded(6, "channels", 65536);
   bounded(7, "rows of the embedding", 1 << 21);
-  if (findings.empty() && header[6] % header[5] != 0)
+  if (findings.size() == 0 && header[6] % header[5] != 0)
     say(5, fmt::format("{} heads do not divide {} channels", header[5], header[6]));
-  if (findings.empty() && header[7] < header[3])
+  if (findings.size() == 0 && header[7] < header[3])
     say(7, fmt::format("{} rows of the embedding for a vocabulary of {}", header[7], header[3]));
-  throw_findings(std::move(findings));
+  findings.settle();
 }
 
 }  // namespace

@@ -42,55 +42,38 @@ std::string bytes_recognized(const std::string& serialized) {
              : serialized;
 }
 
-void read_tokenizer_next_to(const std::string& folder, StoredModel& model) {
+void read_tokenizer_next_to_weights(StoredModel& model) {
   for (const char* name : tokenizer_files)
-    if (const std::string path = folder + "/" + name; fs::exists(path)) {
+    if (const auto path = fs::path(model.shape_file).parent_path() / name; fs::exists(path)) {
       model.tokenizer = bytes_recognized(text::load_tokenizer(path)->serialized());
-      model.tokenizer_place = path;
+      model.tokenizer_place = path.string();
       return;
     }
 }
 
-StoredModel open_llmc_with_tokenizer(const fs::path& file, bool with_tokenizer) {
-  StoredModel model = open_llmc(file.string());
-  const fs::path folder = file.parent_path();
-  if (with_tokenizer)
-    read_tokenizer_next_to(folder.empty() ? "." : folder.string(), model);
-  return model;
-}
-
-StoredModel open_file(const std::string& path, bool with_tokenizer) {
+StoredModel open_file(const std::string& path) {
   if (fs::is_regular_file(path) && is_llmc(path))
-    return open_llmc_with_tokenizer(path, with_tokenizer);
+    return open_llmc(path);
   if (path.ends_with(".safetensors"))
     throw UserError({path}, "name the folder of this file, which must also contain config.json");
   throw UserError({path}, "neither a folder with weights nor a model file of llm.c");
 }
 
-std::vector<fs::path> llmc_files(const std::string& directory) {
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(directory))
-    if (entry.is_regular_file() && entry.path().extension() == ".bin" &&
-        is_llmc(entry.path().string()))
-      found.push_back(entry.path());
-  std::ranges::sort(found);
-  return found;
-}
-
-StoredModel open_directory(const std::string& path, bool with_tokenizer) {
+StoredModel open_directory(const std::string& path) {
   if (fs::exists(path + "/" + record::manifest_file))
     return open_checkpoint(path);
   if (const std::string place = place_of_model(path, -1); place != path)
     return open_checkpoint(place);
-  if (is_huggingface(path)) {
-    StoredModel model = open_huggingface(path);
-    if (with_tokenizer)
-      read_tokenizer_next_to(path, model);
-    return model;
-  }
-  const auto files = llmc_files(path);
+  if (is_huggingface(path))
+    return open_huggingface(path);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_regular_file() && entry.path().extension() == ".bin" &&
+        is_llmc(entry.path().string()))
+      files.push_back(entry.path());
+  std::ranges::sort(files);
   if (files.size() == 1)
-    return open_llmc_with_tokenizer(files.front(), with_tokenizer);
+    return open_llmc(files.front().string());
   if (files.size() > 1)
     throw UserError(
         {path},
@@ -110,8 +93,10 @@ StoredModel open_model(const std::string& path, bool with_tokenizer) {
   try {
     if (!fs::exists(path))
       throw UserError({path}, "no such file or directory");
-    return fs::is_directory(path) ? open_directory(path, with_tokenizer)
-                                  : open_file(path, with_tokenizer);
+    StoredModel model = fs::is_directory(path) ? open_directory(path) : open_file(path);
+    if (with_tokenizer && model.format != "checkpoint")
+      read_tokenizer_next_to_weights(model);
+    return model;
   } catch (const fs::filesystem_error& error) {
     throw StorageError("file system", "look at " + path, error.code().message(), __FILE__,
                        __LINE__);
@@ -142,13 +127,10 @@ void read_from(const std::string& path,
                comm::World& world,
                const std::function<void(const std::string& place)>& read) {
   for (int tries = 1;; ++tries) {
-    std::string place;
-    comm::on_first_rank(world, [&] { place = place_of_model(path, step); });
-    place = world.broadcast(std::move(place), 0);
+    const std::string place =
+        comm::from_first_rank(world, [&] { return place_of_model(path, step); });
     const auto expect_removed = [&] {  // rethrows every other error
-      bool again = false;
-      comm::on_first_rank(world, [&] { again = was_removed(place, path, tries); });
-      if (world.broadcast(again ? "again" : "", 0).empty())
+      if (!comm::from_first_rank(world, [&] { return was_removed(place, path, tries); }))
         throw;
     };
     try {
@@ -195,8 +177,8 @@ LoadedParameters load_parameters(const StoredModel& model,
       host.resize(static_cast<std::size_t>(elements));
     const View here = direct ? there : view_of(host.data(), elements);
     reader.read(tensor, 0, here);
-    if (tensor.content_hash && hash_elements(here, 0) != *tensor.content_hash)
-      model.refuse_damage(tensor);
+    if (tensor.content_hash)
+      model.expect_hash(tensor, hash_elements(here, 0));
     if (!direct) {
       device.copy(there, here, stream);
       stream.synchronize();

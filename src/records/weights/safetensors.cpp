@@ -56,15 +56,15 @@ class Parser {
       else
         tensor(name, value);
     }
-    if (findings_.empty())  // offsets of invalid entries prove nothing
+    if (findings_.size() == 0)  // offsets of invalid entries prove nothing
       tile();
-    throw_findings(std::move(findings_));
+    findings_.settle();
     return std::move(header_);
   }
 
  private:
   void say(std::string_view subject, std::string text) {
-    findings_.push_back({{path_}, text::shortened(subject), std::move(text)});
+    findings_.add({{path_}, text::shortened(subject), std::move(text)});
   }
 
   void metadata(const Json& value) {
@@ -173,34 +173,13 @@ class Parser {
   const std::string& path_;
   const std::int64_t data_begin_, data_bytes_;
   SafetensorsHeader header_;
-  std::vector<Diagnostic> findings_;
+  Findings findings_;
 };
 
 }  // namespace
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-void throw_findings(std::vector<Diagnostic> findings) {
-  if (findings.empty())
-    return;
-  if (findings.size() > most_findings) {
-    const std::size_t more = findings.size() - most_findings;
-    const Place place = findings[most_findings].place;
-    findings.resize(most_findings);
-    findings.push_back({place, "", fmt::format("and {} more errors", more)});
-  }
-  throw UserError(std::move(findings));
-}
-
-SafetensorsHeader parse_safetensors(const std::string& path,
-                                    std::string_view header,
-                                    std::int64_t file_bytes) {
-  const std::int64_t data_begin = length_bytes + std::ssize(header);
-  TRIREME_EXPECT(data_begin <= file_bytes, "a header of {} bytes in a file of {}", header.size(),
-                 file_bytes);
-  return Parser(path, data_begin, file_bytes).parse(text::parse_json(path, header));
 }
 
 SafetensorsHeader read_safetensors(const files::InputFile& file) {
@@ -220,9 +199,10 @@ SafetensorsHeader read_safetensors(const files::InputFile& file) {
         fmt::format("a header of {} bytes in a file of {}: the file was truncated, or is not a "
                     "safetensors file",
                     header_bytes, file.size()));
-  std::string header(static_cast<std::size_t>(length), '\0');
-  file.read(length_bytes, std::as_writable_bytes(std::span(header)));
-  return parse_safetensors(file.path(), header, file.size());
+  text::FileText header{file.path(), std::string(static_cast<std::size_t>(length), '\0')};
+  file.read(length_bytes, std::as_writable_bytes(std::span(header.bytes)));
+  return Parser(header.path, length_bytes + header_bytes, file.size())
+      .parse(text::parse_json(header));
 }
 
 }  // namespace trireme::weights

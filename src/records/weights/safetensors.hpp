@@ -17,18 +17,14 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "files/input_file.hpp"
 
 namespace trireme::weights {
 
 inline constexpr std::int64_t most_header_bytes = 100'000'000;
-/// Maximum number of errors listed for one file; further ones are counted.
-inline constexpr std::size_t most_findings = 100;
 
 struct SafetensorsEntry {
   std::string name = {};
@@ -42,19 +38,10 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-/// `header` is the JSON of a file of `file_bytes` bytes at `path`. Throws UserError.
-SafetensorsHeader parse_safetensors(const std::string& path,
-                                    std::string_view header,
-                                    std::int64_t file_bytes);
-
 /// Throws UserError if it is not a safetensors file, StorageError if it cannot be read.
 SafetensorsHeader read_safetensors(const files::InputFile& file);
 
 /// "[768, 2304]"
 std::string shape_text(const std::vector<std::int64_t>& shape);
-
-/// Throws UserError with the first most_findings findings and the number of others; returns if
-/// there are none.
-void throw_findings(std::vector<Diagnostic> findings);
 
 }  // namespace trireme::weights

@@ -20,16 +20,10 @@ std::int64_t StoredTensor::elements() const {
   return product;
 }
 
-void StoredModel::refuse_damage(const StoredTensor& tensor) const {
-  throw UserError({path}, fmt::format("the {} is damaged: {} does not match its content hash",
-                                      format == "checkpoint" ? format : "model", tensor.name));
-}
-
-std::string StoredModel::place_of(const StoredTensor& tensor) const {
-  const std::string& file = tensor.extents.empty()
-                                ? path
-                                : files.at(static_cast<std::size_t>(tensor.extents.front().file));
-  return fmt::format("{}: tensor '{}'", file, tensor.name);
+void StoredModel::expect_hash(const StoredTensor& tensor, std::uint64_t hash) const {
+  if (tensor.content_hash && hash != *tensor.content_hash)
+    throw UserError({path}, fmt::format("the {} is damaged: {} does not match its content hash",
+                                        format == "checkpoint" ? format : "model", tensor.name));
 }
 
 }  // namespace trireme::weights

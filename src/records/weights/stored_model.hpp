@@ -72,10 +72,8 @@ struct StoredModel {
   Roles roles = {};
   std::vector<std::string> notes = {};  ///< remarks for the user, one line each
 
-  /// "FILE: tensor 'NAME'", for messages.
-  [[nodiscard]] std::string place_of(const StoredTensor& tensor) const;
-  /// Throws UserError: a tensor does not match its content hash.
-  [[noreturn]] void refuse_damage(const StoredTensor& tensor) const;
+  /// Throws UserError if the tensor has a content hash, and it is not this one.
+  void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;
   auto fields() {
     return std::tie(path, format, shape_file, shape, files, tensors, tokenizer, tokenizer_place,
                     step, roles, notes);

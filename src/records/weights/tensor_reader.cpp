@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/tensor_reader.hpp"
 
-#include <algorithm>
-#include <span>
-
 #include "base/error.hpp"
 #include "base/hash.hpp"
-
-#include "weights/transpose.hpp"
 
 namespace trireme::weights {
 namespace {
@@ -43,16 +38,12 @@ std::uint64_t TensorReader::hash(const StoredTensor& tensor,
                                  std::int64_t elements,
                                  StoredType type) {
   std::uint64_t sum = 0;
-  std::vector<float> values;
   std::vector<std::byte> rounded;
-  for (std::int64_t at = 0; at < elements; at += block_elements) {
-    values.resize(static_cast<std::size_t>(std::min(block_elements, elements - at)));
-    const View block = view_of(values.data(), std::ssize(values));
-    read(tensor, at, block);
+  each_block(tensor, elements, [&](std::int64_t at, std::span<float> values) {
     from_fp32(type, values, rounded);
     to_fp32(type, rounded.data(), std::ssize(values), values.data());
-    sum += hash_elements(block, at);
-  }
+    sum += hash_elements(view_of(values.data(), std::ssize(values)), at);
+  });
   return sum;
 }
 

@@ -8,9 +8,11 @@
 // 3. A reader may only be used by one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/view.hpp"
@@ -23,6 +25,21 @@ namespace trireme::weights {
 /// Number of elements read and transposed at a time.
 inline constexpr std::int64_t block_elements = std::int64_t{1} << 20;
 
+/// to[c · to_stride + r] = from[r · from_stride + c], in tiles that fit into the L1 cache.
+inline void transpose(const float* from,
+                      std::int64_t from_stride,
+                      std::int64_t rows,
+                      std::int64_t columns,
+                      float* to,
+                      std::int64_t to_stride) {
+  constexpr std::int64_t tile = 32;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
+    for (std::int64_t c0 = 0; c0 < columns; c0 += tile)
+      for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c)
+        for (std::int64_t r = r0; r < std::min(r0 + tile, rows); ++r)
+          to[c * to_stride + r] = from[r * from_stride + c];
+}
+
 class TensorReader {
  public:
   /// `model` must outlive the reader.
@@ -32,6 +49,16 @@ class TensorReader {
   /// `values`, fp32 host memory. Throws StorageError, also if a file was truncated since it was
   /// opened.
   void read(const StoredTensor& tensor, std::int64_t begin, View values);
+  /// Calls take(begin, values) for the first `elements`, block by block.
+  template <class Take>
+  void each_block(const StoredTensor& tensor, std::int64_t elements, Take&& take) {
+    std::vector<float> values;
+    for (std::int64_t at = 0; at < elements; at += block_elements) {
+      values.resize(static_cast<std::size_t>(std::min(block_elements, elements - at)));
+      read(tensor, at, view_of(values.data(), std::ssize(values)));
+      take(at, std::span(values));
+    }
+  }
   /// Sum of element_hash over the first `elements`, after they were rounded to `type`.
   std::uint64_t hash(const StoredTensor& tensor,
                      std::int64_t elements,

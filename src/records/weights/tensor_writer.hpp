@@ -17,14 +17,18 @@ namespace trireme::weights {
 
 /// How one tensor is written.
 struct TensorOutput {
+  /// Its name, shape, and how the order of its elements differs from ours.
+  TheirTensor their = {};
   const StoredTensor* tensor = nullptr;  ///< null: only zeros
-  bool transposed = false;               ///< as [in, out]
-  std::int64_t elements = 0;             ///< of the tensor; all of them if transposed
+  std::int64_t elements = 0;             ///< of the tensor, from their.begin on
   std::int64_t zeros = 0;                ///< number of zeros after them
-  std::int64_t begin = 0;                ///< the first of `elements`
   StoredType type = StoredType::f32;
-  /// Where the order of the rows differs from ours. Requires: not transposed.
-  const TheirTensor* rows = nullptr;
+  /// Of the parameter, if the tensor has its first ones and is not all of several; else 0.
+  std::int64_t elements_of_parameter = 0;
+
+  /// As it is stored, row-major.
+  [[nodiscard]] std::vector<std::int64_t> stored_shape() const;
+  [[nodiscard]] std::int64_t bytes() const { return bytes_of(type, elements + zeros); }
 };
 
 class TensorWriter {
@@ -37,17 +41,15 @@ class TensorWriter {
 
  private:
   void write_straight(const TensorOutput& output, files::Descriptor& file);
-  void write_transposed(const TensorOutput& output, files::Descriptor& file);
-  /// Writes the rows in transposed_ in the order of the file.
-  void put_rows(const TheirTensor& rows, files::Descriptor& file);
+  /// In another order, with the whole tensor in memory.
+  void write_reordered(const TensorOutput& output, files::Descriptor& file);
   void write_zeros(std::int64_t elements, files::Descriptor& file);
   void put(const float* values, std::int64_t count, files::Descriptor& file);
-  void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;
 
   const StoredModel& model_;
   TensorReader reader_;
   StoredType type_ = StoredType::f32;  // of the tensor that is being written
-  std::vector<float> values_, transposed_;
+  std::vector<float> values_, reordered_;
   std::vector<std::byte> rounded_;
 };
 

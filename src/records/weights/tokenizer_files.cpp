@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/tokenizer_files.hpp"
 
-#include <algorithm>
 #include <array>
 #include <span>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 #include "text/vocabulary.hpp"
 #include "text/write.hpp"
@@ -16,25 +15,16 @@
 namespace trireme::weights {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 constexpr std::int32_t llmc_tokenizer_magic = 20240328, llmc_tokenizer_version = 2;
 /// The file stores the length of a token in one byte.
 constexpr std::size_t most_llmc_bytes = 255;
-
-/// A text without the characters that must be escaped in JSON.
-std::string escaped(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; }, ' ');
-  return text;
-}
 
 /// Throws UserError for special tokens whose names are not UTF-8: JSON cannot store them.
 text::Vocabulary vocabulary_of(const std::string& serialized) {
   text::Vocabulary vocabulary = text::listed_vocabulary(serialized);
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& name = vocabulary.tokens[id].bytes;
-    if (vocabulary.tokens[id].special && !nlohmann::json::accept("\"" + escaped(name) + "\""))
+    if (vocabulary.tokens[id].special && trireme::Json::parse(json_text(name)) != name)
       throw UserError(
           fmt::format("the name of special token {} of the tokenizer is not UTF-8, so the "
                       "tokenizer's files cannot be written",
@@ -55,9 +45,9 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
     directory.write("vocab.json", text::vocab_json(vocabulary));
     directory.write("merges.txt", text::merges_txt(vocabulary));
   }
-  OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                        {"clean_up_tokenization_spaces", false},
-                        {"model_max_length", context}};
+  trireme::Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                          {"clean_up_tokenization_spaces", false},
+                          {"model_max_length", context}};
   const auto spell = [&](const char* key, text::Token token) {
     if (token >= 0 && token < std::ssize(vocabulary.tokens) &&
         vocabulary.tokens[static_cast<std::size_t>(token)].special)
@@ -67,7 +57,7 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
   spell("bos_token", roles.begin.value_or(-1));
   spell("eos_token", roles.ends.empty() ? -1 : roles.ends.front());
   spell("pad_token", roles.padding.value_or(-1));
-  directory.write("tokenizer_config.json", config.dump(2) + "\n");
+  directory.write("tokenizer_config.json", json_text(config, 2));
 }
 
 std::string write_llmc_tokenizer(const files::NewDirectory& directory,

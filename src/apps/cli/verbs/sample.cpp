@@ -11,6 +11,7 @@
 
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "files/output_file.hpp"
 
 #include "comm/control/together.hpp"
@@ -105,7 +106,7 @@ class Printer {
     }
     print(fmt::format("== prompt {} of {}, sample {} of {} ==\n{}{}\n", sampled.prompt + 1,
                       request_.prompts.size(), sampled.sample + 1, request_.samples,
-                      text::for_terminal(prompt), text::for_terminal(sampled.text)));
+                      for_terminal(prompt), for_terminal(sampled.text)));
   }
   void write() const {
     if (!only_json_ && !options_.json.empty())
@@ -115,7 +116,7 @@ class Printer {
  private:
   void begin() {
     if (!begun_)
-      print(text::for_terminal(request_.prompts.at(0)));
+      print(for_terminal(request_.prompts.at(0)));
     begun_ = true;
   }
 

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
-#include "base/packing.hpp"
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
 #include "files/new_directory.hpp"
@@ -19,7 +18,6 @@
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 
-#include "corpus/text_blocks.hpp"
 #include "corpus/train.hpp"
 #include "text/pieces.hpp"
 #include "tokens/sources.hpp"
@@ -44,14 +42,12 @@ struct TrainOptions {
 
 /// The files named by --text as rank 0 finds them, on every rank.
 std::vector<tokens::TextFile> files_of(comm::World& world, const TrainOptions& words, Log& log) {
-  std::vector<tokens::TextFile> files;
-  comm::on_first_rank(world, [&] {
+  return comm::from_first_rank(world, [&] {
     files::expect_new_directory(words.output);
     tokens::TextSources sources = tokens::find_text(words.files, "--text");
     tokens::say_skipped(sources, "--text", log);
-    files = std::move(sources.files);
+    return std::move(sources.files);
   });
-  return unpack<std::vector<tokens::TextFile>>(world.broadcast(pack(files), 0));
 }
 
 /// No merges are learned from the end-of-text token that the trained tokenizer will have.
@@ -105,7 +101,7 @@ void train_on(const corpus::CountedCorpus& corpus,
 ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   const text::Pattern pattern = text::pattern_named(words.pattern).value();
-  const corpus::TextFileBlocks texts(files_of(world, words, log), format_of(words));
+  const auto files = files_of(world, words, log);
   StageProgress progress(log);
   corpus::CountRequest request{
       .pattern = pattern,
@@ -118,7 +114,7 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
                                           100 * now.classes_done / corpus::PieceCounts::classes),
                         static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
       }};
-  const corpus::CountedCorpus corpus = corpus::count_texts(texts, request, world);
+  const corpus::CountedCorpus corpus = corpus::count_texts(files, format_of(words), request, world);
   comm::on_first_rank(world, [&] { train_on(corpus, words, pattern, log, progress); });
   return ExitCode::done;
 }

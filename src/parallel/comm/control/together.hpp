@@ -4,6 +4,7 @@
 //
 //     together(world, [&] { /* every rank */ });
 //     on_first_rank(world, [&] { /* rank 0 only */ });
+//     value = from_first_rank(world, [&] { return /* rank 0's value */; });
 //
 // When the action throws on any rank, every rank throws: a UserError becomes the same UserError on
 // all ranks (rank 0 prints it); an EnvironmentError is rethrown on the first rank that threw it,
@@ -19,6 +20,8 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+
+#include "base/packing.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -67,6 +70,14 @@ void on_first_rank(World& world, Action&& action) {
     if (world.rank() == 0)
       action();
   });
+}
+
+/// What `make` returns on rank 0, on all ranks; a type that base/packing.hpp packs.
+template <class Make>
+auto from_first_rank(World& world, Make&& make) {
+  decltype(make()) made{};
+  on_first_rank(world, [&] { made = make(); });
+  return unpack<decltype(made)>(world.broadcast(world.rank() == 0 ? pack(made) : "", 0));
 }
 
 }  // namespace trireme::comm

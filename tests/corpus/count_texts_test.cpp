@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "corpus/text_blocks.hpp"
+#include "corpus/count_texts.hpp"
 
 #include <iterator>
 #include <map>
@@ -8,7 +8,6 @@
 
 #include <gmock/gmock.h>
 
-#include "corpus/count_texts.hpp"
 #include "tokens/compressed.hpp"
 #include "tokens/scratch.hpp"
 
@@ -27,16 +26,22 @@ std::string words_and_more(int count) {
   return text;
 }
 
-class TextFileBlocksTest : public tokens::Scratch {
+class CountTexts : public tokens::Scratch {
  protected:
   Counts counted(const std::vector<std::string>& entries,
                  const std::string& field = "",
                  text::Pattern pattern = text::Pattern::gpt2,
                  std::int64_t block_bytes = 1 << 20,
                  int threads = 2) {
-    const TextFileBlocks blocks(tokens::find_text(entries, "--text").files, field, block_bytes);
+    return count(
+        tokens::find_text(entries, "--text").files, field,
+        {.pattern = pattern, .threads = threads, .block_bytes = block_bytes, .progress = {}});
+  }
+  Counts count(const std::vector<tokens::TextFile>& files,
+               const std::string& field = "",
+               const CountRequest& request = {}) {
     const auto alone = comm::make_self_world();
-    corpus_ = count_texts(blocks, {.pattern = pattern, .threads = threads, .progress = {}}, *alone);
+    corpus_ = count_texts(files, field, request, *alone);
     Counts found;
     for (const CountedPiece& piece : corpus_.kept.pieces()) found[piece.bytes] = piece.count;
     return found;
@@ -52,7 +57,7 @@ Counts pieces_of(text::Pattern pattern, const std::vector<std::string>& texts) {
   return expected;
 }
 
-TEST_F(TextFileBlocksTest, CountsDoNotDependOnBlocksAndThreads) {
+TEST_F(CountTexts, CountsDoNotDependOnBlocksAndThreads) {
   const std::string text = words_and_more(5000) + std::string(3000, 'z') + "\n ";
   const std::string path = write("a.txt", text);
   for (const auto pattern : {text::Pattern::gpt2, text::Pattern::cl100k, text::Pattern::llama3})
@@ -64,7 +69,7 @@ TEST_F(TextFileBlocksTest, CountsDoNotDependOnBlocksAndThreads) {
       }
 }
 
-TEST_F(TextFileBlocksTest, DirectoriesGlobsAndCompressionCountAsThePlainText) {
+TEST_F(CountTexts, DirectoriesGlobsAndCompressionCountAsThePlainText) {
   const std::vector<std::string> texts = {words_and_more(700), words_and_more(900) + "x "};
   write("plain/a.txt", texts[0]);
   write("plain/b.txt", texts[1]);
@@ -77,7 +82,7 @@ TEST_F(TextFileBlocksTest, DirectoriesGlobsAndCompressionCountAsThePlainText) {
   }
 }
 
-TEST_F(TextFileBlocksTest, JsonLinesAreATextEach) {
+TEST_F(CountTexts, JsonLinesAreATextEach) {
   // Under cl100k white space that ends a text is one piece; two texts are not one.
   const std::string lines =
       "{\"text\": \"one two \\n \"}\n\n{\"id\": 7, \"text\": \" three\"}\n{\"text\": \"\"}\n";
@@ -92,7 +97,7 @@ TEST_F(TextFileBlocksTest, JsonLinesAreATextEach) {
               HasSubstr("a.jsonl:1:1: error: the line has no key 'body'"));
 }
 
-TEST_F(TextFileBlocksTest, BinaryFilesThatWereNotNamedAreSkipped) {
+TEST_F(CountTexts, BinaryFilesThatWereNotNamedAreSkipped) {
   const std::string binary = "text" + std::string(100, '\0') + words_and_more(200);
   write("d/a.bin", binary);
   write("d/b.txt", "words");
@@ -100,17 +105,16 @@ TEST_F(TextFileBlocksTest, BinaryFilesThatWereNotNamedAreSkipped) {
   EXPECT_EQ(counted({at("d/a.bin")}), pieces_of(text::Pattern::gpt2, {binary}));
 }
 
-TEST_F(TextFileBlocksTest, WhatIsDamagedOrChangedIsNoShorterText) {
+TEST_F(CountTexts, WhatIsDamagedOrChangedIsNoShorterText) {
   const std::string packed = tokens::gzipped(words_and_more(500));
   const std::string path = write("cut.gz", packed.substr(0, packed.size() / 2));
   EXPECT_THAT(user_error([&] { counted({path}); }), HasSubstr("the gzip data are cut short"));
   const std::string plain = write("a.txt", "one two");
-  const TextFileBlocks blocks(tokens::find_text({plain}, "--text").files, "");
+  const auto files = tokens::find_text({plain}, "--text").files;
   write("a.txt", "one");
-  EXPECT_THAT(storage_error([&] { blocks.read(0, [](std::string_view) {}); }),
+  EXPECT_THAT(storage_error([&] { count(files); }),
               HasSubstr("it has 3 bytes and had 7 when it was listed"));
-  const TextFileBlocks gone({{.path = "/nonexistent/file", .size = 5}}, "");
-  EXPECT_THROW(gone.read(0, [](std::string_view) {}), StorageError);
+  EXPECT_THROW(count({{.path = "/nonexistent/file", .size = 5}}), StorageError);
 }
 
 }  // namespace
