@@ -9,7 +9,7 @@
 # new start on the hosts that still answer, from the newest checkpoint.
 # Environment variables:
 #   TRIREME_MPIRUN     another launcher than the one that build/ was configured with
-#   TRIREME_RESTARTS   number of new starts that fail in less than ten minutes before the script gives up; default: 3
+#   TRIREME_RESTARTS   the script ends after this many such starts in a row that made no checkpoint; default: 3
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -49,52 +49,59 @@ if [[ $ranks =~ ^[0-9]+$ ]] && [ "$ranks" -gt "$cores" ]; then
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1} MPIR_CVAR_POLLS_BEFORE_YIELD=${MPIR_CVAR_POLLS_BEFORE_YIELD:-1}
 fi
 
-# The program and what follows it, to ask for a value of its deck.
+# The program and what follows it, to ask for a value of its deck. A mistake in the deck is reported by the run.
 program=("$@")
-while [ ${#program[@]} -gt 0 ] && [[ ! ${program[0]##*/} =~ ^trireme ]]; do program=("${program[@]:1}"); done
+while [ ${#program[@]} -gt 0 ] && ! { [[ ${program[0]} == */* || ${program[0]} == trireme ]] && [ -x "$(command -v "${program[0]}")" ]; }; do
+  program=("${program[@]:1}")
+done
+value_of() { "${program[0]}" check "${program[@]:1}" --ranks "$ranks" --value "$1" 2>/dev/null || true; }
 on_lost_rank=stop
-if [[ ${program[1]:-} =~ \.ya?ml$ ]]; then
-  # A mistake in the deck is reported by the run.
-  on_lost_rank=$("${program[0]}" check "${program[@]:1}" --ranks "$ranks" --value parallel.on_lost_rank 2>/dev/null) || true
-fi
-[ "${on_lost_rank:-stop}" = shrink ] || exec "$mpirun" "${options[@]}" "$@"
+[ ! -f "${program[1]:-}" ] || on_lost_rank=$(value_of parallel.on_lost_rank)
+[ "$on_lost_rank" = shrink ] || exec "$mpirun" "${options[@]}" "$@"
 # MPI_Finalize would sometimes wait for the lost ranks, without the second option.
 case $("$mpirun" --version 2>&1) in *"Open MPI) "[5-9]*) options+=(--with-ft ulfm --mca async_mpi_finalize true) ;; esac
+command=("$@")
 
-# The hosts of -H or --hostfile as HOST or HOST:SLOTS, one per line; the other arguments remain in `others`.
-others=() hosts=()
-while [ $# -gt 0 ]; do
-  case $1 in
-    "${program[0]}") break ;;
-    -H | -host | --host) IFS=, read -ra hosts <<<"$2" && shift 2 ;;
-    -hostfile | --hostfile | -machinefile | --machinefile)
-      mapfile -t hosts < <(sed -E 's/#.*//; s/^ *([^ ]+).*slots *= *([0-9]+).*/\1:\2/; s/ .*//; /^$/d' "$2") && shift 2
-      ;;
-    -n | -np | --np | -c) shift 2 ;;
-    *) others+=("$1") && shift ;;
-  esac
-done
-keep_answering_hosts() {
-  local all=${#hosts[@]} left=() host
-  [ "$all" -gt 0 ] || return 0
-  for host in "${hosts[@]}"; do
-    if timeout 30 "$mpirun" "${options[@]}" "${others[@]}" -H "${host%%:*}" -n 1 true </dev/null >/dev/null 2>&1; then left+=("$host"); fi
+# Takes the hosts that no longer answer, and their share of the ranks, out of the command.
+leave_out_lost_hosts() {
+  local others=() all=() left=() option=-H number='' slots=0 left_slots=0 host
+  set -- "${command[@]}"
+  while [ $# -gt ${#program[@]} ]; do
+    case $1 in
+      -H | -host | --host | -hosts) [ "$1" != -hosts ] || option=-hosts; IFS=, read -ra all <<<"$2" && shift ;;
+      -hostfile | --hostfile | -machinefile | --machinefile | -f)
+        mapfile -t all < <(awk '{ sub(/#.*/, "") } NF { s = 0
+          for (i = 2; i <= NF; i++) if ($i ~ /^slots=/) s = substr($i, 7)
+          print $1 (s ? ":" s : "") }' "$2") && shift
+        ;;
+      -n | -np | --np | -c) number=$2 && shift ;;
+      *) others+=("$1") ;;
+    esac
+    shift
   done
+  for host in ${all[@]+"${all[@]}"}; do
+    [[ $host == *:* ]] || host+=:1
+    slots=$((slots + ${host##*:}))
+    if timeout 30 "$mpirun" "${options[@]}" ${others[@]+"${others[@]}"} $option "${host%:*}" -n 1 true </dev/null >/dev/null 2>&1; then
+      left+=("$host") left_slots=$((left_slots + ${host##*:}))
+    fi
+  done
+  [ ${#left[@]} -lt ${#all[@]} ] || return 0
   [ ${#left[@]} -gt 0 ] || return 1
-  ranks=$((ranks * ${#left[@]} / all))
-  [ "$ranks" -gt 0 ] || ranks=1
-  hosts=("${left[@]}")
+  number=$((${number:-$slots} * left_slots / slots))
+  command=(${others[@]+"${others[@]}"} $option "$(IFS=, && echo "${left[*]}")" -n $((number > 0 ? number : 1)) "${program[@]}")
+  on=" on ${left[*]}"
 }
 
-ended='' failures=0
-for name in INT TERM USR1 USR2; do
-  trap "signalled=$name; [[ $name == USR* ]] || ended=1; kill -$name \$child 2>/dev/null || true" $name
+ended='' failures=0 child='' on=''
+checkpoints=$(value_of run.directory)/checkpoints/latest
+for name in INT TERM HUP XCPU USR1 USR2; do
+  # A Ctrl-C reaches the launcher by itself.
+  trap "signalled=1; [ $name = USR1 ] || ended=1; [ $name = INT ] && [ -t 0 ] || kill -$name \$child 2>/dev/null || true" $name
 done
 while :; do
-  started=$SECONDS code=0
-  on=()
-  [ ${#hosts[@]} -eq 0 ] || on=(-H "$(IFS=, && echo "${hosts[*]}")")
-  "$mpirun" "${options[@]}" "${others[@]}" "${on[@]}" -n "$ranks" "${program[@]}" <&0 &
+  newest=$(readlink "$checkpoints") || true
+  "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
   while :; do
     signalled=''
@@ -104,11 +111,13 @@ while :; do
   # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac
   [ -z "$ended" ] || exit $code
-  [ $((SECONDS - started)) -lt 600 ] || failures=0
-  if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ] || ! keep_answering_hosts; then
-    echo "error: the run ended with exit code $code; starting it again did not help" >&2
+  [ "$newest" = "$(readlink "$checkpoints")" ] || failures=0
+  if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ]; then
+    echo "error: $failures starts in a row made no checkpoint" >&2
     exit $code
   fi
-  [ $failures -eq 1 ] || sleep $((1 << (failures - 2))) # a fault of the machine may pass
-  echo "mpirun.sh: the run ended with exit code $code; it starts again on $ranks ranks${on:+ of ${hosts[*]}} from its newest checkpoint" >&2
+  leave_out_lost_hosts || { echo "error: no host answers" >&2 && exit $code; }
+  [ $failures -eq 1 ] || sleep $((failures > 7 ? 60 : 1 << (failures - 2))) # a fault of the machine may pass
+  [ -z "$ended" ] || exit $code
+  echo "mpirun.sh: the run ended with exit code $code; it starts again$on from its newest checkpoint" >&2
 done

@@ -36,7 +36,7 @@ TEST(HostLoad, IsAReasonAboveAThreshold) {
             "its CPUs were too hot (3 throttling events)");
   EXPECT_EQ(reason({.at_s = 10, .frequency_ghz = 2.3, .usual_ghz = 2.4}), "");
   EXPECT_EQ(reason({.at_s = 10, .frequency_ghz = 1.2, .usual_ghz = 2.4}),
-            "its CPUs run at 1.20 GHz, below 2.40 GHz");
+            "its CPU runs at 1.20 GHz, below 2.40 GHz");
   EXPECT_EQ(reason({.at_s = 10, .memory_stall_us = 2'000'000}),
             "processes of the host waited for memory 20 % of the time");
   EXPECT_EQ(reason({.at_s = 10, .major_faults = 1000}),
@@ -82,7 +82,7 @@ TEST(HostLoad, IsReadFromTheFilesOfTheKernel) {
   EXPECT_EQ(load.main_thread_ns, 71);
   EXPECT_EQ(load.memory_stall_us, 77);
   EXPECT_EQ(load.cpus, CPU_COUNT(&usable));
-  EXPECT_EQ(load.thermal_events, 5 * load.cpus);
+  EXPECT_EQ(load.thermal_events, 3);
   EXPECT_NEAR(load.frequency_ghz, 1.2, 1e-9);
   EXPECT_NEAR(load.usual_ghz, 1.8, 1e-9);
 }

@@ -156,7 +156,8 @@ ExitCode outcome(comm::World& world, const std::function<ExitCode(comm::World&)>
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world.rank() == 0)
       error_line("{}", mistake.what());
-    return ExitCode::user_error;
+    // Not the user's, if the deck does not fit the ranks that are left.
+    return world.lost.empty() ? ExitCode::user_error : ExitCode::environment;
   } catch (const std::exception& problem) {
     if (world.continues_after_loss && dynamic_cast<const comm::LostRank*>(&problem) != nullptr)
       throw;
@@ -166,8 +167,11 @@ ExitCode outcome(comm::World& world, const std::function<ExitCode(comm::World&)>
       for (const std::string& line : verdict.lines)
         error_line("[rank {} {}] {}", world.rank(), world.host(), line);
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
-    if (outside != nullptr && outside->known_to_all())
-      world.barrier();  // print the line before any rank aborts
+    try {
+      if (outside != nullptr && outside->known_to_all())
+        world.barrier();          // print the line before any rank aborts
+    } catch (const CommError&) {  // the others do not wait for this rank
+    }
     // Not with MPI_Finalize: HDF5 would try again to close files that a full disk kept open, and
     // crash.
     world.abort(verdict.code);

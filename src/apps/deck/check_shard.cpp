@@ -34,7 +34,7 @@ void check_shrinking(const JobConfig& config, Findings& findings) {
   if (!findings.readable({"parallel.on_lost_rank"}) ||
       config.parallel.on_lost_rank != trireme::reduce::OnLostRank::shrink)
     return;
-  const std::string needs = "the ranks that are left may not be such a number";
+  const std::string needs = "the number of remaining ranks may not allow it";
   if (findings.readable({"batch.equal_ranks"}) && config.batch.equal_ranks)
     findings.disagree(
         {{"parallel.on_lost_rank", "shrink does not support batch.equal_ranks: " + needs},

@@ -43,6 +43,8 @@ Provenance::Provenance(const Stream& stream) : stream_(stream) {
                       (std::ranges::lower_bound(stream.marks, token) - stream.marks.begin()));
     token += file.tokens;
   }
+  if (stream.files.empty())  // generated tokens are one document
+    begins_.push_back(0);
   begins_.push_back(stream.tokens->size());
   if (stream.text)
     units_ = corpus::units_of(tokens::find_text(stream.text->text, stream.text->key), *stream.text);

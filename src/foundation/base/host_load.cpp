@@ -41,15 +41,20 @@ void read_cpus(const std::string& system, HostLoad& load) {
     if (!CPU_ISSET(cpu, &usable))
       continue;
     const std::string folder = fmt::format("{}/devices/system/cpu/cpu{}/", system, cpu);
+    // Threads of a core, and cores of a package, have the same count.
     for (const char* name : {"core_throttle_count", "package_throttle_count"})
-      load.thermal_events += number_at(text_of(folder + "thermal_throttle/" + name)).value_or(0);
+      load.thermal_events = std::max(
+          load.thermal_events, number_at(text_of(folder + "thermal_throttle/" + name)).value_or(0));
+    // Others may be idle, and reading the frequency takes Linux up to 10 ms.
+    if (cpu != sched_getcpu())
+      continue;
     const auto kilohertz = [&](const char* name) {
       return static_cast<double>(number_at(text_of(folder + "cpufreq/" + name)).value_or(0));
     };
     // Above the base frequency everything is a gift; where it is not known, half of the highest.
     const double base = kilohertz("base_frequency");
-    load.frequency_ghz += kilohertz("scaling_cur_freq") / 1e6 / load.cpus;
-    load.usual_ghz += (base > 0 ? base : kilohertz("cpuinfo_max_freq") / 2) / 1e6 / load.cpus;
+    load.frequency_ghz = kilohertz("scaling_cur_freq") / 1e6;
+    load.usual_ghz = (base > 0 ? base : kilohertz("cpuinfo_max_freq") / 2) / 1e6;
   }
 }
 
@@ -102,7 +107,7 @@ std::vector<std::string> slowdowns(const HostLoad& before, const HostLoad& after
   if (const auto events = after.thermal_events - before.thermal_events; events > 0)
     found.push_back(fmt::format("its CPUs were too hot ({} throttling events)", events));
   if (after.frequency_ghz > 0 && after.frequency_ghz < 0.95 * after.usual_ghz)
-    found.push_back(fmt::format("its CPUs run at {:.2f} GHz, below {:.2f} GHz", after.frequency_ghz,
+    found.push_back(fmt::format("its CPU runs at {:.2f} GHz, below {:.2f} GHz", after.frequency_ghz,
                                 after.usual_ghz));
   const double stalled_s =
       static_cast<double>(after.memory_stall_us - before.memory_stall_us) * 1e-6;

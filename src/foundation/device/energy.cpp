@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -171,19 +172,21 @@ Energy EnergyMeter::used() {
   Energy used;
   used.cpu_missing = counts_host_ && counters_.empty() ? 1 : 0;
   for (const Counter& counter : counters_) {
-    const auto now = read_number(counter.file);
-    if (!now || counter.begin < 0 || (*now < counter.begin && counter.range == 0)) {
+    const std::int64_t now = read_number(counter.file).value_or(-1);
+    const std::int64_t begin = std::exchange(counter.begin, now);
+    if (now < 0 || begin < 0 || (now < begin && counter.range == 0)) {
       ++used.cpu_missing;
       continue;
     }
-    const std::int64_t wrapped = *now < counter.begin ? counter.range + 1 : 0;
-    used.cpu_uj += counter.unit_uj * (*now - counter.begin + wrapped);
+    const std::int64_t wrapped = now < begin ? counter.range + 1 : 0;
+    used.cpu_uj += counter.unit_uj * (now - begin + wrapped);
   }
-  const auto now = gpu_ ? gpu_->millijoules() : std::nullopt;
-  if (!now || gpu_begin_ < 0 || *now < gpu_begin_)
+  const std::int64_t now = gpu_ ? gpu_->millijoules().value_or(-1) : -1;
+  const std::int64_t begin = std::exchange(gpu_begin_, now);
+  if (begin < 0 || now < begin)
     used.gpu_missing = 1;
   else
-    used.gpu_uj = 1000 * (*now - gpu_begin_);
+    used.gpu_uj = 1000 * (now - begin);
   return used;
 }
 

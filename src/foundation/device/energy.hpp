@@ -41,7 +41,7 @@ class EnergyMeter {
   ~EnergyMeter();
 
   void begin();
-  /// This rank's part of the energy since begin().
+  /// This rank's part of the energy since begin() or the last call.
   [[nodiscard]] Energy used();
   /// "RAPL (package-0, dram)" or why there is nothing.
   [[nodiscard]] const std::string& cpu_text() const { return cpu_text_; }

@@ -211,7 +211,6 @@ void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
-  energy.begin();
   PendingStep& pending = pending_of(number);
   text_bytes_ = 0;
   compute_stream->record(*pending.began);

@@ -118,8 +118,12 @@ std::string choose_directory(const session::Job& job, comm::World& world) {
   std::string path = job.run.directory;
   comm::on_first_rank(world, [&] {
     if (job.run.when_finished == session::WhenFinished::renew)
-      for (int number = 2; is_finished(job, path); ++number)
-        path = fmt::format("{}-{}", job.run.directory, number);
+      for (int number = 2; is_finished(job, path); ++number) {
+        const std::string next = fmt::format("{}-{}", job.run.directory, number);
+        if (!world.lost.empty() && !std::filesystem::exists(next))
+          break;  // the run of this job was finished when it lost a rank
+        path = next;
+      }
   });
   return world.broadcast(std::move(path), 0);
 }

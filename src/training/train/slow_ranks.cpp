@@ -139,9 +139,13 @@ SlowRanks::SlowRanks(comm::World& world, const device::EnergyMeter& meter, bool 
 void SlowRanks::measured(double seconds, const batches::Batches& batch) {
   const std::int64_t own = batch.micro_steps(world_.rank());
   busy_s_ += seconds;
-  seconds_ = own == 0 ? 0
-                      : std::max(seconds, 0.0) * static_cast<double>(batch.micro_steps()) /
-                            static_cast<double>(own);
+  // Fewer sequences in as many micro-steps take less time, but it is not known how much less.
+  const bool comparable =
+      batch.leaves > 0 || batch.share(world_.rank()).count == batch.most_sequences();
+  seconds_ = own == 0 || !comparable
+                 ? 0
+                 : std::max(seconds, 0.0) * static_cast<double>(batch.micro_steps()) /
+                       static_cast<double>(own);
 }
 
 std::vector<std::string> SlowRanks::look(std::int64_t step) {

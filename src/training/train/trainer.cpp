@@ -123,6 +123,8 @@ Trainer::Trainer(const session::Job& job,
       slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
+  if (number == run_.first_step)
+    run_.training.energy.begin();
   const std::uint64_t allocated = run_.training.scratch.num_allocations();
   const session::Requests agreed = run_.training.enqueue(number, [&] {
     session::Requests mine = requests();
@@ -224,8 +226,9 @@ void Trainer::look() {
 }
 
 void Trainer::between_steps(std::int64_t number) {
-  if (due(number, collect_every_steps) || due(number, job_.evaluate.every_steps) ||
-      due(number, job_.sample.every_steps) || (run_.sets && run_.sets->due(number)))
+  const bool pauses = due(number, job_.evaluate.every_steps) ||
+                      due(number, job_.sample.every_steps) || (run_.sets && run_.sets->due(number));
+  if (pauses || due(number, collect_every_steps))
     look();
   if (due(number, collect_every_steps)) {
     run_.expect_in_place();
@@ -237,6 +240,8 @@ void Trainer::between_steps(std::int64_t number) {
     evaluate_sets(number);
   if (due(number, job_.sample.every_steps))
     print_sample(number);
+  if (pauses)
+    run_.training.energy.begin();
 }
 
 template <class Action>

@@ -38,14 +38,20 @@ bool ranks_are_lost() {
 
 MPI_Comm register_comm(MPI_Comm comm) {
   TRIREME_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-  const std::lock_guard lock(comms().mutex);
-  comms().all.push_back(comm);
+  {
+    const std::lock_guard lock(comms().mutex);
+    comms().all.push_back(comm);
+  }
+  if (ranks_are_lost())  // revoke_all() may have missed it
+    revoke_all();
   return comm;
 }
 
 void free_comm(MPI_Comm comm) {
-  const std::lock_guard lock(comms().mutex);
-  std::erase(comms().all, comm);
+  {
+    const std::lock_guard lock(comms().mutex);
+    std::erase(comms().all, comm);
+  }
   MPI_Comm_free(&comm);
 }
 

@@ -313,6 +313,7 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
   MPI_Comm base = mpi.base();
   if (agree(base, !lost))
     return false;
+  revoke_all();  // also on ranks that have not noticed the loss
   std::string names;
   for (const int rank : lost_ranks(base))
     names +=
@@ -323,8 +324,13 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
     base = register_comm(without_lost_ranks(base));
     try {
       world = std::make_unique<MpiWorld>(base);
-    } catch (const LostRank&) {
-      continue;  // one more was lost meanwhile
+    } catch (const LostRank&) {  // one more, perhaps not for all ranks
+    }
+    if (!agree(base, world != nullptr)) {
+      revoke_all();
+      world.reset();
+      names += ", and another one";
+      continue;
     }
     world->continues_after_loss = true;
     world->lost = names;

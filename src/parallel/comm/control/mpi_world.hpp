@@ -25,7 +25,7 @@ namespace trireme::comm {
 class MpiWorld final : public World {
  public:
   /// A duplicate of `base`, which must outlive it. Collective.
-  explicit MpiWorld(MPI_Comm base);
+  explicit MpiWorld(MPI_Comm base = MPI_COMM_WORLD);
   /// A part of `whole`: the ranks with the same `number`, in the same order. Collective over
   /// `whole`, which must outlive the part. Every rank must create the same number of parts, since
   /// each uses a lane of the watchdog of `whole`. So errors name ranks of `whole`, and ranks that

@@ -12,6 +12,7 @@
 #include "base/error_line.hpp"
 #include "device/cuda/handle.hpp"
 
+#include "comm/control/lost_ranks.hpp"
 #include "comm/control/mpi_world.hpp"
 
 namespace trireme::comm {
@@ -236,7 +237,7 @@ void NcclComm::watch() {
     if (wake_.wait_for(lock, look_every, [&] { return stopping_; }))
       return;
     try {
-      found = find_error();
+      found = ranks_are_lost() ? "a rank was lost" : find_error();
       if (found.empty() && is_stalled())
         found = check_ranks(lock);
     } catch (const std::exception& problem) {  // the GPU itself has failed

@@ -2,8 +2,10 @@
 #include "record/run/metrics_file.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -44,7 +46,9 @@ std::string MetricsFile::obstacle() const {
   std::string line;
   if (fs::is_regular_file(status)) {
     std::ifstream file(path_);
-    std::getline(file, line);
+    line.resize(std::string_view(first_line).size() + 2);
+    file.getline(line.data(), static_cast<std::streamsize>(line.size()));
+    line.resize(std::strlen(line.c_str()));
   }
   return line == first_line ? "" : "trireme did not write what is here, so it is not replaced";
 }
@@ -67,11 +71,12 @@ void MetricsFile::write(const StepRow& row) {
           "trireme_{0}{3} {4}\n",
           column.name, column.help, column.unit, labels_, value);
   }
-  std::string problem = obstacle();
+  std::string problem;
   try {
+    problem = obstacle();
     if (problem.empty())
       files::write_staged(path_, text);
-  } catch (const StorageError& error) {
+  } catch (const std::exception& error) {  // the run does not depend on it
     problem = error.what();
   }
   if (!problem.empty() && !fails_)
