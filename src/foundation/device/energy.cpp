@@ -171,7 +171,7 @@ void EnergyMeter::begin() {
 Energy EnergyMeter::used() {
   Energy used;
   used.cpu_missing = counts_host_ && counters_.empty() ? 1 : 0;
-  for (const Counter& counter : counters_) {
+  for (Counter& counter : counters_) {
     const std::int64_t now = read_number(counter.file).value_or(-1);
     const std::int64_t begin = std::exchange(counter.begin, now);
     if (now < 0 || begin < 0 || (now < begin && counter.range == 0)) {
