@@ -93,6 +93,14 @@ leave_out_lost_hosts() {
   on=" on ${left[*]}"
 }
 
+# Ends a launcher that has had no child processes for 30 s: after the loss of a host, Open MPI 4 sometimes waits for it forever.
+end_without_children() { # PID
+  local looks=0
+  while sleep 5 && kill -0 "$1" 2>/dev/null; do
+    if pgrep -P "$1" >/dev/null; then looks=0; elif [ $((++looks)) -eq 6 ]; then kill -KILL "$1"; fi
+  done
+}
+
 ended='' failures=0 child='' on=''
 checkpoints=$(value_of run.directory)/checkpoints/latest
 for name in INT TERM HUP XCPU USR1 USR2; do
@@ -103,11 +111,14 @@ while :; do
   newest=$(readlink "$checkpoints") || true
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
+  end_without_children $child </dev/null >/dev/null 2>&1 &
+  watcher=$!
   while :; do
     signalled=''
     wait $child && code=0 || code=$?
     [ -n "$signalled" ] || break # otherwise a trap ended `wait`, not the run
   done
+  kill $watcher 2>/dev/null || true
   # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac
   [ -z "$ended" ] || exit $code
