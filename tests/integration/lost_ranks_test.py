@@ -18,7 +18,7 @@ from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, VERSION, TrainingTest, pro
 
 RUNS = int(os.environ.get("TRIREME_KILLED_RUNS", "6"))
 SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
-STEPS = 120
+STEPS = 300
 STARTED = "tiny: "  # begins the line that every start prints before its first step
 # The order of additions does not depend on the number of ranks.
 SAME_BITS = ("parallel.reduction=tree", "parallel.logical_shards=4", "checkpoint.every_steps=10", "checkpoint.keep=2",

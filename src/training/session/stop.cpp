@@ -53,16 +53,20 @@ std::optional<StopReason> Requests::stop() const {
 
 Requests agree(comm::World& world, const Requests& mine) {
   Requests all = mine;
-  std::vector<std::int64_t*> numbers{&all.checkpoint,    &all.writing,
-                                     &all.unfinished,    &all.text_bytes,
-                                     &all.energy.cpu_uj, &all.energy.cpu_missing,
-                                     &all.energy.gpu_uj, &all.energy.gpu_missing};
-  for (std::int64_t& number : all.stops) numbers.push_back(&number);
-  for (std::int64_t& number : all.more) numbers.push_back(&number);
-  std::vector<std::int64_t> sums;
-  for (const std::int64_t* number : numbers) sums.push_back(*number);
+  const auto for_each = [&](const auto& visit) {
+    for (std::int64_t* number :
+         {&all.checkpoint, &all.writing, &all.unfinished, &all.text_bytes, &all.energy.cpu_uj,
+          &all.energy.cpu_missing, &all.energy.gpu_uj, &all.energy.gpu_missing})
+      visit(*number);
+    for (std::int64_t& number : all.stops) visit(number);
+    for (std::int64_t& number : all.more) visit(number);
+  };
+  thread_local std::vector<std::int64_t> sums;  // kept, so that a step allocates nothing
+  sums.clear();
+  for_each([](const std::int64_t& number) { sums.push_back(number); });
   world.sum(sums);
-  for (std::size_t i = 0; i < sums.size(); ++i) *numbers[i] = sums[i];
+  std::size_t next = 0;
+  for_each([&](std::int64_t& number) { number = sums[next++]; });
   return all;
 }
 
