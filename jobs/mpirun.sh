@@ -104,7 +104,7 @@ end_without_children() { # PID
 ended='' failures=0 child='' on=''
 checkpoints=$(value_of run.directory)/checkpoints/latest
 for name in INT TERM HUP XCPU USR1 USR2; do
-  # A Ctrl-C reaches the launcher by itself.
+  # The terminal sends Ctrl-C to the launcher too.
   trap "signalled=1; [ $name = USR1 ] || ended=1; [ $name = INT ] && [ -t 0 ] || kill -$name \$child 2>/dev/null || true" $name
 done
 while :; do

@@ -51,7 +51,7 @@ void read_cpus(const std::string& system, HostLoad& load) {
     const auto kilohertz = [&](const char* name) {
       return static_cast<double>(number_at(text_of(folder + "cpufreq/" + name)).value_or(0));
     };
-    // Above the base frequency everything is a gift; where it is not known, half of the highest.
+    // A CPU is slow below its base frequency, or below half of its highest if that is not known.
     const double base = kilohertz("base_frequency");
     load.frequency_ghz = kilohertz("scaling_cur_freq") / 1e6;
     load.usual_ghz = (base > 0 ? base : kilohertz("cpuinfo_max_freq") / 2) / 1e6;

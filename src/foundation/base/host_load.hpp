@@ -3,9 +3,9 @@
 // so: a control group that is out of its quota, CPUs shared with other processes, thermal
 // throttling, low frequencies, memory pressure, page faults that read a disk.
 //
-// Most of these are counters, so a HostLoad is read twice and compared. It costs some tens of
-// microseconds and a little more for each thread, and needs no privileges. What a kernel or a
-// container hides is left out.
+// Most of these are counters, so a HostLoad is read twice and compared. A reading takes some tens of
+// microseconds, a little more for each thread, and up to 10 ms where Linux measures the frequency of
+// the CPU. It needs no privileges. What a kernel or a container hides is left out.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct HostLoad {
   std::int64_t main_thread_ns = 0;                     ///< CPU time of the main thread
   std::int64_t major_faults = 0, memory_stall_us = 0;  ///< the latter of the whole host
   std::int64_t thermal_events = 0;                     ///< of the CPUs that this process may use
-  double frequency_ghz = 0, usual_ghz = 0;             ///< means of these CPUs; 0: not known
+  double frequency_ghz = 0, usual_ghz = 0;  ///< of the CPU on which it runs; 0: not known
   double load_average = 0;
   int cpus = 0;  ///< that this process may use
 };

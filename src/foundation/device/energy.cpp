@@ -95,7 +95,7 @@ class EnergyMeter::Gpu {
                : std::nullopt;
   }
 
-  void* library_;  // never closed: drivers leave threads behind
+  void* library_;  // never closed, because drivers keep threads running
   void* device_ = nullptr;
 };
 

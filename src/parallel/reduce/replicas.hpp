@@ -3,8 +3,8 @@
 // gather. If a transport writes to wrong memory, or a bit flips, the ranks diverge, and the loss
 // shows it late or never.
 //
-// A check hashes every bucket in place (ops/optimizer/reductions.hpp) and compares the hashes over the
-// ranks by one all-reduce (maximum). Parameters are hashed one by one only if hashes differ, to
+// A check hashes every bucket in place (ops/optimizer/reductions.hpp) and compares the hashes over
+// the ranks by one all-reduce (maximum). Parameters are hashed one by one only if hashes differ, to
 // name the bucket, the parameter and the ranks. If parameters share slots of memory (shard:
 // parameters), the check gathers one bucket after another.
 //

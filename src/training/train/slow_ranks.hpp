@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds ranks that compute more slowly than the others, while the run goes on, and says why.
 //
-// Every rank reports how long forward and backward of a step took it, without waits for the network,
-// and as if it had as many micro-steps as the rank with most. The times travel in the exchange in which ranks agree on requests at the end of each step, as 16
-// bits per rank, so all ranks have the times of all, and decide the same without a message of its
-// own. Only when a rank is found slow does it broadcast what slows it down (base/host_load.hpp).
+// Every rank reports how long its forward and backward passes took, without waits for the network,
+// scaled to the number of micro-steps of the rank with most. The times are sent in the exchange in
+// which ranks agree on requests at the end of each step, as 16 bits per rank, so all ranks know the
+// times of all and decide alike without another message. Only when a rank is found slow does it
+// broadcast what slows it down (base/host_load.hpp).
 //
 // The rule: steps are added up until they are long enough not to be noise (sample_s). What counts
 // in a sample is the logarithm of a rank's time over the median of the other ranks. Over a window
@@ -14,7 +15,8 @@
 // for two windows in a row.
 //
 // 1. All ranks call all members, in every step.
-// 2. A rank without micro-steps of its own is never slow.
+// 2. A rank without micro-steps of its own, or with a smaller share of a batch that its number of
+//    micro-steps does not show, is never slow.
 #pragma once
 
 #include <cstdint>

@@ -123,8 +123,6 @@ Trainer::Trainer(const session::Job& job,
       slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
-  if (number == run_.first_step)
-    run_.training.energy.begin();
   const std::uint64_t allocated = run_.training.scratch.num_allocations();
   const session::Requests agreed = run_.training.enqueue(number, [&] {
     session::Requests mine = requests();
@@ -431,6 +429,7 @@ ExitCode Trainer::steps() {
   if (dropped_)
     return stopped(session::agree(world_, requests()).stop().value(),
                    "Run the same command again to resume");
+  run_.training.energy.begin();
   for (std::int64_t number = run_.first_step; number <= job_.run.steps; ++number) {
     const double begin = device::steady_seconds();
     const session::Requests agreed = step(number);
@@ -508,9 +507,9 @@ ExitCode train(const session::Job& job,
   for (const auto& [text, remedy] :
        session::limit_problems_here(world.host(), world.size() - world.local_size()))
     limits += fmt::format("{}{}: {}", limits.empty() ? "" : "; ", text, remedy);
-  const auto of_all = world.gather_all(limits);
+  const auto of_all = world.gather(limits);
   for (const std::string& line : std::set(of_all.begin(), of_all.end()))
-    if (world.rank() == 0 && !line.empty())
+    if (!line.empty())
       log.warning("{}", line);
   const auto clock = limit_time(job, started_at, world, log, signals);
   return Trainer(job, world, log, signals, measure_ceiling).run();

@@ -57,10 +57,6 @@ void free_comm(MPI_Comm comm) {
 
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
 
-bool has_ulfm() {
-  return true;
-}
-
 bool means_lost_rank(int code) {
   int kind = MPI_SUCCESS;
   MPI_Error_class(code, &kind);
@@ -115,10 +111,6 @@ bool agree(MPI_Comm comm, bool mine) {
 }
 
 #else
-
-bool has_ulfm() {
-  return false;
-}
 
 bool means_lost_rank(int /*code*/) {
   return false;

@@ -5,7 +5,7 @@
 //
 // The first MPI call that notices a lost rank revokes all communicators, so that every other call
 // on any rank fails too, and throws LostRank. The stack is unwound as after any other error. Then
-// the remaining ranks make a new world (continue_without_lost_ranks()) and start over.
+// the remaining ranks make a new world (replace_after_loss()) and start over.
 #pragma once
 
 #include <vector>
@@ -13,9 +13,6 @@
 #include <mpi.h>
 
 namespace trireme::comm {
-
-/// Whether this build can continue after a loss.
-bool has_ulfm();
 
 /// Whether the error `code` is due to a lost rank: MPI says so, or a rank of this world is lost
 /// within a second.

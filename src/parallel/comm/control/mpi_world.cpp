@@ -314,10 +314,7 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
   if (agree(base, !lost))
     return false;
   revoke_all();  // also on ranks that have not noticed the loss
-  std::string names;
-  for (const int rank : lost_ranks(base))
-    names +=
-        fmt::format("{}rank {} on {}", names.empty() ? "" : ", ", rank, mpi.watchdog().host(rank));
+  std::string names = mpi.watchdog().lost_text();
   world.reset();
   for (;;) {
     // Not freed: later losses are found by its ranks.

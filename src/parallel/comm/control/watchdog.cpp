@@ -139,14 +139,20 @@ void Watchdog::serve() {
   }
 }
 
-void Watchdog::expect_all_alive() {
-  std::string names;
+std::string Watchdog::lost_text() const {
+  std::string text;
   for (const int rank : lost_ranks(comm_.get()))
-    names += fmt::format("{}rank {} on {}", names.empty() ? "" : ", ", rank, host(rank));
-  if (names.empty())
+    text += fmt::format("{}rank {} on {}", text.empty() ? "" : ", ", rank,
+                        hosts_.at(static_cast<std::size_t>(rank)));
+  return text;
+}
+
+void Watchdog::expect_all_alive() {
+  const std::string lost = lost_text();
+  if (lost.empty())
     return;
   revoke_all();
-  throw LostRank("MPI", "communicate", names + " ended", __FILE__, __LINE__);
+  throw LostRank("MPI", "communicate", lost + " ended", __FILE__, __LINE__);
 }
 
 void Watchdog::answer_questions() {

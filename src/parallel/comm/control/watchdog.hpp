@@ -64,9 +64,8 @@ class Watchdog {
 
   /// Rank of this process in `parent`.
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] const std::string& host(int rank) const {
-    return hosts_.at(static_cast<std::size_t>(rank));
-  }
+  /// The ranks that have ended, as far as this rank knows: "rank 2 on north".
+  [[nodiscard]] std::string lost_text() const;
 
   /// Progress of this rank in one lane.
   struct Lane {
