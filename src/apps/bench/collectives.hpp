@@ -41,8 +41,8 @@ struct CollectivesBenchRequest {
   /// second.
   double seconds = 1e9;
   /// A repetition runs consecutive collectives until they hold this many bytes, at most
-  /// `most_in_a_row` of them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
-  /// the network, which absorb the first of them, matter less.
+  /// `most_in_a_row` of them; `seconds` is the time of one. A step sends its buckets in the same
+  /// way, and buffers in the network, which absorb the first of them, matter less.
   std::int64_t row_bytes = 0, most_in_a_row = 1024;
   bool baselines = true;
   comm::Options options{};  ///< of the transports
