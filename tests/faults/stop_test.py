@@ -21,8 +21,9 @@ SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGHUP": signal.
 SOON_S = 60  # for what takes five seconds, on a machine that pauses
 
 
-def hear_interrupts():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job of a shell ignores it
+def hear_signals():
+    for ignored in (signal.SIGINT, signal.SIGHUP):  # in a background job of a shell; under nohup
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 class Stop(TrainingTest):
@@ -30,7 +31,7 @@ class Stop(TrainingTest):
         """Without mpirun."""
         running = subprocess.Popen([TRIREME, *self.words(name, overrides)], stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(environment or {})},
-                                   preexec_fn=hear_interrupts)
+                                   preexec_fn=hear_signals)
         self.addCleanup(running.stderr.close)
         if running.stdout:
             self.addCleanup(running.stdout.close)
@@ -61,7 +62,7 @@ class Stop(TrainingTest):
     def test_a_signal_ends_the_preparation(self):
         library, gate = fail_call.compile_into(self.folder), self.path("gate")
         os.mkfifo(gate)
-        for call in ("read", "pread64"):
+        for call in ("pread64", "read"):
             running = self.alone(*LONG, name=f"gate-{call}", environment={
                 "LD_PRELOAD": library, "FAIL_UNDER": self.text, "FAIL_CALL": call, "FAIL_AT": "1", "FAIL_GATE": gate})
             try:
@@ -140,7 +141,7 @@ class Stop(TrainingTest):
             for number in (signal.SIGINT, signal.SIGTERM, None):
                 limit = ["run.walltime=0.3"] if number is None else []  # a search of this deck takes a second or more
                 running = subprocess.Popen([TRIREME, verb, *self.words("run", limit), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                           stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts, env={**os.environ, "TMPDIR": temporary})
+                                           stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals, env={**os.environ, "TMPDIR": temporary})
                 self.addCleanup(running.kill)
                 if number is not None:
                     self.wait_for_line(running, "measuring" if verb == "tune" else "step     10/")
@@ -188,19 +189,16 @@ class Stop(TrainingTest):
             self.assertIn(part, out)
 
     def test_the_scheduler_is_asked_for_the_end_of_the_job(self):
-        # As PBS Pro and Flux answer; FLUX_JOB_ID would start the Flux plug-in of Open MPI. That they name the limit in time is tests/session/scheduler_test.cpp's.
-        walltime = "    Resource_List.walltime = 00:00:12"
-        for command, variable, job, answer in (
-                ("qstat", "PBS_JOBID", "PBS job 7.server", f"echo 'Job Id: 7.server'; echo '{walltime}'; date '+    stime = %a %b %d %T %Y'"),
-                ("flux", "FLUX_ENCLOSING_ID", "Flux job 7.server", "echo 12")):
-            os.mkdir(self.path(command))
-            with open(self.path(f"{command}/{command}"), "w", encoding="ascii") as out:
-                out.write(f"#!/bin/sh\nLC_ALL=C; export LC_ALL; {answer}\n")
-            os.chmod(out.name, 0o755)
-            running = self.alone(*LONG, name=f"run-{command}", environment={variable: "7.server", "PATH": f"{self.path(command)}:{os.environ['PATH']}"})
-            out, err = running.communicate(timeout=TIMEOUT_S)
-            self.assertEqual(running.returncode, REQUEUE, out + err)
-            self.assertRegex(out, rf"stopped after step \d+ of 1000000: the time limit of {job} \({command}\) leaves no time for another step")
+        # As PBS Pro answers. The other schedulers, and that all name the limit in time, are tests/session/scheduler_test.cpp's.
+        os.mkdir(self.path("bin"))
+        with open(self.path("bin/qstat"), "w", encoding="ascii") as out:
+            out.write("#!/bin/sh\nLC_ALL=C; export LC_ALL; echo 'Job Id: 7.server'; echo '    Resource_List.walltime = 00:00:12'\n"
+                      "date '+    stime = %a %b %d %T %Y'\n")
+        os.chmod(out.name, 0o755)
+        running = self.alone(*LONG, environment={"PBS_JOBID": "7.server", "PATH": f"{self.path('bin')}:{os.environ['PATH']}"})
+        out, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, REQUEUE, out + err)
+        self.assertRegex(out, r"stopped after step \d+ of 1000000: the time limit of PBS job 7.server \(qstat\) leaves no time for another step")
 
     def test_a_paused_reader_delays_no_step_and_no_signal(self):
         reader, writer = os.pipe()
