@@ -65,7 +65,7 @@ class Memory(TrainingTest):
         if ranks not in self.nothing:
             self.nothing[ranks] = self.compared(ranks)[1]["peak_resident"]
         # Big enough to stand out against libraries and tokens. The kernel maps 64 KiB around what is read of other ranks: few, large buckets.
-        plan, record = self.compared(ranks, "model.channels=768", "model.layers=6", f"batch.sequences={ranks}", "checkpoint.every_steps=0",
+        plan, record = self.compared(ranks, "model.channels=640", "model.layers=6", f"batch.sequences={ranks}", "checkpoint.every_steps=0",
                                      "parallel.bucket_elements=auto", "optimizer.schedule.warmup_steps=0", "record.spans=false", *shard, precision=precision, steps=2)
         rank = plan["per_rank"][precision]
         planned = rank["whole_bytes"] + rank["peer_bytes"]
