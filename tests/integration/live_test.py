@@ -62,7 +62,7 @@ class Quota:
         os.rmdir(self.folder)
 
 
-class SlowRank(TrainingTest):
+class Slowed(TrainingTest):
     def assert_named(self, slower, reason):
         running = self.popen("run.steps=100000000", "evaluate.every_steps=0", "checkpoint.every_steps=0", "record.spans=false",
                              "model.channels=128", "model.layers=4", "model.context=64", "batch.sequences=4", ranks=2)
@@ -76,9 +76,14 @@ class SlowRank(TrainingTest):
         running.terminate()
         running.communicate()
 
-    def test_stopped_again_and_again(self):
-        self.assert_named(Bursts, r"it had work but did not run \d+ % of the time: stopped")
 
+class SlowRank(Slowed):
+    def test_stopped_again_and_again(self):
+        # On a busy machine it waits for a CPU as well.
+        self.assert_named(Bursts, r"(it had work but did not run \d+ % of the time: stopped|one of its threads waited for a CPU \d+ % of the time)")
+
+
+class SlowRankByQuota(Slowed):
     def test_quota_of_a_control_group(self):
         if not is_root():
             self.skipTest("control groups need root")
