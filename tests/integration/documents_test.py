@@ -59,6 +59,6 @@ class Documents(TrainingTest):
 
     def test_no_switch_changes_a_bit(self):
         run = start("verify", DECK, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", *self.mask,
-                    "model.layers=1", "batch.sequences=6", "--steps", "1", ranks=3)
+                    "model.layers=1", "batch.sequences=4", "--steps", "1", ranks=2)
         self.assertEqual(run.code, 0, run)
         self.assertIn("694 combinations gave the same bits", run.out)
