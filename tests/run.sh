@@ -40,9 +40,9 @@ jobs=$(nproc)
 if [ $# -gt 0 ]; then
   run_tests chosen ctest --preset cpu "$@"
 else
-  # What breaks the most comes first: the unit tests, then those that start MPI, then the rest. A test with MPI takes two of ctest's five
-  # places, on any machine, so two of them run at a time: one alone left two thirds of two cores idle. Slurm's take one, so that their
-  # time limits pass beside the others.
+  # What breaks the most comes first: the unit tests, then those that start MPI, then the rest. A test with MPI takes two of ctest's seven
+  # places, on any machine, so three of them run at a time: two left half of two cores idle. Slurm's take one, so that their time limits
+  # pass beside the others.
   run_tests unit ctest --preset cpu -j "$jobs" -L '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     set -m # a process group of its own, which ends with this script
@@ -51,7 +51,7 @@ else
     set +m
     trap 'kill -- -$building 2>/dev/null || true' EXIT
   fi
-  run_tests others ctest --preset cpu -j 5 -LE '^(unit|long)$'
+  run_tests others ctest --preset cpu -j 7 -LE '^(unit|long)$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     run_tests sanitized sanitized $building
   fi
