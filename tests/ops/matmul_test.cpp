@@ -196,9 +196,9 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
            {1, 7, 3}, {17, 13, 29}, {65, 63, 67}, {257, 65, 1}, {130, 70, 513}, {32, 20, 3072}})
     for (int mode = 0; mode < 8; ++mode) {
       auto s = shape(m, n, k);
-      s.a_transposed = (mode & 1) != 0;
-      s.b_transposed = (mode & 2) != 0;
-      s.bias = (mode & 4) != 0;
+      s.bias = (mode & 1) != 0;  // of the same product as the mode before
+      s.a_transposed = (mode & 2) != 0;
+      s.b_transposed = (mode & 4) != 0;
       s.c = s.bias ? dtype() : DType::f32;
       s.accumulate = !s.bias;
       for (const auto& [name, kernel] : kernels_for(s)) {
@@ -440,10 +440,10 @@ TEST_P(MatmulTest, HasItsEpilogueInsideWhereOptionsAndLibraryAllowIt) {
 
 /// A weight's gradient with that of its bias, as one product where the device can, and as two.
 TEST_P(MatmulTest, SumsTheRowsOfA) {
-  for (const bool fused : {false, true})
-    for (const bool timed : {false, true})
-      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
-               {48, 32, 70}, {7, 5, 3}, {16, 8, 1500}, {96, 160, 64}, {64, 40, 3200}}) {
+  for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+           {48, 32, 70}, {7, 5, 3}, {16, 8, 1500}, {96, 160, 64}, {64, 40, 3200}})
+    for (const bool fused : {false, true})
+      for (const bool timed : {false, true}) {
         SCOPED_TRACE(fmt::format("{} x {} x {}, fused {}, timed {}", m, n, k, fused, timed));
         auto s = shape(m, n, k);
         s.a_transposed = s.accumulate = s.row_sums = true;
