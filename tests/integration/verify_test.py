@@ -29,11 +29,12 @@ class Verify(VerifyTest):
         for ranks, steps in ((1, 3), (4, 2)):
             with self.subTest(ranks=ranks):
                 # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
-                self.assert_all_equal(self.verify("model.layers=1", "--steps", str(steps), ranks=ranks), steps,
+                self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=8", "--steps", str(steps), ranks=ranks), steps,
                                       combinations=694 if ranks == 1 else 694 + 69)
 
     def test_bf16_on_the_wire_and_in_the_model(self):
-        self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
+        self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps",
+                                          "2", ranks=2), 2)
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
