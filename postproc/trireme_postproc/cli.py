@@ -115,7 +115,7 @@ def _watch(options):
     if not options.every > 0 or not options.timeout >= 0:
         raise RunFileError("--every and --timeout must be positive numbers of seconds")
     try:
-        watch(options.run, options.once, options.every, options.timeout)
+        watch(options.runs, options.once, options.every, options.timeout)
     except KeyboardInterrupt:
         print()
 
@@ -217,8 +217,8 @@ def _add_verbs_of_one_run(verbs):
     line.add_argument("--png", metavar="FILE", help="draw it; PNG, PDF or SVG by the ending of the name")
     line.add_argument("--trace", metavar="FILE", help="write it as JSON that Perfetto and chrome://tracing open")
     line.set_defaults(call=_timeline)
-    live = verbs.add_parser("watch", help="follow a run in progress: step, loss, speed, remaining time, validation, checkpoint")
-    live.add_argument("run", metavar="RUN", help=RUN_HELP)
+    live = verbs.add_parser("watch", help="follow runs in progress: step, loss, speed, remaining time, validation, checkpoint")
+    live.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     live.add_argument("--once", action="store_true", help="show the state once and end")
     _add_pace(live)
     live.set_defaults(call=_watch)

@@ -146,21 +146,23 @@ class _Screen:
 
     def __init__(self, out):
         self.out, self.is_terminal = out, out.isatty()
-        self.shown, self.last = 0, None
+        self.shown, self.last = 0, {}
 
-    def show(self, run, word):
+    def show(self, watched):
+        alone = len(watched) == 1
+        lines = {one.path: one_line(one.run) if alone else printable(f"{one.run.name} ({one.word}): {one_line(one.run)}") for one in watched}
         if not self.is_terminal:
-            line = one_line(run)
-            if line != self.last:
-                print(line, file=self.out, flush=True)
-            self.last = line
+            for path, line in lines.items():
+                if line != self.last.get(path):
+                    print(line, file=self.out, flush=True)
+            self.last = lines
             return
-        lines = status(run, word)
+        shown = status(watched[0].run, watched[0].word) if alone else list(lines.values())
         width = os.get_terminal_size(self.out.fileno()).columns or 80
         begin = f"\x1b[{self.shown}F\x1b[J" if self.shown else ""
-        self.out.write(begin + "".join(line[: max(width - 1, 1)] + "\n" for line in lines))
+        self.out.write(begin + "".join(line[: max(width - 1, 1)] + "\n" for line in shown))
         self.out.flush()
-        self.shown = len(lines)
+        self.shown = len(shown)
 
 
 def ended(run, previous, word, quiet_s, timeout_s):
@@ -180,27 +182,41 @@ def signature_of(*paths):
     return [(facts.st_size, facts.st_mtime_ns) for facts in (os.stat(path) for path in paths if os.path.exists(path))]
 
 
-def watch(path, once=False, every_s=2.0, timeout_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
-    """Shows the run until it has ended. `clock` and `pause` are the tests' own."""
+class _Watched:
+    """A run between two looks."""
+
+    def __init__(self, path, clock):
+        self.path, self.log, self.clock = path, Log(os.path.dirname(locate(path))), clock
+        self.run = read_while_written(path, samples=False, log=self.log)
+        self.previous, self.word, self.changed, self.signature, self.reason = None, "", clock(), None, ""
+
+    def look(self, timeout_s):
+        if self.reason:
+            return
+        state_now = state(self.run)  # before the record is read again: what an ended process wrote is then in it
+        self.run = read_while_written(self.path, samples=False, log=self.log)
+        now = signature_of(self.run.path, self.log.path)
+        if self.signature != now:
+            self.signature, self.changed = now, self.clock()
+        self.reason = ended(self.run, self.previous, state_now, self.clock() - self.changed, timeout_s)
+        self.previous, self.word = state_now, self.reason or state_now
+
+
+def watch(paths, once=False, every_s=2.0, timeout_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
+    """Shows runs until all have ended: one in several lines, several in a line each. `clock` and `pause` are the tests' own."""
     out = out or sys.stdout
-    log = Log(os.path.dirname(locate(path)))
-    run = read_while_written(path, samples=False, log=log)
+    watched = [_Watched(path, clock) for path in paths]
     if once:
         from .run_state import run_state
 
-        print("\n".join(status(run, run_state(run).text)), file=out)
+        print("\n\n".join("\n".join(status(one.run, run_state(one.run).text)) for one in watched), file=out)
         return
-    screen, previous, changed, signature = _Screen(out), None, clock(), None
+    screen = _Screen(out)
     while True:
-        word = state(run)  # before the record is read again: what an ended process wrote is then in it
-        run = read_while_written(path, samples=False, log=log)
-        now = signature_of(run.path, log.path)
-        if signature != now:
-            signature, changed = now, clock()
-        reason = ended(run, previous, word, clock() - changed, timeout_s)
-        screen.show(run, reason or word)
-        if reason:
-            print(f"the run is over: {reason}", file=out, flush=True)
+        for one in watched:
+            one.look(timeout_s)
+        screen.show(watched)
+        if all(one.reason for one in watched):
+            print(f"the run is over: {watched[0].reason}" if len(watched) == 1 else "all runs are over", file=out, flush=True)
             return
-        previous = word
         pause(every_s)

@@ -51,6 +51,29 @@ class WatchTest(unittest.TestCase):
             self.assertIn(part, out)
         self.assertAlmostEqual(remaining_s(RunFile(self.path)), 1.0)  # ten steps of 100 ms
 
+    def test_several_runs_until_the_last_has_ended(self):
+        names, out, looks = ("a", "b"), io.StringIO(), []
+        paths = [f"{self.directory}/{name}" for name in names]
+        for path, steps in zip(paths, (40, 30)):
+            os.mkdir(path)
+            made_up.write(path + "/run.h5", steps=steps, wanted=40)
+            with h5py.File(path + "/run.h5", "a") as file:
+                file["deck"].attrs["run.name"] = os.path.basename(path)
+            with open(path + "/lock", "w", encoding="utf-8") as file:
+                file.write(f"process {os.getpid() if steps == 30 else self.ended_process()} on {socket.gethostname()}\n")
+
+        def pause(_):
+            looks.append(out.getvalue())
+            with open(paths[1] + "/lock", "w", encoding="utf-8") as file:
+                file.write(f"process {self.ended_process()} on {socket.gethostname()}\n")
+
+        watch(paths, out=out, pause=pause)
+        self.assertRegex(looks[0], r"(?s)^a \(finished\): step 40 of 40.*\nb \(running\): step 30 of 40, loss .* left\n$")
+        self.assertRegex(out.getvalue(), r"b \(it ended before its last step.*\): step 30 of 40.*\nall runs are over\n$")
+        self.assertEqual(out.getvalue().count("a (finished)"), 1)
+        code, shown, err = run("watch", *paths, "--once")
+        self.assertEqual((code, err, shown.count("checkpoint  ")), (0, "", 2))
+
     def test_who_holds_the_run(self):
         found = RunFile(made_up.write(self.path, steps=3))
         self.assertEqual(state(found), "unknown")
@@ -71,7 +94,7 @@ class WatchTest(unittest.TestCase):
                 self.lock(self.ended_process())
 
         out = io.StringIO()
-        watch(self.directory, out=out, pause=pause)
+        watch([self.directory], out=out, pause=pause)
         lines = out.getvalue().splitlines()
         self.assertEqual([line.split(",")[0] for line in lines], ["step 2 of 6", "step 4 of 6", "step 6 of 6", "the run is over: finished"])
         self.assertTrue(lines[0].endswith(" left"), lines[0])
@@ -92,7 +115,7 @@ class WatchTest(unittest.TestCase):
         made_up.write(self.path, steps=2, wanted=6)
         self.lock(self.ended_process())
         out = io.StringIO()
-        watch(self.directory, out=out, pause=lambda _: None)
+        watch([self.directory], out=out, pause=lambda _: None)
         self.assertTrue(out.getvalue().endswith("run the same command again to resume from the newest checkpoint\n"), out.getvalue())
 
     def test_a_run_on_another_host(self):
@@ -104,7 +127,7 @@ class WatchTest(unittest.TestCase):
             now[0] += seconds
 
         out = io.StringIO()
-        watch(self.directory, out=out, every_s=100.0, clock=lambda: now[0], pause=pause)
+        watch([self.directory], out=out, every_s=100.0, clock=lambda: now[0], pause=pause)
         self.assertEqual(now[0], 1000.0)  # the first look after 900 s
         self.assertIn("nothing new for 16 min 40 s", out.getvalue())
 
@@ -117,7 +140,7 @@ class WatchTest(unittest.TestCase):
             print(f"skipped: watch on a terminal: {error}")
             self.skipTest(str(error))
         with os.fdopen(writer, "w") as out:
-            watch(self.directory, out=out, pause=lambda _: None)
+            watch([self.directory], out=out, pause=lambda _: None)
             text = os.read(reader, 65536).decode()
         os.close(reader)
         self.assertIn("made-up", text)
