@@ -107,7 +107,7 @@ SpanSummary Recorder::summary(SpanName name) const {
 }
 
 StreamSpan::StreamSpan(Recorder& recorder, SpanName name, std::uint32_t index, Stream& stream)
-    : recorder_(recorder), stream_(stream) {
+    : range_(name), recorder_(recorder), stream_(stream) {
   if (!recorder.enabled())
     return;
   if (recorder.free_.empty())

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/profiler_range.hpp"
 #include "device/span_names.hpp"
 
 namespace trireme::device {
@@ -137,7 +138,8 @@ class Recorder {
 class Span {
  public:
   Span(Recorder& recorder, SpanName name, std::uint32_t index = 0)
-      : recorder_(recorder),
+      : range_(name),
+        recorder_(recorder),
         name_(name),
         index_(index),
         begin_(recorder.enabled() ? recorder.now() : 0) {}
@@ -147,6 +149,7 @@ class Span {
 
   /// Ends the span before its scope does; returns its seconds (0 when disabled or ended before).
   double end() {
+    range_.end();
     if (ended_ || !recorder_.enabled())
       return 0;
     ended_ = true;
@@ -156,6 +159,7 @@ class Span {
   }
 
  private:
+  ProfilerRange range_;
   Recorder& recorder_;
   SpanName name_;
   std::uint32_t index_;
@@ -173,6 +177,7 @@ class StreamSpan {
 
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  const ProfilerRange range_;
   Recorder& recorder_;
   Stream& stream_;
   std::size_t slot_ = none;
