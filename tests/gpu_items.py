@@ -30,7 +30,7 @@ SWITCHES = [
 ]
 
 # GPT-2 sizes: micro-batch, sequences per step, steps, and the goal on one H100 in tokens/s.
-SIZES = {"124m": (32, 128, 24, 560e3), "350m": (32, 64, 12, 217e3), "774m": (16, 64, 10, 100e3), "1558m": (16, 32, 10, 55e3)}
+SIZES = {"124m": (32, 128, 24, 560e3), "350m": (32, 256, 10, 217e3), "774m": (16, 128, 8, 100e3), "1558m": (16, 128, 8, 55e3)}
 
 # When the first run of the quickstart's model or of gpt2-124m fails, these are tried in order. The keys of the first that passes are used
 # in all later runs.
@@ -141,14 +141,15 @@ def losses(session, name):
         return logged_losses(read(session, name)), "4 decimals"
 
 
-def agrees_with(other, within):
+def agrees_with(other, within, first=None):
+    """Whether the losses of the first steps, or of all, are those of another item."""
     def check(session, item):
         mine, theirs = losses(session, item.name), losses(session, other)
         if not mine[0] or mine[1] != theirs[1] or [step for step, _ in mine[0]] != [step for step, _ in theirs[0]]:
             raise Failure(f"no losses of {item.name} and {other} to compare")
-        differences = [abs(a - b) for (_, a), (_, b) in zip(mine[0], theirs[0])]
+        differences = [abs(a - b) for (_, a), (_, b) in zip(mine[0][:first], theirs[0])]
         worst = max(differences, key=lambda difference: (math.isnan(difference), difference))
-        said = f"{len(mine[0])} losses ({mine[1]}) differ by {worst:.3g} at most from those of {other}; allowed: {within:g}"
+        said = f"{len(differences)} losses ({mine[1]}) differ by {worst:.3g} at most from those of {other}; allowed: {within:g}"
         if not worst <= within:
             raise Failure(said)
         return said
@@ -210,12 +211,13 @@ def quick_words(session, name, ranks, keys):
     return [*session.place.launch, "-n", str(ranks), "bash", "-c", OWN_HOST, "-", session.place.program, *words]
 
 
-def train(name, stages, keys, like=None, within=0.0, ranks=1, limit=60, steps=20, together=True, test=""):
+def train(name, stages, keys, like=None, within=0.0, first=None, ranks=1, limit=60, steps=20, together=True, test=""):
     """A run of the quickstart's model. Its losses are compared with those of the item `like`."""
     # The warm-up lasts all steps. With the full rate from the first step, rounding errors grow from 1e-7 to 1e-3 within 20 steps on some
-    # texts, on CPUs as well; this way losses on one, two and three CPU ranks differ by less than 1e-6.
+    # texts, on CPUs as well; this way losses on one, two and three CPU ranks differ by less than 1e-6. In bf16 a spike of the loss can make
+    # that 0.13 in a step after the tenth (CPU and GPU alike), so bf16 is compared with fp32 over the `first` ten steps.
     keys = f"run.steps={steps} optimizer.schedule.warmup_steps={steps} {keys} {test}"
-    return Item(name, stages, limit, lambda s: quick_words(s, name, ranks, keys), agrees_with(like, within) if like else None, together,
+    return Item(name, stages, limit, lambda s: quick_words(s, name, ranks, keys), agrees_with(like, within, first) if like else None, together,
                 (like,) if like else (), "quickstart", test, environment=SHARED_GPU if ranks > 1 else {})
 
 
@@ -317,11 +319,11 @@ def version():
 
 
 def correctness():
-    near = {"like": "train-cuda-bf16", "within": 0.05}
+    near = {"like": "train-cuda-bf16", "within": 0.01, "first": 10}
     return [
         train("train-cpu", "first all", "run.device=cpu run.precision=fp32"),
         train("train-cuda-fp32", "first all", FP32, "train-cpu", 1e-5),
-        train("train-cuda-bf16", "first all", BF16, "train-cpu", 0.05),
+        train("train-cuda-bf16", "first all", BF16, "train-cpu", 0.01, 10),
         train("train-again", "first all", BF16, "train-cuda-bf16"),
         train("train-again-fp32", "first all", FP32, "train-cuda-fp32"),
         train("train-without-graphs", "first all", BF16, "train-cuda-bf16", test="gpu.graphs=false"),
@@ -331,13 +333,14 @@ def correctness():
 
 
 def more_correctness():
-    near = {"like": "train-cuda-bf16", "within": 0.05}
+    near = {"like": "train-cuda-bf16", "within": 0.01, "first": 10}
     cases = [("gelu-apart", "gpu.fused_gelu=false"), ("gelu-backward-apart", "gpu.fused_gelu_backward=false"),
              ("bias-in-products", "gpu.fused_bias_gradients=true"), ("loss-rows", "model.loss_rows=256"),
              ("timed-products", "gpu.timed_products=true parallel.product_blocks=64")]
     return [*(train(f"train-{name}", "second all", BF16, **near, test=keys) for name, keys in cases),
             train("train-cpu-dropout", "second all", "run.device=cpu run.precision=fp32 model.dropout=0.1"),
-            train("train-dropout", "second all", f"{BF16} model.dropout=0.1", "train-cpu-dropout", 0.05)]
+            train("train-dropout-fp32", "second all", f"{FP32} model.dropout=0.1", "train-cpu-dropout", 1e-5),
+            train("train-dropout", "second all", f"{BF16} model.dropout=0.1", "train-cpu-dropout", 0.01, 10)]
 
 
 def units():

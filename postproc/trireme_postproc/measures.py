@@ -60,14 +60,22 @@ def share_of_ceiling(run):
 
 
 def energy_per_token(run):
-    """Of all ranks together: the energy of CPUs, memory and GPUs as far as it is known; None where nothing is."""
+    """Of all ranks together: the energy of CPUs, memory and GPUs as far as it is known; None where nothing is. A counter may advance only
+    ten times per second, so there is a value at each step in which it does, over the steps since it did at least a second before."""
     parts = [column for column in (per_step(run, "cpu_joules"), per_step(run, "gpu_joules"))
              if column is not None and np.isfinite(column.values).any()]
     speed, seconds = per_step(run, "tokens_per_s"), per_step(run, "seconds")
     if not parts or speed is None or seconds is None:
         return None
-    tokens = speed.values * seconds.values
-    return Column(np.divide(sum(part.values for part in parts), tokens, out=np.full(len(tokens), np.nan), where=tokens > 0), parts[0].unit + "/token")
+    joules = np.nan_to_num(sum(part.values for part in parts))
+    time, energy, tokens = (np.concatenate([[0.0], np.cumsum(values)]) for values in (seconds.values, joules, speed.values * seconds.values))
+    advanced = np.concatenate([[0], np.flatnonzero(joules > 0) + 1])
+    found = np.full(len(joules), np.nan)
+    for end in advanced[1:]:
+        begin = advanced[np.searchsorted(time[advanced], time[end] - 1, side="right") - 1] if time[end] >= 1 else 0
+        if (time[end] >= 1 or end == advanced[-1]) and tokens[end] > tokens[begin]:
+            found[end - 1] = (energy[end] - energy[begin]) / (tokens[end] - tokens[begin])
+    return Column(found, parts[0].unit + "/token")
 
 
 def window_inside(places, place, width):

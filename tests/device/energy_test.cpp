@@ -8,6 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/device.hpp"
+#include "device/recorder.hpp"
+
+#include "support/gpu.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::device {
@@ -96,6 +100,8 @@ TEST_F(EnergyCounters, OfCrayComeFirst) {
 }
 
 TEST(GpuEnergy, IsThatOfNvml) {
+  if (!std::filesystem::exists(FAKE_NVML))
+    GTEST_SKIP() << FAKE_NVML << " is not on this machine: these tests are in a bundle";
   EnergyMeter meter(false, "GPU-1", {.root = "", .nvml = FAKE_NVML});
   EXPECT_EQ(meter.gpu_text(), "NVML");
   meter.begin();
@@ -110,8 +116,24 @@ TEST(GpuEnergy, IsMissingWithoutNvmlOrTheGpu) {
   EXPECT_EQ(none.gpu_text(), "libno-such-nvml.so cannot be opened");
   none.begin();
   EXPECT_TRUE(std::isnan(none.used().gpu()));
-  const EnergyMeter other(false, "GPU-2", {.root = "", .nvml = FAKE_NVML});
-  EXPECT_EQ(other.gpu_text(), "NVML returned error 6");
+  if (std::filesystem::exists(FAKE_NVML)) {
+    const EnergyMeter other(false, "GPU-2", {.root = "", .nvml = FAKE_NVML});
+    EXPECT_EQ(other.gpu_text(), "NVML returned error 6");
+  }
+}
+
+TEST(GpuEnergy, OfARealGpuIsAPowerThatItCanHave) {
+  TRIREME_NEEDS_GPU();
+  EnergyMeter meter(false, make_cuda_device(0)->uuid());
+  if (meter.gpu_text() != "NVML")
+    GTEST_SKIP() << meter.gpu_text();
+  const double begin = steady_seconds();
+  meter.begin();
+  double joules = 0;
+  // The counter of an H100 advances every 0.1 s.
+  while (steady_seconds() - begin < 1) joules += meter.used().gpu();
+  EXPECT_GT(joules, 20);
+  EXPECT_LT(joules, 2000);
 }
 
 }  // namespace

@@ -17,16 +17,16 @@ class EnergyTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.directory = temporary.name
 
-    def run_on(self, ranks, **joules):
+    def run_on(self, ranks, steps=8, **joules):
         """A run of steps of 4096 tokens, with these joules in each."""
         path = f"{self.directory}/{ranks}"
         os.mkdir(path)
-        made_up.write(path + "/run.h5", steps=8)
+        made_up.write(path + "/run.h5", steps=steps)
         with h5py.File(path + "/run.h5", "a") as file:
             file["sessions/ranks"][:] = ranks
             file["deck"].attrs.update({"batch.sequences": "16", "run.name": f"on{ranks}"})
             for name, value in joules.items():
-                file[f"steps/{name}"] = np.full(8, value)
+                file[f"steps/{name}"] = np.full(steps, value)
                 file[f"steps/{name}"].attrs["units"] = "J"
         return path
 
@@ -46,6 +46,12 @@ class EnergyTest(unittest.TestCase):
         self.shown("report", *paths, "-o", self.directory + "/report.html")
         with open(self.directory + "/report.html", encoding="utf-8") as file:
             self.assertIn("Energy of CPUs, memory and GPUs", file.read())
+
+    def test_a_counter_that_advances_every_tenth_step_gives_the_same_energy(self):
+        joules = np.zeros(80)
+        joules[9::10] = 81.92
+        path = self.run_on(1, steps=80, cpu_joules=np.nan, gpu_joules=joules)
+        self.assertIn("0.002000 J/token", self.shown("summary", path))
 
     def test_no_counter_is_no_energy(self):
         paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2)]

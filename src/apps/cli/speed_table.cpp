@@ -121,20 +121,20 @@ std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   return rates;
 }
 
-/// Median over the steps after the warm-up of the energy that is known; NaN if none is.
+/// Energy that is known of the last `steps` steps over their tokens; NaN if none is. A counter may
+/// advance more slowly than steps end, so single rows say little.
 double joules_per_token(const Record& record, std::size_t steps) {
   const auto rate = record.column<double>("steps/tokens_per_s");
   const auto seconds = record.column<double>("steps/seconds");
   const auto cpu = record.column_or_unknown("steps/cpu_joules", rate.size());
   const auto gpu = record.column_or_unknown("steps/gpu_joules", rate.size());
-  std::vector<double> found;
+  double joules = 0, tokens = 0;
   for (std::size_t i = rate.size() - steps; i < rate.size(); ++i)
-    if (const double joules = std::isnan(cpu[i])   ? gpu[i]
-                              : std::isnan(gpu[i]) ? cpu[i]
-                                                   : cpu[i] + gpu[i];
-        !std::isnan(joules))
-      found.push_back(joules / (rate[i] * seconds[i]));
-  return found.empty() ? unknown : median(std::move(found));
+    if (!std::isnan(cpu[i]) || !std::isnan(gpu[i])) {
+      joules += (std::isnan(cpu[i]) ? 0 : cpu[i]) + (std::isnan(gpu[i]) ? 0 : gpu[i]);
+      tokens += rate[i] * seconds[i];
+    }
+  return tokens > 0 ? joules / tokens : unknown;
 }
 
 SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
