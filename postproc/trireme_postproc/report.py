@@ -13,6 +13,7 @@ import time
 
 from . import report_tables as tables
 from .findings import findings
+from .heat_map import heat_maps
 from .report_data import charts, step_picture
 from .report_tables import escape
 from .run_file import RunFileError, locate, names_of, read_while_written
@@ -80,6 +81,7 @@ def page(runs, step=None, refresh_s=None):
         ("What to look at", _findings(runs, names)),
         ("Results", tables.results_table(runs, names)),
         ("Curves", drawn or "<p>No steps were recorded.</p>"),
+        *([("Norms by layer", maps)] if (maps := heat_maps(runs, names)) else []),
         ("Where the time of a step went", _times(runs, names, steps, step is not None)),
         ("Evaluation", tables.evaluation_tables(runs, names)),
         ("Deck", tables.deck_tables(runs, names)),

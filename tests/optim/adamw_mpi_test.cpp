@@ -36,6 +36,7 @@ void expect_equal(const TrainingResult& a, const TrainingResult& b) {
   EXPECT_EQ(0, std::memcmp(a.parameters.data(), b.parameters.data(),
                            a.parameters.size() * sizeof(float)));
   EXPECT_EQ(a.grad_norms, b.grad_norms);
+  EXPECT_EQ(a.layer_norms, b.layer_norms);
 }
 
 class AdamWOver : public ::testing::TestWithParam<comm::Transport> {};

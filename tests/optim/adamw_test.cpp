@@ -49,13 +49,14 @@ TrainingResult train(int ranks, const TrainingSetting& setting) {
     EXPECT_EQ(0, std::memcmp(other.parameters.data(), results[0].parameters.data(),
                              other.parameters.size() * sizeof(float)));
     EXPECT_EQ(other.grad_norms, results[0].grad_norms);
+    EXPECT_EQ(other.layer_norms, results[0].layer_norms);
   }
   return results[0];
 }
 
 /// AdamW as in its paper, in double precision, element by element.
 TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
-  const auto table = training_table();
+  const auto& table = setting.table;
   const OptimizerConfig config = setting.optimizer();
   std::vector<std::vector<double>> value, m, v;
   for (std::size_t p = 0; p < table.size(); ++p) {
@@ -83,8 +84,10 @@ TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
     result.grad_norms.push_back(norm);
     const double clip = config.clip_norm > 0 ? std::min(1.0, config.clip_norm / (norm + 1e-6)) : 1;
     const double rate = learning_rate(config, step, setting.steps);
+    std::vector<double> squared(3 * static_cast<std::size_t>(table.back().group + 1), 0.0);
     for (std::size_t p = 0; p < table.size(); ++p)
       for (std::size_t i = 0; i < value[p].size(); ++i) {
+        const double before = value[p][i];
         const double g = gradient[p][i] * clip;
         m[p][i] = config.beta1 * m[p][i] + (1 - config.beta1) * g;
         v[p][i] = config.beta2 * v[p][i] + (1 - config.beta2) * g * g;
@@ -92,7 +95,14 @@ TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
         const double second = v[p][i] / (1 - std::pow(config.beta2, step));
         const double decay = table[p].decay ? config.weight_decay * decay_share(setting, step) : 0;
         value[p][i] -= rate * (first / (std::sqrt(second) + config.epsilon) + decay * value[p][i]);
+        double* of_layer = &squared[3 * static_cast<std::size_t>(table[p].group)];
+        of_layer[0] += gradient[p][i] * gradient[p][i];
+        of_layer[1] += value[p][i] * value[p][i];
+        of_layer[2] += (value[p][i] - before) * (value[p][i] - before);
       }
+    for (const double square : squared)
+      if (step % 2 == 0)
+        result.layer_norms.push_back(std::sqrt(square));
   }
   for (const auto& values : value)
     for (const double x : values) result.parameters.push_back(static_cast<float>(x));
@@ -105,6 +115,7 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
   for (const double clip_norm : {0.0, 1.0, 1e6}) {
     TrainingSetting setting;
     setting.clip_norm = clip_norm;
+    setting.table = table_of_layers();
     setting.exact_sums = true;
     setting.steps = 8;
     setting.parallel.bucket_elements.value = 350;
@@ -115,6 +126,14 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
       ASSERT_NEAR(result.parameters[i], expected.parameters[i], 2e-6) << "element " << i;
     for (std::size_t s = 0; s < result.grad_norms.size(); ++s)
       ASSERT_NEAR(result.grad_norms[s], expected.grad_norms[s], 1e-12 * expected.grad_norms[s]);
+    ASSERT_EQ(result.layer_norms.size(), expected.layer_norms.size());
+    for (std::size_t i = 0; i < result.layer_norms.size(); ++i) {
+      const double value = expected.layer_norms[i];
+      // An update is a difference of rounded weights.
+      const double roundings = i % 3 == 2 ? 0x1p-23 * expected.layer_norms[i - 1] : 0;
+      ASSERT_NEAR(result.layer_norms[i], value, (i % 3 == 0 ? 1e-12 : 1e-5) * value + roundings)
+          << i;
+    }
   }
 }
 
@@ -140,6 +159,7 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
               << name(dtype) << ", switches " << bits << ", padding " << word(padding)
               << ", bucket_elements " << bucket_elements;
           ASSERT_EQ(result.grad_norms, reference.grad_norms);
+          ASSERT_EQ(result.layer_norms, reference.layer_norms);
         }
     }
   }

@@ -49,6 +49,10 @@ TEST_P(OptimizerOnGpu, HasTheNormsOfTheCpuToTheBitAndItsParametersWithinRounding
       setting_.clip_norm = clip_norm;
       const auto got = train(*gpu_, setting_), expected = train(*cpu_, setting_);
       EXPECT_EQ(got.grad_norms, expected.grad_norms);
+      ASSERT_EQ(got.layer_norms.size(), expected.layer_norms.size());
+      for (std::size_t i = 0; i < got.layer_norms.size(); ++i)
+        EXPECT_NEAR(got.layer_norms[i], expected.layer_norms[i], 1e-4 * expected.layer_norms[i])
+            << i;
       ASSERT_EQ(got.parameters.size(), expected.parameters.size());
       // They differ by a few fp32 roundings; in bf16 that may be one unit in the last place.
       const float allowed = GetParam() == DType::f32 ? 1e-6F : 0x1p-7F;
@@ -86,6 +90,7 @@ TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
     setting_.parallel.bucket_elements.value = (bits & 4) != 0 ? 1 : 40'000;
     const auto result = train(*gpu_, setting_);
     EXPECT_EQ(result.grad_norms, reference.grad_norms);
+    EXPECT_EQ(result.layer_norms, reference.layer_norms);
     EXPECT_EQ(result.parameters, reference.parameters);
   }
 }

@@ -70,6 +70,7 @@ TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
       const auto result = train_muon(setting, GetParam());
       ASSERT_EQ(result.parameters, reference.parameters);
       ASSERT_EQ(result.grad_norms, reference.grad_norms);
+      ASSERT_EQ(result.layer_norms, reference.layer_norms);
     }
   }
 }

@@ -48,6 +48,7 @@ TEST(AdamWOverNccl, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1'000 : 40'000;
     const auto result = train(world, setting);
     EXPECT_EQ(result.grad_norms, reference.grad_norms);
+    EXPECT_EQ(result.layer_norms, reference.layer_norms);
     EXPECT_EQ(result.parameters, reference.parameters);
   }
 }
@@ -72,6 +73,7 @@ TEST(MuonOverNccl, GivesTheSameBitsShardedOrWhole) {
         setting.parallel.bucket_elements.value = elements;
         const auto result = train(world, setting);
         EXPECT_EQ(result.grad_norms, reference.grad_norms);
+        EXPECT_EQ(result.layer_norms, reference.layer_norms);
         EXPECT_EQ(result.parameters, reference.parameters);
       }
   }

@@ -19,11 +19,17 @@
 namespace trireme::testing {
 
 /// Sizes just below and above vector lengths and alignments; one parameter has its own bucket; some
-/// have weight decay.
+/// have weight decay. One layer, so that all parameters can be read together.
 inline std::vector<layout::Parameter> training_table() {
   return {{"wte", {23, 17}, true, true}, {"a", {300}, false, true}, {"b", {65}, false, false},
           {"c", {41, 20}, false, true},  {"d", {1}, false, false},  {"e", {129}, false, true},
           {"f", {7}, false, false}};
+}
+/// The same in three layers.
+inline std::vector<layout::Parameter> table_of_layers() {
+  auto table = training_table();
+  for (std::size_t p = 0; p < table.size(); ++p) table[p].group = static_cast<int>(p + 2) / 3;
+  return table;
 }
 
 /// A table with hidden matrices: wide, tall, square, of one row, and three in one parameter.
@@ -91,6 +97,7 @@ inline float gradient_value(
 struct TrainingResult {
   std::vector<float> parameters;  ///< in registration order
   std::vector<double> grad_norms;
+  std::vector<double> layer_norms;  ///< gradient, weight and update of each layer, in even steps
 };
 
 /// One rank's engine and optimizer.
@@ -151,7 +158,10 @@ class Training {
       engine_.mark_ready(index);
     }
   }
-  void enqueue_update(int step) { optimizer_.step(step, setting_.steps, 1.0 / world_.size()); }
+  void enqueue_update(int step) {
+    optimizer_.step(step, setting_.steps, 1.0 / world_.size(), nullptr,
+                    step % 2 == 0 ? &layer_norms_ : nullptr);
+  }
   optim::StepResult update(int step) {
     enqueue_update(step);
     return optimizer_.result(step);
@@ -161,6 +171,10 @@ class Training {
     for (int step = 1; step <= setting_.steps; ++step) {
       backward(step);
       result.grad_norms.push_back(update(step).grad_norm);
+      if (step % 2 == 0)
+        for (const optim::LayerNorm& norm : layer_norms_.norms(world_))
+          result.layer_norms.insert(result.layer_norms.end(),
+                                    {norm.gradient, norm.weight, norm.update});
     }
     result.parameters = parameters();
     return result;
@@ -210,6 +224,7 @@ class Training {
   layout::Plan plan_;
   reduce::Engine engine_;
   optim::Optimizer optimizer_;
+  optim::LayerNorms layer_norms_{plan_, device_};
   std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
   std::size_t poisoned_element_ = 0;
   float poison_ = 0;

@@ -99,13 +99,14 @@ def write(
     units=None,
     noise=0.05,
     noise_scale=None,
+    layers=0,
     sets=None,
     anchors=None,
     muon=False,
 ):
     """A run of so many steps of 4096 tokens on two ranks; `muon`: with the spans of that optimizer; `noise_scale`: its last value in
     tokens, growing to there; `sets`: names of /evaluation, each with its columns, a list of values each; `anchors`: the calendar time at
-    which each rank's clock began."""
+    which each rank's clock began; `layers`: measured in /norms every second step."""
     rng = np.random.default_rng(1)
     step = np.arange(1, steps + 1, dtype=np.int64)
     loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
@@ -157,6 +158,11 @@ def write(
                 ("tokens", tokens, "tokens"),
             ):
                 file.create_dataset(f"noise_scale/{name}", data=column, maxshape=(None,)).attrs["units"] = unit
+        if layers:
+            measured = np.repeat(step[1::2], layers)
+            layer = np.tile(np.arange(layers, dtype=np.int64), len(step[1::2]))
+            for name, column in (("step", measured), ("layer", layer), ("gradient", 1.0 + layer), ("weight", 10.0 + layer), ("update", 0.1 / measured)):
+                file.create_dataset(f"norms/{name}", data=column, maxshape=(None,)).attrs["units"] = "1"
         for name, columns in (sets or {}).items():
             file.require_group("evaluation").attrs[name] = "text: held-out"
             for column, column_values in columns.items():

@@ -83,6 +83,23 @@ class ReportTest(unittest.TestCase):
         self.assertIn("28.42 ± 0.45 %", "".join(page.text))
         self.assertEqual(len([tag for tag, attributes in page.tags if "data-chart" in attributes]), len(data["charts"]))
 
+    def test_norms_by_layer_are_maps_with_the_value_of_each_cell(self):
+        path = made_up.write(self.directory + "/norms.h5", steps=400, layers=5)
+        self.assertEqual(run("report", path, "-o", self.output)[0], 0)
+        with open(self.output, encoding="utf-8") as file:
+            text = file.read()
+        page = Parser(text)
+        cells = [values for tag, values in page.tags if tag == "rect" and values.get("fill-opacity")]
+        self.assertEqual(len(cells), 2 * 5 * 100)
+        for told in ("embeddings", "block 2", "final layer"):
+            self.assertIn(told, page.text)
+        self.assertIn("block 0, steps 2 to 4: 2.000", page.text)
+        opacity = {row: float(values["fill-opacity"]) for row, values in zip((0, 4), (cells[0], cells[4 * 100]))}
+        self.assertEqual(opacity, {0: 0.04, 4: 1.0})
+        self.assertEqual(run("report", self.path, "-o", self.output)[0], 0)
+        with open(self.output, encoding="utf-8") as file:
+            self.assertNotIn("Norms by layer", file.read())
+
     def test_timeline_of_a_step(self):
         _, page, data = self.report()
         rows = data["timelines"][0]["rows"]

@@ -75,5 +75,24 @@ TEST(RunGroups, KeepsNoiseScalesOfTheStepsBeforeAResumption) {
   EXPECT_THAT(column_of<double>(path, "noise_scale/smoothed_trace"), ElementsAre(5, 5, 0));
 }
 
+TEST(RunGroups, KeepsNormsOfTheStepsBeforeAResumption) {
+  const test::ScratchDirectory scratch;
+  {
+    RunRecord file = RunRecord::create(scratch.path(), run_header);
+    for (const std::int64_t step : {2, 4, 6})
+      for (const std::int64_t layer : {0, 1})
+        file.append(NormRow{.step = step, .layer = layer, .gradient = 3, .weight = 5, .update = 7});
+    file.close();
+  }
+  RunRecord file = resumed(scratch.path(), 5);
+  file.append(NormRow{.step = 8, .gradient = 1});
+  file.close();
+  const std::string path = scratch / "run.h5";
+  EXPECT_THAT(column_of<std::int64_t>(path, "norms/step"), ElementsAre(2, 2, 4, 4, 8));
+  EXPECT_THAT(column_of<std::int64_t>(path, "norms/layer"), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(column_of<double>(path, "norms/gradient"), ElementsAre(3, 3, 3, 3, 1));
+  EXPECT_THAT(column_of<double>(path, "norms/update"), ElementsAre(7, 7, 7, 7, 0));
+}
+
 }  // namespace
 }  // namespace trireme::record

@@ -33,11 +33,12 @@ struct BiasBackward {
 };
 TRIREME_OPERATION(BiasBackward);
 
-/// sum += term.
+/// sum += sign * term.
 struct Add {
   static constexpr const char* name = "add";
   View sum;        ///< fp32
   ConstView term;  ///< fp32, as many elements; may be sum
+  float sign = 1;  ///< or -1
 };
 TRIREME_OPERATION(Add);
 

@@ -14,6 +14,7 @@ struct RecordConfig {
   bool spans = true;
   std::int64_t span_ranks = 8;
   std::int64_t span_megabytes = 256;
+  std::int64_t norms_every_steps = 0;
   std::string metrics_file = {};
 };
 
@@ -48,6 +49,12 @@ void describe(V& v, RecordConfig& c) {
              "take more, only every second, third, ... step is kept.",
      .min = 1,
      .max = 1 << 20});
+  v("norms_every_steps", c.norms_every_steps,
+    {.unit = "steps",
+     .help = "Record the norms of gradient, weights and update of each layer (/norms) every N "
+             "steps. They show which layer is about to diverge, and name it in the log when the "
+             "gradient jumps. A measured step takes a pass over gradients and weights. 0: never.",
+     .min = 0});
   v("metrics_file", c.metrics_file,
     {.help = "Text file of Prometheus with the newest row of /steps, replaced every few seconds, "
              "for the textfile collector of a node exporter; its name should end with .prom. "

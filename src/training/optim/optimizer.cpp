@@ -107,10 +107,16 @@ void Optimizer::find_updates(BucketIndex bucket) {
   find_state(bucket, pieces);
   mine.squared.clear();
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
-  for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
-    if (plan.primary_replica(bucket) == plan.replica_of(world_.rank()))
-      mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
+  for (const layout::Piece& piece : own_pieces(bucket))
+    mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
   shards_[at(bucket)] = owned.gradient.slice(own_begin, place.shard_elements);
+}
+
+std::span<const layout::Piece> Optimizer::own_pieces(BucketIndex bucket) const {
+  const layout::Plan& plan = engine_.plan();
+  if (plan.primary_replica(bucket) != plan.replica_of(world_.rank()))
+    return {};
+  return plan.pieces(bucket, engine_.rank());
 }
 
 void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces) {
@@ -135,14 +141,20 @@ View Optimizer::words(std::int64_t sum) const {
 /// later gathers wait for compute.
 void Optimizer::find_norm(PendingResult& pending,
                           const ops::Clipping& clipping,
-                          ops::StreamSum* losses) {
+                          ops::StreamSum* losses,
+                          LayerNorms* norms) {
   squares_.clear(compute_);
+  if (norms != nullptr)
+    norms->begin(clipping.gradient_scale, compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     engine_.wait_for_shard(bucket);
     if (!engine_.cached_shards())
       find_updates(bucket);
     squares_.add_squares(buckets_[b].squared, compute_);
+    if (norms != nullptr)
+      for (std::size_t i = 0; i < buckets_[b].squared.size(); ++i)
+        norms->add_gradient(own_pieces(bucket)[i].parameter, buckets_[b].squared[i], compute_);
   }
   squares_.store(words(sum_of_squares), compute_);
   if (losses != nullptr)
@@ -204,10 +216,19 @@ void Optimizer::finish_matrices(PendingResult& pending, BucketIndex bucket, bool
   compute_.record(*ends.end);
 }
 
+void Optimizer::update(BucketIndex bucket, LayerNorms* norms) {
+  const std::vector<Update>& updates = buckets_[at(bucket)].updates;
+  if (norms == nullptr)
+    return rule_->update(updates, numbers().gradient, compute_);
+  for (const Update& update : updates)
+    norms->update(*rule_, update, own_pieces(bucket), numbers().gradient, compute_);
+}
+
 void Optimizer::step(std::int64_t step,
                      std::int64_t total_steps,
                      double gradient_scale,
-                     ops::StreamSum* losses) {
+                     ops::StreamSum* losses,
+                     LayerNorms* norms) {
   engine_.finish_reduction();
   PendingResult& pending = pending_of(step);
   TRIREME_EXPECT(!pending.unread, "step {} begins before the result of step {} was read", step,
@@ -216,7 +237,7 @@ void Optimizer::step(std::int64_t step,
   pending.engine_step = engine_.steps_begun();
   pending.learning_rate = learning_rate(config_, step, total_steps);
   pending.unread = true;
-  find_norm(pending, {gradient_scale, config_.clip_norm}, losses);
+  find_norm(pending, {gradient_scale, config_.clip_norm}, losses, norms);
   send_numbers(pending);
 
   rule_->begin_step(step, total_steps);
@@ -224,9 +245,11 @@ void Optimizer::step(std::int64_t step,
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const auto bucket = static_cast<BucketIndex>(b);
     finish_matrices(pending, bucket, sent);
-    rule_->update(buckets_[b].updates, numbers().gradient, compute_);
+    update(bucket, norms);
     engine_.mark_updated(bucket);
   }
+  if (norms != nullptr)
+    norms->fetch(compute_);
   compute_.record(*pending.over);
 }
 

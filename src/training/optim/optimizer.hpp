@@ -55,6 +55,7 @@
 
 #include "optim/config.hpp"
 #include "optim/groups.hpp"
+#include "optim/layer_norms.hpp"
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 
@@ -100,12 +101,14 @@ class Optimizer {
             std::uint64_t seed);
 
   /// Takes step number `step`, counted from 1, with gradients times `gradient_scale` (1 / (ranks ·
-  /// micro-steps)). `losses`, if any, is this rank's term of StepResult::loss_sum. Requires: every
-  /// gradient was reported ready to the engine; result() was called for all steps except the last.
+  /// micro-steps)). `losses`, if any, is this rank's term of StepResult::loss_sum; `norms`, if any,
+  /// are measured. Requires: every gradient was reported ready to the engine; result() was called
+  /// for all steps except the last.
   void step(std::int64_t step,
             std::int64_t total_steps,
             double gradient_scale,
-            ops::StreamSum* losses = nullptr);
+            ops::StreamSum* losses = nullptr,
+            LayerNorms* norms = nullptr);
   /// Whether the device has completed the step, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t step) const;
   /// Result of the last step or the one before. If the norm is not finite and the deck allows the
@@ -155,7 +158,13 @@ class Optimizer {
 
   void find_updates(BucketIndex bucket);
   void find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces);
-  void find_norm(PendingResult& pending, const ops::Clipping& clipping, ops::StreamSum* losses);
+  /// Pieces of the bucket whose norms this rank adds.
+  [[nodiscard]] std::span<const layout::Piece> own_pieces(BucketIndex bucket) const;
+  void find_norm(PendingResult& pending,
+                 const ops::Clipping& clipping,
+                 ops::StreamSum* losses,
+                 LayerNorms* norms);
+  void update(BucketIndex bucket, LayerNorms* norms);
   void send_numbers(PendingResult& pending);
   [[nodiscard]] bool known_not_finite() const;
   bool send_matrices(PendingResult& pending);

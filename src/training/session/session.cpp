@@ -122,6 +122,9 @@ Session::Session(const Job& the_job,
   if (job.evaluate.noise_scale.every_steps > 0)
     for (PendingStep& pending : pending_)
       pending.leaf_squares = std::make_unique<ops::StreamSum>(*device);
+  if (job.record.norms_every_steps > 0)
+    for (PendingStep& pending : pending_)
+      pending.norms = std::make_unique<optim::LayerNorms>(plan, *device);
   for (const batches::BatchSizes::Part& part : sizes.parts()) batches(part.step).validate();
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
@@ -211,6 +214,7 @@ void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
+  const device::ProfilerRange range(device::SpanName::step);
   PendingStep& pending = pending_of(number);
   text_bytes_ = 0;
   compute_stream->record(*pending.began);
@@ -230,10 +234,11 @@ void Session::compute(std::int64_t number) {
     pending.leaf_squares->fetch(*compute_stream);
   scratch.freeze();
   engine.finish_reduction();
+  const device::ProfilerRange update(device::SpanName::optim_step);
   compute_stream->record(*pending.optimizer_began);
   optimizer.step(number, job.schedule_steps(),
                  static_cast<double>(batch.micro_sequences) / static_cast<double>(batch.sequences),
-                 &losses_);
+                 &losses_, measures_norms(number) ? pending.norms.get() : nullptr);
   compute_stream->record(*pending.optimizer_ended);
 }
 
@@ -275,6 +280,8 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.grad_norm = result.grad_norm;
   if (measures_noise(number))
     outcome.leaf_norm_squared = leaf_norm_squared(number);
+  if (measures_norms(number))
+    outcome.norms = pending.norms->norms(world);
   outcome.learning_rate = result.learning_rate;
   outcome.began = pending.began->seconds();
   outcome.optimizer_began = pending.optimizer_began->seconds();

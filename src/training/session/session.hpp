@@ -63,6 +63,7 @@ struct StepOutcome {
   /// Mean over the step's leaves of the squared norm of their mean gradients, before clipping; in
   /// steps that evaluate.noise_scale measures.
   std::optional<double> leaf_norm_squared;
+  std::vector<optim::LayerNorm> norms;  ///< of steps that record.norms_every_steps measures
   double learning_rate = 0;
   std::int64_t tokens = 0;
   double seconds = 0;
@@ -157,6 +158,10 @@ class Session {
     const std::int64_t every = job.evaluate.noise_scale.every_steps;
     return every > 0 && number % every == 0;
   }
+  [[nodiscard]] bool measures_norms(std::int64_t number) const {
+    const std::int64_t every = job.record.norms_every_steps;
+    return every > 0 && number % every == 0;
+  }
   void micro_steps(std::int64_t number);
   /// `sequences`: those to train on; 0: the pass is made for the other ranks only.
   void train_micro_step(std::int64_t sequences, bool first, bool last);
@@ -165,6 +170,7 @@ class Session {
   /// Events on compute, and other data of a step, until its outcome is read.
   struct PendingStep {
     std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
+    std::unique_ptr<optim::LayerNorms> norms;      ///< likewise
     std::int64_t engine_step = 0;
     std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
     device::Energy energy;        ///< of all ranks

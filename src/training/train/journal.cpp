@@ -209,6 +209,19 @@ void Journal::noise_scale(const record::NoiseScaleRow& row) {
   write([row](record::RunRecord& file) { file.append(row); });
 }
 
+void Journal::norms(std::int64_t step, std::span<const optim::LayerNorm> layers) {
+  std::vector<record::NormRow> rows;
+  for (const optim::LayerNorm& layer : layers)
+    rows.push_back({.step = step,
+                    .layer = std::ssize(rows),
+                    .gradient = layer.gradient,
+                    .weight = layer.weight,
+                    .update = layer.update});
+  write([rows = std::move(rows)](record::RunRecord& file) {
+    for (const record::NormRow& row : rows) file.append(row);
+  });
+}
+
 void Journal::dropped(std::int64_t step, bool validation) {
   write([=](record::RunRecord& file) { file.append_dropped(step, validation); });
 }

@@ -54,6 +54,7 @@ class Journal {
   /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
+  void norms(std::int64_t step, std::span<const optim::LayerNorm> layers);
   /// The validation, or else the evaluation of all sets, that was due after `step` was not
   /// finished.
   void dropped(std::int64_t step, bool validation);

@@ -28,6 +28,7 @@
 #include "train/resume.hpp"
 #include "train/run.hpp"
 #include "train/slow_ranks.hpp"
+#include "train/spikes.hpp"
 
 namespace trireme::train {
 namespace {
@@ -97,6 +98,7 @@ class Trainer {
   const MeasureCeiling measure_ceiling_;
   session::Walltime walltime_;
   SlowRanks slow_ranks_;
+  Spikes spikes_;
   bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
   bool dropped_ = false;      ///< an evaluation, which the next start makes up
 
@@ -203,7 +205,15 @@ void Trainer::look() {
         newest_.step, {sequences / job_.parallel.logical_shards.value_or(1), sequences},
         *outcome.leaf_norm_squared, outcome.grad_norm * outcome.grad_norm));
   }
-  if (!outcome.not_finite.empty()) {
+  if (outcome.not_finite.empty()) {
+    if (!outcome.norms.empty())
+      run_.journal->norms(newest_.step, outcome.norms);
+    const std::string spike = spikes_.look(newest_.step, outcome.grad_norm, outcome.norms);
+    if (!spike.empty() && world_.rank() == 0) {
+      run_.clear_progress();
+      log_.warning("{}", spike);
+    }
+  } else {
     run_.journal->skipped(newest_.step, outcome.not_finite);
     run_.clear_progress();
     if (world_.rank() == 0)

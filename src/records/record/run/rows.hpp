@@ -59,6 +59,13 @@ struct NoiseScaleRow {
   double sequences = 0, tokens = 0;  ///< the noise scale; NaN: not known
 };
 
+/// One row of /norms.
+struct NormRow {
+  std::int64_t step = 0;
+  std::int64_t layer = 0;  ///< layout::Parameter::group
+  double gradient = 0, weight = 0, update = 0;
+};
+
 /// One row of /timings/ranks: how the seconds that each rank spent in one kind of span, in some
 /// steps together, differ over the ranks.
 struct RankSpanRow {

@@ -140,6 +140,7 @@ class Builder {
                             Rows<CheckpointRow>,
                             Rows<SkippedRow>,
                             Rows<NoiseScaleRow>,
+                            Rows<NormRow>,
                             Rows<RankSpanRow>,
                             Rows<BucketRow>,
                             Rows<AnchorRow>>;

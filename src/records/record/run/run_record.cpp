@@ -180,6 +180,7 @@ template void RunRecord::append(const StepRow&);
 template void RunRecord::append(const ValidationRow&);
 template void RunRecord::append(const SkippedRow&);
 template void RunRecord::append(const NoiseScaleRow&);
+template void RunRecord::append(const NormRow&);
 template void RunRecord::append(const CheckpointRow&);
 
 void RunRecord::start(const RunHeader& header, bool with_tokenizer) {

@@ -36,9 +36,13 @@ inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
     {"allocations", "allocations", "Scratch requests that the pool could not serve.",
      &StepRow::allocations},
     {"cpu_joules", "J",
-     "Energy of the CPUs and the memory of all hosts during the step. NaN: not known.",
+     "Energy of the CPUs and the memory of all hosts during the step, as far as their counters "
+     "have "
+     "advanced: add up a second of steps or more. NaN: not known.",
      &StepRow::cpu_joules},
-    {"gpu_joules", "J", "Energy of the GPUs of all ranks during the step. NaN: not known.",
+    {"gpu_joules", "J",
+     "Energy of the GPUs of all ranks during the step; NVML's counter advances every 0.1 s. NaN: "
+     "not known.",
      &StepRow::gpu_joules},
 };
 
@@ -107,6 +111,15 @@ inline constexpr Column<NoiseScaleRow, std::int64_t, double> noise_scale_columns
      &NoiseScaleRow::sequences},
     {"tokens", "tokens", "The simple noise scale in tokens: sequences times their length.",
      &NoiseScaleRow::tokens},
+};
+
+inline constexpr Column<NormRow, std::int64_t, double> norm_columns[] = {
+    {"step", "steps", "Number of the measured step, from 1.", &NormRow::step},
+    {"layer", "layer", "0: the embeddings; then the blocks in order; the last: what follows them.",
+     &NormRow::layer},
+    {"gradient", "1", "Norm of the layer's gradient, before clipping.", &NormRow::gradient},
+    {"weight", "1", "Norm of the layer's weights after the step.", &NormRow::weight},
+    {"update", "1", "Norm of what the step added to the layer's weights.", &NormRow::update},
 };
 
 inline constexpr Column<RankSpanRow, std::int64_t, double> rank_span_columns[] = {
@@ -202,6 +215,10 @@ struct Table<EvaluationRow> : TableOf<evaluation_columns, &EvaluationRow::step> 
 template <>
 struct Table<CheckpointRow> : TableOf<checkpoint_columns, &CheckpointRow::step> {
   static constexpr const char *kind = "checkpoint", *group = "checkpoints";
+};
+template <>
+struct Table<NormRow> : TableOf<norm_columns, &NormRow::step, chunk_rows> {
+  static constexpr const char *kind = "norms", *group = "norms";
 };
 template <>
 struct Table<SkippedRow> : TableOf<skipped_columns, &SkippedRow::step> {

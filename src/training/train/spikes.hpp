@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds steps whose gradient is far larger than before: the first sign of a run that is about to
+// diverge, or of an odd document.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "optim/layer_norms.hpp"
+
+namespace trireme::train {
+
+/// The last values of a positive quantity, as logarithms.
+class History {
+ public:
+  static constexpr std::size_t least = 16, most = 64;  ///< values
+
+  /// How many times their median `value` is; 1 while there are few.
+  [[nodiscard]] double factor(double value) const;
+  /// Whether that is at least 3, and 10 times as far from the median as half of the values are.
+  [[nodiscard]] bool stands_out(double value) const;
+  void add(double value);
+
+ private:
+  std::vector<double> values_;
+  std::size_t next_ = 0;
+};
+
+class Spikes {
+ public:
+  /// A line for the log when the gradient of a step begins to stand out; else empty. `norms`: as
+  /// StepOutcome::norms.
+  std::string look(std::int64_t step, double grad_norm, std::span<const optim::LayerNorm> norms);
+
+ private:
+  History gradients_;
+  std::vector<History> layers_;
+  bool spiking_ = false;
+};
+
+/// "the embeddings", "block 3", "the final layer" for a layer of `layers`.
+std::string layer_text(std::size_t layer, std::size_t layers);
+
+}  // namespace trireme::train
