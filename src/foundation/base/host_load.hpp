@@ -35,4 +35,8 @@ HostLoad load_of_this_process(const std::string& root = "");
 /// between them in which its main thread had work, if that is known, else 0.
 std::vector<std::string> slowdowns(const HostLoad& before, const HostLoad& after, double busy_s);
 
+/// What is wrong with the NUMA nodes of this process's memory, or "". Linux walks all of its pages:
+/// up to a second for 100 GB.
+std::string misplaced_memory(const std::string& root = "");
+
 }  // namespace trireme

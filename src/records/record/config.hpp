@@ -57,8 +57,8 @@ void describe(V& v, RecordConfig& c) {
      .min = 0});
   v("metrics_file", c.metrics_file,
     {.help = "Text file of Prometheus with the newest row of /steps, replaced every few seconds, "
-             "for the textfile collector of a node exporter; its name should end with .prom. "
-             "Empty: none."});
+             "for the textfile collector of a node exporter; its name should end with .prom. Give "
+             "each run its own. Empty: none."});
 }
 
 template <class V>

@@ -29,7 +29,7 @@ constexpr double unlimited_s = std::numeric_limits<double>::infinity();
 constexpr double margin_s = 5;
 constexpr std::chrono::minutes between_questions{1};
 /// A command that takes longer is killed.
-constexpr int patience_s = 20;
+constexpr int timeout_s = 20;
 constexpr int between_looks_ms = 100;
 
 std::string variable(const char* name) {
@@ -87,7 +87,7 @@ std::optional<double> left_of_pbs(const std::string& text, double now) {
 std::optional<std::string> output_of(const std::vector<std::string>& words,
                                      const std::function<bool()>& unwanted) {
   const std::string command = fmt::format("exec timeout -s KILL {} '{}' </dev/null 2>/dev/null",
-                                          patience_s, fmt::join(words, "' '"));
+                                          timeout_s, fmt::join(words, "' '"));
   std::FILE* const pipe = ::popen(command.c_str(), "re");
   if (pipe == nullptr)
     return std::nullopt;
@@ -151,11 +151,13 @@ std::optional<double> seconds_left(const std::string& program,
   if (program == "bjobs") {
     if (line == "-")
       return unlimited_s;
-    // Hours and minutes, and seconds where LSB_HMS_TIME_FORMAT is set. L is a limit; E and X are
-    // about an estimate, which ends no job.
-    const double unit = std::ranges::count(line, ':') == 1 ? 60 : 1;
+    // Hours and minutes, which may be rounded up, and seconds where LSB_HMS_TIME_FORMAT is set. L is
+    // a limit; E and X are about an estimate, which ends no job.
+    const bool in_minutes = std::ranges::count(line, ':') == 1;
     const auto left = colon_time(line);
-    return left && line.ends_with('L') ? std::optional(*left * unit) : std::nullopt;
+    if (!left || !line.ends_with('L'))
+      return std::nullopt;
+    return in_minutes ? *left * 60 - 59 : *left;
   }
   const auto seconds = number_at(line);  // flux
   if (!seconds)

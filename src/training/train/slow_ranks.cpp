@@ -178,6 +178,8 @@ std::string SlowRanks::reasons() const {
   auto found = meter_.gpu_slowdowns();
   for (std::string& reason : slowdowns(before_, load_of_this_process(), on_cpu_ ? busy_s_ : 0))
     found.push_back(std::move(reason));
+  if (std::string misplaced = on_cpu_ ? misplaced_memory() : ""; !misplaced.empty())
+    found.push_back(std::move(misplaced));
   return found.empty() ? fmt::format("Its host {} does not tell why", world_.host())
                        : fmt::format("Likely reason on its host {}: {}", world_.host(),
                                      fmt::join(found, "; "));

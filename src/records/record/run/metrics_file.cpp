@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "files/output_file.hpp"
 
 #include "record/run/run_schema.hpp"
@@ -24,6 +23,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* first_line = "# Written by trireme (record.metrics_file).";
 
+/// A label's value in quotes: Prometheus knows three escapes.
+std::string quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\')
+      quoted += '\\';
+    quoted += letter == '\n' ? std::string("\\n") : std::string(1, letter);
+  }
+  return quoted + '"';
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(std::string path,
@@ -31,8 +41,7 @@ MetricsFile::MetricsFile(std::string path,
                          const std::string& id,
                          std::function<void(const std::string&)> warn)
     : path_(std::move(path)),
-      // Labels are quoted as JSON is: \\, \" and \n.
-      labels_(fmt::format("{{run={},run_id={}}}", Json(name).dump(), Json(id).dump())),
+      labels_(fmt::format("{{run={},run_id={}}}", quoted(name), quoted(id))),
       warn_(std::move(warn)) {
   if (const std::string found = obstacle(); !found.empty())
     throw UserError(Place{path_}, found + ". Give record.metrics_file another path");
