@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums in pairs: the same bits on every number of ranks, and what is measured of a step's leaves."""
+import math
 import os
 import shutil
 import unittest
@@ -68,16 +69,16 @@ class Tree(TrainingTest):
 
 
 class NoiseScale(TrainingTest):
-    """evaluate.noise_scale: rows of /noise_scale, dropout on, with the same bits on every number of ranks."""
+    """evaluate.noise_scale and record.norms_every_steps: rows with the same bits on every number of ranks, dropout on."""
     DECK = ("run.steps=12", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.noise_scale.every_steps=3",
-            "evaluate.noise_scale.smoothing=0.5")
+            "evaluate.noise_scale.smoothing=0.5", "record.norms_every_steps=4")
 
     def rows(self, name):
         with h5py.File(os.path.join(self.path(name), "run.h5"), "r") as file:
-            return {column: dataset[:].tobytes() for column, dataset in file["noise_scale"].items()}
+            return {f"{group}/{column}": dataset[:].tobytes() for group in ("noise_scale", "norms") for column, dataset in file[group].items()}
 
     def test_rows_have_the_same_bits_on_1_to_4_ranks(self):
-        plain = self.train_well(*self.DECK[:-2], name="plain")
+        plain = self.train_well(*self.DECK[:-3], name="plain")
         self.assertEqual(self.column("step", "noise_scale", "plain"), [])
         self.assertNotIn("noise scale", plain.out)
         for ranks in (1, 2, 3, 4):
@@ -87,6 +88,11 @@ class NoiseScale(TrainingTest):
         self.assertEqual(self.column("step", "noise_scale", "r1"), [3, 6, 9, 12])
         norms = self.column("grad_norm", "steps", "r1")
         self.assertEqual(self.column("norm_squared", "noise_scale", "r1"), [norms[step - 1] ** 2 for step in (3, 6, 9, 12)])
+        layers = max(self.column("layer", "norms", "r1")) + 1
+        self.assertEqual(self.column("step", "norms", "r1"), [step for step in (4, 8, 12) for _ in range(layers)])
+        gradients = self.column("gradient", "norms", "r1")
+        for row, step in enumerate((4, 8, 12)):
+            self.assertAlmostEqual(math.hypot(*gradients[row * layers:(row + 1) * layers]), norms[step - 1], delta=1e-12 * norms[step - 1])
         small, big = self.column("leaf_norm_squared", "noise_scale", "r1"), self.column("norm_squared", "noise_scale", "r1")
         traces, signals = self.column("trace", "noise_scale", "r1"), self.column("gradient_squared", "noise_scale", "r1")
         smooth_trace, smooth_signal = traces[0], signals[0]
