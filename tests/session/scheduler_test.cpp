@@ -187,6 +187,18 @@ void wait_until(const Happened& happened) {
   while (!happened()) std::this_thread::yield();  // the test has a timeout
 }
 
+TEST_F(Scheduler, TellsTheEnergyOfAStepIfItCountsIt) {
+  const auto told = [](const std::string& script) {
+    const Command sstat("sstat", "[ \"$*\" = '-n -P -j 7.0 -o ConsumedEnergyRaw' ] && " + script);
+    return slurm_joules();
+  };
+  EXPECT_EQ(told("echo 5"), std::nullopt) << "outside of a step";
+  const Environment step{{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}};
+  EXPECT_EQ(told("echo 81234"), 81234);
+  for (const char* nothing : {"echo", "echo 0", "echo 18446744073709551614", "exit 1"})
+    EXPECT_EQ(told(nothing), std::nullopt) << nothing;
+}
+
 TEST_F(Scheduler, LimitsTheTimeByItsAnswer) {
   const Command flux("flux", "[ \"$*\" = 'job timeleft' ] && echo 1000");
   const Environment job{{"FLUX_JOB_ID", "f7"}};

@@ -196,6 +196,21 @@ std::optional<double> ask_for_seconds_left(const SchedulerJob& job,
                 : std::nullopt;
 }
 
+std::optional<double> slurm_joules() {
+  const std::string job = variable("SLURM_JOB_ID"), step = variable("SLURM_STEP_ID");
+  if (job.empty() || step.empty())
+    return std::nullopt;
+  const double deadline = device::steady_seconds() + 2;
+  const auto output =
+      output_of({"sstat", "-n", "-P", "-j", job + "." + step, "-o", "ConsumedEnergyRaw"},
+                [&] { return device::steady_seconds() > deadline; });
+  const auto joules = output ? number_at(*output) : std::nullopt;
+  // Without a counter it is empty, 0, or NO_VAL64.
+  if (!joules || *joules <= 0 || *joules > (std::int64_t{1} << 62))
+    return std::nullopt;
+  return static_cast<double>(*joules);
+}
+
 JobClock::JobClock(double deadline, SignalScope& signals, std::string& warning)
     : deadline_(deadline), signals_(signals), job_(scheduler_job()) {
   const double now = device::calendar_seconds();

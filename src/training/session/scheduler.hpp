@@ -39,6 +39,10 @@ std::optional<double> seconds_left(const std::string& program,
 std::optional<double> ask_for_seconds_left(
     const SchedulerJob& job, const std::function<bool()>& unwanted = [] { return false; });
 
+/// Energy in J that Slurm has counted on all hosts of this job step since it began; none outside of
+/// one, where Slurm counts none, or if `sstat` takes longer than 2 seconds.
+std::optional<double> slurm_joules();
+
 /// The end of the job, in seconds since 1970, from SLURM_JOB_END_TIME. None outside Slurm, for jobs
 /// without a time limit, and for a value that cannot be the end of this job; `warning` then has the
 /// reason.

@@ -18,6 +18,7 @@
 #include "comm/control/together.hpp"
 
 #include "session/machine.hpp"
+#include "session/scheduler.hpp"
 #include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
@@ -371,6 +372,10 @@ void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) 
       file.set_memory("peak_device", highest[1]);
     file.set_timing_fact("dropped", static_cast<double>(dropped[0] + file.spans_left_out()),
                          "samples");
+    if (const auto joules = session::slurm_joules()) {
+      file.set_timing_fact("slurm_joules", *joules, "J");
+      log_.info("Slurm counted {:.4g} J on the hosts of this job step", *joules);
+    }
     file.sync();
     try {
       file.close();
