@@ -26,6 +26,8 @@ TIMEOUT_S = 300  # for what hangs, however slow the machine
 VERSION = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 HYDRA = "HYDRA" in VERSION or "Intel(R) MPI" in VERSION
 STOP_SIGNAL, STOPPED = (signal.SIGTERM, (0, 75)) if HYDRA else (signal.SIGUSR2, (75,))
+# Open MPI's launcher gives ranks two seconds to end when one has failed, also where that was the only one.
+NONE_TO_WAIT_FOR = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 
 
 def is_root():
@@ -81,7 +83,7 @@ def rank_in_shell():
 def start(*arguments, ranks=1, prefix=()):
     """`prefix` goes before everything, as in ("unshare", "-m")."""
     return Run(subprocess.run([*prefix, *launch(ranks), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=TIMEOUT_S, check=False))
+                              errors="replace", timeout=TIMEOUT_S, check=False, env={**os.environ, **(NONE_TO_WAIT_FOR if ranks == 1 else {})}))
 
 
 def process_of_rank(rank, directory):
