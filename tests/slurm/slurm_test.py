@@ -15,6 +15,7 @@ from harness import DECK, HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTe
 SCRIPT = os.path.join(HERE, os.pardir, os.pardir, "jobs", "train.sbatch")
 DEADLINE_S = 500  # what takes 40 s on a quiet machine took 160 beside builds on a slow one
 PAUSE_S = 25
+LONG_PAUSE_S = 75  # longer than the minute after which the limit is asked for again
 
 
 class SlurmTest(TrainingTest):
@@ -54,6 +55,14 @@ class SlurmTest(TrainingTest):
             "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED"))
         self.assertEqual(self.field(job, "JobState"), state, self.log(job))
         self.assertEqual(self.field(job, "ExitCode"), code, self.log(job))
+
+    def pause(self, seconds, job):
+        """The one rank of the run."""
+        ranks = processes(self.path("run"))
+        self.assertEqual(len(ranks), 1, self.log(job))
+        os.kill(ranks[0], signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(ranks[0], signal.SIGCONT)
 
     def assert_equal_runs(self, run, reference, steps):
         self.assertEqual(self.column("step", "steps", run), list(range(1, steps + 1)))
@@ -163,6 +172,7 @@ class NewLimit(SlurmTest):
         self.wait_for_line(job, "step     10/")
         # In minutes from the start of the job; it is asked for every minute.
         subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=3"], check=True, timeout=TIMEOUT_S)
+        self.pause(LONG_PAUSE_S, job)  # for another such step, the new limit leaves no time and the old one does
         self.wait_for_line(job, "back into the queue")
         self.assertIn(f": the time limit of Slurm job {job} (squeue) leaves no time for another step and a checkpoint.", self.log(job))
         self.assertNotIn("DUE TO TIME LIMIT", self.log(job))
@@ -184,32 +194,15 @@ class Ablation(SlurmTest):
 
 
 class TimeLimit(SlurmTest):
-    def ranks(self):
-        """The processes of this test's runs."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-                    mine = self.folder in file.read()
-                if mine and os.path.samefile(f"/proc/{pid}/exe", TRIREME):
-                    found.append(int(pid))
-            except OSError:  # gone, or a kernel thread
-                pass
-        return found
-
     def test_a_job_near_its_limit_is_requeued_and_gives_the_same_bits(self):
         # The limit is a minute, Slurm's shortest. How much of the run fits into it must not depend on the machine's pace, so the job
         # is paused for PAUSE_S: after it another such step, half as long again, would end too late, wherever the pause began.
-        steps = 8000
+        steps = 4000
         deck = (f"run.steps={steps}", "checkpoint.every_steps=1000000", "evaluate.every_steps=0", "record.spans=false")
         self.train_well(*deck, name="calm")
         job = self.submit(*deck, options=["-t1"])
         self.wait_for_line(job, "step     10/")
-        ranks = self.ranks()
-        self.assertEqual(len(ranks), 1, self.log(job))
-        os.kill(ranks[0], signal.SIGSTOP)
-        time.sleep(PAUSE_S)
-        os.kill(ranks[0], signal.SIGCONT)
+        self.pause(PAUSE_S, job)
         self.wait_for_line(job, "back into the queue")
         self.wait_for_end(job, "COMPLETED")
         told = self.log(job)
