@@ -52,10 +52,8 @@ class Watchdog(StoppedRank):
         with concurrent.futures.ThreadPoolExecutor() as waiters:
             ends = {}
             # One after another to the stop, and then all of them wait at the same time.
-            for ranks, *words in ((2, "parallel.transport=shared_memory"), (3, "parallel.transport=mpi"), (4, "parallel.transport=mpi"),
-                                  (2, "parallel.shard=gradients"), (3, "parallel.shard=parameters"),
-                                  (2, "parallel.shard=parameters", "parallel.reshard_after_forward=false"),
-                                  (4, "parallel.shard=parameters", "parallel.replicate=2")):
+            for ranks, *words in ((2, "parallel.transport=shared_memory"), (4, "parallel.transport=mpi"),
+                                  (2, "parallel.shard=gradients"), (3, "parallel.shard=parameters"), (4, "parallel.shard=parameters", "parallel.replicate=2")):
                 rank, name = moments.randrange(ranks), "-".join((str(ranks), *words)).replace("=", "-")
                 end = self.stop(rank, ranks, moments.uniform(0, 0.5), "checkpoint.every_steps=0", *words, name=name)
                 ends[name] = rank, waiters.submit(end)
