@@ -108,7 +108,7 @@ for name in INT TERM HUP XCPU USR1 USR2; do
   trap "signalled=1; [ $name = USR1 ] || ended=1; [ $name = INT ] && [ -t 0 ] || kill -$name \$child 2>/dev/null || true" $name
 done
 while :; do
-  newest=$(readlink "$checkpoints") || true
+  newest=$(cat "$checkpoints" 2>/dev/null) || true
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
   end_without_children $child </dev/null >/dev/null 2>&1 &
@@ -122,7 +122,7 @@ while :; do
   # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac
   [ -z "$ended" ] || exit $code
-  [ "$newest" = "$(readlink "$checkpoints")" ] || failures=0
+  [ "$newest" = "$(cat "$checkpoints" 2>/dev/null)" ] || failures=0
   if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ]; then
     echo "error: $failures starts in a row made no checkpoint" >&2
     exit $code

@@ -54,14 +54,14 @@ class KilledRanks(TrainingTest):
         self.addCleanup(reader.join, TIMEOUT_S)
         return running, lines, reader
 
-    def await_step(self, running, lines, start=1):
-        """The time of the first step of start number `start`, or None if the run ended before."""
+    def await_step(self, running, lines, start=1, what=r"step +\d+/\d+ +(loss|checkpoint)"):
+        """The time of the first line of start number `start` about a step, or None if the run ended before."""
         until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:
             ended, begun = running.poll() is not None, 0
             for at, line in lines[:]:
                 begun += STARTED in line
-                if begun >= start and re.match(r"step +\d+/\d+ +(loss|checkpoint)", line):
+                if begun >= start and re.match(what, line):
                     return at
             if ended:
                 return None
@@ -146,6 +146,15 @@ class Restarts(KilledRanks):
         said = "".join(line for _, line in lines)
         self.assertEqual(said.count("it starts again"), 1, said)
         self.assertIn("2 starts in a row made no checkpoint", said)
+
+    def test_starts_that_made_a_checkpoint_do_not_count(self):
+        running, lines, reader = self.start_run("counted", 2, restarts=1)
+        for start in (1, 2):
+            self.await_step(running, lines, start, r"step +\d+/\d+ +checkpoint")
+            os.kill(min(processes(self.path("counted"))), signal.SIGKILL)
+        self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
+        reader.join(TIMEOUT_S)
+        self.assertEqual("".join(line for _, line in lines).count("it starts again"), 2, lines)
 
 
 del KilledRanks
