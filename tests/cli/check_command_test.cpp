@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/control/world.hpp"
+
 #include "deck/bad_deck.hpp"
 #include "support/scratch_directory.hpp"
 
@@ -62,6 +64,27 @@ TEST(CheckCommand, EndsWithWhatItCannotKnow) {
   EXPECT_THAT(text, HasSubstr("space: "));
   const auto last = text.rfind('\n', text.size() - 2) + 1;
   EXPECT_TRUE(text.substr(last).starts_with("not checked: ")) << text;
+}
+
+TEST(CheckCommand, ExplainsWhyThereAreNoCopiesInMemory) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("checkpoint: {memory_every_steps: 5}\n");
+  const auto said = [&](const std::string& on_lost_rank, int ranks) {
+    const std::string text =
+        check_command(path, {"parallel.on_lost_rank=" + on_lost_rank}, {.ranks = ranks});
+    const std::string begin = "note: checkpoint.memory_every_steps has no effect, because ";
+    const auto at = text.find(begin);
+    return at == std::string::npos
+               ? ""
+               : text.substr(at + begin.size(), text.find('\n', at) - at - begin.size());
+  };
+  EXPECT_EQ(said("stop", 2), "parallel.on_lost_rank is stop");
+  EXPECT_EQ(said("shrink", 1), "the run has 1 rank");
+  EXPECT_EQ(said("shrink", 2), comm::can_continue_after_loss()
+                                   ? ""
+                                   : "this MPI ends all ranks when one is lost; Open MPI 5 does "
+                                     "not");
 }
 
 TEST(CheckCommand, ComparesTheMemoryWithTheHost) {

@@ -94,6 +94,25 @@ TEST(PlanCommand, AddsUp) {
   }
 }
 
+TEST(PlanCommand, StatesTheCopiesInMemoryWhereRanksCanContinue) {
+  const std::vector<std::string> never{"parallel.on_lost_rank=shrink"};
+  const std::vector<std::string> stops{"checkpoint.memory_every_steps=5"};
+  const std::vector<std::string> both{never[0], stops[0]};
+  for (const auto& [overrides, ranks] :
+       {std::pair{never, 2}, std::pair{stops, 2}, std::pair{both, 1}}) {
+    const plan::DeckPlan plan = planned(ranks, overrides);
+    EXPECT_EQ(plan.budgets[0].copies_bytes, 0);
+    EXPECT_THAT(plan::plan_text(plan), testing::Not(testing::HasSubstr("in memory")));
+  }
+  const plan::DeckPlan plan = planned(2, both);
+  const std::int64_t one = layout::snapshot_bytes(plan.plan, plan.slots);
+  EXPECT_EQ(plan.budgets[0].copies_bytes, comm::can_continue_after_loss() ? 4 * one : 0);
+  const Node json = read_json(plan::plan_json(plan));
+  if (comm::can_continue_after_loss()) {
+    EXPECT_EQ(number(member(member(json, "per_rank"), "fp32"), "copy_wire_bytes"), one);
+  }
+}
+
 TEST(PlanCommand, SaysHowOftenTheRunReadsEachSource) {
   const test::ScratchDirectory scratch;
   const std::string bytes = scratch.path() + "/bytes", raw = scratch.path() + "/raw";

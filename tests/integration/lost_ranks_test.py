@@ -7,6 +7,7 @@ runs; TRIREME_KILL_SEED chooses other moments.
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -26,6 +27,15 @@ SETTINGS = (("parallel.transport=shared_memory",), ("parallel.transport=mpi",), 
             ("parallel.shard=optimizer", "parallel.transport=mpi"), ("parallel.transport=hierarchical",), ("parallel.overlap_gradients=false",))
 
 
+# Copies in memory after every step, and no checkpoint but the last.
+IN_MEMORY = ("checkpoint.memory_every_steps=1", f"checkpoint.every_steps={STEPS}")
+
+
+def merged(*overrides):
+    """Of two values of a key, the later one."""
+    return [f"{key}={value}" for key, value in dict(one.split("=", 1) for one in overrides).items()]
+
+
 def has_ulfm():
     """Whether ranks of this MPI continue when others are lost."""
     if re.search(r"Open MPI\)? [5-9]\.", VERSION) is None:
@@ -43,7 +53,7 @@ class KilledRanks(TrainingTest):
         """A run by jobs/mpirun.sh, what it says with times, and the thread that reads it."""
         environment = {**os.environ, "TRIREME_MPIRUN": MPIRUN, "TRIREME_RESTARTS": str(restarts)}
         running = subprocess.Popen(["bash", os.path.join(HERE, "../../jobs/mpirun.sh"), "-n", str(ranks), TRIREME,
-                                    *self.words(name, (*SAME_BITS, f"run.steps={steps}", "parallel.on_lost_rank=shrink", *overrides))],
+                                    *self.words(name, merged(*SAME_BITS, f"run.steps={steps}", "parallel.on_lost_rank=shrink", *overrides))],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                    env=environment)
         self.addCleanup(running.stdout.close)
@@ -69,11 +79,11 @@ class KilledRanks(TrainingTest):
         self.fail(f"no step: {lines}")
         return None
 
-    def kill_at_random(self, number, moments):
+    def kill_at_random(self, number, moments, more=()):
         """One run with one or two kills. Returns the seconds from each loss to the next step."""
-        name, ranks, overrides = f"killed-{number}", moments.choice((2, 3, 4)), SETTINGS[number % len(SETTINGS)]
+        name, ranks, overrides = f"killed-{number}", moments.choice((2, 3, 4)), (*SETTINGS[number % len(SETTINGS)], *more)
         running, lines, reader = self.start_run(name, ranks, *overrides)
-        taken = []
+        taken, kills, seen = [], 0, 0
         self.assertIsNotNone(self.await_step(running, lines), lines)
         for _ in range(moments.choice((1, 1, 2))):
             time.sleep(moments.random() * 1.5)  # chooses the moment; nothing waits for it
@@ -81,10 +91,12 @@ class KilledRanks(TrainingTest):
             if running.poll() is not None or len(alive) < 2:
                 break
             starts, at = sum(STARTED in line for _, line in lines), time.monotonic()
+            seen = max(int(step) for step in re.findall(r"^step +(\d+)/", "".join(line for _, line in lines), re.MULTILINE))
             try:
                 os.kill(moments.choice(alive), signal.SIGKILL)
             except ProcessLookupError:
                 break
+            kills += 1
             if moments.random() < 0.4:  # the next kill hits the recovery
                 continue
             step = self.await_step(running, lines, starts + 1)
@@ -98,15 +110,20 @@ class KilledRanks(TrainingTest):
         self.continued += ("was lost: the run continues on" if has_ulfm() else "it starts again") in said
         self.assertEqual(self.weights(STEPS, name), self.undisturbed, f"{overrides} on {ranks} ranks: {said}")
         self.assertEqual(self.column("step", "steps", name), list(range(1, STEPS + 1)), said)
+        resumed = re.search(r"resumed from \S+: step (\d+)", said)
+        if "checkpoint.memory_every_steps=1" in overrides and kills == 1 and resumed and "starts again" not in said:
+            self.from_memory += 1
+            self.assertGreaterEqual(int(resumed[1]), seen - 1, said)  # the copies of the step before the one that was said are complete
+            self.assertRegex(said, r"wrote \S+ from the copies in memory")
         return taken
 
-    def check_random_moments(self):
+    def check_random_moments(self, more=()):
         self.train_well(*SAME_BITS, f"run.steps={STEPS}", ranks=2, name="undisturbed")
         self.undisturbed = self.weights(STEPS, "undisturbed")
         moments, taken = random.Random(SEED), []
-        self.continued = 0
+        self.continued = self.from_memory = 0
         for number in range(RUNS):
-            taken += self.kill_at_random(number, moments)
+            taken += self.kill_at_random(number, moments, more)
         self.assertGreater(self.continued, 0)
         if taken:
             print(f"{RUNS} runs, {len(taken)} losses timed: {statistics.median(taken):.2f} s to the next step, at most {max(taken):.2f} s")
@@ -116,6 +133,28 @@ class KilledRanks(TrainingTest):
 class LostRanks(KilledRanks):
     def test_the_others_continue_from_the_newest_checkpoint(self):
         self.check_random_moments()
+
+    def test_the_others_continue_from_copies_in_memory(self):
+        self.check_random_moments(IN_MEMORY)
+        self.assertGreater(self.from_memory, 0)
+
+    def test_every_shard_continues_as_a_run_on_the_remaining_ranks(self):
+        for shard in ("none", "optimizer", "gradients", "parameters"):
+            settings = (*IN_MEMORY, "checkpoint.keep=0", f"parallel.shard={shard}", "parallel.reduction=ordered",
+                        "parallel.logical_shards=none", "evaluate.every_steps=0")
+            with self.subTest(shard=shard):
+                running, lines, reader = self.start_run(shard, 3, *settings)
+                self.await_step(running, lines, what=r"step +10/")
+                os.kill(processes(self.path(shard))[0], signal.SIGKILL)
+                self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
+                reader.join(TIMEOUT_S)
+                said = "".join(line for _, line in lines)
+                written = re.search(r"wrote (\S+) from the copies in memory", said)
+                self.assertIsNotNone(written, said)
+                again = self.path(f"{shard}-again/checkpoints/{os.path.basename(written[1])}")
+                shutil.copytree(written[1], again)
+                self.train_well(*merged(*SAME_BITS, f"run.steps={STEPS}", *settings), ranks=2, name=f"{shard}-again")
+                self.assertEqual(self.weights(STEPS, shard), self.weights(STEPS, f"{shard}-again"), said)
 
     def test_the_log_names_the_lost_rank(self):
         running, lines, reader = self.start_run("named", 3)

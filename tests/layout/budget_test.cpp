@@ -164,6 +164,16 @@ TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
   }
 }
 
+TEST(Budget, OfCopiesInMemoryHoldsEachAsASnapshot) {
+  const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
+  const Budget without = budget_of(plan, adam_slots, {});
+  const Budget with = budget_of(plan, adam_slots, {.snapshot = true, .copies = 4});
+  EXPECT_EQ(without.host_bytes(), 0);
+  EXPECT_EQ(with.copies_bytes, 4 * with.snapshot_bytes);
+  EXPECT_EQ(with.host_bytes(), 5 * with.snapshot_bytes);
+  EXPECT_EQ(with.held_bytes(), without.held_bytes() + with.host_bytes());
+}
+
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16}).wire_bytes(), 0);

@@ -32,6 +32,8 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
   if (plan.matrices)
     add("matrix_bytes", "whole matrices and scratch", budget.matrix_bytes);
   add("snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes);
+  if (budget.copies_bytes > 0)
+    add("copies_bytes", "copies in memory, of two ranks", budget.copies_bytes);
   add("held_bytes", "together, without activations", budget.held_bytes());
   add("activation_bytes", "activations", static_cast<std::int64_t>(plan.activations[i].bytes()));
   add("scratch_bytes", "scratch of the model",
@@ -44,6 +46,9 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
     add("matrix_wire_bytes", "sent per step for matrices, most", budget.matrix_wire_bytes);
   add("gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes);
   add("parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes);
+  if (budget.copies_bytes > 0)
+    add("copy_wire_bytes", "sent per copy in memory",
+        layout::snapshot_bytes(plan.plan, plan.slots));
   add("host_gradient_wire_bytes", "  by a host, for gradients",
       plan.host_traffic[i].gradient_bytes);
   add("host_parameter_wire_bytes", "  by a host, for parameters",
@@ -73,9 +78,8 @@ std::string gpu_note(const DeckPlan& plan) {
     return {};
   return "\nnote: cuDNN's workspace is estimated from the shapes, with an allowance, since only "
          "a GPU reports it; a captured graph is counted as 10 KiB per kernel, which no GPU has "
-         "measured; CUDA's context and NCCL's buffers are not counted, and the snapshot is in "
-         "the "
-         "host's memory\n";
+         "measured; CUDA's context and NCCL's buffers are not counted, and copies of the state are "
+         "in the host's memory\n";
 }
 
 /// What each choice of parallel.shard would hold and send.

@@ -217,6 +217,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
   if (options.parameter_dtype == DType::f32 && !slots.empty())
     budget.state_bytes.front() = 0;
   budget.snapshot_bytes = options.snapshot ? snapshot_bytes(plan, slots) : 0;
+  budget.copies_bytes = options.copies > 0 ? options.copies * snapshot_bytes(plan, slots) : 0;
 
   budget.gradient_wire_bytes = reduced_elements(plan, options, plan.owned_elements()) *
                                wire_element_bytes * options.micro_step_reductions.value_or(1);

@@ -56,6 +56,7 @@ struct Budget {
   /// matrix_wire_bytes.
   std::int64_t matrix_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< copy of the state for a checkpoint; see snapshot_bytes()
+  std::int64_t copies_bytes = 0;    ///< copies of the state for continuing after a loss
 
   /// Memory of the other ranks of its host that a rank reads through shared memory; see
   /// peer_bytes(). The host holds it once, but every process's resident memory counts it.
@@ -73,8 +74,10 @@ struct Budget {
   [[nodiscard]] std::int64_t all_state_bytes() const {
     return std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
   }
+  /// In the memory of the host, also with a GPU.
+  [[nodiscard]] std::int64_t host_bytes() const { return snapshot_bytes + copies_bytes; }
   [[nodiscard]] std::int64_t held_bytes() const {
-    return gradient_bytes + parameter_bytes + all_state_bytes() + matrix_bytes + snapshot_bytes;
+    return gradient_bytes + parameter_bytes + all_state_bytes() + matrix_bytes + host_bytes();
   }
   [[nodiscard]] std::int64_t wire_bytes() const {
     return gradient_wire_bytes + parameter_wire_bytes + matrix_wire_bytes;
@@ -88,6 +91,7 @@ struct BudgetOptions {
   DType wire_dtype = DType::f32;  ///< type in which gradients are sent
   int partial_sums = 0;           ///< additional gradient arenas, to add a rank's leaves
   bool snapshot = false;          ///< checkpoints are written from a copy
+  int copies = 0;                 ///< more copies of what a rank writes to a checkpoint
   /// Number of micro-steps per step, if each is reduced and added to separate memory; none: a step
   /// is reduced once, in place. Requires: a value if gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};

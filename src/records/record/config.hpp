@@ -24,6 +24,7 @@ struct CheckpointConfig {
   std::int64_t keep = 3;
   std::int64_t keep_every = 0;
   bool asynchronous = true;
+  std::int64_t memory_every_steps = 0;
   std::string directory;
 
   /// Whether the run writes any without being asked.
@@ -87,6 +88,15 @@ void describe(V& v, CheckpointConfig& c) {
   v("asynchronous", c.asynchronous,
     {.help = "Continue with steps while a copy of the state is written. false: wait for the write, "
              "which needs no memory for a copy."});
+  v("memory_every_steps", c.memory_every_steps,
+    {.unit = "steps",
+     .help = "Copy the state every N steps into the memory of each rank, and of another rank, on "
+             "another host if none has more than half of the ranks. After a loss with "
+             "parallel.on_lost_rank: shrink and Open MPI 5, the other ranks write the newest "
+             "complete copy as a checkpoint and resume from it; if both ranks that held a part "
+             "were lost, from the newest checkpoint. Takes 4 times the memory of a rank's part of "
+             "a checkpoint. Set it if steps between checkpoints are expensive. 0: never.",
+     .min = 0});
   v("directory", c.directory,
     {.help = "Directory of the checkpoints; run.directory/checkpoints becomes a link to it. Empty: "
              "run.directory/checkpoints itself."});

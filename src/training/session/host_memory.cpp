@@ -144,11 +144,12 @@ model::GptShape with_memory(const Sections& config,
       refuse(problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks));
     if (on_cpu)
       return;
-    const std::int64_t snapshot = budget_of(config, plan, kind).snapshot_bytes;
-    if (const std::string problem =
-            memory_problem(available_memory(), snapshot, world.local_size());
+    const std::int64_t copies = budget_of(config, plan, kind).host_bytes();
+    if (const std::string problem = memory_problem(available_memory(), copies, world.local_size());
         !problem.empty())
-      refuse(problem + ". Without checkpoint.asynchronous a rank holds no copy of its state there");
+      refuse(problem +
+             ". Without checkpoint.asynchronous and checkpoint.memory_every_steps a rank holds no "
+             "copy of its state there");
   });
   return shape;
 }

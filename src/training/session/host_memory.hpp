@@ -3,7 +3,7 @@
 //
 // The limits of memory are the available memory of the host (including swap), the limits of control
 // groups, and `ulimit -v` and `ulimit -d` of the process. The ranks of a host count together. A GPU
-// has its own memory; of the host it takes the snapshot for checkpoints.
+// has its own memory; of the host it takes copies of the state.
 #pragma once
 
 #include <cstdint>

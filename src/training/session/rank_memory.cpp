@@ -46,7 +46,8 @@ layout::BudgetOptions budget_options(const Sections& config,
       .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
       .partial_sums = reduce::num_waiting_sums(
           reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
-      .snapshot = holds_snapshot(config.checkpoint, kind.device)};
+      .snapshot = holds_snapshot(config.checkpoint, kind.device),
+      .copies = keeps_memory_copies(config, plan.all_ranks()) ? MemoryCopies::number : 0};
   options.gathers = config.parallel.gather_options();
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.parallel.reduces_micro_steps())
@@ -127,7 +128,7 @@ model::RecomputeChoice decide_recompute(const Sections& config,
                                         const RankKind& kind) {
   const layout::Budget budget = budget_of(config, plan, kind);
   const std::int64_t others =
-      budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
+      budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.host_bytes() : 0) +
       workspace_bytes(config, shape, plan, kind) + graph_bytes(config, shape, plan, kind);
   const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
   model::RecomputeChoice choice;

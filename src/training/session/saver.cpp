@@ -124,6 +124,12 @@ record::CheckpointFacts facts_of(const Job& job) {
           .tokenizer = job.tokenizer ? job.tokenizer->serialized() : ""};
 }
 
+bool keeps_memory_copies(const Sections& config, int ranks) {
+  return config.checkpoint.memory_every_steps > 0 && ranks > 1 &&
+         config.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
+         comm::can_continue_after_loss();
+}
+
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.regular() && takes_snapshot(config, kind);
 }
@@ -261,8 +267,7 @@ void Saver::prepare(const std::string& run_directory, record::NameValues more) {
   more_ = std::move(more);
   if (holds_snapshot(job_.checkpoint, device_.kind()))
     make_snapshot();
-  writer_.emplace(run_directory, plan_,
-                  record::Retention(job_.checkpoint.keep, job_.checkpoint.keep_every), world_);
+  writer_.emplace(run_directory, plan_, retention(), world_);
 }
 
 void Saver::make_snapshot() {
@@ -296,6 +301,43 @@ std::string Saver::precision() const {
   return name(engine_.parameter(ParameterIndex{}).dtype);
 }
 
+record::NameValues Saver::facts_with(const record::NameValues& now) const {
+  record::NameValues facts = job_.build;
+  facts.emplace_back("precision", precision());
+  facts.insert(facts.end(), more_.begin(), more_.end());
+  facts.insert(facts.end(), now.begin(), now.end());
+  return facts;
+}
+
+void Saver::copy_to(MemoryCopies& copies,
+                    std::int64_t step,
+                    std::uint64_t next_sample,
+                    device::Stream& compute,
+                    const record::NameValues& now) {
+  copies.take({step, next_sample, facts_with(now)}, owned_slabs(plan_, optimizer_, world_.rank()),
+              compute, world_);
+}
+
+void Saver::write_from(const MemoryCopies& copies, const std::string& run_directory, Log& log) {
+  const auto on_disk = comm::from_first_rank(world_, [&] {
+    record::restore_replaced(run_directory);
+    const auto newest = record::newest_checkpoint(run_directory);
+    return newest ? newest->step : -1;
+  });
+  auto found = copies.newest(on_disk, world_);
+  if (!found)
+    return;
+  record::CheckpointFacts facts = facts_of(job_);
+  facts.step = found->facts.step;
+  facts.next_sample = found->facts.next_sample;
+  facts.more = found->facts.more;
+  record::CheckpointWriter writer(run_directory, plan_, retention(), world_);
+  writer.start_files(facts, std::move(found->files));
+  const record::SavedCheckpoint saved = writer.finish();
+  for (const std::string& warning : saved.warnings) log.warning("{}", warning);
+  log.info("wrote {} from the copies in memory", saved.directory);
+}
+
 void Saver::begin(std::int64_t step,
                   std::uint64_t next_sample,
                   device::Stream& compute,
@@ -307,9 +349,7 @@ void Saver::begin(std::int64_t step,
   record::CheckpointFacts facts = facts_of(job_);
   facts.step = step;
   facts.next_sample = next_sample;
-  facts.more.emplace_back("precision", precision());
-  facts.more.insert(facts.more.end(), more_.begin(), more_.end());
-  facts.more.insert(facts.more.end(), now.begin(), now.end());
+  facts.more = facts_with(now);
   writer_->start(facts, std::move(slabs));
   saved_.stall_s = device::steady_seconds() - saved_.begin;
 }

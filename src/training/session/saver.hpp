@@ -37,6 +37,7 @@
 
 #include "optim/optimizer.hpp"
 #include "session/job.hpp"
+#include "session/memory_copies.hpp"
 
 namespace trireme::session {
 
@@ -44,6 +45,9 @@ using weights::model_facts, weights::shape_from;
 
 /// The facts in every checkpoint of the job; a run adds its step, its next sample, and more.
 record::CheckpointFacts facts_of(const Job& job);
+
+/// Whether a run on `ranks` ranks keeps copies of its state in memory.
+bool keeps_memory_copies(const Sections& config, int ranks);
 
 /// Whether a run allocates the snapshot at its start.
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
@@ -94,6 +98,14 @@ class Saver {
              std::uint64_t next_sample,
              device::Stream& compute,
              const record::NameValues& now = {});
+  /// Collective. Copies the same state into the memory of the ranks.
+  void copy_to(MemoryCopies& copies,
+               std::int64_t step,
+               std::uint64_t next_sample,
+               device::Stream& compute,
+               const record::NameValues& now);
+  /// Collective. Writes the newest copy as a checkpoint, if it is newer than the one on the disk.
+  void write_from(const MemoryCopies& copies, const std::string& run_directory, Log& log);
   /// Whether a checkpoint was begun and is not complete; the same on all ranks.
   [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
   /// Whether this rank's part is still being written.
@@ -107,6 +119,11 @@ class Saver {
   record::NameValues start_from(const std::string& place, Log& log, device::Stream& compute);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
+  /// CheckpointFacts::more.
+  [[nodiscard]] record::NameValues facts_with(const record::NameValues& now) const;
+  [[nodiscard]] record::Retention retention() const {
+    return {job_.checkpoint.keep, job_.checkpoint.keep_every};
+  }
   void make_snapshot();
   /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
   void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill,

@@ -227,11 +227,13 @@ void Journal::dropped(std::int64_t step, bool validation) {
   write([=](record::RunRecord& file) { file.append_dropped(step, validation); });
 }
 
-void Journal::flush() {
+void Journal::flush(bool to_disk) {
   if (!writer_)
     return;
   const comm::World::AtWork work(world_);
-  writer_->settled().sync();
+  record::RunRecord& file = writer_->settled();
+  if (to_disk)
+    file.sync();
 }
 
 void Journal::checkpoint(const session::Saver::Saved& saved) {

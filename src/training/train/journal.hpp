@@ -61,9 +61,10 @@ class Journal {
   /// Whether the start before dropped them after the step that this one resumes from; on all ranks.
   [[nodiscard]] bool owes_validation() const { return owes_[0] > 0; }
   [[nodiscard]] bool owes_evaluation() const { return owes_[1] > 0; }
-  /// Waits until every row so far is on the disk. A checkpoint must not become visible before the
-  /// rows of its steps: the run that resumes there would miss them.
-  void flush();
+  /// Waits until every row so far is on the disk, or handed to the operating system. A checkpoint
+  /// must not become visible before the rows of its steps: the run that resumes there would miss
+  /// them.
+  void flush(bool to_disk = true);
   /// A row of /checkpoints, and its samples.
   void checkpoint(const session::Saver::Saved& saved);
   /// Collective: brings what was measured until `step` to the record, statistics over all ranks and

@@ -76,11 +76,16 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
 
 }  // namespace
 
-Run::Run(const session::Job& the_job, comm::World& ranks, Log& the_log, session::SignalScope& stops)
+Run::Run(const session::Job& the_job,
+         comm::World& ranks,
+         Log& the_log,
+         session::SignalScope& stops,
+         session::MemoryCopies& in_memory)
     : job(the_job),
       world(ranks),
       log(the_log),
       signals(stops),
+      copies(in_memory),
       directory(choose_directory(job, world), world),
       run_requests(listen(directory, world, signals)),
       data(session::open_data(job, directory.file("tokens"), world, log)),
@@ -100,6 +105,10 @@ void Run::start() {
     comm::on_first_rank(world,
                         [&] { record::link_checkpoints(directory.path(), checkpoints->path()); });
   }
+  if (job.checkpoint.memory_every_steps > 0)
+    saver.write_from(copies, directory.path(), log);
+  if (session::keeps_memory_copies(job, world.size()))
+    copies.choose_partners(world);
   std::optional<session::Saver::Resumed> resumed;
   {
     const device::Span span(training.recorder, device::SpanName::checkpoint_read);

@@ -30,7 +30,11 @@ namespace trireme::train {
 struct Run {
   /// Collective, as all of it. Opens the run directory and the data, and builds the session. The
   /// arguments must outlive the object.
-  Run(const session::Job& job, comm::World& world, Log& log, session::SignalScope& signals);
+  Run(const session::Job& job,
+      comm::World& world,
+      Log& log,
+      session::SignalScope& signals,
+      session::MemoryCopies& copies);
 
   /// Initial values or the newest checkpoint, and the files of the run, unless it is finished.
   void start();
@@ -46,6 +50,7 @@ struct Run {
   comm::World& world;
   Log& log;
   session::SignalScope& signals;
+  session::MemoryCopies& copies;
   record::RunDirectory directory;
   std::unique_ptr<record::RunRequests> run_requests;  ///< rank 0 only
   std::optional<record::RunDirectory> checkpoints;    ///< where the deck has them elsewhere

@@ -42,7 +42,8 @@ class Trainer {
           comm::World& world,
           Log& log,
           session::SignalScope& signals,
-          MeasureCeiling measure_ceiling);
+          MeasureCeiling measure_ceiling,
+          session::MemoryCopies& copies);
   ExitCode run();
 
  private:
@@ -63,6 +64,9 @@ class Trainer {
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
+  void copy_to_memory(std::int64_t step);
+  /// What a checkpoint holds in addition to what is known at the start.
+  [[nodiscard]] record::NameValues facts_now() const;
   void note(const session::Saver::Saved& saved);
   /// `whole`: the run has made its last step, so there is time to measure the machine.
   void finish(bool whole);
@@ -96,6 +100,7 @@ class Trainer {
   Log& log_;
   session::SignalScope& signals_;
   const MeasureCeiling measure_ceiling_;
+  const std::int64_t memory_every_;  ///< steps; 0: no copies in memory
   session::Walltime walltime_;
   SlowRanks slow_ranks_;
   Spikes spikes_;
@@ -115,13 +120,16 @@ Trainer::Trainer(const session::Job& job,
                  comm::World& world,
                  Log& log,
                  session::SignalScope& signals,
-                 MeasureCeiling measure_ceiling)
-    : run_(job, world, log, signals),
+                 MeasureCeiling measure_ceiling,
+                 session::MemoryCopies& copies)
+    : run_(job, world, log, signals, copies),
       job_(job),
       world_(world),
       log_(log),
       signals_(signals),
       measure_ceiling_(measure_ceiling),
+      memory_every_(
+          session::keeps_memory_copies(job, world.size()) ? job.checkpoint.memory_every_steps : 0),
       slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
@@ -331,6 +339,19 @@ void Trainer::print_sample(std::int64_t step) {
     interrupted_ = before;
 }
 
+record::NameValues Trainer::facts_now() const {
+  if (!run_.noise_scale)
+    return {};
+  return {{noise_scale_fact, run_.noise_scale->packed()}};
+}
+
+void Trainer::copy_to_memory(std::int64_t step) {
+  const device::Span span(run_.training.recorder, device::SpanName::checkpoint_stall);
+  run_.journal->flush(false);
+  run_.saver.copy_to(run_.copies, step, run_.training.next_sample, *run_.training.compute_stream,
+                     facts_now());
+}
+
 void Trainer::save(std::int64_t step, bool wait) {
   if (run_.saver.under_way())
     note(run_.saver.finish());
@@ -338,10 +359,7 @@ void Trainer::save(std::int64_t step, bool wait) {
     return;
   run_.expect_in_place();
   run_.journal->flush();
-  record::NameValues now;
-  if (run_.noise_scale)
-    now.emplace_back(noise_scale_fact, run_.noise_scale->packed());
-  run_.saver.begin(step, run_.training.next_sample, *run_.training.compute_stream, now);
+  run_.saver.begin(step, run_.training.next_sample, *run_.training.compute_stream, facts_now());
   run_.saved_step = step;
   saved_at_ = device::steady_seconds();
   if (wait || !job_.checkpoint.asynchronous)
@@ -450,7 +468,8 @@ ExitCode Trainer::steps() {
     if (run_.saver.under_way() && agreed.writing == 0)
       if (const auto saved = run_.saver.advance())
         note(*saved);
-    if (saves || last)
+    const bool copies = due(number, memory_every_);
+    if (saves || copies || last)
       look();
     if (checks_replicas(number, saves)) {
       look();
@@ -467,6 +486,8 @@ ExitCode Trainer::steps() {
     }
     if (saves)
       save(number, stops_for || last);
+    if (copies && !stops_for)
+      copy_to_memory(number);
     if (stops_for && (!last || dropped_))
       return stopped(*stops_for,
                      std::string("A checkpoint was saved; run the same command again to ") +
@@ -499,7 +520,8 @@ ExitCode train(const session::Job& job,
                Log& log,
                session::SignalScope& signals,
                double started_at,
-               MeasureCeiling measure_ceiling) {
+               MeasureCeiling measure_ceiling,
+               session::MemoryCopies& copies) {
   std::string quota;
   const int threads = session::choose_threads(job.run.threads, world, &quota);
   {
@@ -522,7 +544,7 @@ ExitCode train(const session::Job& job,
     if (!line.empty())
       log.warning("{}", line);
   const auto clock = limit_time(job, started_at, world, log, signals);
-  return Trainer(job, world, log, signals, measure_ceiling).run();
+  return Trainer(job, world, log, signals, measure_ceiling, copies).run();
 }
 
 }  // namespace trireme::train

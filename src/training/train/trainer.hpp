@@ -26,6 +26,7 @@
 #include "comm/control/world.hpp"
 
 #include "session/job.hpp"
+#include "session/memory_copies.hpp"
 #include "session/scheduler.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
@@ -47,12 +48,13 @@ std::unique_ptr<session::JobClock> limit_time(const session::Job& job,
 
 /// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
-/// `measure_ceiling` is called once, after the last step.
+/// `measure_ceiling` is called once, after the last step. `copies` are used again after a loss.
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,
                session::SignalScope& signals,
                double started_at,
-               MeasureCeiling measure_ceiling);
+               MeasureCeiling measure_ceiling,
+               session::MemoryCopies& copies);
 
 }  // namespace trireme::train

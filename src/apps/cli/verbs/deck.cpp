@@ -123,10 +123,12 @@ Action declare_help(CLI::App& command) {
 ExitCode train_deck(Arguments arguments) {
   const DeckArguments deck{arguments.argv[1],
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
+  session::MemoryCopies copies;
   return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
       world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink;
-      return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of);
+      return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of,
+                          copies);
     });
   });
 }

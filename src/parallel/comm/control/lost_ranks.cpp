@@ -14,6 +14,7 @@
 #endif
 
 #include "comm/control/mpi_check.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -56,6 +57,10 @@ void free_comm(MPI_Comm comm) {
 }
 
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
+
+bool can_continue_after_loss() {
+  return true;
+}
 
 bool means_lost_rank(int code) {
   int kind = MPI_SUCCESS;
@@ -111,6 +116,10 @@ bool agree(MPI_Comm comm, bool mine) {
 }
 
 #else
+
+bool can_continue_after_loss() {
+  return false;
+}
 
 bool means_lost_rank(int /*code*/) {
   return false;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <thread>
@@ -290,6 +291,43 @@ std::string MpiWorld::broadcast(std::string bytes, int root) {
     std::copy_n(at, count, bytes.begin() + static_cast<std::ptrdiff_t>(done));
   }
   return bytes;
+}
+
+void MpiWorld::swap(std::span<const char> mine, int to, std::span<char> theirs, int from) {
+  char* at = buffer<char>(mine.size() + theirs.size());
+  std::ranges::copy(mine, at);
+  std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  const CancelOnExit open(requests);
+  constexpr int tag = 1;
+  if (!theirs.empty())
+    TRIREME_MPI(MPI_Irecv(at + mine.size(), count_of(theirs.size()), MPI_BYTE, from, tag, comm(),
+                          requests.data()));
+  if (!mine.empty())
+    TRIREME_MPI(
+        MPI_Isend(at, count_of(mine.size()), MPI_BYTE, to, tag, comm(), requests.data() + 1));
+  while (!completed(requests)) progress_->pause();
+  progress_->moved();
+  std::copy_n(at + mine.size(), theirs.size(), theirs.begin());
+}
+
+void MpiWorld::exchange(const std::string& mine, int to, std::string& theirs, int from) {
+  const auto entered = progress_->enter("an exchange between partners");
+  std::array<char, sizeof(std::size_t)> size{}, their_size{};
+  const std::size_t sent = mine.size();
+  std::memcpy(size.data(), &sent, sizeof sent);
+  swap(size, to, their_size, from);
+  std::size_t received = 0;
+  std::memcpy(&received, their_size.data(), sizeof received);
+  theirs.resize(received);
+  const std::span<const char> out(mine);
+  const std::span<char> in(theirs);
+  for (std::size_t done = 0; done < std::max(sent, received); done += piece_bytes) {
+    const auto next = [done](auto all) {
+      const std::size_t begin = std::min(done, all.size());
+      return all.subspan(begin, std::min(piece_bytes, all.size() - begin));
+    };
+    swap(next(out), to, next(in), from);
+  }
 }
 
 void MpiWorld::abort(ExitCode code) noexcept {

@@ -46,6 +46,7 @@ class MpiWorld final : public World {
   std::vector<std::string> gather_all(const std::string& text) override;
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(std::string bytes, int root) override;
+  void exchange(const std::string& mine, int to, std::string& theirs, int from) override;
   [[noreturn]] void abort(ExitCode code) noexcept override;
 
   void set_deadline(double deadline_s) override { watchdog_->set_deadline(deadline_s); }
@@ -68,6 +69,9 @@ class MpiWorld final : public World {
   /// Fills lengths_ and starts_ for concatenated texts; returns their total length.
   std::size_t lay_out(const std::string& mine);
   [[nodiscard]] std::vector<std::string> texts_at(const char* at) const;
+  /// Inside the current collective: sends the bytes of `mine` to one rank and receives those of
+  /// `theirs` from another.
+  void swap(std::span<const char> mine, int to, std::span<char> theirs, int from);
   /// Waits inside the current collective until `request` is complete.
   void finish(MPI_Request& request);
   /// Memory for `elements` elements. MPI reads and writes no other memory, because after a timeout

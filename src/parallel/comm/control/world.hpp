@@ -68,6 +68,10 @@ class World {
   }
   /// Root's bytes on every rank.
   virtual std::string broadcast(std::string bytes, int root) = 0;
+  /// Sends `mine` to rank `to`, and fills `theirs` with what rank `from` sends to this rank.
+  virtual void exchange(const std::string& mine, int /*to*/, std::string& theirs, int from) {
+    theirs = std::move(gather_all(mine).at(static_cast<std::size_t>(from)));
+  }
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 
   /// Sets the deadline, in seconds, of this world and of the communicators created in it. The
@@ -109,6 +113,9 @@ class MpiScope {
 
 /// Requires an initialized MPI (an MpiScope, or a test's main).
 std::unique_ptr<World> make_mpi_world();
+
+/// Whether the program was built with an MPI in which ranks can continue after a loss.
+bool can_continue_after_loss();
 
 /// Replaces `world` by one of the ranks that are left, and returns true, if any rank calls it with
 /// `lost`. Nothing may use the old world any more. Collective over the ranks that are left.

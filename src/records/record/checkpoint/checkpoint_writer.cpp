@@ -54,22 +54,23 @@ CheckpointWriter::CheckpointWriter(std::string run_directory,
                                    comm::World& world)
     : run_directory_(std::move(run_directory)), plan_(plan), retention_(retention), world_(world) {}
 
-void CheckpointWriter::start(const CheckpointFacts& facts, std::vector<Slab> mine) {
+void CheckpointWriter::start_files(const CheckpointFacts& facts, std::vector<RankSlabs> files) {
   TRIREME_EXPECT(!under_way(), "step {} is still being written", facts_.step);
   std::vector<std::string> warnings;
   comm::on_first_rank(world_, [&] { warnings = prepare_temporary(run_directory_, facts.step); });
   facts_ = facts;
   if (retention_.milestone(facts.step))
     facts_.more.emplace_back(milestone_fact, "true");
-  mine_ = std::move(mine);
+  files_ = std::move(files);
   const std::string checkpoints = checkpoints_of(run_directory_) + "/";
   saved_ = {};
   warn_once(std::move(warnings));
   saved_.directory = checkpoints + checkpoint_name(facts.step);
-  const std::string path =
-      checkpoints + temporary_name(facts.step) + "/" + rank_file(world_.rank());
-  background_.start([this, path](const std::stop_token& stop) {
-    part_ = write_rank_file(path, world_.rank(), plan_, mine_, stop);
+  const std::string directory = checkpoints + temporary_name(facts.step) + "/";
+  background_.start([this, directory](const std::stop_token& stop) {
+    parts_.clear();
+    for (const auto& [rank, slabs] : files_)
+      parts_.push_back(write_rank_file(directory + rank_file(rank), rank, plan_, slabs, stop));
   });
   stage_ = Stage::writing;
 }
@@ -99,7 +100,9 @@ SavedCheckpoint CheckpointWriter::finish() {
 
 void CheckpointWriter::gather_parts() {
   std::vector<Part> parts;
-  for (const std::string& text : world_.gather(pack(part_))) parts.push_back(unpack<Part>(text));
+  for (const std::string& text : world_.gather(pack(parts_)))
+    for (Part& part : unpack<std::vector<Part>>(text)) parts.push_back(std::move(part));
+  std::ranges::sort(parts, {}, &Part::rank);
   for (const Part& part : parts) {
     saved_.bytes += part.file_bytes;
     saved_.seconds = std::max(saved_.seconds, part.seconds);

@@ -22,6 +22,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layout/plan.hpp"
@@ -34,6 +35,12 @@
 
 namespace trireme::record {
 
+/// What the file of `rank` holds.
+struct RankSlabs {
+  int rank = 0;
+  std::vector<Slab> slabs;
+};
+
 class CheckpointWriter {
  public:
   /// `plan` and `world` outlive the writer.
@@ -43,7 +50,11 @@ class CheckpointWriter {
                    comm::World& world);
 
   /// Collective. Requires: not under_way(). Throws StorageError when the directory cannot be made.
-  void start(const CheckpointFacts& facts, std::vector<Slab> mine);
+  void start(const CheckpointFacts& facts, std::vector<Slab> mine) {
+    start_files(facts, {{world_.rank(), std::move(mine)}});
+  }
+  /// The same with the files of any ranks, such as those of an earlier world, each from one rank.
+  void start_files(const CheckpointFacts& facts, std::vector<RankSlabs> files);
 
   /// The same on all ranks: a checkpoint was started and is not done.
   [[nodiscard]] bool under_way() const { return stage_ != Stage::idle; }
@@ -73,8 +84,8 @@ class CheckpointWriter {
 
   Stage stage_ = Stage::idle;
   CheckpointFacts facts_;
-  std::vector<Slab> mine_;
-  Part part_;
+  std::vector<RankSlabs> files_;
+  std::vector<Part> parts_;  // of files_
   SavedCheckpoint saved_;
   std::set<std::string> warned_;
   Background background_;  // last: its thread ends before what it uses

@@ -181,6 +181,7 @@ Part write_rank_file(const std::string& path,
                      const std::stop_token& stop) {
   const double begin = device::steady_seconds();
   Part part;
+  part.rank = rank;
   std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
   h5::RawFile file(path);

@@ -19,6 +19,7 @@ namespace trireme::record {
 
 /// What one rank wrote: states by name, then its pieces with its own state numbers.
 struct Part {
+  int rank = 0;
   std::vector<SavedState> states;
   std::vector<Piece> pieces;
   std::int64_t file_bytes = 0;
@@ -29,7 +30,7 @@ struct Part {
   std::int64_t bad_state = -1, bad_parameter = -1;
 
   auto fields() {
-    return std::tie(states, pieces, file_bytes, frame, seconds, bad_state, bad_parameter);
+    return std::tie(rank, states, pieces, file_bytes, frame, seconds, bad_state, bad_parameter);
   }
 };
 
