@@ -18,6 +18,7 @@
 
 #include "base/text.hpp"
 
+#include "comm/control/mpi_world.hpp"
 #include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
 #include "reduce/layout_options.hpp"
@@ -95,6 +96,8 @@ class Verifier {
   std::string run_one(const Combination& combination);
   std::string train(Session& session, const Combination& combination);
   std::string check_last(Session& session, bool first);
+  /// Copies the state to memory, writes it without one of the ranks, and reads it on the others.
+  std::string check_copies(Session& session);
   void begin_group(const Combination& combination, const Session& session);
   void end_group();
 
@@ -113,7 +116,7 @@ class Verifier {
   bool several_micro_steps_ = false;
   bool adds_sums_ = false;  // whether the current combination adds sums of several micro-steps
   std::array<Plain, 2> plain_;
-  int num_run_ = 0;
+  int num_run_ = 0, num_copied_ = 0;
 
   // The current line of the table; shard: parameters has other buckets.
   std::pair<std::string_view, layout::Padding> group_key_;
@@ -141,6 +144,9 @@ Verified Verifier::run() {
       "steps; every element was reduced exactly once, padding stayed zero, and no uninitialized "
       "memory was read ({})",
       num_run_, request_.steps, duration_text(device::steady_seconds() - began));
+  if (num_copied_ > 0)
+    log_.info("the copies in memory of {} of them, read by one rank less, had these bits too",
+              num_copied_);
   return {num_run_, {}};
 }
 
@@ -160,6 +166,9 @@ std::string Verifier::run_one(const Combination& combination) {
                  world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
+  if (found.empty() && combination.all_on() && world_.size() > 1 &&
+      world_.local_size() == world_.size())
+    found = check_copies(session);
   // A rank must not free memory that a peer still reads.
   world_.barrier();
   return found;
@@ -210,6 +219,33 @@ std::string Verifier::check_last(Session& session, bool first) {
   }
   std::string found = agree(world_, mine);
   return found.empty() ? found : "after the last step's gathers, " + found;
+}
+
+std::string Verifier::check_copies(Session& session) {
+  ++num_copied_;
+  const auto saver_in = [&](comm::World& world) {
+    return session::Saver(session.job, session.plan, session.engine, session.optimizer,
+                          *session.device, world);
+  };
+  session::MemoryCopies copies;
+  copies.choose_partners(world_);
+  saver_in(world_).copy_to(copies, request_.steps, session.next_sample, *session.compute_stream,
+                           {});
+  const comm::TemporaryDirectory directory(world_);
+  const bool lost = world_.rank() == num_copied_ % world_.size();
+  comm::MpiWorld rest(dynamic_cast<comm::MpiWorld&>(world_), lost ? 1 : 0);
+  std::optional<Finding> mine;
+  if (!lost)
+    try {
+      Log quiet(false, "");
+      saver_in(rest).write_from(copies, directory.path(), quiet);
+      mine = plain().reference.compare_checkpoint(
+          record::newest_checkpoint(directory.path()).value().directory, session, rest);
+    } catch (const UserError& damaged) {
+      mine = Finding{0, damaged.findings().front().text};
+    }
+  std::string found = agree(world_, mine);
+  return found.empty() ? found : "in the copies in memory, " + found;
 }
 
 void Verifier::begin_group(const Combination& combination, const Session& session) {

@@ -32,6 +32,9 @@
 //    overlapping collectives are delayed until compute waits for them, and the parameters that they
 //    gather are NaN until then, so a missing wait is found even with a fast network.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
+// 5. With several ranks on one host and all switches on, the state after the last step is copied to memory
+//    (session/memory_copies.hpp), written as a checkpoint without one of the ranks, and read by the
+//    others: it must equal the first combination's.
 //
 // With gpu.graphs: true, micro-steps of combinations with a pool are captured in step 2 and then
 // replayed.
@@ -73,6 +76,10 @@ struct Combination {
   bool pool = false;
   bool keeps_boundaries = false;  ///< use the deck's bucket_boundaries
 
+  [[nodiscard]] bool all_on() const {
+    return overlap_gradients && overlap_parameters && cached_shards && pool &&
+           padding == layout::Padding::aligned;
+  }
   /// As overrides of the deck for the command line.
   [[nodiscard]] std::string text() const;
 };

@@ -190,6 +190,37 @@ std::optional<Finding> Reference::compare_gathered(Session& session) const {
   return first;
 }
 
+std::optional<Finding> Reference::compare_checkpoint(const std::string& directory,
+                                                     const Session& session,
+                                                     comm::World& world) const {
+  const auto& slots = session.optimizer.slots();
+  const auto& state = steps_.back().state;
+  std::vector<record::MutableSlab> wanted;
+  std::vector<const Bytes*> expected;
+  std::vector<Bytes> memory;
+  for (std::size_t slot = 0; slot < slots.size(); ++slot)
+    for (std::size_t p = 0; p < state[slot].size(); ++p) {
+      const DType dtype = slots[slot].dtype;
+      const auto size = static_cast<std::int64_t>(size_bytes(dtype));
+      const std::int64_t elements = std::ssize(state[slot][p]) / size;
+      const std::int64_t begin = elements * world.rank() / world.size();
+      const std::int64_t count = elements * (world.rank() + 1) / world.size() - begin;
+      if (count == 0)
+        continue;
+      Bytes& bytes = memory.emplace_back(static_cast<std::size_t>(count * size));
+      wanted.push_back({slots[slot].name, static_cast<ParameterIndex>(p), begin,
+                        View(bytes.data(), count, dtype)});
+      expected.push_back(&state[slot][p]);
+    }
+  record::load_checkpoint(directory, session.plan, session::model_facts(session.job.shape), wanted,
+                          world);
+  std::optional<Finding> first;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    keep_first(first, compare(session.plan, wanted[i].parameter, wanted[i].begin, wanted[i].data,
+                              *expected[i]));
+  return first;
+}
+
 std::uint64_t Reference::hash() const {
   std::uint64_t sum = 0;
   const auto add = [&](const std::vector<Bytes>& all) {

@@ -45,6 +45,12 @@ class Reference {
   /// Collective, like check_gathered_padding().
   [[nodiscard]] std::optional<Finding> compare_gathered(Session& session) const;
 
+  /// Collective over `world`, whose ranks read all state after the last step, each a part of every
+  /// parameter, from the checkpoint in `directory`.
+  [[nodiscard]] std::optional<Finding> compare_checkpoint(const std::string& directory,
+                                                          const Session& session,
+                                                          comm::World& world) const;
+
   /// Equal on two ranks if all stored values are.
   [[nodiscard]] std::uint64_t hash() const;
 
