@@ -69,7 +69,7 @@ bool means_lost_rank(int code) {
       kind == MPIX_ERR_REVOKED)
     return true;
   // Collectives in progress may fail with any code, before the launcher has told of the loss.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (lost_ranks(MPI_COMM_WORLD).size() <= comms().excluded) {
     if (std::chrono::steady_clock::now() > until)
       return false;

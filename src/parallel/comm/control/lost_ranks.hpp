@@ -15,7 +15,7 @@
 namespace trireme::comm {
 
 /// Whether the error `code` is due to a lost rank: MPI says so, or a rank of this world is lost
-/// within a second.
+/// within 10 seconds.
 bool means_lost_rank(int code);
 
 /// Whether the communicators are revoked: their pending requests complete with an error.

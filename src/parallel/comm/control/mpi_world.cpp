@@ -305,8 +305,10 @@ void MpiWorld::swap(std::span<const char> mine, int to, std::span<char> theirs, 
   if (!mine.empty())
     TRIREME_MPI(
         MPI_Isend(at, count_of(mine.size()), MPI_BYTE, to, tag, comm(), requests.data() + 1));
-  while (!completed(requests)) progress_->pause();
-  progress_->moved();
+  for (MPI_Request& request : requests) {
+    while (!completed(request)) progress_->pause();
+    progress_->moved();
+  }
   std::copy_n(at + mine.size(), theirs.size(), theirs.begin());
 }
 

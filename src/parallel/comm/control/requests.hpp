@@ -58,11 +58,4 @@ inline bool completed(MPI_Request& request) {
   return flag != 0;
 }
 
-inline bool completed(std::span<MPI_Request> requests) {
-  int flag = 0;
-  TRIREME_MPI(
-      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE));
-  return flag != 0;
-}
-
 }  // namespace trireme::comm
