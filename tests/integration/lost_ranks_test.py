@@ -138,6 +138,20 @@ class LostRanks(KilledRanks):
         self.check_random_moments(IN_MEMORY)
         self.assertGreater(self.from_memory, 0)
 
+    def test_a_rank_that_is_lost_with_its_partner_costs_the_steps_since_the_checkpoint(self):
+        self.train_well(*SAME_BITS, f"run.steps={STEPS}", ranks=2, name="undisturbed")
+        # Any two of three ranks are partners.
+        running, lines, reader = self.start_run("both", 3, "checkpoint.memory_every_steps=1", "checkpoint.every_steps=20")
+        self.await_step(running, lines, what=r"step +50/")
+        for process in sorted(processes(self.path("both")))[:2]:
+            os.kill(process, signal.SIGKILL)
+        self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
+        reader.join(TIMEOUT_S)
+        said = "".join(line for _, line in lines)
+        self.assertNotIn("from the copies in memory", said)
+        self.assertRegex(said, r"resumed from \S+: step \d*[02468]0,")
+        self.assertEqual(self.weights(STEPS, "both"), self.weights(STEPS, "undisturbed"), said)
+
     def test_every_shard_continues_as_a_run_on_the_remaining_ranks(self):
         for shard in ("none", "optimizer", "gradients", "parameters"):
             settings = (*IN_MEMORY, "checkpoint.keep=0", f"parallel.shard={shard}", "parallel.reduction=ordered",
