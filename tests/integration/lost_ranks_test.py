@@ -107,6 +107,7 @@ class KilledRanks(TrainingTest):
         said = "".join(line for _, line in lines)
         self.assertEqual(running.returncode, 0, said)
         # Where continuing in place fails, jobs/mpirun.sh starts the run again; that must not be the rule.
+        self.again += "starts again" in said
         self.continued += ("was lost: the run continues on" if has_ulfm() else "it starts again") in said
         self.assertEqual(self.weights(STEPS, name), self.undisturbed, f"{overrides} on {ranks} ranks: {said}")
         self.assertEqual(self.column("step", "steps", name), list(range(1, STEPS + 1)), said)
@@ -114,19 +115,21 @@ class KilledRanks(TrainingTest):
         if "checkpoint.memory_every_steps=1" in overrides and kills == 1 and resumed and "starts again" not in said:
             self.from_memory += 1
             self.assertGreaterEqual(int(resumed[1]), seen - 1, said)  # the copies of the step before the one that was said are complete
-            self.assertRegex(said, r"wrote \S+ from the copies in memory")
+            if int(resumed[1]) < STEPS:
+                self.assertRegex(said, r"wrote \S+ from the copies in memory")
         return taken
 
     def check_random_moments(self, more=()):
         self.train_well(*SAME_BITS, f"run.steps={STEPS}", ranks=2, name="undisturbed")
         self.undisturbed = self.weights(STEPS, "undisturbed")
         moments, taken = random.Random(SEED), []
-        self.continued = self.from_memory = 0
+        self.continued = self.again = self.from_memory = 0
         for number in range(RUNS):
             taken += self.kill_at_random(number, moments, more)
         self.assertGreater(self.continued, 0)
         if taken:
-            print(f"{RUNS} runs, {len(taken)} losses timed: {statistics.median(taken):.2f} s to the next step, at most {max(taken):.2f} s")
+            print(f"{RUNS} runs, {self.again} of them started again, {len(taken)} losses timed: {statistics.median(taken):.2f} s to the next step, "
+                  f"at most {max(taken):.2f} s")
 
 
 @unittest.skipUnless(has_ulfm(), "continuing in place needs Open MPI 5 with ULFM")
