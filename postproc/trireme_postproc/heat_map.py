@@ -30,26 +30,30 @@ def _table(run):
 
 
 def _svg(steps, table):
-    """Dark is large: the logarithm between the smallest and the largest value, in the page's ink."""
+    """The drawing, and the range of its values: faint is small, strong is large, by the logarithm."""
     at, together = np.arange(len(steps)), -(-len(steps) // MOST_COLUMNS)
     shown = [at[begin:begin + together] for begin in at[::together]]
-    cells = np.array([[np.max(row[part]) for part in shown] for row in table])
-    logs = np.log(np.where(cells > 0, cells, np.nan))
+    cells = np.array([[np.fmax.reduce(row[part]) for part in shown] for row in table])
+    cells = np.where(np.isfinite(cells) & (cells > 0), cells, np.nan)
+    logs = np.log(cells)
     low, high = (np.nanmin(logs), np.nanmax(logs)) if np.isfinite(logs).any() else (0, 0)
-    layers, wide = len(table), (WIDTH - LEFT) / len(shown)
+    layers, wide = len(table), (WIDTH - LEFT) // len(shown)
     parts = []
     for row in range(layers):
-        parts.append(f"<text x={LEFT - 6} y={row * ROW + 12} text-anchor=end>{_layer(row, layers)}</text>")
+        name = _layer(row, layers)
+        parts.append(f"<text x={LEFT - 6} y={row * ROW + 12} text-anchor=end>{name}</text><g fill=#0072B2>")
         for column, part in enumerate(shown):
             opacity = 0.04 + 0.96 * (logs[row, column] - low) / (high - low) if high > low else 0.5
             if np.isfinite(opacity):
                 where = f"steps {steps[part[0]]} to {steps[part[-1]]}" if len(part) > 1 else f"step {steps[part[0]]}"
-                told = escape(f"{_layer(row, layers)}, {where}: {number(cells[row, column])}")
-                parts.append(f"<rect x={LEFT + column * wide:.2f} y={row * ROW} width={wide:.2f} height={ROW} fill=#0072B2 "
-                             f"fill-opacity={opacity:.3f}><title>{told}</title></rect>")
-    bottom = layers * ROW + 14
-    parts.append(f"<text x={LEFT} y={bottom}>step {steps[0]}</text><text x={WIDTH} y={bottom} text-anchor=end>{steps[-1]}</text>")
-    return f'<div class=frame><svg viewBox="0 0 {WIDTH} {bottom + 4}">{"".join(parts)}</svg></div>'
+                told = escape(f"{name}, {where}: {number(cells[row, column])}")
+                parts.append(f"<rect x={LEFT + column * wide} y={row * ROW} width={wide} height={ROW} fill-opacity={opacity:.2f}>"
+                             f"<title>{told}</title></rect>")
+        parts.append("</g>")
+    bottom, right = layers * ROW + 14, LEFT + wide * len(shown)
+    parts.append(f"<text x={LEFT} y={bottom}>step {steps[0]}</text><text x={right} y={bottom} text-anchor=end>{steps[-1]}</text>")
+    spread = f"Faint to strong: {number(np.exp(low))} to {number(np.exp(high))}, logarithmic." if high > low else ""
+    return f'<div class=frame><svg viewBox="0 0 {WIDTH} {bottom + 4}">{"".join(parts)}</svg></div>', spread
 
 
 def heat_maps(runs, names):
@@ -62,9 +66,8 @@ def heat_maps(runs, names):
         steps, (gradient, weight, update) = found
         before = f"{name}: " if len(runs) > 1 else ""
         with np.errstate(divide="ignore", invalid="ignore"):
-            maps = (("norm of the gradient", gradient), ("norm of the update over that of the weights", update / weight))
+            maps = (("Norm of the gradient", gradient), ("Norm of the update over that of the weights", update / weight))
         for title, table in maps:
-            finite = table[np.isfinite(table) & (table > 0)]
-            note = f"Light to dark: {number(finite.min())} to {number(finite.max())}, logarithmic." if len(finite) else ""
-            parts.append(f"<h3>{escape(before + title.capitalize())}</h3><p class=note>{escape(note)}</p>{_svg(steps, table)}")
+            drawing, note = _svg(steps, table)
+            parts.append(f"<h3>{escape(before + title)}</h3><p class=note>{escape(note)}</p>{drawing}")
     return "\n".join(parts)

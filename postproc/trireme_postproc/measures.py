@@ -67,8 +67,10 @@ def energy_per_token(run):
     speed, seconds = per_step(run, "tokens_per_s"), per_step(run, "seconds")
     if not parts or speed is None or seconds is None:
         return None
-    joules = np.nan_to_num(sum(part.values for part in parts))
-    time, energy, tokens = (np.concatenate([[0.0], np.cumsum(values)]) for values in (seconds.values, joules, speed.values * seconds.values))
+    known = np.any([np.isfinite(part.values) for part in parts], axis=0)
+    joules = sum(np.nan_to_num(part.values) for part in parts)
+    rows = (seconds.values, joules, speed.values * seconds.values)
+    time, energy, tokens = (np.concatenate([[0.0], np.cumsum(np.where(known, values, 0))]) for values in rows)
     advanced = np.concatenate([[0], np.flatnonzero(joules > 0) + 1])
     found = np.full(len(joules), np.nan)
     for end in advanced[1:]:

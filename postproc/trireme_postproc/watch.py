@@ -12,7 +12,7 @@ import numpy as np
 
 from .evaluation import ACCURACIES, LOSSES, curves
 from .measures import per_step
-from .run_file import locate, read_while_written
+from .run_file import RunFileError, locate, names_of, read_while_written
 from .run_log import Log
 from .summary import with_error
 from .texts import MISSING, number, size, with_unit
@@ -127,16 +127,18 @@ def status(run, word):
     return [printable(f"{name.ljust(width)}  {text}") for name, text in rows]
 
 
-def one_line(run):
-    """What is worth a line of a log when a step has come."""
+def one_line(run, word=RUNNING):
+    """What is worth a line of a log when a step has come. `word`: why the run has ended, or that it continues."""
     done, wanted = done_and_wanted(run)
     parts = [f"step {number(done)}" + (f" of {number(wanted)}" if wanted is not None else "")]
-    for name, word in (("loss", "loss "), ("tokens_per_s", "")):
+    for name, before in (("loss", "loss "), ("tokens_per_s", "")):
         column = per_step(run, name)
         if column is not None:
-            parts.append(word + with_unit(column.values[-1], column.unit))
+            parts.append(before + with_unit(column.values[-1], column.unit))
     left = remaining_s(run)
-    if left:
+    if word not in (RUNNING, UNKNOWN):
+        parts.insert(0, word.partition(";")[0])
+    elif left:
         parts.append(f"{duration_text(left)} left")
     return printable(", ".join(parts))
 
@@ -150,7 +152,9 @@ class _Screen:
 
     def show(self, watched):
         alone = len(watched) == 1
-        lines = {one.path: one_line(one.run) if alone else printable(f"{one.run.name} ({one.word}): {one_line(one.run)}") for one in watched}
+        names = names_of([one.run for one in watched])
+        lines = {one.path: one_line(one.run) if alone else f"{printable(name)}: {one_line(one.run, one.word)}"
+                 for name, one in zip(names, watched)}
         if not self.is_terminal:
             for path, line in lines.items():
                 if line != self.last.get(path):
@@ -158,7 +162,10 @@ class _Screen:
             self.last = lines
             return
         shown = status(watched[0].run, watched[0].word) if alone else list(lines.values())
-        width = os.get_terminal_size(self.out.fileno()).columns or 80
+        width, rows = os.get_terminal_size(self.out.fileno())
+        width, most = width or 80, max(rows - 1, 1) if rows else len(shown)
+        if len(shown) > most:
+            shown[most - 1:] = [f"… and {len(shown) - most + 1} more"]
         begin = f"\x1b[{self.shown}F\x1b[J" if self.shown else ""
         self.out.write(begin + "".join(line[: max(width - 1, 1)] + "\n" for line in shown))
         self.out.flush()
@@ -190,11 +197,17 @@ class _Watched:
         self.run = read_while_written(path, samples=False, log=self.log)
         self.previous, self.word, self.changed, self.signature, self.reason = None, "", clock(), None, ""
 
-    def look(self, timeout_s):
+    def look(self, timeout_s, alone):
         if self.reason:
             return
         state_now = state(self.run)  # before the record is read again: what an ended process wrote is then in it
-        self.run = read_while_written(self.path, samples=False, log=self.log)
+        try:
+            self.run = read_while_written(self.path, samples=False, log=self.log)
+        except RunFileError:
+            if alone:
+                raise
+            self.reason = self.word = "its record is gone"
+            return
         now = signature_of(self.run.path, self.log.path)
         if self.signature != now:
             self.signature, self.changed = now, self.clock()
@@ -214,7 +227,7 @@ def watch(paths, once=False, every_s=2.0, timeout_s=900.0, out=None, clock=time.
     screen = _Screen(out)
     while True:
         for one in watched:
-            one.look(timeout_s)
+            one.look(timeout_s, len(watched) == 1)
         screen.show(watched)
         if all(one.reason for one in watched):
             print(f"the run is over: {watched[0].reason}" if len(watched) == 1 else "all runs are over", file=out, flush=True)

@@ -172,7 +172,7 @@ class Training {
       backward(step);
       result.grad_norms.push_back(update(step).grad_norm);
       if (step % 2 == 0)
-        for (const optim::LayerNorm& norm : layer_norms_.norms(world_))
+        for (const optim::LayerNorm& norm : layer_norms_.norms(step, world_))
           result.layer_norms.insert(result.layer_norms.end(),
                                     {norm.gradient, norm.weight, norm.update});
     }
@@ -224,7 +224,7 @@ class Training {
   layout::Plan plan_;
   reduce::Engine engine_;
   optim::Optimizer optimizer_;
-  optim::LayerNorms layer_norms_{plan_, device_};
+  optim::LayerNorms layer_norms_{plan_, device_, 64};  // parameters have several chunks
   std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
   std::size_t poisoned_element_ = 0;
   float poison_ = 0;

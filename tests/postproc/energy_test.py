@@ -9,6 +9,8 @@ import numpy as np
 
 import made_up
 from cli_test import run
+from trireme_postproc.measures import energy_per_token
+from trireme_postproc.run_file import RunFile
 
 
 class EnergyTest(unittest.TestCase):
@@ -52,6 +54,15 @@ class EnergyTest(unittest.TestCase):
         joules[9::10] = 81.92
         path = self.run_on(1, steps=80, cpu_joules=np.nan, gpu_joules=joules)
         self.assertIn("0.002000 J/token", self.shown("summary", path))
+
+    def test_rows_without_a_counter_count_neither_energy_nor_tokens(self):
+        cpu, gpu = np.full(80, 4.096), np.full(80, 8.192)
+        cpu[:30], gpu[10:20], cpu[10:20] = np.nan, np.nan, np.nan
+        shown = energy_per_token(RunFile(self.run_on(1, steps=80, cpu_joules=cpu, gpu_joules=gpu)))
+        known = shown.values[np.isfinite(shown.values)]
+        self.assertAlmostEqual(known[0], 0.002)
+        self.assertAlmostEqual(known[-1], 0.003)
+        self.assertTrue(np.all(np.diff(known) > -1e-12), known)
 
     def test_no_counter_is_no_energy(self):
         paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2)]

@@ -2,6 +2,7 @@
 import io
 import os
 import pty
+import shutil
 import socket
 import subprocess
 import sys
@@ -68,11 +69,33 @@ class WatchTest(unittest.TestCase):
                 file.write(f"process {self.ended_process()} on {socket.gethostname()}\n")
 
         watch(paths, out=out, pause=pause)
-        self.assertRegex(looks[0], r"(?s)^a \(finished\): step 40 of 40.*\nb \(running\): step 30 of 40, loss .* left\n$")
-        self.assertRegex(out.getvalue(), r"b \(it ended before its last step.*\): step 30 of 40.*\nall runs are over\n$")
-        self.assertEqual(out.getvalue().count("a (finished)"), 1)
+        self.assertRegex(looks[0], r"(?s)^a: finished, step 40 of 40.*\nb: step 30 of 40, loss .* left\n$")
+        self.assertRegex(out.getvalue(), r"b: it ended before its last step, step 30 of 40.*\nall runs are over\n$")
+        self.assertEqual(out.getvalue().count("a: "), 1)
         code, shown, err = run("watch", *paths, "--once")
         self.assertEqual((code, err, shown.count("checkpoint  ")), (0, "", 2))
+
+    def test_several_runs_on_a_small_terminal_one_of_which_disappears(self):
+        paths = [f"{self.directory}/{name}" for name in "abcdef"]
+        for path in paths:
+            os.mkdir(path)
+            made_up.write(path + "/run.h5", steps=30, wanted=40)
+            with open(path + "/lock", "w", encoding="utf-8") as file:
+                file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+
+        def pause(_):
+            for path in paths:
+                shutil.rmtree(path, ignore_errors=True)
+
+        with unittest.mock.patch("os.get_terminal_size", return_value=os.terminal_size((60, 5))):
+            out = io.StringIO()
+            out.isatty, out.fileno = lambda: True, lambda: 1
+            watch(paths, out=out, pause=pause)
+        looks = out.getvalue().split("\x1b[4F\x1b[J")
+        self.assertEqual(len(looks), 2)
+        self.assertEqual([line.split(":")[0] for line in looks[0].splitlines()], ["made-up (a)", "made-up (b)", "made-up (c)", "… and 3 more"])
+        self.assertIn("made-up (a): its record is gone, step 30 of 40", looks[1])
+        self.assertTrue(all(len(line) < 60 for line in looks[0].splitlines()))
 
     def test_who_holds_the_run(self):
         found = RunFile(made_up.write(self.path, steps=3))

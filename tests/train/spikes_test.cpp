@@ -13,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TEST(Spikes, NameTheLayerOnceAndTheCommandThatListsDocuments) {
   Spikes spikes;
@@ -21,11 +22,30 @@ TEST(Spikes, NameTheLayerOnceAndTheCommandThatListsDocuments) {
     EXPECT_THAT(spikes.look(step, 2 + 0.01 * (step % 3), norms), IsEmpty()) << step;
   norms[2].gradient = 9;
   EXPECT_EQ(spikes.look(21, 9.2, norms),
-            "step 21: the norm of the gradient, 9.2, is 4.6 times its median, that of block 1 9.0 "
-            "times. `trireme data DECK --step 21` lists the documents of this step");
+            "the norm of the gradient, 9.2, is 4.6 times its median, that of block 1 9.0 times. "
+            "`trireme data DECK --step 21` lists the documents of this step");
   EXPECT_THAT(spikes.look(22, 9.1, norms), IsEmpty());  // it goes on
   EXPECT_THAT(spikes.look(23, 2, norms), IsEmpty());
   EXPECT_THAT(spikes.look(24, 20, {}), HasSubstr("is 10.0 times its median. `trireme"));
+}
+
+TEST(Spikes, NameTheLayerWhenItIsMeasured) {
+  Spikes spikes;
+  std::vector<optim::LayerNorm> norms(4, {.gradient = 1});
+  const auto look = [&](int step, double gradient) {
+    return step % 10 == 0 ? spikes.look(step, gradient, norms) : spikes.look(step, gradient, {});
+  };
+  for (int step = 1; step < 60; ++step)
+    EXPECT_THAT(look(step, 2 + 0.01 * (step % 3)), IsEmpty()) << step;
+  norms[2].gradient = 9;
+  EXPECT_THAT(look(60, 9), Not(HasSubstr("that of"))) << "five measurements say nothing";
+  norms[2].gradient = 1;
+  for (int step = 61; step < 219; ++step)
+    EXPECT_THAT(look(step, 2 + 0.01 * (step % 3)), IsEmpty()) << step;
+  EXPECT_THAT(look(219, 9), Not(HasSubstr("that of")));
+  norms[2].gradient = 9;
+  EXPECT_THAT(look(220, 8), HasSubstr("is 4.0 times its median, that of block 1 9.0 times. "));
+  EXPECT_THAT(look(221, 8), IsEmpty());
 }
 
 TEST(Spikes, AreNotSeenInTheFirstStepsOrInAFallingOrNoisyGradient) {

@@ -134,7 +134,7 @@ double joules_per_token(const Record& record, std::size_t steps) {
       joules += (std::isnan(cpu[i]) ? 0 : cpu[i]) + (std::isnan(gpu[i]) ? 0 : gpu[i]);
       tokens += rate[i] * seconds[i];
     }
-  return tokens > 0 ? joules / tokens : unknown;
+  return joules > 0 ? joules / tokens : unknown;
 }
 
 SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {

@@ -33,15 +33,26 @@ std::pair<std::int64_t, std::int64_t> schedule_times(const std::string& text) {
           number_at(text.substr(std::min(text.find(' '), text.size() - 1) + 1)).value_or(0)};
 }
 
+/// The CPUs that threads of this process may use: OpenMP may bind the main thread to some of them.
+std::vector<int> usable_cpus() {
+  std::set<int> found;
+  std::error_code ignored;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    cpu_set_t usable;
+    CPU_ZERO(&usable);
+    const auto id = number_at(thread.path().filename().string()).value_or(0);
+    if (sched_getaffinity(static_cast<pid_t>(id), sizeof usable, &usable) == 0)
+      for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &usable))
+          found.insert(cpu);
+  }
+  return {found.begin(), found.end()};
+}
+
 void read_cpus(const std::string& system, HostLoad& load) {
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (sched_getaffinity(0, sizeof usable, &usable) != 0)
-    return;
-  load.cpus = CPU_COUNT(&usable);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &usable))
-      continue;
+  const std::vector<int> usable = usable_cpus();
+  load.cpus = static_cast<int>(usable.size());
+  for (const int cpu : usable) {
     const std::string folder = fmt::format("{}/devices/system/cpu/cpu{}/", system, cpu);
     // Threads of a core, and cores of a package, have the same count.
     for (const char* name : {"core_throttle_count", "package_throttle_count"})
@@ -63,18 +74,13 @@ void read_cpus(const std::string& system, HostLoad& load) {
 /// The NUMA nodes of the CPUs that this process may use.
 std::set<std::int64_t> nodes_of_cpus(const std::string& system) {
   std::set<std::int64_t> nodes;
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  if (sched_getaffinity(0, sizeof usable, &usable) != 0)
-    return nodes;
   std::error_code ignored;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &usable))
-      for (const auto& entry : std::filesystem::directory_iterator(
-               fmt::format("{}/devices/system/cpu/cpu{}", system, cpu), ignored))
-        if (const std::string name = entry.path().filename().string(); name.starts_with("node"))
-          if (const auto node = number_at(name.substr(4)))
-            nodes.insert(*node);
+  for (const int cpu : usable_cpus())
+    for (const auto& entry : std::filesystem::directory_iterator(
+             fmt::format("{}/devices/system/cpu/cpu{}", system, cpu), ignored))
+      if (const std::string name = entry.path().filename().string(); name.starts_with("node"))
+        if (const auto node = number_at(name.substr(4)))
+          nodes.insert(*node);
   return nodes;
 }
 
@@ -151,6 +157,8 @@ std::string misplaced_memory(const std::string& root) {
   std::int64_t all_kib = 0, far_kib = 0;
   std::istringstream maps(text_of(root + "/proc/self/numa_maps"));
   for (std::string line; std::getline(maps, line);) {
+    if (line.find(" file=") != std::string::npos)  // of other ranks as well, or of no rank
+      continue;
     const std::int64_t page_kib =
         std::max<std::int64_t>(number_after(line, "kernelpagesize_kB"), 4);
     std::istringstream words(line);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -26,6 +27,13 @@ inline double quantile(std::vector<double> values, double part) {
 
 inline double median(std::vector<double> values) {
   return quantile(std::move(values), 0.5);
+}
+
+/// The median of the distances from the median.
+inline double mad(std::vector<double> values) {
+  const double middle = median(values);
+  for (double& value : values) value = std::abs(value - middle);
+  return median(std::move(values));
 }
 
 }  // namespace trireme

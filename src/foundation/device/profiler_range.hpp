@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges of NVTX, which Nsight Systems and Nsight Compute show: `nsys profile`, and
-// `ncu --nvtx --nvtx-include model.train/`. Without CUDA, or where no profiler runs, they are empty.
-// Source: NVTX 3, which looks for a profiler at the first range only.
+// `ncu --nvtx --nvtx-include model.train/`. Without CUDA, or where no profiler runs, they are
+// empty. Source: NVTX 3, which looks for a profiler at the first range only.
 #pragma once
 
 #include "device/span_names.hpp"

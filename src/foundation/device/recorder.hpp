@@ -11,7 +11,7 @@
 // 1. After construction nothing allocates and nothing blocks.
 // 2. When the storage is full, samples are dropped and counted; none is overwritten. The summary
 //    counts every sample, stored or dropped.
-// 3. A disabled recorder does nothing and reads no clock.
+// 3. A disabled recorder reads no clock; spans are still ranges of profilers (profiler_range.hpp).
 // 4. Times are seconds of the host's steady clock (as Event::seconds and
 //    reduce::ReductionTimes). A stored begin is relative to the anchor, a time on both the steady
 //    clock and the calendar, so that the samples of all ranks can be compared.

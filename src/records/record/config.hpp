@@ -53,8 +53,9 @@ void describe(V& v, RecordConfig& c) {
   v("norms_every_steps", c.norms_every_steps,
     {.unit = "steps",
      .help = "Record the norms of gradient, weights and update of each layer (/norms) every N "
-             "steps. They show which layer is about to diverge, and name it in the log when the "
-             "gradient jumps. A measured step takes a pass over gradients and weights. 0: never.",
+             "steps. They show which layer is about to diverge, and the log names it when the "
+             "gradient jumps in a measured step. Such a step takes a pass over the gradients. 0: "
+             "never.",
      .min = 0});
   v("metrics_file", c.metrics_file,
     {.help = "Text file of Prometheus with the newest row of /steps, replaced every few seconds, "

@@ -2,7 +2,6 @@
 #include "optim/layer_norms.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "ops/elementwise.hpp"
@@ -23,25 +22,28 @@ Update slice(const Update& whole, std::int64_t begin, std::int64_t elements) {
 
 }  // namespace
 
-LayerNorms::LayerNorms(const layout::Plan& plan, device::Device& device)
-    : plan_(plan),
-      before_(device.allocate(
-          device.kind() == device::Kind::cpu ? std::size_t{1} << 20U : std::size_t{16} << 20U,
-          "weights before an update")) {
-  for (int layer = 0; layer <= plan.parameters().back().group; ++layer)
-    layers_.push_back(std::make_unique<Sums>(device));
+LayerNorms::LayerNorms(const layout::Plan& plan, device::Device& device, std::int64_t chunk)
+    : plan_(plan) {
+  if (chunk == 0)
+    chunk = std::int64_t{1} << (device.kind() == device::Kind::cpu ? 18 : 22);
+  before_ = device.allocate(static_cast<std::size_t>(chunk) * size_bytes(DType::f32),
+                            "weights before an update");
+  const auto layers = static_cast<std::size_t>(plan.parameters().back().group + 1);
+  for (Step& step : steps_)
+    for (std::size_t i = 0; i < layers * num_sums; ++i)
+      step.sums.push_back(std::make_unique<ops::StreamSum>(device));
 }
 
-void LayerNorms::begin(double gradient_scale, device::Stream& stream) {
-  gradient_scale_ = gradient_scale;
-  for (const auto& layer : layers_)
-    for (auto* sum : {&layer->gradient, &layer->weight, &layer->update}) sum->clear(stream);
+void LayerNorms::begin(std::int64_t step, double gradient_scale, device::Stream& stream) {
+  now_ = &steps_[static_cast<std::size_t>(step) % steps_.size()];
+  now_->gradient_scale = gradient_scale;
+  for (const auto& sum : now_->sums) sum->clear(stream);
 }
 
 void LayerNorms::add_gradient(ParameterIndex parameter,
                               ConstView gradient,
                               device::Stream& stream) {
-  sums_of(parameter).gradient.add_squares(gradient, stream);
+  sum_of(parameter, gradient_sum).add_squares(gradient, stream);
 }
 
 void LayerNorms::update(Rule& rule,
@@ -68,32 +70,31 @@ void LayerNorms::update(Rule& rule,
     stream.device().copy(difference, master, stream);
     rule.update({&part, 1}, norm, stream);
     run(ops::Add{.sum = difference, .term = master, .sign = -1}, stream);
-    sums_of(update.index).update.add_squares(difference, stream);
-    sums_of(update.index).weight.add_squares(master, stream);
+    sum_of(update.index, update_sum).add_squares(difference, stream);
+    sum_of(update.index, weight_sum).add_squares(master, stream);
   }
 }
 
 void LayerNorms::fetch(device::Stream& stream) {
-  for (const auto& layer : layers_)
-    for (auto* sum : {&layer->gradient, &layer->weight, &layer->update}) sum->fetch(stream);
+  for (const auto& sum : now_->sums) sum->fetch(stream);
 }
 
-std::vector<LayerNorm> LayerNorms::norms(comm::World& world) {
-  std::vector<ops::OrderFreeSum*> sums;
-  for (const auto& layer : layers_)
-    for (auto* sum : {&layer->gradient, &layer->weight, &layer->update})
-      sums.push_back(&sum->fetched());
+std::vector<LayerNorm> LayerNorms::norms(std::int64_t step, comm::World& world) {
+  const Step& measured = steps_[static_cast<std::size_t>(step) % steps_.size()];
   std::vector<std::int64_t> words;
-  for (ops::OrderFreeSum* sum : sums)
-    words.insert(words.end(), sum->words().begin(), sum->words().end());
-  world.sum(words);
-  std::vector<LayerNorm> norms;
-  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-    std::array<double, 3> roots{};
-    for (std::size_t i = 0; i < roots.size(); ++i)
-      roots.at(i) = std::sqrt(ops::value_of_words(words.data() + (3 * layer + i) * ops::num_words));
-    norms.push_back({gradient_scale_ * roots[0], roots[1], roots[2]});
+  for (const auto& sum : measured.sums) {
+    const auto of_one = sum->fetched().words();
+    words.insert(words.end(), of_one.begin(), of_one.end());
   }
+  world.sum(words);
+  const auto root = [&](std::size_t sum) {
+    return std::sqrt(ops::value_of_words(words.data() + sum * ops::num_words));
+  };
+  std::vector<LayerNorm> norms;
+  for (std::size_t first = 0; first < measured.sums.size(); first += num_sums)
+    norms.push_back({.gradient = measured.gradient_scale * root(first + gradient_sum),
+                     .weight = root(first + weight_sum),
+                     .update = root(first + update_sum)});
   return norms;
 }
 

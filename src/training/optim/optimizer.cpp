@@ -145,7 +145,7 @@ void Optimizer::find_norm(PendingResult& pending,
                           LayerNorms* norms) {
   squares_.clear(compute_);
   if (norms != nullptr)
-    norms->begin(clipping.gradient_scale, compute_);
+    norms->begin(pending.step, clipping.gradient_scale, compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     engine_.wait_for_shard(bucket);

@@ -151,8 +151,8 @@ std::optional<double> seconds_left(const std::string& program,
   if (program == "bjobs") {
     if (line == "-")
       return unlimited_s;
-    // Hours and minutes, which may be rounded up, and seconds where LSB_HMS_TIME_FORMAT is set. L is
-    // a limit; E and X are about an estimate, which ends no job.
+    // Hours and minutes, which may be rounded up, and seconds where LSB_HMS_TIME_FORMAT is set. L
+    // is a limit; E and X are about an estimate, which ends no job.
     const bool in_minutes = std::ranges::count(line, ':') == 1;
     const auto left = colon_time(line);
     if (!left || !line.ends_with('L'))

@@ -123,8 +123,7 @@ Session::Session(const Job& the_job,
     for (PendingStep& pending : pending_)
       pending.leaf_squares = std::make_unique<ops::StreamSum>(*device);
   if (job.record.norms_every_steps > 0)
-    for (PendingStep& pending : pending_)
-      pending.norms = std::make_unique<optim::LayerNorms>(plan, *device);
+    norms_.emplace(plan, *device);
   for (const batches::BatchSizes::Part& part : sizes.parts()) batches(part.step).validate();
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
@@ -238,7 +237,7 @@ void Session::compute(std::int64_t number) {
   compute_stream->record(*pending.optimizer_began);
   optimizer.step(number, job.schedule_steps(),
                  static_cast<double>(batch.micro_sequences) / static_cast<double>(batch.sequences),
-                 &losses_, measures_norms(number) ? pending.norms.get() : nullptr);
+                 &losses_, measures_norms(number) ? &*norms_ : nullptr);
   compute_stream->record(*pending.optimizer_ended);
 }
 
@@ -281,7 +280,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   if (measures_noise(number))
     outcome.leaf_norm_squared = leaf_norm_squared(number);
   if (measures_norms(number))
-    outcome.norms = pending.norms->norms(world);
+    outcome.norms = norms_->norms(number, world);
   outcome.learning_rate = result.learning_rate;
   outcome.began = pending.began->seconds();
   outcome.optimizer_began = pending.optimizer_began->seconds();

@@ -170,7 +170,6 @@ class Session {
   /// Events on compute, and other data of a step, until its outcome is read.
   struct PendingStep {
     std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
-    std::unique_ptr<optim::LayerNorms> norms;      ///< likewise
     std::int64_t engine_step = 0;
     std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
     device::Energy energy;        ///< of all ranks
@@ -190,7 +189,8 @@ class Session {
   MicroBatch micro_batch_;
   std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;
-  std::array<PendingStep, 2> pending_;  // of even and odd steps
+  std::optional<optim::LayerNorms> norms_;  // if the deck wants them
+  std::array<PendingStep, 2> pending_;      // of even and odd steps
 };
 
 }  // namespace trireme::session

@@ -22,12 +22,6 @@ constexpr double deviation_of_mad = 1.4826;
 /// That of the median of a window over that of its values, times how far outside is no accident.
 const double certain = 6 * 1.2533 / std::sqrt(static_cast<double>(SlowRankRule::window));
 
-double mad(std::vector<double> values) {
-  const double middle = median(values);
-  for (double& value : values) value = std::abs(value - middle);
-  return median(std::move(values));
-}
-
 /// The lower median of ascending values without one of them.
 double median_of_others(const std::vector<double>& sorted, double one) {
   const auto at = std::ranges::lower_bound(sorted, one) - sorted.begin();

@@ -20,7 +20,8 @@ class History {
 
   /// How many times their median `value` is; 1 while there are few.
   [[nodiscard]] double factor(double value) const;
-  /// Whether that is at least 3, and 10 times as far from the median as half of the values are.
+  /// Whether that is at least 3, and the logarithm is more than 10 median distances (MAD) above the
+  /// median. Never while there are few, as in the first steps after a start.
   [[nodiscard]] bool stands_out(double value) const;
   void add(double value);
 
@@ -32,13 +33,17 @@ class History {
 class Spikes {
  public:
   /// A line for the log when the gradient of a step begins to stand out; else empty. `norms`: as
-  /// StepOutcome::norms.
+  /// StepOutcome::norms. If the first such step does not show the layer, because it was not
+  /// measured, there is another line at the next one that does.
   std::string look(std::int64_t step, double grad_norm, std::span<const optim::LayerNorm> norms);
 
  private:
+  /// "that of block 3 9.0 times", or "" if that is not known.
+  [[nodiscard]] std::string worst_layer(std::span<const optim::LayerNorm> norms) const;
+
   History gradients_;
   std::vector<History> layers_;
-  bool spiking_ = false;
+  bool spiking_ = false, named_ = false;
 };
 
 /// "the embeddings", "block 3", "the final layer" for a layer of `layers`.

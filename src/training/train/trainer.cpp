@@ -219,7 +219,7 @@ void Trainer::look() {
     const std::string spike = spikes_.look(newest_.step, outcome.grad_norm, outcome.norms);
     if (!spike.empty() && world_.rank() == 0) {
       run_.clear_progress();
-      log_.warning("{}", spike);
+      log_.warning("step {:>6}/{}  {}", newest_.step, job_.run.steps, spike);
     }
   } else {
     run_.journal->skipped(newest_.step, outcome.not_finite);
