@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/error_line.hpp"
 
-#include "cli/command_line.hpp"
+#include "cli/verb.hpp"
 
 int main(int argc, char** argv) {
   try {

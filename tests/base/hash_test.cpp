@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/mix.hpp"
+
 namespace trireme {
 namespace {
 

@@ -15,7 +15,8 @@
 namespace trireme {
 namespace key_test {
 enum class Color : std::uint8_t { red, dark_blue };
-}
+enum class Shade : std::uint8_t { automatic, dark, light_2 };
+}  // namespace key_test
 template <>
 struct EnumNames<key_test::Color> {
   static constexpr std::pair<key_test::Color, const char*> table[] = {
@@ -75,6 +76,9 @@ TEST(KeyTest, EnumsHaveWords) {
   EXPECT_STREQ(word(key_test::Color::dark_blue), "dark-blue");
   EXPECT_TRUE(NamedEnum<key_test::Color>);
   EXPECT_FALSE(NamedEnum<ParameterIndex>);
+  EXPECT_EQ(std::size(EnumNames<key_test::Shade>::table), 3U);
+  EXPECT_STREQ(word(key_test::Shade::automatic), "auto");
+  EXPECT_STREQ(word(key_test::Shade::light_2), "light_2");
 }
 
 TEST(IndexTest, IndicesDoNotMix) {

@@ -50,7 +50,7 @@ class Plain {
   const std::unique_ptr<device::Stream> stream_;
   device::ScratchPool scratch_;
   model::Gpt model_;
-  model::NoHooks hooks_;
+  nn::Hooks hooks_;
   session::MicroBatch micro_batch_;
   std::unique_ptr<comm::Communicator> communicator_;
   device::Buffer parameters_, gradients_, master_, m_, v_;

@@ -11,9 +11,9 @@
 #include "model/decoder.hpp"
 #include "model/gpt.hpp"
 #include "model/layers.hpp"
+#include "ops/cached_attention.hpp"
 
 #include "bench/race.hpp"
-#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -48,7 +48,7 @@ class Contest {
     add("a token, whole context", 1, [this] {
       gpt_.next_logits(tokens_.view(DType::i32, 0, shape_.context), logits(1), hooks_, *stream_);
     });
-    if (!model::can_decode(device))
+    if (!ops::has_cached_attention(device))
       return;
     decoder_.emplace(device, shape, dtype, texts, nullptr, options);
     decoder_->bind(parameters);
@@ -86,7 +86,7 @@ class Contest {
 
   const model::GptShape shape_;
   std::unique_ptr<device::Stream> stream_;
-  model::NoHooks hooks_;
+  nn::Hooks hooks_;
   model::Gpt gpt_;
   std::optional<model::Decoder> decoder_;
   device::Buffer tokens_, logits_;

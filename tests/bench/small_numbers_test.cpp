@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/small_numbers.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -9,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "device/device.hpp"
+
+#include "bench/race.hpp"
 
 namespace trireme::test {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/check_command.hpp"
-
 #include <fstream>
 #include <string>
 
@@ -9,6 +7,7 @@
 
 #include "comm/control/world.hpp"
 
+#include "cli/deck_reports.hpp"
 #include "deck/bad_deck.hpp"
 #include "support/scratch_directory.hpp"
 
@@ -24,7 +23,7 @@ TEST(CheckCommand, SumsUpTheDeck) {
       "run: {directory: runs/a, steps: 100}\n"
       "model: {layers: 2, heads: 2, channels: 16, context: 8}\n"
       "batch: {sequences: 12, micro_sequences: 3}\n");
-  const std::string text = check_command(path, {"run.steps=50"}, {.ranks = 2});
+  const std::string text = check_command({path, {"run.steps=50"}}, {.ranks = 2});
   EXPECT_THAT(text, HasSubstr("no mistakes found for 2 ranks\n"));
   EXPECT_THAT(text, HasSubstr("2 ranks x 2 micro-steps of 3 sequences"));
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
@@ -43,7 +42,7 @@ TEST(CheckCommand, LooksAtFilesAndDirectories) {
       "evaluate: {sets: [{name: a, every_steps: 1, multiple_choice: missing.jsonl, format: "
       "jsonl}]}\n");
   try {
-    check_command(path, {}, {.ranks = 1});
+    check_command({path, {}}, {.ranks = 1});
     FAIL() << "nothing was missed";
   } catch (const UserError& error) {
     const std::string text = error.what();
@@ -58,7 +57,7 @@ TEST(CheckCommand, EndsWithWhatItCannotKnow) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {layers: 1, heads: 1, channels: 8, context: 4}\n");
-  const std::string text = check_command(path, {"run.walltime=60"}, {.ranks = 2});
+  const std::string text = check_command({path, {"run.walltime=60"}}, {.ranks = 2});
   EXPECT_THAT(text, HasSubstr("memory: in fp32 a rank needs "));
   EXPECT_THAT(text, HasSubstr("time:  the run stops after 1 min 00 s (run.walltime)\n"));
   EXPECT_THAT(text, HasSubstr("space: "));
@@ -72,7 +71,7 @@ TEST(CheckCommand, ExplainsWhyThereAreNoCopiesInMemory) {
   std::ofstream(path) << deck::completed("checkpoint: {memory_every_steps: 5}\n");
   const auto said = [&](const std::string& on_lost_rank, int ranks) {
     const std::string text =
-        check_command(path, {"parallel.on_lost_rank=" + on_lost_rank}, {.ranks = ranks});
+        check_command({path, {"parallel.on_lost_rank=" + on_lost_rank}}, {.ranks = ranks});
     const std::string begin = "note: checkpoint.memory_every_steps has no effect, because ";
     const auto at = text.find(begin);
     return at == std::string::npos
@@ -95,7 +94,7 @@ TEST(CheckCommand, ComparesTheMemoryWithTheHost) {
   // In a control group with a limit it is an error (tests/integration/limits_test.py).
   std::string text;
   try {
-    text = check_command(path, {"run.precision=fp32"}, {.ranks = 2});
+    text = check_command({path, {"run.precision=fp32"}}, {.ranks = 2});
   } catch (const UserError& error) {
     text = error.what();
   }
@@ -110,7 +109,7 @@ TEST(CheckCommand, NamesWhatBytesForRecomputingComeTo) {
   std::ofstream(path) << deck::completed(
       "model: {layers: 4, heads: 2, channels: 16, context: 8, recompute: {memory: 1 GiB}}\n");
   const auto text = [&](const std::vector<std::string>& overrides) {
-    return check_command(path, overrides, {.ranks = 2});
+    return check_command({path, overrides}, {.ranks = 2});
   };
   EXPECT_THAT(text({}), testing::ContainsRegex("\nrecompute in fp32: none: .* of 1 GiB\n"
                                                "recompute in bf16: none: .* of 1 GiB\n"));
@@ -131,7 +130,7 @@ TEST(CheckCommand, NamesThePartsOfAModel) {
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {preset: nanochat-d12}\n");
   const auto text = [&](const std::vector<std::string>& overrides) {
-    return check_command(path, overrides, {.ranks = 1});
+    return check_command({path, overrides}, {.ranks = 1});
   };
   EXPECT_THAT(text({}),
               HasSubstr("rms_norm without gain and of the embedding, squared_relu with 3072 "
@@ -148,7 +147,7 @@ TEST(CheckCommand, NamesWhatTrainsSlowlyOnAGpu) {
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {preset: gpt2-124m}\n");
   const auto text = [&](const std::vector<std::string>& overrides) {
-    return check_command(path, overrides, {.ranks = 1});
+    return check_command({path, overrides}, {.ranks = 1});
   };
   EXPECT_THAT(text({}), testing::Not(HasSubstr("note:")));
   EXPECT_THAT(text({"model.dropout=0.1"}), testing::Not(HasSubstr("note:")));
@@ -166,7 +165,7 @@ TEST(CheckCommand, NamesWhatIsNotAsTheFamilyHasIt) {
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {preset: nanochat-d12}\n");
   const auto text = [&](const std::vector<std::string>& overrides) {
-    return check_command(path, overrides, {.ranks = 1});
+    return check_command({path, overrides}, {.ranks = 1});
   };
   EXPECT_THAT(text({}), testing::Not(HasSubstr("different from")));
   EXPECT_THAT(text({"model.layers=2", "model.context=64"}),

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plan_command.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/deck_reports.hpp"
 #include "deck/bad_deck.hpp"
 #include "deck/yaml.hpp"
 #include "plan/data_text.hpp"
@@ -315,8 +314,9 @@ TEST_F(PlannedBudget, IsPrintedOrNamesTheLeast) {
   std::ofstream(deck) << deck::completed(
       "model: {layers: 6, heads: 2, channels: 64, context: 16}\n");
   const auto text = [&](const std::string& limit) {
-    return plan_command(deck, {"run.precision=fp32", "run.device=cpu", "model.recompute=" + limit},
-                        {.ranks = 2}, {scratch.path() + "/" + limit + ".json"});
+    return plan_command(
+        {deck, {"run.precision=fp32", "run.device=cpu", "model.recompute=" + limit}}, {.ranks = 2},
+        {scratch.path() + "/" + limit + ".json"});
   };
   EXPECT_THAT(text("{memory: 1 TiB}"), HasSubstr("\nrecompute in fp32: none: "));
   EXPECT_THAT(text("block"), testing::Not(HasSubstr("recompute in")));
@@ -507,25 +507,25 @@ TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
   const std::string& directory = scratch.path();
   const std::string deck = directory + "/deck.yaml", json = directory + "/plan.json";
   std::ofstream(deck) << deck::completed("");
-  plan_command(deck, {}, {.ranks = 2}, {json});
+  plan_command({deck, {}}, {.ranks = 2}, {json});
   std::stringstream bytes;
   bytes << std::ifstream(json).rdbuf();
   EXPECT_EQ(number(read_json(bytes.str()), "ranks"), 2);
-  EXPECT_THROW(plan_command(deck, {}, {.ranks = 4}, {json}), UserError);
+  EXPECT_THROW(plan_command({deck, {}}, {.ranks = 4}, {json}), UserError);
   std::stringstream again;
   again << std::ifstream(json).rdbuf();
   EXPECT_EQ(again.str(), bytes.str());
-  EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, {directory + "/no/plan.json"}), StorageError);
+  EXPECT_THROW(plan_command({deck, {}}, {.ranks = 2}, {directory + "/no/plan.json"}), StorageError);
 }
 
 TEST(PlanCommand, SaysHowLongRanksIdleThatDoNotDivideTheBatch) {
   const std::string deck = std::string(TRIREME_INPUT) + "/gpt2-124m.yaml";
   for (const int ranks : {3, 7, 600, 4096}) {
-    const std::string text = plan_command(deck, {}, {.ranks = ranks}, {});
+    const std::string text = plan_command({deck, {}}, {.ranks = ranks}, {});
     EXPECT_THAT(text, HasSubstr(fmt::format("{} ranks, shard: optimizer", ranks)));
     EXPECT_THAT(text, HasSubstr("so some idle for"));
   }
-  EXPECT_THAT(plan_command(deck, {}, {.ranks = 64}, {}), testing::Not(HasSubstr("idle for")));
+  EXPECT_THAT(plan_command({deck, {}}, {.ranks = 64}, {}), testing::Not(HasSubstr("idle for")));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/placement.hpp"
 
 namespace trireme::comm {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/launch.hpp"
-
 #include <cstdlib>
 #include <map>
 
 #include <gtest/gtest.h>
+
+#include "doctor/host_facts.hpp"
 
 namespace trireme::doctor {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "files/input_file.hpp"
-
 #include <array>
 #include <filesystem>
 #include <string>
@@ -8,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include "files/descriptor.hpp"
 #include "files/storage_error.hpp"
 
 #include "support/scratch_directory.hpp"

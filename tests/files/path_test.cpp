@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 #include "files/storage_error.hpp"
 

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"

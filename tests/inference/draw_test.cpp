@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inference/draw.hpp"
-
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -9,6 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+
+#include "inference/generate.hpp"
 
 namespace trireme::inference {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layout/ring.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "layout/residency.hpp"
 
 namespace trireme::layout {
 namespace {

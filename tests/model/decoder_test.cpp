@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "model/small_model.hpp"
-#include "ops/matmul.hpp"
+#include "ops/cached_attention.hpp"
 
 #include "support/gpu.hpp"
 
@@ -21,7 +21,7 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
  protected:
   void SetUp() override {
     const auto device = test::make_device(GetParam(), 1);
-    if (!can_decode(*device))
+    if (!ops::has_cached_attention(*device))
       GTEST_SKIP() << "CPUs alone decode";
   }
 
@@ -57,7 +57,7 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
   void expect_equal(Pair& pair, const Logits& got, const Logits& expected) {
     const DType dtype = GetParam().dtype;
     ASSERT_EQ(got.size(), expected.size());
-    if (dtype == DType::f32 && ops::rows_are_independent(pair.model.device))
+    if (dtype == DType::f32 && pair.model.device.kind() == device::Kind::cpu)
       EXPECT_EQ(got, expected);
     else
       for (std::size_t i = 0; i < got.size(); ++i)
@@ -225,7 +225,7 @@ TRIREME_ON_BACKENDS(DecoderTest);
 TEST(DecoderOnGpu, IsRefusedByName) {
   TRIREME_NEEDS_GPU();
   const auto device = device::make_cuda_device(0);
-  EXPECT_FALSE(can_decode(*device));
+  EXPECT_FALSE(ops::has_cached_attention(*device));
   EXPECT_THROW(Decoder(*device, small_shape(), DType::f32, 1), DeviceError);
 }
 

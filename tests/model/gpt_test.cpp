@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "layout/ring.hpp"
+#include "layout/residency.hpp"
 
 #include "model/counting_device.hpp"
 #include "model/recompute_choice.hpp"
@@ -175,7 +175,7 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   }
 }
 
-/// Gradients may take turns in memory (layout/ring.hpp): one is asked for before it is written, and
+/// Gradients may take turns in memory (layout/residency.hpp): one is asked for before it is written, and
 /// not while three before it in backward are unfinished, but for one with a bucket of its own.
 TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
   class Turns final : public Hooks {

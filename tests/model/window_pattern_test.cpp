@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/window_pattern.hpp"
-
 #include <gtest/gtest.h>
 
 #include "model/config.hpp"
 #include "model/layers.hpp"
+#include "model/shape.hpp"
 
 namespace trireme::model {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/fit.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+
+#include "plan/link_cost.hpp"
 
 namespace trireme::plan {
 namespace {

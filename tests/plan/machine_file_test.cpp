@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/machine_file.hpp"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+
+#include "plan/machine.hpp"
 
 namespace trireme::plan {
 namespace {

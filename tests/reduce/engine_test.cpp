@@ -15,7 +15,7 @@
 
 #include "base/error.hpp"
 #include "layout/budget.hpp"
-#include "layout/ring.hpp"
+#include "layout/residency.hpp"
 
 #include "reduce/steps.hpp"
 #include "reduce/thread_ranks.hpp"

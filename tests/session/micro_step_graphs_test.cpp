@@ -240,7 +240,7 @@ TEST_P(GraphedModel, CallsTheHooksAsTheModelDoes) {
 }
 
 TEST_P(GraphedModel, LeavesTheStreamUsableWhenTheModelThrows) {
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   MicroStepGraphs graphs(model_.gpt, plan_, hooks, *model_.stream);
   const View losses = losses_.view(DType::f32);
   EXPECT_THROW(graphs.train(batch(), losses.slice(1, 3), true, true), ContractError);

@@ -20,7 +20,7 @@
 #include <time.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "corpus/count_texts.hpp"
 #include "corpus/train.hpp"

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tokens/synthetic.hpp"
+#include "tokens/held_tokens.hpp"
 
 namespace trireme::tokens {
 namespace {

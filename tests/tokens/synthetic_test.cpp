@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/synthetic.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+
+#include "tokens/held_tokens.hpp"
 
 namespace trireme::tokens {
 namespace {

@@ -9,7 +9,7 @@
 namespace trireme::tune {
 namespace {
 
-/// As timed_steps.hpp makes them.
+/// As seconds_of_a_step() makes them.
 double seconds_of(const TuneBudget& budget, const OwnStep& own, int settings_of_a_block) {
   const double made = static_cast<double>(std::min(own.micro_steps, budget.timed.most_micro_steps));
   const double step_s = own.seconds * made / static_cast<double>(own.micro_steps);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rule that chooses, and the deck that is written: with made-up measurements.
-#include "tune/choice.hpp"
-
 #include <algorithm>
 #include <random>
 #include <string>
@@ -13,6 +11,7 @@
 #include "base/error.hpp"
 
 #include "deck/deck.hpp"
+#include "tune/candidates.hpp"
 #include "tune/tune_report.hpp"
 
 namespace trireme::tune {

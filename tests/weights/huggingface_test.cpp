@@ -52,7 +52,7 @@ TEST(HuggingFace, GivesTransformersLogits) {
   const std::vector<std::int32_t> tokens{3, 17, 0, 23, 5, 5, 11, 9};
   const std::string expected = test::bytes_of(std::string(TRIREME_GOLDEN) + "/logits.bin");
   ASSERT_EQ(expected.size(), tokens.size() * 24 * sizeof(float));
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     std::vector<float> logits(24), golden(24);
     gpt.next_logits(view_of(tokens.data(), static_cast<std::int64_t>(t) + 1),

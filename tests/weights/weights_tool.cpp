@@ -42,7 +42,7 @@ void put(const std::vector<float>& values) {
 
 void losses(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int32_t>& tokens) {
   const auto context = gpt.shape().context;
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   std::vector<float> found(static_cast<std::size_t>(context));
   for (std::size_t row = 0; row + static_cast<std::size_t>(context) < tokens.size();
        row += static_cast<std::size_t>(context) + 1) {
@@ -55,7 +55,7 @@ void losses(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int3
 }
 
 void logits(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int32_t>& tokens) {
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   std::vector<float> found(static_cast<std::size_t>(gpt.shape().vocabulary));
   for (std::int64_t count = 1; count <= std::ssize(tokens); ++count) {
     gpt.next_logits(view_of(tokens.data(), count), view_of(found.data(), std::ssize(found)), hooks,
@@ -76,7 +76,7 @@ void gradients(model::Gpt& gpt,
     found.emplace_back(static_cast<std::size_t>(parameter.elements()));
   for (auto& values : found) views.push_back(view_of(values.data(), std::ssize(values)));
   gpt.bind(parameters, views);
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   std::vector<float> losses(static_cast<std::size_t>(context));
   const model::Batch batch{view_of(tokens.data(), context), view_of(tokens.data() + 1, context)};
   gpt.train(batch, view_of(losses.data(), context), true, hooks, stream);

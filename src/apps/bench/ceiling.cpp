@@ -2,7 +2,6 @@
 #include "bench/ceiling.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +13,8 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include "device/recorder.hpp"
+
 #include "model/layers.hpp"
 #include "nn/linear_products.hpp"
 #include "ops/cpu/onednn/library_matmul.hpp"
@@ -21,7 +22,7 @@
 
 #include "session/machine.hpp"
 
-#include "bench/small_numbers.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -220,12 +221,11 @@ double measure_blocks(DType dtype, device::Device& device, comm::World& world, i
   double best = 0;
   world.barrier();
   for (int i = 0; i < trials; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = device::steady_seconds();
     double flops = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : flops)
     flops += product.run_blocks(blocks);
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    best = std::max(best, flops / taken.count());
+    best = std::max(best, flops / (device::steady_seconds() - start));
   }
   const auto all = world.gather_all({&best, 1});
   return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());

@@ -12,12 +12,11 @@
 
 #include "base/round_up.hpp"
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/mpi_world.hpp"
 
 #include "bench/collectives_check.hpp"
 #include "bench/race.hpp"
-#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {

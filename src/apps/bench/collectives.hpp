@@ -27,8 +27,6 @@
 
 #include "comm/communicator.hpp"
 
-#include "bench/repetitions.hpp"
-
 namespace trireme::bench {
 
 struct CollectivesBenchRequest {
@@ -36,7 +34,7 @@ struct CollectivesBenchRequest {
   std::vector<comm::Transport> transports{comm::Transport::automatic};
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   comm::Reduction reduction = comm::Reduction::sum;
-  int repetitions = usual_repetitions;
+  int repetitions = 21;
   /// Time limit per size and dtype: after it, no warm-up begins, and no repetition after the
   /// second.
   double seconds = 1e9;

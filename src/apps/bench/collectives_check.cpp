@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "bench/small_numbers.hpp"
+#include "bench/race.hpp"
 
 namespace trireme::bench {
 namespace {

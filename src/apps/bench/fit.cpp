@@ -6,12 +6,9 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 
-#include <fmt/format.h>
 #include <omp.h>
 
 #include "base/error.hpp"
@@ -34,7 +31,7 @@
 #include "bench/isolated_step.hpp"
 #include "bench/race.hpp"
 #include "plan/bucket_traffic.hpp"
-#include "plan/fit.hpp"
+#include "plan/link_cost.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -46,10 +43,6 @@ constexpr int fit_warmups = 3;
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
-
-double now() {
-  return device::steady_seconds();
-}
 
 /// The median of the slowest ranks' times of `action`.
 double seconds_of(const std::function<void()>& action,
@@ -184,14 +177,14 @@ void measure_sharing(Link& link,
     traffic.enqueue(times);
     const double quiet = traffic.seconds();
     world.barrier();
-    const double alone_from = now();
+    const double alone_from = device::steady_seconds();
     isolated.step();
-    const double alone_s = now() - alone_from;
+    const double alone_s = device::steady_seconds() - alone_from;
     world.barrier();
-    const double from = now();
+    const double from = device::steady_seconds();
     traffic.enqueue(times);
     isolated.step();
-    const double beside_s = now() - from;
+    const double beside_s = device::steady_seconds() - from;
     const double busy = traffic.seconds();
     const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
     if (round < 0)

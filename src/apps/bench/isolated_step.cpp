@@ -2,7 +2,6 @@
 #include "bench/isolated_step.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <omp.h>
 

@@ -6,38 +6,45 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <omp.h>
+
+#include "base/text.hpp"
 
 #include "model/layers.hpp"
 #include "nn/product_list.hpp"
 
+#include "session/machine.hpp"
+
 namespace trireme::bench {
 
-MatmulBench bench_matmul(const model::GptShape& shape,
-                         DType dtype,
+MatmulBench bench_matmul(const session::Job& job,
                          device::Device& device,
                          comm::World& world,
-                         const MatmulBenchRequest& request) {
-  const auto products =
-      model::linear_products(shape, dtype, request.micro_sequences, device.kind());
+                         int repetitions) {
   MatmulBench bench;
-  bench.dtype = dtype;
+  bench.dtype = session::choose_dtype(job.run.precision, device, world);
   bench.ranks = world.size();
-  bench.threads = request.threads;
-  bench.block_flops = measure_blocks(dtype, device, world, request.threads);
-  if (request.threads > 1 && device.kind() == device::Kind::cpu)
-    bench.rows = measure_products(products, dtype, device, world, 1, Field::all,
-                                  {.repetitions = request.repetitions}, request.options);
-  for (auto& row : measure_products(products, dtype, device, world, request.threads, Field::all,
-                                    {.repetitions = request.repetitions}, request.options))
-    bench.rows.push_back(std::move(row));
-  const double micro_steps =
-      static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
+  bench.threads = omp_get_max_threads();
+  const auto products =
+      model::linear_products(job.shape, bench.dtype, job.batch.micro_sequences, device.kind());
+  bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
+  const auto measure = [&](int threads) {
+    for (auto& row : measure_products(products, bench.dtype, device, world, threads, Field::all,
+                                      {.repetitions = repetitions},
+                                      session::operation_options(job, device).products))
+      bench.rows.push_back(std::move(row));
+  };
+  if (bench.threads > 1 && device.kind() == device::Kind::cpu)
+    measure(1);
+  measure(bench.threads);
+  const double micro_steps = static_cast<double>(job.batch.sequences / world.size()) /
+                             static_cast<double>(job.batch.micro_sequences);
   for (std::size_t i = 0; i < products.size(); ++i) {
     const nn::ListedProduct& p = products[i];
     for (const char* pass : {"forward", "input", "weight"}) {
       double best = std::numeric_limits<double>::infinity();
       for (const ProductRow& row : bench.rows) {
-        if (row.threads != request.threads || row.listed != i || row.pass != pass)
+        if (row.threads != bench.threads || row.listed != i || row.pass != pass)
           continue;
         best = std::min(best, row.seconds);
         if (row.flops_per_s() > bench.ceiling_flops) {
@@ -81,13 +88,13 @@ std::string matmul_table(const MatmulBench& bench) {
                             bench.block_flops / 1e9);
   return text +
          fmt::format(
-             "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
+             "ceiling {:.1f} GFLOP/s per rank ({}, {}, {} at a time), by {}\n"
              "floor   {:.1f} ms: the products of a step, each with its fastest kernel\n"
              "step    {:.1f} ms: the same products with the kernels of a step, {:.1f} % of the "
              "ceiling\n",
-             bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
-             bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
-             bench.ceiling_library, bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
+             bench.ceiling_flops / 1e9, name(bench.dtype), counted(bench.threads, "thread"),
+             counted(bench.ranks, "rank"), bench.ceiling_library, bench.floor_seconds * 1e3,
+             bench.step_seconds * 1e3,
              100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
 }
 

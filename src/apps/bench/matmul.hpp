@@ -6,7 +6,6 @@
 // kernel. No step with these products can be shorter.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,23 +14,13 @@
 #include "base/json.hpp"
 #include "device/device.hpp"
 
-#include "model/config.hpp"
-#include "ops/options.hpp"
-
 #include "comm/control/world.hpp"
 
+#include "session/job.hpp"
+
 #include "bench/ceiling.hpp"
-#include "bench/race.hpp"
 
 namespace trireme::bench {
-
-struct MatmulBenchRequest {
-  std::int64_t sequences = 0;        ///< of one rank in one step
-  std::int64_t micro_sequences = 0;  ///< at a time
-  int threads = 1;
-  int repetitions = RaceLimits().repetitions;
-  ops::ProductOptions options = {};
-};
 
 struct MatmulBench {
   /// The best rate of each implementation, in FLOP/s of one rank.
@@ -48,12 +37,11 @@ struct MatmulBench {
   double product_flops = 0;     ///< FLOP of these products in one step of one rank
 };
 
-/// Collective. On a CPU measures one thread and, if there are more, all threads.
-MatmulBench bench_matmul(const model::GptShape& shape,
-                         DType dtype,
+/// Collective. On a CPU measures one thread and, if OpenMP has more, all threads.
+MatmulBench bench_matmul(const session::Job& job,
                          device::Device& device,
                          comm::World& world,
-                         const MatmulBenchRequest& request);
+                         int repetitions);
 
 std::string matmul_table(const MatmulBench& bench);
 /// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}

@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 #include "model/layers.hpp"
 #include "nn/head.hpp"
@@ -25,9 +26,11 @@
 #include "ops/optimizer/order_free_sum.hpp"
 #include "ops/rotary.hpp"
 
+#include "session/machine.hpp"
+#include "session/plan_of.hpp"
+
 #include "bench/ceiling.hpp"
 #include "bench/race.hpp"
-#include "bench/small_numbers.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -39,19 +42,19 @@ constexpr std::int64_t candidate_loss_rows = 256;
 /// Measures the rows of one bench; owns their operands.
 class Maker {
  public:
-  Maker(const model::GptShape& shape,
+  Maker(const session::Job& job,
         DType dtype,
         device::Device& device,
         device::Stream& stream,
-        const OpsBenchRequest& request)
-      : shape_(shape),
+        comm::World& world)
+      : job_(job),
         dtype_(dtype),
         device_(device),
         stream_(stream),
-        request_(request),
-        rows_(request.micro_sequences * shape.context),
-        micro_steps_(static_cast<double>(request.sequences) /
-                     static_cast<double>(request.micro_sequences)),
+        options_(session::operation_options(job, device)),
+        micro_steps_(static_cast<double>(job.batch.sequences / world.size()) /
+                     static_cast<double>(job.batch.micro_sequences)),
+        plan_(session::plan_of(job, world, device)),
         first_sample_(device.allocate(sizeof(std::uint64_t), "first sample")) {}
 
   void add_all() {
@@ -118,7 +121,7 @@ class Maker {
 
   void add_linear() {
     for (const nn::ListedProduct& listed :
-         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+         model::linear_products(shape_, dtype_, job_.batch.micro_sequences, device_.kind()))
       add_linear(listed);
   }
 
@@ -126,7 +129,7 @@ class Maker {
   /// two; the other shows the gain.
   void add_linear(const nn::ListedProduct& listed) {
     const nn::LinearShape& p = listed.products;
-    const ops::ProductOptions& chosen = request_.options.products;
+    const ops::ProductOptions& chosen = options_.products;
     ops::ProductOptions most = chosen;
     most.fused_gelu = most.fused_gelu_backward = most.fused_row_sums = true;
     auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain(), chosen);
@@ -200,8 +203,8 @@ class Maker {
   void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
     const nn::AttentionConfig config = model::attention_config(shape_, layer);
     const auto attention = std::make_shared<ops::Attention>(
-        device_, model::attention_shape(shape_, layer, dtype_, request_.micro_sequences),
-        request_.options.attention);
+        device_, model::attention_shape(shape_, layer, dtype_, job_.batch.micro_sequences),
+        options_.attention);
     const double count = static_cast<double>(layers) * micro_steps_;
     const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
     const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
@@ -296,7 +299,7 @@ class Maker {
   /// Forward and backward.
   void add_rotation() {
     const ops::AttentionShape shape =
-        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
+        model::attention_shape(shape_, 0, dtype_, job_.batch.micro_sequences);
     const ops::RotaryShape rotary{.time = shape.time,
                                   .heads = shape.heads + shape.key_value_heads(),
                                   .head_channels = shape.head_channels,
@@ -311,7 +314,7 @@ class Maker {
   /// Including the rotation, if there is one.
   void add_head_norm() {
     const ops::AttentionShape attention =
-        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
+        model::attention_shape(shape_, 0, dtype_, job_.batch.micro_sequences);
     const std::int64_t heads = attention.heads + attention.key_value_heads();
     const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
     const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
@@ -360,7 +363,7 @@ class Maker {
 
   void add_embedding() {
     const std::int64_t C = shape_.channels, V = shape_.vocabulary;
-    const ops::EmbeddingShape embedding{request_.micro_sequences, shape_.context, C, V};
+    const ops::EmbeddingShape embedding{job_.batch.micro_sequences, shape_.context, C, V};
     const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
     const std::int64_t positions =
         shape_.positions == model::Positions::learned ? shape_.context * C : 0;
@@ -391,7 +394,7 @@ class Maker {
   void add_loss() {
     const std::int64_t V = shape_.vocabulary;
     const nn::ActivationPlan plan =
-        model::activation_plan(shape_, dtype_, request_.micro_sequences, device_.kind());
+        model::activation_plan(shape_, dtype_, job_.batch.micro_sequences, device_.kind());
     const std::int64_t chunk = plan.head_rows();
     const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
     const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
@@ -415,7 +418,7 @@ class Maker {
     nn::LinearShape product = head_shape();
     const auto of_rows = [&](std::int64_t m) {
       product.rows = m;
-      return std::make_shared<nn::LinearProducts>(device_, product, request_.options.products);
+      return std::make_shared<nn::LinearProducts>(device_, product, options_.products);
     };
     const auto usual = of_rows(part), last = of_rows(chunk % part > 0 ? chunk % part : part);
     const std::int64_t C = shape_.channels;
@@ -439,7 +442,7 @@ class Maker {
 
   [[nodiscard]] nn::LinearShape head_shape() const {
     for (const nn::ListedProduct& listed :
-         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+         model::linear_products(shape_, dtype_, job_.batch.micro_sequences, device_.kind()))
       if (listed.logits)
         return listed.products;
     TRIREME_EXPECT(false, "{} layers without a head", shape_.layers);
@@ -447,8 +450,9 @@ class Maker {
   }
 
   void add_optimizer() {
-    const std::int64_t n = request_.owned_elements;
-    const DType moments = request_.moment_dtype;
+    const std::int64_t n =
+        job_.parallel.sharded() ? plan_.owned_elements() : plan_.parameter_elements();
+    const DType moments = optim::dtype_of(job_.optimizer.moment_dtype);
     const View parameter = tensor(n), m = tensor(moments, n), v = tensor(moments, n);
     const View master = dtype_ == DType::f32 ? parameter : tensor(DType::f32, n);
     const View gradient = tensor(DType::f32, n);
@@ -478,13 +482,15 @@ class Maker {
         });
   }
 
-  const model::GptShape& shape_;
+  const session::Job& job_;
+  const model::GptShape& shape_ = job_.shape;
   const DType dtype_;
   device::Device& device_;
   device::Stream& stream_;
-  const OpsBenchRequest& request_;
-  const std::int64_t rows_;
+  const ops::Options options_;
+  const std::int64_t rows_ = job_.batch.micro_sequences * shape_.context;
   const double micro_steps_;
+  const layout::Plan plan_;
   double gelu_forwards_ = 0, gelu_backwards_ = 0;  // of a step, apart from products
   const device::Buffer first_sample_;              // for dropout
   std::vector<device::Buffer> buffers_;
@@ -512,24 +518,23 @@ double OpsBench::step_share() const {
   return flops / step_seconds() / matrix_ceiling;
 }
 
-OpsBench bench_ops(const model::GptShape& shape,
-                   DType dtype,
+OpsBench bench_ops(const session::Job& job,
                    device::Device& device,
                    comm::World& world,
-                   const OpsBenchRequest& request) {
+                   int repetitions) {
   OpsBench bench;
-  bench.dtype = dtype;
+  bench.dtype = session::choose_dtype(job.run.precision, device, world);
   bench.ranks = world.size();
   bench.threads = omp_get_max_threads();
-  bench.matrix_ceiling = measure_ceiling(shape, dtype, request.micro_sequences, device, world,
-                                         request.options.products);
+  bench.matrix_ceiling = measure_ceiling(job.shape, bench.dtype, job.batch.micro_sequences, device,
+                                         world, session::operation_options(job, device).products);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
-  bench.block_flops = measure_blocks(dtype, device, world, bench.threads);
+  bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
   bench.copied_bytes = bytes_to_copy(device, world);
   bench.memory_ceiling = measure_copy(bench.copied_bytes, device, *stream, world);
-  Maker maker(shape, dtype, device, *stream, request);
+  Maker maker(job, bench.dtype, device, *stream, world);
   maker.add_all();
-  const auto seconds = race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
+  const auto seconds = race(maker.entrants, *stream, world, {.repetitions = repetitions});
   for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
   bench.rows = std::move(maker.rows);
   return bench;
@@ -555,11 +560,11 @@ std::string ops_table(const OpsBench& bench) {
   return text +
          fmt::format(
              "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s by copying {} "
-             "MiB ({}, {} thread{}, {} rank{} at a time); all operations of a step: {:.1f} ms, "
+             "MiB ({}, {}, {} at a time); all operations of a step: {:.1f} ms, "
              "{:.1f} % of the GFLOP/s ceiling\n",
              bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, bench.copied_bytes >> 20U,
-             name(bench.dtype), bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
-             bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
+             name(bench.dtype), counted(bench.threads, "thread"), counted(bench.ranks, "rank"),
+             whole * 1e3, 100 * bench.step_share());
 }
 
 Json ops_json(const OpsBench& bench) {

@@ -23,23 +23,11 @@
 #include "base/json.hpp"
 #include "device/device.hpp"
 
-#include "model/config.hpp"
-#include "ops/options.hpp"
-
 #include "comm/control/world.hpp"
 
-#include "bench/race.hpp"
+#include "session/job.hpp"
 
 namespace trireme::bench {
-
-struct OpsBenchRequest {
-  std::int64_t sequences = 0;        ///< of one rank in one step
-  std::int64_t micro_sequences = 0;  ///< at a time
-  std::int64_t owned_elements = 0;   ///< parameters that one rank updates
-  DType moment_dtype = DType::f32;   ///< of AdamW
-  ops::Options options = {};
-  int repetitions = RaceLimits().repetitions;
-};
 
 struct OpsBenchRow {
   std::string op;
@@ -68,11 +56,10 @@ struct OpsBench {
 };
 
 /// Collective. Uses OpenMP's number of threads.
-OpsBench bench_ops(const model::GptShape& shape,
-                   DType dtype,
+OpsBench bench_ops(const session::Job& job,
                    device::Device& device,
                    comm::World& world,
-                   const OpsBenchRequest& request);
+                   int repetitions);
 
 std::string ops_table(const OpsBench& bench);
 /// {"matrix_ceiling_flops": …, "memory_ceiling_bytes_per_s": …, "rows": [{"op": …, …}, …]}

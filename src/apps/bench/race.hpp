@@ -6,9 +6,11 @@
 // one run if it takes 10 ms or more; two runs beforehand decide.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "base/view.hpp"
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
@@ -33,5 +35,12 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
                          device::Stream& stream,
                          comm::World& world,
                          const RaceLimits& limits);
+
+/// Sets every element of `to`, fp32 or bf16, to the value for its index. Waits for the stream.
+void fill(View to, device::Stream& stream, const std::function<float(std::int64_t)>& value);
+
+/// Fills an operand, fp32 or bf16, with fixed numbers in [-0.25, 0.25], because zeros, denormals and
+/// overflowing sums would change the time. Waits for the stream.
+void fill_small_numbers(View to, device::Stream& stream);
 
 }  // namespace trireme::bench

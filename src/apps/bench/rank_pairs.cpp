@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <set>
 
 #include <mpi.h>
 
 #include "base/quantile.hpp"
-#include "device/device.hpp"
+#include "device/recorder.hpp"
 
 #include "comm/control/mpi_world.hpp"
 #include "comm/control/requests.hpp"
@@ -17,14 +16,12 @@
 namespace trireme::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int message_tag = 1, answer_tag = 2;  // World sends no messages with tags
 constexpr int small_bytes = 8, large_bytes = 4 << 20;
-constexpr std::chrono::milliseconds without_sleep{20};
+constexpr double seconds_without_sleep = 20e-3;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double seconds_since(double start) {
+  return device::steady_seconds() - start;
 }
 
 struct Limits {
@@ -45,12 +42,12 @@ class Side {
   /// Median time from a message to its answer; the first one is omitted if there are more.
   double send(const Limits& limits) {
     std::vector<double> trips;
-    const auto begin = Clock::now();
+    const double begin = device::steady_seconds();
     for (bool more = true; more;) {
       more =
           static_cast<int>(trips.size()) + 1 < limits.most && seconds_since(begin) < limits.seconds;
       buffer_[0] = std::byte{more};
-      const auto start = Clock::now();
+      const double start = device::steady_seconds();
       transfer(limits.bytes, message_tag, true);
       transfer(1, answer_tag, false);
       trips.push_back(seconds_since(start));
@@ -75,9 +72,9 @@ class Side {
       TRIREME_MPI(MPI_Isend(buffer_, bytes, MPI_BYTE, peer_, tag, world_.comm(), &request));
     else
       TRIREME_MPI(MPI_Irecv(buffer_, bytes, MPI_BYTE, peer_, tag, world_.comm(), &request));
-    const auto start = Clock::now();
+    const double start = device::steady_seconds();
     while (!comm::completed(request))
-      if (Clock::now() - start > without_sleep)
+      if (seconds_since(start) > seconds_without_sleep)
         world_.progress().pause();
     world_.progress().moved();
   }
@@ -143,7 +140,7 @@ std::vector<RankPair> measure_rank_pairs(comm::World& world,
   const auto device = device::make_cpu_device(1);
   const device::Buffer buffer = device->allocate(large_bytes, "messages between two ranks");
   std::vector<RankPair> measured;
-  const auto begin = Clock::now();
+  const double begin = device::steady_seconds();
   for (const auto& pairs : rounds_of(members_of(host_of))) {
     const auto own = std::ranges::find_if(pairs, [&](const auto& pair) {
       return pair.first == world.rank() || pair.second == world.rank();

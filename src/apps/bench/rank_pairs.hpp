@@ -12,7 +12,6 @@
 //    us), which is not subtracted, because on busy cores the difference can be negative.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

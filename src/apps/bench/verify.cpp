@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,21 +33,7 @@ namespace {
 Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
   job.run.device = session::DeviceChoice::cpu;
-  job.parallel.shard = combination.shard;
-  job.parallel.replicate.number = combination.replicas;
-  job.parallel.reshard_after_forward = combination.reshard_after_forward;
-  job.parallel.prefetch = combination.prefetch;
-  job.parallel.reduce_every = combination.reduce_every;
-  if (!combination.keeps_boundaries) {
-    job.parallel.bucket_elements.value = combination.bucket_elements;
-    job.parallel.bucket_boundaries.clear();
-  }
-  job.parallel.padding = combination.padding;
-  job.parallel.overlap_gradients = combination.overlap_gradients;
-  job.parallel.overlap_parameters = combination.overlap_parameters;
-  job.parallel.cached_shards = combination.cached_shards;
-  if (job.parallel.reduction == comm::Reduction::sum)
-    job.parallel.reduction = comm::Reduction::ordered;
+  job.parallel = static_cast<const reduce::ParallelConfig&>(combination);
   job.memory = {.pool = combination.pool};
   if (!combination.pool)
     job.gpu.graphs.value = false;
@@ -128,8 +111,8 @@ class Verifier {
 Verified Verifier::run() {
   const auto all = all_combinations(job_, several_micro_steps_, world_.size());
   const double began = device::steady_seconds();
-  log_.info("{} combinations of {} steps, {} {}", all.size(), request_.steps, world_.size(),
-            world_.size() == 1 ? "rank" : "ranks");
+  log_.info("{} combinations of {} steps, {}", all.size(), request_.steps,
+            counted(world_.size(), "rank"));
   for (const Combination& combination : all) {
     std::string difference = run_one(combination);
     if (!difference.empty())
@@ -277,16 +260,11 @@ std::string Combination::text() const {
       "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), replicas, word(shard), word(reduce_every),
+      elements, word(padding), *replicate.number, word(shard), word(reduce_every),
       reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
 }
 
 namespace {
-
-Combination plain_of_micro_steps(Combination plain) {
-  plain.reduce_every = reduce::ReduceEvery::micro_step;
-  return plain;
-}
 
 /// The smallest number of replicas above 1 with several ranks each; 1 if there is none.
 int fewest_replicas(int ranks) {
@@ -296,44 +274,21 @@ int fewest_replicas(int ranks) {
   return 1;
 }
 
-/// The combinations of `all` that are also run without resharding after forward.
-std::vector<Combination> without_resharding(const std::vector<Combination>& all) {
-  std::vector<Combination> more;
-  for (const Combination& one : all)
-    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned) {
-      more.push_back(one);
-      more.back().reshard_after_forward = false;
-    }
-  return more;
+bool parameters_aligned(const Combination& one) {
+  return one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned;
+}
+bool overlaps_nothing(const Combination& one) {
+  return !one.overlap_gradients && !one.overlap_parameters && !one.cached_shards;
+}
+bool overlaps_all(const Combination& one) {
+  return one.overlap_gradients && one.overlap_parameters && one.cached_shards;
 }
 
-/// The combinations of `all` that are also run with other prefetch values: with all switches on.
-std::vector<Combination> with_other_prefetch(const std::vector<Combination>& all) {
-  std::vector<Combination> more;
-  for (const Combination& one : all)
-    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned &&
-        one.overlap_gradients && one.overlap_parameters && one.cached_shards && one.pool)
-      for (const std::int64_t prefetch : {1, 2, 3})
-        if (prefetch != one.prefetch) {
-          more.push_back(one);
-          more.back().prefetch = prefetch;
-        }
-  return more;
-}
-
-/// The combinations of `all` that are also run with replicas: with shards and all switches off or
-/// on.
-std::vector<Combination> with_replicas(const std::vector<Combination>& all, int replicas) {
-  std::vector<Combination> more;
-  for (const Combination& one : all) {
-    const bool off = !one.overlap_gradients && !one.overlap_parameters && !one.cached_shards;
-    const bool on = one.overlap_gradients && one.overlap_parameters && one.cached_shards;
-    if (one.shard == layout::Shard::none || !(one.pool ? on : off))
-      continue;
-    more.push_back(one);
-    more.back().replicas = replicas;
-  }
-  return more;
+/// Adds the combinations for which `chosen` once more, changed.
+void add_variants(std::vector<Combination>& all, const auto& chosen, const auto& change) {
+  for (std::size_t i = 0, before = all.size(); i < before; ++i)
+    if (chosen(all[i]))
+      change(all.emplace_back(all[i]));
 }
 
 }  // namespace
@@ -360,8 +315,12 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   std::vector<layout::Shard> shards{layout::Shard::none, layout::Shard::optimizer};
   if (job.parallel.can_shard_gradients())
     shards.insert(shards.end(), {layout::Shard::gradients, layout::Shard::parameters});
-  const auto own_every = job.parallel.reduce_every;
-  const bool reduces_each = own_every == reduce::ReduceEvery::micro_step;
+  reduce::ParallelConfig base = job.parallel;
+  base.replicate.number = 1;
+  base.reshard_after_forward = true;
+  if (base.reduction == comm::Reduction::sum)
+    base.reduction = comm::Reduction::ordered;
+  const bool reduces_each = base.reduce_every == reduce::ReduceEvery::micro_step;
   std::vector<Combination> all;
   const int replicas = fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
@@ -375,20 +334,38 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
               bits != 15)
             continue;
           if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
-            group.push_back(plain_of_micro_steps(group.front()));
-          group.push_back(
-              {name, elements, padding, shard, 1, true, job.parallel.prefetch,
-               gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1), on(2), on(3),
-               !job.parallel.bucket_boundaries.empty() && elements == several_elements});
+            group.emplace_back(group.front()).reduce_every = reduce::ReduceEvery::micro_step;
+          Combination& one = group.emplace_back(Combination{base, name, elements, on(3)});
+          one.padding = padding;
+          one.shard = shard;
+          one.overlap_gradients = on(0);
+          one.overlap_parameters = on(1);
+          one.cached_shards = on(2);
+          if (gradients)
+            one.reduce_every = reduce::ReduceEvery::automatic;
+          if (base.bucket_boundaries.empty() || elements != several_elements) {
+            one.bucket_elements.value = elements;
+            one.bucket_boundaries.clear();
+          }
         }
-      const auto add = [&group](const std::vector<Combination>& more) {
-        group.insert(group.end(), more.begin(), more.end());
-      };
-      add(without_resharding(group));
-      const auto ahead = with_other_prefetch(group);
+      add_variants(group, parameters_aligned,
+                   [](Combination& one) { one.reshard_after_forward = false; });
       if (replicas > 1)
-        add(with_replicas(group, replicas));
-      add(ahead);
+        add_variants(
+            group,
+            [](const Combination& one) {
+              return one.sharded() && (one.pool ? overlaps_all(one) : overlaps_nothing(one));
+            },
+            [&](Combination& one) { one.replicate.number = replicas; });
+      for (const std::int64_t prefetch : {1, 2, 3})
+        if (prefetch != base.prefetch)
+          add_variants(
+              group,
+              [&](const Combination& one) {
+                return parameters_aligned(one) && overlaps_all(one) && one.pool &&
+                       one.replicate.number == 1 && one.prefetch == base.prefetch;
+              },
+              [&](Combination& one) { one.prefetch = prefetch; });
       all.insert(all.end(), group.begin(), group.end());
     }
   return all;

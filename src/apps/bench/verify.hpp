@@ -48,10 +48,9 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "layout/config.hpp"
-#include "layout/residency.hpp"
 
 #include "comm/control/world.hpp"
+#include "reduce/config.hpp"
 
 #include "session/job.hpp"
 #include "session/session.hpp"
@@ -61,20 +60,10 @@ namespace trireme::bench {
 using session::Job;
 using session::Session;
 
-struct Combination {
+struct Combination : reduce::ParallelConfig {
   const char* buckets = "one bucket";
-  std::int64_t bucket_elements = 1;
-  layout::Padding padding = layout::Padding::aligned;
-  layout::Shard shard = layout::Shard::none;
-  int replicas = 1;
-  bool reshard_after_forward = true;
-  std::int64_t prefetch = layout::GatherOptions{}.prefetch;
-  reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
-  bool overlap_gradients = false;
-  bool overlap_parameters = false;
-  bool cached_shards = false;
+  std::int64_t elements = 1;  ///< of a bucket, at most, if not by bucket_boundaries
   bool pool = false;
-  bool keeps_boundaries = false;  ///< use the deck's bucket_boundaries
 
   [[nodiscard]] bool all_on() const {
     return overlap_gradients && overlap_parameters && cached_shards && pool &&

@@ -2,7 +2,6 @@
 #include "bench/verify_checks.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>

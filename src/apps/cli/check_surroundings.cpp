@@ -111,10 +111,6 @@ void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
   }
 }
 
-std::string size_text(std::int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 /// Space for all checkpoints that a run keeps, and the one that it is writing.
 std::string space_note(const deck::JobConfig& config,
                        const plan::DeckPlan& plan,
@@ -126,7 +122,7 @@ std::string space_note(const deck::JobConfig& config,
   const std::int64_t all = one * (std::max<std::int64_t>(config.checkpoint.keep, 1) + 1);
   return fmt::format(
       "space: {} per checkpoint, {} for all checkpoints that are kept; {} are free{}\n",
-      size_text(one), size_text(all), size_text(free),
+      bytes_text(one), bytes_text(all), bytes_text(free),
       all > free ? ". Warning: this is not enough. Lower checkpoint.keep or choose another "
                    "checkpoint.directory."
                  : "");
@@ -151,10 +147,10 @@ std::string time_note(const deck::JobConfig& config) {
     text = fmt::format("time:  the run stops after {} (run.walltime)\n",
                        duration_text(config.run.walltime.value->seconds));
   std::string warning;
-  const double now = trireme::device::calendar_seconds();
-  const trireme::session::SchedulerJob job = trireme::session::scheduler_job();
+  const double now = device::calendar_seconds();
+  const session::SchedulerJob job = session::scheduler_job();
   std::optional<double> left = ask_for_seconds_left(job);
-  if (const auto end = trireme::session::slurm_end(now, warning); end && !left)
+  if (const auto end = session::slurm_end(now, warning); end && !left)
     left = *end - now;
   if (left && std::isfinite(*left))
     text += fmt::format("time:  {} ends in {}\n", job.name.empty() ? "the job" : job.name,
@@ -172,22 +168,21 @@ std::string memory_note(const deck::Deck& deck,
                         std::vector<Diagnostic>* findings) {
   if (plan.device != device::Kind::cpu)
     return "";
-  const trireme::session::AvailableMemory room = trireme::session::available_memory();
+  const session::AvailableMemory room = session::available_memory();
   std::string text;
   std::vector<Diagnostic> found;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
     const std::int64_t bytes = plan::whole_bytes(plan, i);
-    std::string problem = trireme::session::memory_problem(room, bytes, ranks);
+    std::string problem = session::memory_problem(room, bytes, ranks);
     if (!problem.empty()) {
-      problem =
-          fmt::format("on this host {}. {}", problem,
-                      trireme::session::what_would_fit(deck.config, deck.shape(), plan.plan,
-                                                       {plan.dtypes[i], plan.device}, room, ranks));
-      if (problem.find(trireme::session::memory_of_the_host) == std::string::npos)
+      problem = fmt::format("on this host {}. {}", problem,
+                            session::what_would_fit(deck.config, deck.shape(), plan.plan,
+                                                    {plan.dtypes[i], plan.device}, room, ranks));
+      if (problem.find(session::memory_of_the_host) == std::string::npos)
         found.push_back({deck.places.of("model"), "model", problem});
     }
     text += fmt::format("memory: in {} a rank needs {}; {} allows {}{}\n", name(plan.dtypes[i]),
-                        size_text(bytes), room.host_limit, size_text(room.host_bytes),
+                        bytes_text(bytes), room.host_limit, bytes_text(room.host_bytes),
                         problem.empty() ? "" : ". Warning: " + problem);
   }
   if (findings != nullptr && found.size() == plan.dtypes.size())
@@ -215,7 +210,7 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
                       copies_note(config, plan.plan.all_ranks()) + time_note(config);
   for (Diagnostic& one : too_large) lookout.add(std::move(one));
   for (const auto& [text, remedy] :
-       trireme::session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))
+       session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))
     notes += fmt::format("limits: warning: {}: {}\n", text, remedy);
   return {lookout.take(), notes};
 }

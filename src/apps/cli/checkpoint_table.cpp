@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -13,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/json.hpp"
+#include "base/key.hpp"
 #include "base/text.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
@@ -83,20 +83,6 @@ CheckpointLine line_of(const record::FoundCheckpoint& found) {
   return line;
 }
 
-const char* word_of(CheckpointState state) {
-  switch (state) {
-    case CheckpointState::whole:
-      return "whole";
-    case CheckpointState::verified:
-      return "verified";
-    case CheckpointState::damaged:
-      return "damaged";
-    case CheckpointState::unreadable:
-      return "unreadable";
-  }
-  return "?";
-}
-
 std::string loss_text(double loss) {
   return std::isnan(loss) ? "-" : fmt::format("{:.4f}", loss);
 }
@@ -132,8 +118,8 @@ std::string checkpoint_text(const CheckpointTable& table) {
                                  "size", "ranks", "written", "loss", "validation", "state");
   for (const CheckpointLine& line : table.lines) {
     text += fmt::format("{:>10}  {:>10}  {:>5}  {:<25}  {:>8}  {:>10}  {}{}\n", line.step,
-                        bytes_text(static_cast<double>(line.bytes)), line.ranks, line.date_and_time,
-                        loss_text(line.loss), loss_text(line.validation_loss), word_of(line.state),
+                        bytes_text(line.bytes), line.ranks, line.date_and_time,
+                        loss_text(line.loss), loss_text(line.validation_loss), word(line.state),
                         line.milestone ? ", milestone" : "");
   }
   if (!table.note.empty())
@@ -164,7 +150,7 @@ std::string checkpoint_json(const CheckpointTable& table) {
                                    {"milestone", line.milestone},
                                    {"loss", line.loss},
                                    {"validation_loss", line.validation_loss},
-                                   {"state", word_of(line.state)},
+                                   {"state", word(line.state)},
                                    {"damage", damage}});
   }
   return json_text(json);

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/command_line.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -29,8 +25,7 @@ namespace trireme::cli {
 void print(const std::string& untrusted) {
   const std::string text = for_terminal(untrusted);
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-    throw StorageError("file system", "write standard output", std::strerror(errno), __FILE__,
-                       __LINE__);
+    throw StorageError("file system", "write standard output", std::strerror(errno));
 }
 
 namespace {

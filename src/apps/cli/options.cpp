@@ -11,6 +11,9 @@
 #include <fmt/format.h>
 
 #include "base/build_info.hpp"
+#include "files/output_file.hpp"
+
+#include "cli/verb.hpp"
 
 namespace trireme::cli {
 
@@ -68,6 +71,22 @@ void add_json(CLI::App& command, std::string& path) {
 
 deck::Circumstances circumstances_of(int ranks, int hosts) {
   return {.ranks = ranks, .cuda = build_info().has_cuda, .hosts = hosts};
+}
+
+deck::Deck deck_of(const DeckArguments& arguments, const deck::Circumstances& circumstances) {
+  return deck::parse(deck::read_deck_file(arguments.path), arguments.path, arguments.overrides,
+                     circumstances);
+}
+
+void expect_new_file(const std::string& path) {
+  if (!path.empty() && path != "-")
+    files::expect_new_file(path);
+}
+
+void give_result(const std::string& text, const std::string& path, const std::string& json) {
+  print(path == "-" ? json : text);
+  if (!path.empty() && path != "-")
+    files::write_new_file(path, json);
 }
 
 }  // namespace trireme::cli

@@ -2,10 +2,8 @@
 // Options shared by several verbs, and their checks.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +36,8 @@ void add_json(CLI::App& command, std::string& path);
 
 /// Circumstances for checking a deck without MPI.
 deck::Circumstances circumstances_of(int ranks, int hosts = 1);
+/// Reads and checks a deck without MPI.
+deck::Deck deck_of(const DeckArguments& arguments, const deck::Circumstances& circumstances);
 
 /// An option that accepts the words of `table`, pairs of values and words, and passes the values to
 /// `take`.
@@ -57,5 +57,12 @@ CLI::Option* add_choice(
   return command.add_option_function<std::vector<std::string>>(option, translate, help)
       ->check(CLI::IsMember(known));
 }
+
+/// Throws UserError if the file exists. Call before work whose result would be lost. An empty path
+/// means no file, "-" standard output.
+void expect_new_file(const std::string& path);
+/// Outputs the result of a verb: prints `text` and, unless `path` is empty, writes `json` to the
+/// new file `path`. If `path` is "-", prints `json` instead of `text`.
+void give_result(const std::string& text, const std::string& path, const std::string& json);
 
 }  // namespace trireme::cli

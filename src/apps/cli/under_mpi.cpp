@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/under_mpi.hpp"
 
-#include <optional>
 #include <string_view>
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
 #include "base/json.hpp"
-#include "base/log.hpp"
 #include "device/recorder.hpp"
 
 #include "ops/matmul.hpp"
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
-#include "comm/control/world.hpp"
 
-#include "deck/deck.hpp"
-#include "deck/job.hpp"
+#include "deck/survey.hpp"
 #include "doctor/findings.hpp"
 
 namespace trireme::cli {
@@ -74,12 +70,9 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
 
 std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
                                                         const std::string& path) {
-  std::string serialized;
-  comm::on_first_rank(world, [&] {
-    serialized =
-        (path == "bytes" ? text::byte_tokenizer() : text::load_tokenizer(path))->serialized();
-  });
-  return text::tokenizer_from(world.broadcast(std::move(serialized), 0));
+  return text::tokenizer_from(comm::from_first_rank(world, [&] {
+    return (path == "bytes" ? text::byte_tokenizer() : text::load_tokenizer(path))->serialized();
+  }));
 }
 
 ExitCode with_deck(comm::World& world,
@@ -98,8 +91,7 @@ ExitCode with_shared_deck(comm::World& world,
   SharedDeck shared;
   shared.circumstances.ranks = world.size();
   shared.circumstances.cuda = build_info().has_cuda;
-  comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(arguments.path); });
-  shared.bytes = world.broadcast(std::move(shared.bytes), 0);
+  shared.bytes = comm::from_first_rank(world, [&] { return deck::read_deck_file(arguments.path); });
   const std::string references =
       world.broadcast(json_text(deck::references_in(shared.bytes, arguments.overrides), -1), 0);
   shared.circumstances.references = Json::parse(references).get<deck::References>();
@@ -131,7 +123,7 @@ void expect_one_job(comm::World& world, const Arguments& arguments) {
   if (std::string_view(arguments.verb) != "doctor")
     if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))
       throw CommError("MPI", "connect the processes",
-                      fmt::format("{}: {}", finding->text, finding->remedy), __FILE__, __LINE__);
+                      fmt::format("{}: {}", finding->text, finding->remedy));
   using Owner = comm::Fact::Owner;
   const BuildInfo& build = build_info();
   comm::expect_agreement(

@@ -42,6 +42,11 @@ struct Verb {
 /// All verbs in the order of the usage text. Training has no verb: `trireme DECK` trains.
 std::span<const Verb> verbs();
 
+/// Parses all arguments, a deck to train or a verb with options, and runs it. A mistake in the
+/// arguments prints the usage to standard error and returns ExitCode::user_error. Errors of verbs
+/// are exceptions (base/error.hpp).
+ExitCode run(int argc, char** argv);
+
 /// Prints to standard output. Throws StorageError if it cannot be written.
 void print(const std::string& text);
 

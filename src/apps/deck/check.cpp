@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <string>
 #include <utility>
@@ -19,22 +18,37 @@
 
 #include "optim/groups.hpp"
 
-#include "deck/check_parts.hpp"
-#include "deck/findings.hpp"
 #include "deck/survey.hpp"
 
 namespace trireme::deck {
 
-bool has_token_files(const trireme::batches::DataConfig& data) {
-  return !data.train.tokens.empty() ||
-         std::ranges::any_of(data.train.mixture, [](const trireme::batches::MixturePart& part) {
-           return !part.tokens.empty();
-         });
+bool Findings::readable(std::initializer_list<const char*> paths) const {
+  return std::ranges::all_of(paths, [&](const char* path) { return places_.readable(path); });
 }
 
-trireme::model::GptShape shape_of(const JobConfig& config,
-                                  const trireme::text::Tokenizer* tokenizer) {
-  trireme::model::GptShape shape = trireme::model::resolve(config.model);
+void Findings::say(const std::string& path, std::string text) {
+  findings_.push_back({places_.of(path), path, std::move(text)});
+}
+
+void Findings::disagree(std::vector<Side> sides) {
+  bool said = false;
+  for (Side& side : sides)
+    if (places_.given(side.path)) {
+      say(side.path, std::move(side.text));
+      said = true;
+    }
+  if (!said)
+    say(sides.front().path, std::move(sides.front().text));
+}
+
+bool has_token_files(const batches::DataConfig& data) {
+  return !data.train.tokens.empty() ||
+         std::ranges::any_of(data.train.mixture,
+                             [](const batches::MixturePart& part) { return !part.tokens.empty(); });
+}
+
+model::GptShape shape_of(const JobConfig& config, const text::Tokenizer* tokenizer) {
+  model::GptShape shape = model::resolve(config.model);
   const bool follows = !config.data.in_bytes() || !has_token_files(config.data);
   if (shape.vocabulary == 0 && follows && tokenizer != nullptr)
     shape.vocabulary = tokenizer->vocabulary();
@@ -45,7 +59,7 @@ trireme::model::GptShape shape_of(const JobConfig& config,
 
 namespace {
 
-using trireme::optim::Schedule;
+using optim::Schedule;
 
 class Checker : Findings {
  public:
@@ -81,6 +95,7 @@ class Checker : Findings {
     numbers_fit_the_arithmetic();
     changes_can_be_allowed();
     groups_have_parameters();
+    check_checkpoints(config_.checkpoint, *this);
   }
 
  private:
@@ -110,7 +125,7 @@ class Checker : Findings {
     if (!readable({"data", "data.train", "data.train.text", "data.train.tokens",
                    "data.train.synthetic", "data.train.mixture"}))
       return;
-    const trireme::batches::SourceConfig& source = config_.data.train;
+    const batches::SourceConfig& source = config_.data.train;
     std::vector<const char*> given;
     if (!source.text.empty())
       given.push_back("data.train.text");
@@ -135,7 +150,7 @@ class Checker : Findings {
     files_agree_in("data.validation", config_.data.validation);
     for (std::size_t i = 0; i < config_.data.train.mixture.size(); ++i) {
       const std::string part = fmt::format("data.train.mixture[{}]", i);
-      const trireme::batches::MixturePart& files = config_.data.train.mixture[i];
+      const batches::MixturePart& files = config_.data.train.mixture[i];
       files_agree_in(part, files);
       if (!files.given() && places_.readable(part) && places_.readable(part + ".text") &&
           places_.readable(part + ".tokens"))
@@ -150,7 +165,7 @@ class Checker : Findings {
           "a mixture needs at least two parts. Write a single one as data.train.");
   }
 
-  void files_agree_in(const std::string& section, const trireme::batches::FilesConfig& files) {
+  void files_agree_in(const std::string& section, const batches::FilesConfig& files) {
     const auto expect_with = [&](const char* key, bool needs, const char* other) {
       const std::string path = section + "." + key, source = section + "." + other;
       if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
@@ -167,7 +182,7 @@ class Checker : Findings {
   /// Rows of documents need a token that begins a document.
   void documents_begin() {
     if (!readable({"data.rows", "data.train", "data.tokenizer"}) || tokenizer_ == nullptr ||
-        config_.data.rows != trireme::batches::Rows::documents)
+        config_.data.rows != batches::Rows::documents)
       return;
     if (config_.data.train.synthetic != 0)
       disagree({{"data.rows", "documents is not possible: synthetic data have no documents"},
@@ -223,7 +238,7 @@ class Checker : Findings {
   }
 
   void schedule_fits() {
-    const trireme::optim::ScheduleConfig& schedule = config_.optimizer.schedule;
+    const optim::ScheduleConfig& schedule = config_.optimizer.schedule;
     if (!readable({"run.steps", "optimizer.schedule.warmup_steps", "optimizer.schedule.steps"}))
       return;
     const bool own = schedule.steps.given();
@@ -254,7 +269,7 @@ class Checker : Findings {
   }
 
   void momentum_warms_up() {
-    const trireme::optim::MuonConfig& muon = config_.optimizer.muon;
+    const optim::MuonConfig& muon = config_.optimizer.muon;
     if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
         readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
       disagree({{"optimizer.muon.momentum_start",
@@ -290,20 +305,18 @@ class Checker : Findings {
   }
 
   void machine_is_there() {
-    if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda &&
+    if (readable({"run.device"}) && config_.run.device == session::DeviceChoice::cuda &&
         !circumstances_.cuda)
       say("run.device", "cuda is not available: this build has no CUDA");
-    if (readable({"parallel.transport"}) &&
-        config_.parallel.transport == trireme::comm::Transport::nccl) {
+    if (readable({"parallel.transport"}) && config_.parallel.transport == comm::Transport::nccl) {
       if (!circumstances_.cuda)
         say("parallel.transport", "nccl is not available: this build has no CUDA");
-      else if (readable({"run.device"}) &&
-               config_.run.device == trireme::session::DeviceChoice::cpu)
+      else if (readable({"run.device"}) && config_.run.device == session::DeviceChoice::cpu)
         disagree({{"parallel.transport", "nccl needs GPUs, but run.device is cpu"},
                   {"run.device", "cpu, but parallel.transport is nccl"}});
     }
-    if (readable({"parallel.transport"}) &&
-        config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
+    if (readable({"parallel.transport"}) && config_.parallel.transport == comm::Transport::self &&
+        circumstances_.ranks > 1)
       say("parallel.transport",
           fmt::format("self is only for one rank, but there are {}", circumstances_.ranks));
   }
@@ -320,8 +333,7 @@ class Checker : Findings {
             {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
       return;  // reported elsewhere
     std::vector<std::string> names;
-    for (const auto& parameter : trireme::model::parameter_table(shape_))
-      names.push_back(parameter.name);
+    for (const auto& parameter : model::parameter_table(shape_)) names.push_back(parameter.name);
     for (std::size_t i = 0; i < boundaries.size(); ++i) {
       const auto near = nearest(boundaries[i], names);
       if (std::ranges::count(names, boundaries[i]) == 0)
@@ -340,8 +352,8 @@ class Checker : Findings {
     if (rules.empty() || std::min({shape_.layers, shape_.heads, shape_.channels, shape_.context,
                                    shape_.vocabulary}) <= 0)
       return;  // reported elsewhere
-    const auto table = trireme::model::parameter_table(shape_);
-    const auto groups = trireme::optim::resolve_groups(config_.optimizer, table);
+    const auto table = model::parameter_table(shape_);
+    const auto groups = optim::resolve_groups(config_.optimizer, table);
     for (std::size_t i = 0; i < rules.size(); ++i) {
       const std::string path = fmt::format("optimizer.groups[{}].match", i);
       const auto has_rule = [&](const auto& one) { return one.rule == static_cast<int>(i); };
@@ -349,7 +361,7 @@ class Checker : Findings {
       if (!readable({item.c_str(), path.c_str()}) || std::ranges::any_of(groups.all, has_rule))
         continue;
       const bool taken = std::ranges::any_of(table, [&](const auto& parameter) {
-        return trireme::optim::matches(rules[i].match, parameter.name);
+        return optim::matches(rules[i].match, parameter.name);
       });
       say(path.c_str(),
           taken ? fmt::format("earlier rules already match all parameters that '{}' matches",
@@ -385,7 +397,7 @@ class Checker : Findings {
 
   void checkpoints_are_one_runs() {
     if (!readable({"run.when_finished", "checkpoint.directory"}) ||
-        config_.run.when_finished != trireme::session::WhenFinished::renew ||
+        config_.run.when_finished != session::WhenFinished::renew ||
         config_.checkpoint.directory.empty())
       return;
     disagree({{"checkpoint.directory",
@@ -471,8 +483,8 @@ class Checker : Findings {
 
   const JobConfig& config_;
   const Circumstances& circumstances_;
-  const trireme::text::Tokenizer* tokenizer_;  // null if it could not be read
-  trireme::model::GptShape shape_;
+  const text::Tokenizer* tokenizer_;  // null if it could not be read
+  model::GptShape shape_;
 };
 
 }  // namespace
@@ -481,7 +493,6 @@ void check(const Deck& deck,
            const Circumstances& circumstances,
            std::vector<Diagnostic>& findings) {
   Checker(deck, circumstances, findings).run();
-  check_record(deck, findings);
 }
 
 }  // namespace trireme::deck

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
+
 #include "batches/batches.hpp"
 
-#include "deck/check_parts.hpp"
+#include "deck/check.hpp"
 
 namespace trireme::deck {
 namespace {
@@ -14,7 +16,7 @@ namespace {
 class BatchChecker : Findings {
  public:
   BatchChecker(const JobConfig& config,
-               const trireme::model::GptShape& shape,
+               const model::GptShape& shape,
                const Circumstances& circumstances,
                const Findings& findings)
       : Findings(findings),
@@ -45,9 +47,9 @@ class BatchChecker : Findings {
   /// data.skip: ranges of samples that do not overlap, and that the run reaches.
   void skips_are_reached() {
     const std::vector<std::string>& words = config_.data.skip;
-    std::vector<trireme::batches::Range> ranges;
+    std::vector<batches::Range> ranges;
     for (std::size_t i = 0; i < words.size() && readable({"data.skip"}); ++i) {
-      const auto range = trireme::batches::range_of(words[i]);
+      const auto range = batches::range_of(words[i]);
       const auto overlaps = [&](const auto& one) {
         return range->first <= one.last && one.first <= range->last;
       };
@@ -67,7 +69,7 @@ class BatchChecker : Findings {
         sizes_.size() <= schedule.size() || !std::ranges::all_of(schedule, ascends))
       return;
     const std::int64_t samples = config_.batch.sizes().until(config_.run.steps);
-    const std::int64_t end = trireme::batches::Skips(words).after(0, samples);
+    const std::int64_t end = batches::Skips(words).after(0, samples);
     for (std::size_t i = 0; i < ranges.size(); ++i)
       if (ranges[i].first >= end)
         say_skip(i, fmt::format("is not reached: the last sample of the run is {}. Remove it, or "
@@ -115,24 +117,23 @@ class BatchChecker : Findings {
       while (sequences / ranks % divisor != 0) --divisor;
       micro_works = fmt::format(". Use {}.", divisor);
     }
-    disagree({{size.path,
-               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}. Use {}.",
-                           sequences, unit, micro, ranks, ranks == 1 ? "rank" : "ranks", works)},
-              {"batch.micro_sequences",
-               fmt::format("{} x {} {} does not divide the {} sequences of a step{}", micro, ranks,
-                           ranks == 1 ? "rank" : "ranks", sequences, micro_works)}});
+    disagree(
+        {{size.path, fmt::format("{} is not a multiple of {} = {} micro_sequences x {}. Use {}.",
+                                 sequences, unit, micro, counted(ranks, "rank"), works)},
+         {"batch.micro_sequences",
+          fmt::format("{} x {} does not divide the {} sequences of a step{}", micro,
+                      counted(ranks, "rank"), sequences, micro_works)}});
   }
 
   const JobConfig& config_;
-  const trireme::model::GptShape& shape_;
+  const model::GptShape& shape_;
   const Circumstances& circumstances_;
   const std::vector<BatchSize> sizes_;
 };
 
 }  // namespace
 
-std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
-                                      const KeyPlaces& places) {
+std::vector<BatchSize> readable_sizes(const session::BatchConfig& batch, const KeyPlaces& places) {
   std::vector<BatchSize> sizes;
   if (places.readable("batch.sequences"))
     sizes.push_back({"batch.sequences", batch.sequences});
@@ -145,7 +146,7 @@ std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch
 }
 
 void check_batch(const JobConfig& config,
-                 const trireme::model::GptShape& shape,
+                 const model::GptShape& shape,
                  const Circumstances& circumstances,
                  Findings& findings) {
   BatchChecker checker(config, shape, circumstances, findings);

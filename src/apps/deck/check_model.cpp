@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "deck/check_parts.hpp"
+#include "deck/check.hpp"
 
 namespace trireme::deck {
 namespace {
 
-using trireme::model::GptShape;
-using trireme::model::Positions;
+using model::GptShape;
+using model::Positions;
 
 /// Limit of our own attention kernels on a GPU (ops/cuda/attention.hpp); cuDNN's is lower.
 constexpr std::int64_t most_gpu_head_channels = 256;
@@ -64,8 +64,8 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
           fmt::format(
               "{} / {} heads are {} channels per head, but rotary positions need an even number",
               shape.channels, shape.heads, width)}});
-  if (findings.readable({"run.device"}) &&
-      config.run.device == trireme::session::DeviceChoice::cuda && width > most_gpu_head_channels)
+  if (findings.readable({"run.device"}) && config.run.device == session::DeviceChoice::cuda &&
+      width > most_gpu_head_channels)
     findings.disagree(
         {{shape.head_width != 0 ? "model.head_channels" : "model.heads",
           fmt::format("heads have {} channels, but attention on a GPU supports at most {}", width,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,46 +10,64 @@
 namespace trireme::deck {
 namespace {
 
-/// Reports a conflict between checkpoint.every_steps and checkpoint.keep_every, at each key that
-/// was given.
-void say_both(const Deck& deck,
-              std::vector<Diagnostic>& findings,
-              const std::string& about_kept,
-              const std::string& about_every) {
-  const auto say = [&](const char* path, const std::string& text) {
-    if (deck.places.given(path))
-      findings.push_back({deck.places.of(path), path, text});
-  };
-  say("checkpoint.keep_every", about_kept);  // is not 0, so it was given
-  say("checkpoint.every_steps", about_every);
+bool letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
-  const std::int64_t every = deck.config.checkpoint.every_steps;
-  const std::int64_t kept = deck.config.checkpoint.keep_every;
-  if (!deck.places.readable("checkpoint.every_steps") ||
-      !deck.places.readable("checkpoint.keep_every") || kept == 0 ||
-      (every > 0 && kept % every == 0))
-    return;
-  if (every == 0) {
-    say_both(deck, findings,
-             "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)",
-             "0 (none) writes no checkpoints that checkpoint.keep_every could keep");
-    return;
-  }
-  const std::int64_t below = kept / every * every;
-  const std::string works =
-      below > 0 ? fmt::format("{} or {}", below, below + every) : fmt::format("{}", every);
-  say_both(deck, findings,
-           fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.", kept, every,
-                       works),
-           fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept));
+bool names_a_group(const std::string& name) {
+  return !name.empty() && letter_or_digit(name.front()) && std::ranges::all_of(name, [](char c) {
+    return letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+  });
 }
 
 }  // namespace
 
-void check_record(const Deck& deck, std::vector<Diagnostic>& findings) {
-  milestones_are_saved(deck, findings);
+void check_checkpoints(const record::CheckpointConfig& config, Findings& findings) {
+  const std::int64_t every = config.every_steps, kept = config.keep_every;
+  if (!findings.readable({"checkpoint.every_steps", "checkpoint.keep_every"}) || kept == 0 ||
+      (every > 0 && kept % every == 0))
+    return;
+  if (every == 0)
+    return findings.disagree(
+        {{"checkpoint.keep_every",
+          "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)"},
+         {"checkpoint.every_steps",
+          "0 (none) writes no checkpoints that checkpoint.keep_every could keep"}});
+  const std::int64_t below = kept / every * every;
+  const std::string works =
+      below > 0 ? fmt::format("{} or {}", below, below + every) : fmt::format("{}", every);
+  findings.disagree({{"checkpoint.keep_every",
+                      fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.",
+                                  kept, every, works)},
+                     {"checkpoint.every_steps",
+                      fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept)}});
+}
+
+void check_evaluation_sets(const session::EvaluateConfig& config,
+                           const KeyPlaces& places,
+                           Findings& findings) {
+  const auto& sets = config.sets;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::string item = fmt::format("evaluate.sets[{}]", i), name = item + ".name";
+    if (places.given(name) && places.readable(item) && places.readable(name)) {
+      if (!names_a_group(sets[i].name))
+        findings.say(
+            name,
+            "a name must consist of letters, digits and . _ -, and begin with a letter or digit");
+      const auto before = sets.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::any_of(sets.begin(), before,
+                      [&](const auto& other) { return other.name == sets[i].name; }))
+        findings.say(name, "another set has the same name");
+    }
+    const int given = (sets[i].text.empty() ? 0 : 1) + (sets[i].tokens.empty() ? 0 : 1) +
+                      (sets[i].multiple_choice.empty() ? 0 : 1);
+    const bool known = std::ranges::all_of(
+        std::initializer_list<const char*>{"", ".text", ".tokens", ".multiple_choice"},
+        [&](const char* key) { return places.readable(item + key); });
+    if (given != 1 && known)
+      findings.say(item,
+                   fmt::format("give one of text, tokens and multiple_choice, not {}", given));
+  }
 }
 
 }  // namespace trireme::deck

@@ -4,17 +4,17 @@
 
 #include "reduce/layout_options.hpp"
 
-#include "deck/check_parts.hpp"
+#include "deck/check.hpp"
 
 namespace trireme::deck {
 
 namespace {
 
-void check_copies(const trireme::reduce::ParallelConfig& parallel,
+void check_copies(const reduce::ParallelConfig& parallel,
                   const Circumstances& circumstances,
                   Findings& findings) {
   const bool none =
-      !parallel.replicate.number && parallel.replicate.keyword == trireme::reduce::Replicate::none;
+      !parallel.replicate.number && parallel.replicate.keyword == reduce::Replicate::none;
   if (none || parallel.replicate.number == 1 || !findings.readable({"parallel.replicate"}))
     return;
   if (findings.readable({"parallel.shard"}) && !parallel.sharded())
@@ -24,7 +24,7 @@ void check_copies(const trireme::reduce::ParallelConfig& parallel,
   if (!parallel.sharded())
     return;
   if (std::string problem =
-          trireme::reduce::replicas_problem(parallel, circumstances.ranks, circumstances.hosts);
+          reduce::replicas_problem(parallel, circumstances.ranks, circumstances.hosts);
       !problem.empty())
     findings.say("parallel.replicate", std::move(problem));
 }
@@ -32,7 +32,7 @@ void check_copies(const trireme::reduce::ParallelConfig& parallel,
 /// Fewer ranks must be possible.
 void check_shrinking(const JobConfig& config, Findings& findings) {
   if (!findings.readable({"parallel.on_lost_rank"}) ||
-      config.parallel.on_lost_rank != trireme::reduce::OnLostRank::shrink)
+      config.parallel.on_lost_rank != reduce::OnLostRank::shrink)
     return;
   const std::string needs = "the number of remaining ranks may not allow it";
   if (findings.readable({"batch.equal_ranks"}) && config.batch.equal_ranks)
@@ -47,10 +47,9 @@ void check_shrinking(const JobConfig& config, Findings& findings) {
           "a number does not support parallel.on_lost_rank = shrink: " + needs + ". Use node."}});
 }
 
-void check_resharding(const trireme::reduce::ParallelConfig& parallel, Findings& findings) {
+void check_resharding(const reduce::ParallelConfig& parallel, Findings& findings) {
   if (parallel.reshard_after_forward || !findings.readable({"parallel.reshard_after_forward"}) ||
-      !findings.readable({"parallel.shard"}) ||
-      parallel.shard == trireme::layout::Shard::parameters)
+      !findings.readable({"parallel.shard"}) || parallel.shard == layout::Shard::parameters)
     return;
   const std::string shard = word(parallel.shard);
   findings.disagree({{"parallel.reshard_after_forward",
@@ -64,15 +63,14 @@ void check_resharding(const trireme::reduce::ParallelConfig& parallel, Findings&
 }  // namespace
 
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
-  const trireme::reduce::ParallelConfig& parallel = config.parallel;
+  const reduce::ParallelConfig& parallel = config.parallel;
   check_copies(parallel, circumstances, findings);
   check_resharding(parallel, findings);
   check_shrinking(config, findings);
-  if (!findings.readable({"parallel.shard"}) || !trireme::layout::shards_gradients(parallel.shard))
+  if (!findings.readable({"parallel.shard"}) || !layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);
-  if (findings.readable({"parallel.reduction"}) &&
-      parallel.reduction == trireme::comm::Reduction::tree)
+  if (findings.readable({"parallel.reduction"}) && parallel.reduction == comm::Reduction::tree)
     findings.disagree(
         {{"parallel.shard", shard + " reduces every micro-step, but parallel.reduction = tree "
                                     "first accumulates the micro-steps of a leaf. Use optimizer."},
@@ -80,7 +78,7 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
           "tree accumulates the micro-steps of a leaf, which parallel.shard = " + shard +
               " does not support. Use ordered or sum."}});
   if (findings.readable({"parallel.reduce_every"}) &&
-      parallel.reduce_every == trireme::reduce::ReduceEvery::step)
+      parallel.reduce_every == reduce::ReduceEvery::step)
     findings.disagree(
         {{"parallel.shard", shard + " reduces every micro-step, but parallel.reduce_every = step "
                                     "first accumulates all of them. Use optimizer."},
@@ -88,7 +86,7 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
           "step accumulates whole gradients over micro-steps, which parallel.shard = " + shard +
               " does not support. Use auto."}});
   if (findings.readable({"parallel.bucket_order"}) &&
-      parallel.bucket_order == trireme::layout::BucketOrder::registration)
+      parallel.bucket_order == layout::BucketOrder::registration)
     findings.disagree(
         {{"parallel.shard",
           shard + " reuses the memory of a bucket once it is reduced, but parallel.bucket_order = "

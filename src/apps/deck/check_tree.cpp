@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "deck/check_parts.hpp"
+#include "deck/check.hpp"
 
 namespace trireme::deck {
 namespace {
@@ -17,7 +17,7 @@ class TreeChecker : Findings {
   void tree_can_grow() {
     if (!readable({"parallel.reduction", "parallel.logical_shards"}))
       return;
-    const bool tree = config_.parallel.reduction == trireme::comm::Reduction::tree;
+    const bool tree = config_.parallel.reduction == comm::Reduction::tree;
     const bool counted = config_.parallel.logical_shards.given();
     if (tree != counted) {
       disagree({{"parallel.reduction",
@@ -33,13 +33,13 @@ class TreeChecker : Findings {
       return;
     leaves_are_equal(*config_.parallel.logical_shards.value);
     if (readable({"parallel.reduce_every"}) &&
-        config_.parallel.reduce_every == trireme::reduce::ReduceEvery::micro_step)
+        config_.parallel.reduce_every == reduce::ReduceEvery::micro_step)
       disagree({{"parallel.reduce_every",
                  "micro_step reduces every micro-step over the ranks, but parallel.reduction = "
                  "tree first adds up leaves. Use step."},
                 {"parallel.reduction", "tree reduces the leaves of a step, not every micro-step"}});
     if (readable({"parallel.gradient_dtype"}) &&
-        config_.parallel.gradient_dtype != trireme::reduce::GradientDType::fp32)
+        config_.parallel.gradient_dtype != reduce::GradientDType::fp32)
       disagree(
           {{"parallel.gradient_dtype",
             fmt::format("{} would round partial sums differently for different numbers of ranks, "
@@ -57,7 +57,7 @@ class TreeChecker : Findings {
         config_.evaluate.noise_scale.every_steps == 0)
       return;
     const auto& shards = config_.parallel.logical_shards;
-    if (config_.parallel.reduction != trireme::comm::Reduction::tree)
+    if (config_.parallel.reduction != comm::Reduction::tree)
       disagree({{"evaluate.noise_scale.every_steps",
                  fmt::format("needs parallel.reduction = tree, whose leaves do not depend on the "
                              "number of ranks; it is {}",

@@ -17,8 +17,8 @@
 
 namespace trireme::deck {
 
-struct JobConfig : trireme::session::Sections {
-  trireme::model::ModelConfig model;
+struct JobConfig : session::Sections {
+  model::ModelConfig model;
 };
 
 template <class V>
@@ -44,17 +44,16 @@ bool operator==(const JobConfig& a, const JobConfig& b);
 /// are not given come from the preset. The vocabulary may also come from the tokenizer, but not
 /// from `bytes`, the default, if the data are token files. Other missing sizes are 0 (check()
 /// reports them). `tokenizer` is null if it could not be read.
-trireme::model::GptShape shape_of(const JobConfig& config,
-                                  const trireme::text::Tokenizer* tokenizer);
+model::GptShape shape_of(const JobConfig& config, const text::Tokenizer* tokenizer);
 
 /// The resolved values of the keys of section `model`, as a deck would state them. A resumed run
 /// compares these, so its deck may use a preset or explicit values.
-std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape);
+std::map<std::string, std::string> resolved_model(const model::GptShape& shape);
 
 /// Section `model` of a deck for this model, on one line.
-std::string model_section(const trireme::model::GptShape& shape);
+std::string model_section(const model::GptShape& shape);
 
 /// Whether some of the training data are token files.
-bool has_token_files(const trireme::batches::DataConfig& data);
+bool has_token_files(const batches::DataConfig& data);
 
 }  // namespace trireme::deck

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,12 +17,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/kernel_text.hpp"
 #include "base/text.hpp"
 #include "files/path.hpp"
 
 #include "deck/check.hpp"
-#include "deck/override.hpp"
 #include "deck/reader.hpp"
+#include "deck/references.hpp"
 #include "deck/survey.hpp"
 #include "deck/yaml.hpp"
 
@@ -36,6 +38,90 @@ std::string elsewhere(const Diagnostic& finding) {
 }
 
 namespace {
+
+bool is_path(const std::string& text) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  return !text.empty() && text.front() != '.' && text.back() != '.' &&
+         text.find("..") == std::string::npos && std::ranges::all_of(text, fits);
+}
+
+bool from_command_line(const Node& node) {
+  return node.key_place.file == command_line;
+}
+
+/// Puts `value` with its key into `map`. It replaces a value of the deck; a value of an earlier
+/// override becomes a duplicate, which the reader reports.
+void lay_over(Node& map, Node value) {
+  Node* old = child_of(map, value.key);
+  if (old == nullptr) {
+    map.children.push_back(std::move(value));
+  } else if (old->kind == Node::Kind::map && value.kind == Node::Kind::map) {
+    for (Node& inner : value.children) lay_over(*old, std::move(inner));
+  } else if (from_command_line(*old)) {
+    map.children.push_back(std::move(value));
+  } else {
+    *old = std::move(value);
+  }
+}
+
+/// Applies `text`, the `number`-th override from 1, to `root`, a map. An invalid override is a
+/// finding at "command line:number:column" and changes nothing.
+void apply_override(Node& root,
+                    const std::string& text,
+                    int number,
+                    std::vector<Diagnostic>& findings) {
+  const auto place = [&](std::size_t offset) {
+    return Place{command_line, number, static_cast<int>(offset) + 1};
+  };
+  const std::size_t equals = text.find('=');
+  const std::string path = text.substr(0, equals);
+  if (equals == std::string::npos || !is_path(path)) {
+    findings.push_back(
+        {place(0), "", fmt::format("'{}' is not an override. Write section.key=value.", text)});
+    return;
+  }
+  if (text.find_first_of("\n\r") != std::string::npos) {
+    findings.push_back(
+        {place(0), path,
+         "an override must not contain a line break. Write a value of several lines in the deck."});
+    return;
+  }
+  const std::size_t found_before = findings.size();
+  const std::string yaml = masked(text.substr(equals + 1));
+  Node value = parse_yaml(yaml, {command_line, number, static_cast<int>(equals) + 2}, findings);
+  if (findings.size() > found_before)
+    return;
+  const std::string raw = trimmed(text.substr(equals + 1));
+  if ((value.kind == Node::Kind::null && !raw.empty() && raw.front() == '#') ||
+      (value.kind == Node::Kind::word && !value.quoted && value.word != trimmed(yaml))) {
+    findings.push_back(
+        {place(equals + 1), path,
+         fmt::format("'{}' is not a single YAML word{}. Quote the value.", raw,
+                     raw.find('#') == std::string::npos ? "" : " (# begins a comment)")});
+    return;
+  }
+  if (value.kind == Node::Kind::null)
+    value.place = place(equals + 1);
+
+  // Wraps the value in maps, from the innermost key outwards.
+  std::size_t end = path.size();
+  for (std::size_t dot = path.rfind('.');; dot = path.rfind('.', end - 1)) {
+    const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
+    value.key = path.substr(begin, end - begin);
+    value.key_place = place(begin);
+    if (dot == std::string::npos)
+      break;
+    Node around;
+    around.kind = Node::Kind::map;
+    around.place = place(0);
+    around.children.push_back(std::move(value));
+    value = std::move(around);
+    end = dot;
+  }
+  lay_over(root, std::move(value));
+}
 
 /// Far above the size of any deck, so that a large file given by mistake is not read.
 constexpr std::size_t largest_deck = std::size_t{1} << 20U;
@@ -68,13 +154,13 @@ void find_tokenizer(Deck& deck, std::vector<Diagnostic>& findings) {
 
 }  // namespace
 
-std::shared_ptr<const trireme::text::Tokenizer> read_tokenizer(const JobConfig& config) {
-  return config.data.in_bytes() ? trireme::text::byte_tokenizer()
-                                : trireme::text::load_tokenizer(config.data.tokenizer);
+std::shared_ptr<const text::Tokenizer> read_tokenizer(const JobConfig& config) {
+  return config.data.in_bytes() ? text::byte_tokenizer()
+                                : text::load_tokenizer(config.data.tokenizer);
 }
 
-std::shared_ptr<const trireme::text::Tokenizer> Deck::tokenizer_of_data() const {
-  const trireme::batches::DataConfig& data = config.data;
+std::shared_ptr<const text::Tokenizer> Deck::tokenizer_of_data() const {
+  const batches::DataConfig& data = config.data;
   const bool other = has_token_files(data) || data.train.synthetic != 0;
   return data.in_bytes() && other && shape().vocabulary > 256 ? nullptr : tokenizer;
 }
@@ -137,7 +223,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   if (bytes.size() > largest_deck)
     throw UserError(Place{path, 0, 0},
                     fmt::format("the file is longer than {}; a {} is a short YAML file",
-                                bytes_text(static_cast<double>(largest_deck)), kind));
+                                bytes_text(largest_deck), kind));
   return bytes;
 }
 

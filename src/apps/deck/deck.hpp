@@ -65,12 +65,12 @@ struct Deck {
   JobConfig config;
   KeyPlaces places;
   /// The tokenizer of data.tokenizer; null until parse() has read it for circumstances.
-  std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};
 
-  [[nodiscard]] trireme::model::GptShape shape() const { return shape_of(config, tokenizer.get()); }
+  [[nodiscard]] model::GptShape shape() const { return shape_of(config, tokenizer.get()); }
   /// The tokenizer that produced the tokens; null if the deck does not name it, that is for token
   /// files, and for synthetic data with more than 256 tokens, with `data.tokenizer: bytes`.
-  [[nodiscard]] std::shared_ptr<const trireme::text::Tokenizer> tokenizer_of_data() const;
+  [[nodiscard]] std::shared_ptr<const text::Tokenizer> tokenizer_of_data() const;
 };
 
 /// External facts against which a deck is checked.
@@ -80,7 +80,7 @@ struct Circumstances {
   bool trains = true;  ///< false: accept ranks over which the batch cannot be split
   int hosts = 1;       ///< hosts over which a plan distributes the ranks
   /// The tokenizer of data.tokenizer, if the caller has already read it; else parse() reads it.
-  std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};
   /// Values of the references in deck and overrides, if the caller has already read them.
   std::optional<References> references = {};
   /// Compare run.initial_weights with the model. One rank of a run does this for all.
@@ -100,7 +100,7 @@ Deck read(const std::string& bytes,
           std::vector<Diagnostic>& findings);
 
 /// Reads the tokenizer of data.tokenizer. Throws UserError if it is not a tokenizer; StorageError.
-std::shared_ptr<const trireme::text::Tokenizer> read_tokenizer(const JobConfig& config);
+std::shared_ptr<const text::Tokenizer> read_tokenizer(const JobConfig& config);
 
 /// read(), and with circumstances also reads the tokenizer and calls check(). Throws UserError with
 /// all findings, sorted.

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/error.hpp"
 
 #include "deck/references.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "deck/references.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <regex>
 
@@ -59,7 +58,7 @@ std::string why_unset(const std::string& reference) {
 
 References references_in(const std::string& deck, const std::vector<std::string>& overrides) {
   References found;
-  const trireme::session::SchedulerJob job = trireme::session::scheduler_job();
+  const session::SchedulerJob job = session::scheduler_job();
   const auto look = [&](const std::string& reference) {
     const std::string name = reference.substr(2, reference.size() - 3);
     const char* const value = reference == "{array}" ? job.index.c_str()

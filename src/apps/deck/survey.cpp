@@ -2,8 +2,9 @@
 #include "deck/survey.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <map>
 #include <set>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -206,6 +207,62 @@ std::string help(const std::string& section_or_key) {
   if (text.empty())
     refuse_unknown(section_or_key, entries);
   return text;
+}
+
+namespace {
+
+std::string as_text(const Value& value) {
+  return std::visit([](const auto& v) { return yaml_text(v); }, value);
+}
+
+}  // namespace
+
+session::Job job_of(const Deck& deck) {
+  const model::GptShape shape = deck.shape();
+  const session::Sections& sections = deck.config;
+  session::Job job{sections};
+  job.shape = shape;
+  job.resolved_deck = echo(deck);
+  job.tokenizer = deck.tokenizer_of_data();
+  const std::map<std::string, std::string> resolved = resolved_model(shape);
+  for (const Entry& entry : survey(deck.config)) {
+    const auto known = resolved.find(entry.path);  // values from a preset or the tokenizer
+    job.deck.emplace_back(entry.path,
+                          known == resolved.end() ? as_text(entry.value) : known->second);
+    job.rules.push_back(entry.change);
+    job.places.push_back(deck.places.of(entry.path));
+  }
+  return job;
+}
+
+std::map<std::string, std::string> resolved_model(const model::GptShape& shape) {
+  std::map<std::string, std::string> known;
+  for (const auto& [key, value] : model::key_values(shape)) known.emplace("model." + key, value);
+  return known;
+}
+
+std::string model_section(const model::GptShape& shape) {
+  auto usual =
+      resolved_model({.layers = shape.layers, .heads = shape.heads, .channels = shape.channels});
+  usual.erase("model.mlp_channels");  // its default depends on the activation
+  constexpr std::string_view nested = "rotary_scaling.";
+  std::string text, scaling;
+  const auto add = [](std::string& to, std::string_view key, const std::string& value) {
+    to += fmt::format("{}{}: {}", to.empty() ? "" : ", ", key, value);
+  };
+  for (const auto& [key, value] : model::key_values(shape)) {
+    const bool size = key == "layers" || key == "heads" || key == "channels";
+    const auto known = usual.find("model." + key);
+    if (!size && known != usual.end() && known->second == value)
+      continue;
+    if (key.starts_with(nested))
+      add(scaling, std::string_view(key).substr(nested.size()), value);
+    else
+      add(text, key, value);
+  }
+  if (!scaling.empty())
+    add(text, "rotary_scaling", "{" + scaling + "}");
+  return "model: {" + text + "}";
 }
 
 }  // namespace trireme::deck

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help
-// and the attributes of the run file.
+// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help,
+// the attributes of the run file and the job of a run.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/key.hpp"
+
+#include "session/job.hpp"
 
 #include "deck/config.hpp"
 #include "deck/deck.hpp"
@@ -40,5 +41,8 @@ std::string echo(const Deck& deck);
 
 /// The reference of all keys, of a section, or of one key. Throws UserError if it is unknown.
 std::string help(const std::string& section_or_key = "");
+
+/// The job of a run from a checked deck, but for Job::build, the versions of the program.
+session::Job job_of(const Deck& deck);
 
 }  // namespace trireme::deck

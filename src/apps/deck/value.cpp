@@ -8,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/text.hpp"
+
 #include "deck/references.hpp"
 
 namespace trireme::deck {

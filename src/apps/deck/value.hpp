@@ -21,7 +21,6 @@
 #include <fmt/ranges.h>
 
 #include "base/key.hpp"
-#include "base/text.hpp"
 
 #include "deck/yaml.hpp"
 

@@ -50,11 +50,6 @@ ExitCode exit_code_of(const std::vector<Problem>& problems) {
   return code;
 }
 
-Attempts::Attempts(comm::World& world, std::vector<Problem>& problems, double deadline_s)
-    : world_(world), problems_(problems), deadline_s_(deadline_s) {}
-
-Attempts::~Attempts() = default;
-
 comm::World& Attempts::world_of_a_part() {
   if (world_.size() == 1)
     return world_;

@@ -44,12 +44,8 @@ class Attempts {
   static constexpr double usual_deadline_s = 120;
 
   /// Borrows both. `world` has all ranks. Adds problems to `problems`, the same on every rank.
-  Attempts(comm::World& world,
-           std::vector<Problem>& problems,
-           double deadline_s = usual_deadline_s);
-  ~Attempts();
-  Attempts(const Attempts&) = delete;
-  Attempts& operator=(const Attempts&) = delete;
+  Attempts(comm::World& world, std::vector<Problem>& problems, double deadline_s = usual_deadline_s)
+      : world_(world), problems_(problems), deadline_s_(deadline_s) {}
 
   /// Collective. An exception of `action` becomes a problem; each reason once.
   void measure(const std::string& part, const std::function<void(comm::World&)>& action);

@@ -23,8 +23,8 @@ void find_about_gpus(const Report& report, std::vector<Finding>& found) {
     if (pair.expected == "SHM" || pair.expected == "NET")
       ++through_host[pair.host];
   for (const auto& [host, pairs] : through_host)
-    found.push_back({fmt::format("NCCL has no direct path between GPUs of {} pair{} of ranks on {}",
-                                 pairs, pairs == 1 ? "" : "s", host),
+    found.push_back({fmt::format("NCCL has no direct path between GPUs of {} of ranks on {}",
+                                 counted(pairs, "pair"), host),
                      "let every rank see all GPUs of its host (Slurm: --gpu-bind=none), and check "
                      "nvidia-smi topo -p2p r and NCCL_P2P_DISABLE; reductions through host memory "
                      "are slower"});

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -18,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/packing.hpp"
 #include "base/quantile.hpp"
+#include "device/recorder.hpp"
 #include "files/descriptor.hpp"
 #include "files/path.hpp"
 
@@ -25,12 +25,6 @@
 
 namespace trireme::doctor {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 [[noreturn]] void fail(const char* call, const std::string& directory, int error) {
   const std::string text = fmt::format("{} in {}", call, directory);
@@ -68,13 +62,13 @@ double triad_seconds(std::vector<double>& a,
                      const std::vector<double>& b,
                      const std::vector<double>& c,
                      int threads) {
-  const auto start = Clock::now();
+  const auto start = device::steady_seconds();
   const auto size = static_cast<std::int64_t>(a.size());
   double* const to = a.data();
   const double *const left = b.data(), *const right = c.data();
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (std::int64_t i = 0; i < size; ++i) to[i] = left[i] + 3.0 * right[i];
-  return seconds_since(start);
+  return device::steady_seconds() - start;
 }
 
 }  // namespace
@@ -117,24 +111,24 @@ FileSystem measure_file_system(const std::string& host, const std::string& direc
   const std::int64_t bytes = std::min(most, result.free_bytes / 4 / block * block);
 
   const std::vector data(block, std::byte{0x5a});
-  auto start = Clock::now();
+  auto start = device::steady_seconds();
   std::int64_t written = 0;
-  while (written < bytes && seconds_since(start) < limit_s) {
+  while (written < bytes && device::steady_seconds() - start < limit_s) {
     file.write_at(written, data);
     written += block;
   }
   file.sync();
   if (written > 0)
-    result.write_bytes_per_s = static_cast<double>(written) / seconds_since(start);
+    result.write_bytes_per_s = static_cast<double>(written) / (device::steady_seconds() - start);
 
   const auto little = std::span(data).first(small);
   std::vector<double> times;
-  const auto begin = Clock::now();
-  for (int i = 0; i < syncs && (i == 0 || seconds_since(begin) < limit_s); ++i) {
-    start = Clock::now();
+  const auto begin = device::steady_seconds();
+  for (int i = 0; i < syncs && (i == 0 || device::steady_seconds() - begin < limit_s); ++i) {
+    start = device::steady_seconds();
     file.write_at(i * small, little);
     file.sync();
-    times.push_back(seconds_since(start));
+    times.push_back(device::steady_seconds() - start);
   }
   result.sync_seconds = median(times);
   return result;

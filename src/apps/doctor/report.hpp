@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `trireme doctor` about the machines of a job, as text and as JSON.
+// `trireme doctor`: examines the machines of a job within a minute: their hardware, its speed, and
+// problems for a run. It needs no deck, and runs alone or under mpirun. Users attach its output to
+// questions.
+//
+// All ranks measure at the same time, since they compute at the same time. Matrix products are
+// those of gpt2-124m's layers. It writes only a file without a name in `directory`, and first
+// checks that it can. A measurement that fails is a problem of the report, and the others continue
+// (attempts.hpp).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/key.hpp"
+
 #include "comm/control/placement.hpp"
+#include "comm/control/world.hpp"
 
 #include "bench/collectives.hpp"
 #include "bench/rank_pairs.hpp"
 #include "doctor/attempts.hpp"
 #include "doctor/gpu_pairs.hpp"
 #include "doctor/host_facts.hpp"
-#include "doctor/launch.hpp"
 #include "doctor/measurements.hpp"
 
 namespace trireme::doctor {
@@ -44,5 +52,13 @@ std::string pair_name(const Report& report, const bench::RankPair& pair);
 std::string problem_text(const Problem& problem);
 std::string report_text(const Report& report);
 std::string report_json(const Report& report);
+
+struct Request {
+  Or<std::int64_t> threads{.value = {}, .keyword = "auto"};  ///< as run.threads
+  std::string directory = ".";                               ///< for checkpoints
+};
+
+/// Collective. Throws UserError if `directory` cannot be written, before the first measurement.
+Report examine(comm::World& world, const Request& request);
 
 }  // namespace trireme::doctor

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/data_text.hpp"
 
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -72,9 +71,8 @@ std::string data_text(const deck::JobConfig& config, std::int64_t context) {
     const double share =
         static_cast<double>(quotas[i]) / static_cast<double>(batches::MixtureOrder::block);
     text += fmt::format("  {}: {:.4g} % of them, from {}\n", parts[i].key, 100 * share,
-                        train.synthetic > 0
-                            ? count_text(static_cast<double>(train.synthetic)) + " generated tokens"
-                            : amount_text(parts[i], config.data, share * all));
+                        train.synthetic > 0 ? count_text(train.synthetic) + " generated tokens"
+                                            : amount_text(parts[i], config.data, share * all));
   }
   if (const batches::Skips skips(config.data.skip); !config.data.skip.empty()) {
     const std::int64_t skipped =

@@ -23,7 +23,7 @@
 namespace trireme::plan {
 namespace {
 
-using trireme::session::Precision;
+using session::Precision;
 
 /// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
 DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
@@ -38,7 +38,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     return {};
   const std::int64_t shard = plan.plan.owned_elements();
   const std::int64_t gathered_shards =
-      trireme::session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
+      session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
           .gathered_elements(plan.plan) /
       plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
@@ -68,23 +68,16 @@ std::vector<int> first_replica(const layout::Plan& plan, const comm::Hosts& host
 
 }  // namespace
 
-deck::Deck parse_for_plan(const std::string& deck_path,
-                          const std::vector<std::string>& overrides,
-                          deck::Circumstances circumstances) {
-  circumstances.trains = false;
-  return deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
-}
-
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const deck::JobConfig& config = deck.config;
-  const auto kind = trireme::session::choose_kind(config.run.device, device::count_cuda_devices());
+  const auto kind = session::choose_kind(config.run.device, device::count_cuda_devices());
   const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
   const int replicas =
       config.parallel.sharded() ? reduce::replicas(config.parallel, ranks, hosts) : 1;
   DeckPlan result{
-      .plan = trireme::session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
+      .plan = session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
       .shard = config.parallel.shard,
       .device = kind,
       .slots = optim::state_slots(config.optimizer),
@@ -113,21 +106,19 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
   if (config.parallel.reduces_micro_steps())
-    result.reductions_per_step = trireme::session::most_micro_steps(config, ranks);
+    result.reductions_per_step = session::most_micro_steps(config, ranks);
   for (const DType dtype : result.dtypes) {
-    const trireme::session::RankKind of_a_rank{dtype, result.device};
+    const session::RankKind of_a_rank{dtype, result.device};
     layout::Budget& budget =
-        result.budgets.emplace_back(trireme::session::budget_of(config, result.plan, of_a_rank));
+        result.budgets.emplace_back(session::budget_of(config, result.plan, of_a_rank));
     if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
       budget.peer_bytes = layout::peer_bytes(
-          result.plan, trireme::session::budget_options(config, result.plan, of_a_rank),
+          result.plan, session::budget_options(config, result.plan, of_a_rank),
           std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
     model::GptShape shape = deck.shape();
-    result.workspaces.push_back(
-        trireme::session::workspace_bytes(config, shape, result.plan, of_a_rank));
-    result.graphs.push_back(trireme::session::graph_bytes(config, shape, result.plan, of_a_rank));
-    result.recompute.push_back(
-        trireme::session::decide_recompute(config, shape, result.plan, of_a_rank));
+    result.workspaces.push_back(session::workspace_bytes(config, shape, result.plan, of_a_rank));
+    result.graphs.push_back(session::graph_bytes(config, shape, result.plan, of_a_rank));
+    result.recompute.push_back(session::decide_recompute(config, shape, result.plan, of_a_rank));
     shape.recompute = result.recompute.back().recompute;
     result.activations.push_back(
         model::activation_plan(shape, dtype, config.batch.micro_sequences, result.device));
@@ -167,9 +158,8 @@ void expect_room(const deck::Deck& deck, const DeckPlan& plan) {
   constexpr const char* key = "model.recompute";
   std::vector<Diagnostic> findings;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i)
-    findings.push_back(
-        {deck.places.of(key), key,
-         trireme::session::too_little(deck.shape(), plan.recompute[i], plan.dtypes[i])});
+    findings.push_back({deck.places.of(key), key,
+                        session::too_little(deck.shape(), plan.recompute[i], plan.dtypes[i])});
   throw UserError(std::move(findings));
 }
 
@@ -180,10 +170,9 @@ std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan) {
   std::string text;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
     const model::RecomputeChoice& choice = plan.recompute[i];
-    text += fmt::format(
-        "recompute in {}: {}: {} of {}{}\n", name(plan.dtypes[i]),
-        model::recompute_text(choice.recompute), bytes_text(static_cast<double>(choice.bytes)),
-        bytes_text(static_cast<double>(limit->count)), choice.fits ? "" : ", which are too few");
+    text += fmt::format("recompute in {}: {}: {} of {}{}\n", name(plan.dtypes[i]),
+                        model::recompute_text(choice.recompute), bytes_text(choice.bytes),
+                        bytes_text(limit->count), choice.fits ? "" : ", which are too few");
   }
   return text;
 }

@@ -65,11 +65,6 @@ struct DeckPlan {
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
 };
 
-/// Reads and checks a deck for a plan: all but whether the batch can be split over the ranks.
-deck::Deck parse_for_plan(const std::string& deck_path,
-                          const std::vector<std::string>& overrides,
-                          deck::Circumstances circumstances);
-
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
 /// its batch aside; hosts <= ranks.
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A machine file: the measured costs from which the time of a step is predicted.
-// `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it
-// (plan/machine_file.hpp); users may read and edit it. Every key has its unit in its name or in a
-// comment.
+// `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it;
+// users may read and edit it. It is YAML, read as a deck is, so that every mistake has its line and
+// column. Every key has its unit in its name or in a comment.
 //
 // 1. A link is one way of communicating among a number of ranks on a number of hosts. Its
 //    collectives are measured at several sizes; bytes are those of the whole bucket.
@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -120,6 +119,16 @@ double crowding(std::int64_t all, std::int64_t cpus);
 /// `older` with what was measured now: links and compute rows of the same kind give way.
 Machine merged(Machine older, const Machine& newer);
 
+/// Throws UserError with all findings; of a version that this program does not read, with that
+/// alone. `path` only names the file in messages.
+Machine parse_machine(const std::string& bytes, const std::string& path);
+
+/// The same from a file. Throws UserError also when it cannot be read.
+Machine read_machine(const std::string& path);
+
+/// parse_machine() of it gives the same numbers.
+std::string machine_text(const Machine& machine);
+
 /// For people: links with their fits, compute rows.
 std::string machine_table(const Machine& machine);
 
@@ -200,15 +209,3 @@ void describe(V& v, Machine& m) {
 }
 
 }  // namespace trireme::plan
-
-template <>
-struct trireme::EnumNames<trireme::plan::Operation> {
-  using enum plan::Operation;
-  static constexpr std::pair<plan::Operation, const char*> table[] = {
-      {reduce_scatter, "reduce_scatter"}, {all_gather, "all_gather"}, {all_reduce, "all_reduce"}};
-};
-template <>
-struct trireme::EnumNames<trireme::plan::Numbers> {
-  using enum plan::Numbers;
-  static constexpr std::pair<plan::Numbers, const char*> table[] = {{fp32, "fp32"}, {bf16, "bf16"}};
-};

@@ -92,8 +92,8 @@ std::string shardings_text(const DeckPlan& plan) {
     text += fmt::format("{:<32}", fmt::format("{}{}", word(one.shard),
                                               one.shard == plan.shard ? ", as in the deck" : ""));
     for (const layout::Budget& budget : one.budgets)
-      text += fmt::format("{:>12}{:>12}", bytes_text(static_cast<double>(budget.held_bytes())),
-                          bytes_text(static_cast<double>(budget.wire_bytes())));
+      text += fmt::format("{:>12}{:>12}", bytes_text(budget.held_bytes()),
+                          bytes_text(budget.wire_bytes()));
     text += one.budgets.empty()
                 ? "  not possible with this reduction, order of buckets or number of replicas\n"
                 : "\n";
@@ -143,12 +143,10 @@ std::string plan_text(const DeckPlan& deck_plan) {
   const std::int64_t padding = padding_of(first);
   std::string text = fmt::format(
       "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
-      "{} "
-      "(granule {}), {} {}{}, shard: {}\n\n",
+      "{} (granule {}), {}{}, shard: {}\n\n",
       plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
       deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
-      word(plan.options().padding), plan.granule(), plan.all_ranks(),
-      plan.all_ranks() == 1 ? "rank" : "ranks",
+      word(plan.options().padding), plan.granule(), counted(plan.all_ranks(), "rank"),
       plan.replicas() > 1
           ? fmt::format(" with {} replicas of {} ranks", plan.replicas(), plan.ranks())
           : "",
@@ -162,7 +160,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
                  deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes);
     text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", at(row.bucket),
                         row.num_parameters, row.elements, row.padding, row.shard_elements,
-                        bytes_text(static_cast<double>(aligned)), row.num_padding_only_ranks,
+                        bytes_text(aligned), row.num_padding_only_ranks,
                         plan.parameter(row.first).name +
                             (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
   }
@@ -185,8 +183,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
                           word(deck_plan.transport));
     text += fmt::format("{:<32}", rows[row].label);
     for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
-      text += fmt::format("{:>12}",
-                          bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
+      text += fmt::format("{:>12}", bytes_text(amounts_of(deck_plan, i)[row].bytes));
     text += '\n';
   }
   return text + shardings_text(deck_plan) + "\n" + optim::groups_text(deck_plan.groups) +

@@ -104,8 +104,7 @@ std::string notes_text(const Scaling& scaling) {
   const auto unknown = std::ranges::find_if(
       scaling.rows, [](const ScalingRow& row) { return !row.missing.empty(); });
   if (unknown != scaling.rows.end())
-    text += fmt::format("{} {}: {}\n", unknown->ranks, unknown->ranks == 1 ? "rank" : "ranks",
-                        unknown->missing);
+    text += fmt::format("{}: {}\n", counted(unknown->ranks, "rank"), unknown->missing);
   return text;
 }
 
@@ -143,7 +142,7 @@ ScalingRow scaling_row(const deck::Deck& deck,
   const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
   const BucketTraffic traffic(
       machine, plan.plan,
-      trireme::session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device}),
+      session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device}),
       wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,
                config.parallel.reduction));
   row.memory_bytes = whole_bytes(plan, dtype);
@@ -169,10 +168,10 @@ ScalingRow scaling_row(const deck::Deck& deck,
     return predict_step(model);
   };
   row.weak = of_micro_steps(weak_micro_steps);
-  if (config.parallel.reduction != trireme::comm::Reduction::tree ||
+  if (config.parallel.reduction != comm::Reduction::tree ||
       config.parallel.logical_shards.value_or(0) >= ranks)
-    row.strong = of_micro_steps(
-        trireme::session::batches_of(config, config.batch.sequences, ranks).micro_steps());
+    row.strong =
+        of_micro_steps(session::batches_of(config, config.batch.sequences, ranks).micro_steps());
   return row;
 }
 
@@ -180,7 +179,7 @@ Scaling scaling_of(const deck::Deck& deck,
                    const Machine& machine,
                    std::vector<int> ranks,
                    int hosts) {
-  const trireme::session::BatchConfig& batch = deck.config.batch;
+  const session::BatchConfig& batch = deck.config.batch;
   const int first = ranks.front();
   const std::int64_t per_host = hosts > 1 ? divided_up(first, hosts) : machine.ranks_per_host;
   const std::int64_t micro_steps = divided_up(batch.sequences, batch.micro_sequences * first);
@@ -208,7 +207,7 @@ std::string scaling_text(const Scaling& scaling) {
     text += fmt::format("{:>7}{:>7}{}{}{:>12}{:>12} {}{}{}\n", row.ranks, row.hosts,
                         step_text(row.weak, context * static_cast<double>(row.weak_sequences)),
                         step_text(row.strong, context * static_cast<double>(scaling.sequences)),
-                        row.memory_bytes ? bytes_text(static_cast<double>(*row.memory_bytes)) : "-",
+                        row.memory_bytes ? bytes_text(*row.memory_bytes) : "-",
                         row.checkpoint_s ? seconds_text(*row.checkpoint_s) : "-",
                         row.links_carried_over ? "*" : "", row.compute_carried_over ? "+" : "",
                         row.compute_estimated ? "~" : "");

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/step.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "base/error.hpp"
-#include "layout/ring.hpp"
+#include "layout/residency.hpp"
 
 namespace trireme::plan {
 namespace {

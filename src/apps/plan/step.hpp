@@ -5,7 +5,7 @@
 //   micro-steps   each reading of a layer waits for the gathers of its buckets. In the last
 //                 micro-step, or in each, a bucket is reduced when its gradients are complete and
 //                 all buckets before it in layout order are on their way. Where buckets share slots
-//                 (layout/ring.hpp), the first write to one waits for the reduction of the bucket
+//                 (layout/residency.hpp), the first write to one waits for the reduction of the bucket
 //                 that had the slot before it
 //   norm          bucket by bucket in layout order: wait for its reduction, add squares
 //   sums          one exchange of all ranks

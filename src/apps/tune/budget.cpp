@@ -2,8 +2,80 @@
 #include "tune/budget.hpp"
 
 #include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/quantile.hpp"
+#include "base/round_up.hpp"
+#include "device/recorder.hpp"
+
+#include "session/saver.hpp"
+#include "session/session.hpp"
 
 namespace trireme::tune {
+namespace {
+
+/// From the beginning of the second micro-step to that of the third.
+double between_micro_steps(const device::Recorder& recorder) {
+  double second = 0, third = 0;
+  for (const device::TimeSample& sample : recorder.samples())
+    if (static_cast<device::SpanName>(sample.name) == device::SpanName::data_next &&
+        sample.micro == 1)
+      second = sample.begin_s;
+    else if (static_cast<device::SpanName>(sample.name) == device::SpanName::data_next &&
+             sample.micro == 2)
+      third = sample.begin_s;
+  TRIREME_EXPECT(third > second, "micro-steps that begin at {} and {}", second, third);
+  return third - second;
+}
+
+/// The job with at most about `most_micro_steps` per step (whole leaves), without evaluation and
+/// replica checks.
+session::Job shortened(session::Job job, int ranks, std::int64_t most_micro_steps) {
+  const std::int64_t leaves = session::batches_of(job, job.batch.sequences, ranks).leaves;
+  const std::int64_t parts = leaves > 0 ? leaves : ranks;
+  const std::int64_t of_a_part =
+      divided_up(std::max(most_micro_steps, least_micro_steps) * ranks, parts);
+  job.batch.sequences =
+      std::min(job.batch.sequences, of_a_part * parts * job.batch.micro_sequences);
+  job.batch.schedule.clear();
+  job.record.spans = true;
+  job.evaluate = {};
+  job.parallel.check_replicas = {.every_steps = 0, .at_checkpoints = false};
+  return job;
+}
+
+}  // namespace
+
+double seconds_of_a_step(const session::Job& the_job,
+                         const batches::Split& data,
+                         comm::World& world,
+                         const TimedSteps& request) {
+  const auto micro_steps = [&](const session::Job& one) {
+    return session::batches_of(one, one.batch.sequences, world.size()).micro_steps();
+  };
+  const session::Job job =
+      shortened(the_job, world.size(), std::min(request.most_micro_steps, micro_steps(the_job)));
+  const std::int64_t missing = micro_steps(the_job) - micro_steps(job);
+  session::Session session(job, data, world);
+  session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
+      .initialize(*session.compute_stream);
+  std::vector<double> seconds;
+  for (int number = 1; number <= request.warmups + request.steps; ++number) {
+    session.recorder.clear();
+    const session::StepOutcome outcome = session.step(number, [] { return session::Requests{}; });
+    if (number <= request.warmups)
+      continue;
+    const double rest =
+        missing > 0 ? static_cast<double>(missing) * between_micro_steps(session.recorder) : 0;
+    seconds.push_back(outcome.seconds + rest);
+  }
+  session.engine.wait_for_parameters();
+  world.barrier();  // no rank frees memory that a peer still reads
+  return comm::largest_of_ranks(world, std::array{median(seconds)}).front();
+}
+
 namespace {
 
 constexpr int rounds_of_runs = 4;

@@ -4,11 +4,80 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/error.hpp"
+#include "base/quantile.hpp"
 #include "base/round_up.hpp"
 
+#include "deck/value.hpp"
+
 namespace trireme::tune {
+namespace {
+
+bool same_buckets(const Setting& a, const Setting& b) {
+  return a.bucket_boundaries == b.bucket_boundaries &&
+         a.bucket_elements.value == b.bucket_elements.value;
+}
+
+}  // namespace
+
+Setting setting_of(const deck::JobConfig& config) {
+  return {.micro_sequences = config.batch.micro_sequences,
+          .recompute = config.model.recompute,
+          .transport = config.parallel.transport,
+          .bucket_elements = config.parallel.bucket_elements,
+          .bucket_boundaries = config.parallel.bucket_boundaries};
+}
+
+void apply(const Setting& setting, deck::JobConfig& config) {
+  config.batch.micro_sequences = setting.micro_sequences;
+  config.model.recompute = setting.recompute;
+  config.parallel.transport = setting.transport;
+  config.parallel.bucket_elements = setting.bucket_elements;
+  config.parallel.bucket_boundaries = setting.bucket_boundaries;
+}
+
+std::vector<deck::KeyValue> values_of(const Setting& setting) {
+  return {{"batch.micro_sequences", deck::yaml_text(setting.micro_sequences)},
+          {"model.recompute", deck::yaml_text(setting.recompute)},
+          {"parallel.transport", deck::yaml_text(setting.transport)},
+          {"parallel.bucket_elements", deck::yaml_text(setting.bucket_elements)},
+          {"parallel.bucket_boundaries", deck::yaml_text(setting.bucket_boundaries)}};
+}
+
+std::vector<deck::KeyValue> differences(const Setting& base, const Setting& other) {
+  const auto old = values_of(base);
+  auto values = values_of(other);
+  std::erase_if(values, [&](const deck::KeyValue& value) {
+    return std::ranges::find(old, value) != old.end();
+  });
+  return values;
+}
+
+std::string words_of(const std::vector<deck::KeyValue>& values) {
+  std::string words;
+  for (const deck::KeyValue& value : values)
+    words += (words.empty() ? "" : " ") + value.path + "=" + value.value;
+  return words.empty() ? "the deck's values" : words;
+}
+
+bool changes_bits(const Additions& additions,
+                  const Setting& own,
+                  comm::Transport own_wire,
+                  const Setting& other,
+                  comm::Transport other_wire) {
+  if (own.micro_sequences != other.micro_sequences)
+    return true;
+  if (additions.reduction != comm::Reduction::sum)
+    return false;
+  if (additions.replicas > 2 && !same_buckets(own, other))
+    return true;
+  if (additions.ranks <= 2)
+    return false;
+  return own_wire != other_wire || (own_wire == comm::Transport::mpi && !same_buckets(own, other));
+}
+
 namespace {
 
 constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
@@ -89,6 +158,38 @@ std::vector<std::int64_t> every_other(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> some;
   for (std::size_t i = 0; i + 1 < sizes.size(); i += 2) some.push_back(sizes[i]);
   return some;
+}
+
+Ratio ratio_of(const std::vector<double>& seconds, const std::vector<double>& own) {
+  TRIREME_EXPECT(seconds.size() == own.size(), "{} rounds compared with {}", seconds.size(),
+                 own.size());
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < own.size(); ++i) ratios.push_back(seconds[i] / own[i]);
+  return {median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75)};
+}
+
+bool confirms(const std::vector<double>& seconds, const std::vector<double>& own) {
+  std::size_t above = 0;
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (seconds[i] >= own[i])
+      ++above;
+  return ratio_of(seconds, own).measurably_better() && 8 * above <= own.size();
+}
+
+std::optional<std::size_t> best_of(const std::vector<Trial>& trials) {
+  double least = 1;
+  for (const Trial& trial : trials)
+    if (trial.ratio.measurably_better())
+      least = std::min(least, trial.ratio.median);
+  const auto order = [](const Trial& trial) {
+    return std::tuple(trial.changes_bits, trial.changed_keys, trial.ratio.median);
+  };
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    if (trials[i].ratio.measurably_better() && trials[i].ratio.median <= least + least_gain &&
+        (!best || order(trials[i]) < order(trials[*best])))
+      best = i;
+  return best;
 }
 
 }  // namespace trireme::tune

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Smooths the losses of a learning rate sweep and suggests a rate.
+// `trireme find-rate DECK`: a short training from the deck's initial parameters with a learning
+// rate that grows by a constant factor per step, and a suggestion from its losses.
+//
+// 1. Batches, model, data, clipping and weight decay are the deck's; its schedule, evaluation,
+//    samples and checkpoints are not used. Groups with their own rate keep its ratio to the deck's
+//    rate.
+// 2. No run directory is used. Text is encoded into a temporary token cache, unless data.cache is
+//    given.
+// 3. Every rank gets the same losses and ends at the same step. Losses are as reproducible as in a
+//    run; with reduction: tree they have the same bits on any number of ranks.
 //
 // Smoothed loss and slope at a step are those of the least-squares line through the losses of the
 // `window` steps before and after it, over the logarithm of the rate. A moving average of earlier
 // losses would lag, which would shift the rates by a factor.
-//
 //
 //   steepest  the rate where the smoothed loss decreases fastest, before its minimum
 //   diverges  the rate in the middle of the first `window` steps whose mean loss exceeds `multiple`
@@ -25,6 +33,12 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "base/log.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "session/job.hpp"
 
 namespace trireme::tune {
 
@@ -76,5 +90,12 @@ std::string rate_table(const RateCurve& curve);
 /// {"filetype": "trireme-rates", "version": [1, 0], "rate": […], "loss": […], …}; missing values
 /// are null.
 std::string rate_json(const RateCurve& curve);
+
+/// Collective. Throws UserError if the range is invalid, if a group has its own rate and the deck's
+/// is 0, or if the gradient of the first step is not finite.
+RateCurve find_rate(const session::Job& job,
+                    comm::World& world,
+                    Log& log,
+                    const SweepRequest& request);
 
 }  // namespace trireme::tune

@@ -11,7 +11,6 @@
 #include <omp.h>
 
 #include "base/error.hpp"
-#include "base/round_up.hpp"
 #include "base/text.hpp"
 #include "device/device.hpp"
 
@@ -25,12 +24,11 @@
 #include "session/rank_memory.hpp"
 
 #include "deck/check.hpp"
-#include "deck/job.hpp"
+#include "deck/survey.hpp"
 #include "deck/value.hpp"
 #include "doctor/host_facts.hpp"
 #include "plan/deck_plan.hpp"
 #include "tune/budget.hpp"
-#include "tune/timed_steps.hpp"
 
 namespace trireme::tune {
 namespace {
@@ -65,10 +63,6 @@ Setting with(Setting setting, const Choices::Compute& compute) {
   setting.micro_sequences = compute.micro_sequences;
   setting.recompute = compute.recompute;
   return setting;
-}
-
-std::string steps_text(const TimedSteps& timed) {
-  return fmt::format("{} {}", timed.steps, timed.steps == 1 ? "step" : "steps");
 }
 
 class Tuner {
@@ -241,12 +235,11 @@ void Tuner::search() {
     throw UserError(fmt::format(
         "a rank needs {} for this deck, but may use only {}. Use fewer ranks per host or a smaller "
         "batch.micro_sequences.",
-        bytes_text(bytes), bytes_text(static_cast<double>(result_.memory_bytes))));
+        bytes_text(bytes), bytes_text(result_.memory_bytes)));
   find_transports();
   Choices varied{{choices_.transports.front()}, {{own_.micro_sequences, own_.recompute}}, {}};
   result_.runs.push_back({possible(varied).at(0), {}, {}});
-  log_.info("measuring a step with the deck's values on {} {}", world_.size(),
-            world_.size() == 1 ? "rank" : "ranks");
+  log_.info("measuring a step with the deck's values on {}", counted(world_.size(), "rank"));
   own_step_ = {time(result_.runs.front().candidate, shortest_steps),
                session::most_micro_steps(deck_.config, world_.size())};
   const std::size_t most = std::max(
@@ -259,9 +252,8 @@ void Tuner::search() {
   for (const auto& [micro, recompute] : choices_.computes)
     micro_batches += fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ", micro,
                                  deck::yaml_text(recompute));
-  log_.info("measuring micro-batches of {} sequences, then {} {} with {} sizes of buckets",
-            micro_batches, choices_.transports.size(),
-            choices_.transports.size() == 1 ? "transport" : "transports",
+  log_.info("measuring micro-batches of {} sequences, then {} with {} sizes of buckets",
+            micro_batches, counted(std::ssize(choices_.transports), "transport"),
             1 + choices_.bucket_elements.size());
   const auto add = [&](const std::vector<Candidate>& found) {
     for (const Candidate& one : found)
@@ -294,7 +286,7 @@ void Tuner::run() {
   const std::size_t count = budget.blocks;
   result_.runs.resize(count);
   log_.info("tried {} settings; running the best {} and the deck's values in {} rounds of {}",
-            result_.tried, count - 1, budget.rounds, steps_text(budget.timed));
+            result_.tried, count - 1, budget.rounds, counted(budget.timed.steps, "step"));
   // Each round begins with another setting.
   for (std::size_t round = 0; round < static_cast<std::size_t>(budget.rounds); ++round)
     for (std::size_t turn = 0; turn < count; ++turn) {
@@ -318,7 +310,7 @@ void Tuner::run_again() {
   const Candidate& other = result_.runs[position].candidate;
   const TuneBudget budget = budget_for_repetition(again_part * request_.seconds, own_step_);
   log_.info("running the best setting again: {} rounds of {} x {}", budget.rounds,
-            2 * budget.blocks, steps_text(budget.timed));
+            2 * budget.blocks, counted(budget.timed.steps, "step"));
   std::size_t pairs = 0;
   for (int round = 0; round < budget.rounds; ++round) {
     double own_s = 0, other_s = 0;

@@ -32,8 +32,8 @@ std::string run_words(const Tuning& tuning, const Run& run) {
 }
 
 std::string where(const Tuning& tuning) {
-  return fmt::format("{} {} on {} {}, {}", tuning.ranks, tuning.ranks == 1 ? "rank" : "ranks",
-                     tuning.hosts, tuning.hosts == 1 ? "host" : "hosts", tuning.processor);
+  return fmt::format("{} on {}, {}", counted(tuning.ranks, "rank"), counted(tuning.hosts, "host"),
+                     tuning.processor);
 }
 
 /// The measured times, their ratio and the decision.
@@ -103,19 +103,17 @@ std::string tuning_table(const Tuning& tuning) {
                                  "measured", "ratio (quartiles)*", "bits");
   for (const Run& run : tuning.runs) {
     const Candidate& one = run.candidate;
-    text += fmt::format("{:<{}}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
-                        bytes_text(static_cast<double>(one.memory_bytes)),
-                        run.seconds.empty() ? "-" : step_text(median(run.seconds)),
-                        run.seconds.empty() ? "-" : ratio_text(run.ratio),
-                        one.changes_bits ? "change" : "same");
+    text += fmt::format(
+        "{:<{}}{:>12}{:>12}  {:<24}{}\n", run_words(tuning, run), width,
+        bytes_text(one.memory_bytes), run.seconds.empty() ? "-" : step_text(median(run.seconds)),
+        run.seconds.empty() ? "-" : ratio_text(run.ratio), one.changes_bits ? "change" : "same");
   }
   text +=
       "* The median over the rounds of the step's time divided by that of the deck's values in the "
       "same round. It decides, not the ratio of the median times, which a change of the machine's "
       "speed between rounds distorts.\n";
-  text +=
-      fmt::format("{} settings were tried; {} others need more than {} per rank.\n", tuning.tried,
-                  tuning.too_large, bytes_text(static_cast<double>(tuning.memory_bytes)));
+  text += fmt::format("{} settings were tried; {} others need more than {} per rank.\n",
+                      tuning.tried, tuning.too_large, bytes_text(tuning.memory_bytes));
   text += verdict(tuning) + "\n";
   if (tuning.chosen().candidate.changes_bits)
     text +=

@@ -2,7 +2,6 @@
 #include "model/decoder.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.hpp"
 
@@ -27,10 +26,6 @@ std::int64_t next_piece(std::int64_t left) {
 }
 
 }  // namespace
-
-bool can_decode(const device::Device& device) {
-  return ops::has_cached_attention(device);
-}
 
 Decoder::Decoder(device::Device& device,
                  const GptShape& shape,

@@ -7,13 +7,13 @@
 //
 // 1. The logits after a token equal those of Gpt::next_logits for the sequence up to it. On a CPU
 //    they are bitwise equal if rows of products and attention are computed independently
-//    (ops::rows_are_independent, ops/cached_attention.hpp), else up to rounding.
+//    (ops/matmul.hpp, ops/cached_attention.hpp), else up to rounding.
 // 2. A row of step() does not depend on the other rows. If products do not compute rows
 //    independently, the result of read() depends on its pieces: piece_tokens at a time, counted
 //    from `first`. Reads that start at multiples of piece_tokens give the same bits as one call.
 // 3. Reading from position 0 restarts a sequence. Cached values include the position, so a window
 //    that moves must be read again.
-// 4. Only for CPUs (can_decode()); use Gpt::next_logits on a GPU.
+// 4. Only for CPUs (ops::has_cached_attention()); use Gpt::next_logits on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,6 @@
 
 namespace trireme::model {
 
-/// Whether the device supports a Decoder.
-bool can_decode(const device::Device& device);
-
 class Decoder {
  public:
   /// Maximum rows of a call. Calls are padded to one of a few sizes, each with its own products.
@@ -52,7 +49,8 @@ class Decoder {
   };
 
   /// For `sequences` sequences of up to shape.context tokens. `dtype` is that of the parameters.
-  /// Scratch and options as in Gpt. Throws DeviceError where can_decode() is false.
+  /// Scratch and options as in Gpt. Throws DeviceError where ops::has_cached_attention() is
+  /// false.
   Decoder(device::Device& device,
           const GptShape& shape,
           DType dtype,

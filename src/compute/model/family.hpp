@@ -60,9 +60,3 @@ struct trireme::EnumNames<trireme::model::Preset> {
                                                                     {nanochat_d12, "nanochat-d12"},
                                                                     {nanochat_d20, "nanochat-d20"}};
 };
-template <>
-struct trireme::EnumNames<trireme::model::Family> {
-  using enum model::Family;
-  static constexpr std::pair<model::Family, const char*> table[] = {
-      {gpt2, "gpt2"}, {llama, "llama"}, {qwen2, "qwen2"}, {qwen3, "qwen3"}, {nanochat, "nanochat"}};
-};

@@ -51,7 +51,6 @@
 namespace trireme::model {
 
 using nn::Hooks;
-using nn::NoHooks;
 
 /// One micro-batch. tokens and targets are [B, T] int32; target t is token t + 1.
 struct Batch {

@@ -2,14 +2,12 @@
 #include "model/layers.hpp"
 
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 
-#include "nn/layer_norm.hpp"
 #include "nn/mlp.hpp"
 #include "ops/elementwise.hpp"
 
@@ -121,7 +119,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
 }
 
-std::unique_ptr<nn::Norm> Layers::make_norm(const std::string& scope, const char* name) {
+std::unique_ptr<nn::LayerNorm> Layers::make_norm(const std::string& scope, const char* name) {
   switch (shape.norm) {
     case Norm::layer_norm:
     case Norm::rms_norm:
@@ -137,7 +135,7 @@ std::unique_ptr<nn::Norm> Layers::make_norm(const std::string& scope, const char
   return nullptr;
 }
 
-void Layers::add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch) {
+void Layers::add(std::unique_ptr<nn::LayerNorm> norm, std::unique_ptr<nn::Branch> branch) {
   residuals.push_back({.norm = std::move(norm),
                        .branch = std::move(branch),
                        .dropout_site = registry.add_dropout_site(),

@@ -25,7 +25,7 @@
 #include "nn/embedding.hpp"
 #include "nn/head.hpp"
 #include "nn/kernels.hpp"
-#include "nn/norm.hpp"
+#include "nn/layer_norm.hpp"
 #include "nn/product_list.hpp"
 #include "nn/registry.hpp"
 #include "nn/rotary.hpp"
@@ -34,7 +34,7 @@ namespace trireme::model {
 
 /// x + dropout(branch(norm(x))).
 struct Residual {
-  std::unique_ptr<nn::Norm> norm;
+  std::unique_ptr<nn::LayerNorm> norm;
   std::unique_ptr<nn::Branch> branch;
   std::uint32_t dropout_site = 0;
   nn::Slot x;  ///< the incoming stream, or the embedding before its norm
@@ -78,7 +78,7 @@ struct Layers {
   void expect_values(const std::vector<ConstView>& values, DType dtype) const;
 
   /// The norm that reads the stream before residual i, or the final norm after the last.
-  [[nodiscard]] const nn::Norm& norm(std::size_t i) const {
+  [[nodiscard]] const nn::LayerNorm& norm(std::size_t i) const {
     return i < residuals.size() ? *residuals[i].norm : *final_norm;
   }
   /// The stream before residual i, or after the last.
@@ -93,11 +93,11 @@ struct Layers {
   nn::Registry registry;
   std::unique_ptr<nn::Rotary> rotary;  ///< null if positions are learned
   std::unique_ptr<nn::Embedding> embedding;
-  std::unique_ptr<nn::Norm> embedding_norm;             ///< null: none
+  std::unique_ptr<nn::LayerNorm> embedding_norm;        ///< null: none
   ParameterIndex first_of_embedding_norm = nn::absent;  ///< to that of the first block
   std::vector<Residual> residuals;
   std::vector<Block> blocks;
-  std::unique_ptr<nn::Norm> final_norm;
+  std::unique_ptr<nn::LayerNorm> final_norm;
   ParameterIndex first_after_blocks = nn::absent;  ///< the final norm's, then an untied head's
   std::unique_ptr<nn::Head> head;
   nn::Slot x_last;  ///< the output of the last block
@@ -106,8 +106,8 @@ struct Layers {
 
  private:
   /// Registered under `scope` + `name`, as "h.0." and "ln_1".
-  std::unique_ptr<nn::Norm> make_norm(const std::string& scope, const char* name);
-  void add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch);
+  std::unique_ptr<nn::LayerNorm> make_norm(const std::string& scope, const char* name);
+  void add(std::unique_ptr<nn::LayerNorm> norm, std::unique_ptr<nn::Branch> branch);
   void request_fusions();
   void announce(const nn::Call& call, ParameterIndex first, std::size_t count) const;
   /// Announces the block that begins with residual i, or the parameters after the blocks.

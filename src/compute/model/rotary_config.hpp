@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
@@ -76,10 +75,3 @@ void describe(V& v, RotaryScalingConfig& c) {
 }
 
 }  // namespace trireme::model
-
-template <>
-struct trireme::EnumNames<trireme::ops::RotaryScalingType> {
-  using enum ops::RotaryScalingType;
-  static constexpr std::pair<ops::RotaryScalingType, const char*> table[] = {
-      {llama3, "llama3"}, {yarn, "yarn"}, {linear, "linear"}};
-};

@@ -2,18 +2,31 @@
 // The resolved description of a model: all its sizes and parts. config.hpp computes it from a deck.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
-#include <utility>
+#include <string>
+#include <string_view>
 
 #include "base/key.hpp"
 
-#include "model/window_pattern.hpp"
-#include "nn/activation.hpp"
-#include "nn/qk_norm.hpp"
-#include "nn/recompute.hpp"
+#include "nn/config.hpp"
 #include "ops/rotary.hpp"
 
 namespace trireme::model {
+
+inline constexpr std::int64_t most_layers = 1000;
+/// The numbers of the layers without window.
+using LongLayers = std::bitset<most_layers>;
+
+/// The long layers of the deck key window_pattern, a string of letters: S (short) has the attention
+/// window, L (long) attends to all earlier tokens; other letters count as S. A string with one
+/// letter per layer is used as it is. A shorter one is repeated over the layers, and the last layer
+/// is always long, as in nanochat (github.com/karpathy/nanochat, nanochat/gpt.py, window_pattern
+/// "SSSL"). None if `layers` is 0 or smaller than the number of letters.
+LongLayers long_layers(std::string_view pattern, std::int64_t layers);
+
+/// One letter per layer.
+std::string pattern_of(const LongLayers& long_layers, std::int64_t layers);
 
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
 /// Initial values of the layers that write to the residual stream: scaled down with the number of
@@ -105,22 +118,3 @@ struct GptShape {
 };
 
 }  // namespace trireme::model
-
-template <>
-struct trireme::EnumNames<trireme::model::Norm> {
-  using enum model::Norm;
-  static constexpr std::pair<model::Norm, const char*> table[] = {{layer_norm, "layer_norm"},
-                                                                  {rms_norm, "rms_norm"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::OutputInit> {
-  using enum model::OutputInit;
-  static constexpr std::pair<model::OutputInit, const char*> table[] = {{scaled, "scaled"},
-                                                                        {zero, "zero"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Positions> {
-  using enum model::Positions;
-  static constexpr std::pair<model::Positions, const char*> table[] = {{learned, "learned"},
-                                                                       {rotary, "rotary"}};
-};

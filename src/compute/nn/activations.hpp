@@ -26,7 +26,7 @@
 #include "base/dtype.hpp"
 #include "device/device.hpp"
 
-#include "nn/recompute.hpp"
+#include "nn/config.hpp"
 
 namespace trireme::nn {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "nn/branch.hpp"
+#include "nn/config.hpp"
 #include "nn/head_norm.hpp"
-#include "nn/qk_norm.hpp"
 #include "nn/rotary.hpp"
 #include "ops/attention.hpp"
 #include "ops/cached_attention.hpp"

@@ -6,7 +6,6 @@
 
 #include "base/round_up.hpp"
 
-#include "ops/cross_entropy.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::nn {

@@ -13,13 +13,12 @@
 // the logits of a part can stay in its cache until the loss replaces them with their gradient.
 //
 // On a CPU, the logits, loss and input gradient of a row have the same bits in any chunk
-// (ops::rows_are_independent). The weight's gradient is summed chunk by chunk, so its rounding
+// (ops/matmul.hpp). The weight's gradient is summed chunk by chunk, so its rounding
 // depends on the chunks. These depend on vocabulary, context and, for short contexts, the maximum
 // number of sequences; never on threads, ranks or the current batch.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "nn/call.hpp"

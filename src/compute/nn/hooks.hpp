@@ -18,24 +18,17 @@
 
 namespace trireme::nn {
 
+/// Those of this class do nothing: for evaluation and sampling with complete parameters.
 class Hooks {
  public:
   virtual ~Hooks() = default;
   /// The ops that follow on `stream` read these parameters.
-  virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
+  virtual void before_use(std::span<const ParameterIndex> /*parameters*/,
+                          device::Stream& /*stream*/) {}
   /// An op that follows on `stream` writes to this gradient.
-  virtual void before_write(ParameterIndex parameter, device::Stream& stream) = 0;
+  virtual void before_write(ParameterIndex /*parameter*/, device::Stream& /*stream*/) {}
   /// The last write to this gradient in this step has been enqueued on `stream`.
-  virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
-};
-
-/// Hooks that do nothing, for evaluation and sampling with complete parameters.
-class NoHooks final : public Hooks {
- public:
-  void before_use(std::span<const ParameterIndex> /*parameters*/,
-                  device::Stream& /*stream*/) override {}
-  void before_write(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
-  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
+  virtual void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) {}
 };
 
 }  // namespace trireme::nn

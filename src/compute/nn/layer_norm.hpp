@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer normalization with optional gain and bias, or RMS normalization with optional gain
-// (ops/layer_norm.hpp).
+// (ops/layer_norm.hpp), of the residual stream: before each branch and before the head.
+//
+// It includes the addition of the preceding branch, so the stream is read and written once.
+// Backward adds its gradient to that of the stream in the same pass. It can also add the sums over
+// the rows of that gradient to the gradient of the preceding branch's bias (accept_bias_sums), which
+// are the same, unless dropout is between the two.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "nn/norm.hpp"
+#include "base/view.hpp"
+
+#include "nn/activations.hpp"
+#include "nn/call.hpp"
 #include "nn/registry.hpp"
+#include "ops/dropout.hpp"
 #include "ops/layer_norm.hpp"
 
 namespace trireme::nn {
@@ -20,7 +29,7 @@ struct LayerNormConfig {
   double epsilon = 0;
 };
 
-class LayerNorm final : public Norm {
+class LayerNorm {
  public:
   /// `scope` is that of the block, "h.3.", or empty.
   LayerNorm(Registry& registry,
@@ -28,18 +37,23 @@ class LayerNorm final : public Norm {
             std::string name,
             const LayerNormConfig& config);
 
-  void plan(Planner& planner, Retention how) override;
-  void forward(const Call& call, ConstView x) const override;
-  void forward_sum(const Call& call,
-                   View sum,
-                   ConstView x,
-                   ConstView branch,
-                   const ops::Dropout& dropout) const override;
-  void backward(
-      const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const override;
-  [[nodiscard]] View output(const Call& call) const override { return call.view(output_); }
-  [[nodiscard]] double flops_per_token() const override;
-  bool accept_bias_sums(ParameterIndex bias) override;
+  void plan(Planner& planner, Retention how);
+  /// output = norm(x).
+  void forward(const Call& call, ConstView x) const;
+  /// sum = x + dropout(branch), output = norm(sum), with the same bits as forward(sum). `sum` may
+  /// be `x`.
+  void forward_sum(
+      const Call& call, View sum, ConstView x, ConstView branch, const ops::Dropout& dropout) const;
+  /// dx += the gradient with respect to x when `accumulate`, = otherwise; dy is that of the output.
+  /// Reports the norm's own gradients.
+  void backward(const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const;
+  [[nodiscard]] View output(const Call& call) const { return call.view(output_); }
+  /// FLOP per token of forward and backward: 6 per parameter.
+  [[nodiscard]] double flops_per_token() const;
+  /// Requests that every backward pass adds the sums over the rows of the gradient that it computes
+  /// to the gradient of `bias`. Returns whether the layer accepts; it accepts at most one
+  /// parameter.
+  bool accept_bias_sums(ParameterIndex bias);
 
  private:
   const std::string name_;

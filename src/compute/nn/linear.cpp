@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "nn/layer_norm.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::nn {
@@ -40,7 +41,7 @@ double Linear::flops_per_token() const {
   return 6.0 * static_cast<double>(config_.out * (config_.in + (config_.bias ? 1 : 0)));
 }
 
-void Linear::request_bias_sums(FusionTarget& next) {
+void Linear::request_bias_sums(LayerNorm& next) {
   bias_is_fused_ = bias_ != absent && next.accept_bias_sums(bias_);
 }
 

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "nn/call.hpp"
-#include "nn/fusion.hpp"
 #include "nn/kernels.hpp"
 #include "nn/product_list.hpp"
 #include "nn/registry.hpp"
 
 namespace trireme::nn {
+
+class LayerNorm;
 
 struct LinearConfig {
   std::string role;  ///< name in tables of products: "qkv"
@@ -34,8 +35,8 @@ class Linear {
   void prepare(Kernels& kernels, const BatchSize& size);
   void list(ProductList& list) const;
   [[nodiscard]] double flops_per_token() const;
-  /// Requests the bias sums from the layer that reads the stream next (fusion.hpp).
-  void request_bias_sums(FusionTarget& next);
+  /// Requests the bias sums from the layer that reads the stream next (layer_norm.hpp).
+  void request_bias_sums(LayerNorm& next);
 
   void forward(const Call& call, View y, ConstView x) const;
   /// z = x · Wᵀ + b, y = gelu(z).

@@ -6,7 +6,7 @@
 // gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
 // (logits).
 //
-// On a CPU a row of y does not depend on the other rows (ops::rows_are_independent); on a GPU this
+// On a CPU a row of y does not depend on the other rows (ops/matmul.hpp); on a GPU this
 // holds up to the rounding of sums.
 //
 // For a GELU after or before the layer, forward_gelu() and backward_input_gelu() compute it within

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "nn/activation.hpp"
 #include "nn/branch.hpp"
+#include "nn/config.hpp"
 
 namespace trireme::nn {
 

@@ -4,6 +4,7 @@
 // op.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ struct ListedProduct {
   LinearShape products;
   std::int64_t count = 1;
   bool logits = false;  ///< the head: y are logits, of a chunk of rows
-  /// The next layer computes the gradient of the bias (fusion.hpp).
+  /// The next layer computes the gradient of the bias (layer_norm.hpp).
   bool bias_is_fused = false;
 
   /// FLOP of one of the three products.
@@ -41,7 +42,16 @@ class ProductList {
   explicit ProductList(const BatchSize& size) : size_(size) {}
 
   [[nodiscard]] const BatchSize& size() const { return size_; }
-  void add(const ListedProduct& product);
+  void add(const ListedProduct& product) {
+    const auto known = std::ranges::find_if(all_, [&](const ListedProduct& one) {
+      return one.layer == product.layer && one.products == product.products &&
+             one.bias_is_fused == product.bias_is_fused;
+    });
+    if (known == all_.end())
+      all_.push_back(product);
+    else
+      known->count += product.count;
+  }
   [[nodiscard]] const std::vector<ListedProduct>& all() const { return all_; }
 
  private:

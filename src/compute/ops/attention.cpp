@@ -28,8 +28,7 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device,
     return make_attention_cpu(device, s);
   if constexpr (device::cuda::in_this_build)
     return make_attention_cuda(device, s, options);
-  throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
-                    __FILE__, __LINE__);
+  throw DeviceError(device.description(), "attention", "this build has the CPU's operations only");
 }
 
 /// What both directions have; `out` and `qkv` or their gradients.
@@ -54,8 +53,6 @@ Attention::Attention(device::Device& device,
                      const AttentionOptions& options)
     : shape_(shape), implementation_(make(device, shape, options)) {}
 Attention::~Attention() = default;
-Attention::Attention(Attention&&) noexcept = default;
-Attention& Attention::operator=(Attention&&) noexcept = default;
 
 void Attention::forward(const AttentionForward& call, device::Stream& stream) const {
   expect_sizes("attention forward", shape_, call.qkv, call.out, call);

@@ -66,8 +66,6 @@ class Attention {
             const AttentionShape& shape,
             const AttentionOptions& options = {});
   ~Attention();
-  Attention(Attention&&) noexcept;
-  Attention& operator=(Attention&&) noexcept;
 
   void forward(const AttentionForward& call, device::Stream& stream) const;
   void backward(const AttentionBackward& call, device::Stream& stream) const;

@@ -34,7 +34,7 @@ bool has_cached_attention(const device::Device& device) {
 void require_cached_attention(const device::Device& device) {
   if (!has_cached_attention(device))
     throw DeviceError(device.description(), "attention to kept keys and values",
-                      "there is a body for CPUs alone", __FILE__, __LINE__);
+                      "there is a body for CPUs alone");
 }
 
 std::int64_t cache_elements(const CachedAttentionShape& shape) {
@@ -44,8 +44,6 @@ std::int64_t cache_elements(const CachedAttentionShape& shape) {
 CachedAttention::CachedAttention(device::Device& device, const CachedAttentionShape& shape)
     : shape_(checked(shape)), implementation_(make(device, shape)) {}
 CachedAttention::~CachedAttention() = default;
-CachedAttention::CachedAttention(CachedAttention&&) noexcept = default;
-CachedAttention& CachedAttention::operator=(CachedAttention&&) noexcept = default;
 
 void CachedAttention::forward(const CachedAttentionCall& call, device::Stream& stream) const {
   const CachedAttentionShape& s = shape_;

@@ -67,8 +67,6 @@ class CachedAttention {
   /// has_cached_attention() is false.
   CachedAttention(device::Device& device, const CachedAttentionShape& shape);
   ~CachedAttention();
-  CachedAttention(CachedAttention&&) noexcept;
-  CachedAttention& operator=(CachedAttention&&) noexcept;
 
   void forward(const CachedAttentionCall& call, device::Stream& stream) const;
 

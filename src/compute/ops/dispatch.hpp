@@ -70,7 +70,7 @@ bool on_cuda(device::Stream& stream, Body&& body) {
 inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation) {
   if (stream.device().kind() != device::Kind::cpu)
     throw DeviceError(stream.device().description(), operation,
-                      "this build has the CPU's operations only", __FILE__, __LINE__);
+                      "this build has the CPU's operations only");
   return device::cpu::stream_of(stream);
 }
 

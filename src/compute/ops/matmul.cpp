@@ -28,8 +28,7 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device,
     return make_matmul_cpu(shape);
   if constexpr (device::cuda::in_this_build)
     return make_matmul_cuda(device, shape, options);
-  throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only",
-                    __FILE__, __LINE__);
+  throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only");
 }
 
 }  // namespace
@@ -37,13 +36,6 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device,
 Matmul::Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options)
     : shape_(shape), implementation_(make(device, shape, options)) {}
 Matmul::~Matmul() = default;
-Matmul::Matmul(Matmul&&) noexcept = default;
-Matmul& Matmul::operator=(Matmul&&) noexcept = default;
-
-double Matmul::flops() const {
-  return 2.0 * static_cast<double>(shape_.m) * static_cast<double>(shape_.n) *
-         static_cast<double>(shape_.k);
-}
 
 void Matmul::operator()(const MatmulCall& call, device::Stream& stream) const {
   const MatmulShape& s = shape_;

@@ -7,13 +7,13 @@
 //    A is stored as [K, M].
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
 // 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
-//    the same bits on any number.
+//    the same bits on any number. On a CPU a row of C also has the same bits whatever the number of
+//    rows and its place among them; a GPU's library may add up in another order.
 // 4. On a CPU a product holds no memory: it uses the workspace of the stream
 //    (device/cpu/workspace.hpp), for the threads that OpenMP has when the product is made; later
 //    calls use no more. One call at a time per object.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -60,12 +60,8 @@ class Matmul {
   /// Throws DeviceError when the device cannot multiply these dtypes.
   Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options = {});
   ~Matmul();
-  Matmul(Matmul&&) noexcept;
-  Matmul& operator=(Matmul&&) noexcept;
 
   [[nodiscard]] const MatmulShape& shape() const { return shape_; }
-  /// 2·M·N·K.
-  [[nodiscard]] double flops() const;
 
   /// Throws ContractError where an operand does not have the shape's size and dtype.
   void operator()(const MatmulCall& call, device::Stream& stream) const;
@@ -92,11 +88,6 @@ class Matmul {
 /// `precision: auto` asks. AVX-512 BF16 of AMD only doubles fp32's rate, what bf16 does to the
 /// loss there is in docs/results/bf16_loss.csv; Intel's halves it.
 bool has_fast_bf16(const device::Device& device);
-
-/// Whether a row of C has the same bits whatever the number of rows and its place among them. Our
-/// kernels, which a CPU runs, promise that; a matrix library may add up in another order when the
-/// rows are more or fewer.
-bool rows_are_independent(const device::Device& device);
 
 /// "2.6.3": that of oneDNN, the matrix library that products are compared with, at run time; "not
 /// in this build" without.

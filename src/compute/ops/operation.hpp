@@ -28,7 +28,6 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "base/host_device.hpp"
 #include "base/view.hpp"
 #include "device/cuda/raw_stream.hpp"
 

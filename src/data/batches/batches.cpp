@@ -2,7 +2,6 @@
 #include "batches/batches.hpp"
 
 #include <charconv>
-#include <iterator>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
@@ -171,17 +170,3 @@ void describe(V& v, DataConfig& c) {
 }
 
 }  // namespace trireme::batches
-
-template <>
-struct trireme::EnumNames<trireme::batches::ValidationBy> {
-  using enum batches::ValidationBy;
-  static constexpr std::pair<batches::ValidationBy, const char*> table[] = {
-      {automatic, "auto"}, {documents, "documents"}, {tail, "tail"}};
-};
-
-template <>
-struct trireme::EnumNames<trireme::batches::Rows> {
-  using enum batches::Rows;
-  static constexpr std::pair<batches::Rows, const char*> table[] = {{stream, "stream"},
-                                                                    {documents, "documents"}};
-};

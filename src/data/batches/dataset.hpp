@@ -28,8 +28,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
-
 #include "batches/batches.hpp"
 #include "batches/mixture_order.hpp"
 #include "batches/sample_order.hpp"

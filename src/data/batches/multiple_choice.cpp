@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "text/characters.hpp"
 #include "tokens/sources.hpp"

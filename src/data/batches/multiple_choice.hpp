@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
@@ -57,10 +56,3 @@ std::vector<Question> read_questions(const std::string& path,
                                      const QuestionRequirements& requirements);
 
 }  // namespace trireme::batches
-
-template <>
-struct trireme::EnumNames<trireme::batches::ChoiceFormat> {
-  using enum batches::ChoiceFormat;
-  static constexpr std::pair<batches::ChoiceFormat, const char*> table[] = {
-      {hellaswag, "hellaswag"}, {jsonl, "jsonl"}};
-};

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 #include "base/stage_progress.hpp"
@@ -14,10 +13,9 @@
 
 #include "corpus/tokenize.hpp"
 #include "text/json_file.hpp"
+#include "tokens/held_tokens.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/stored_hash.hpp"
-#include "tokens/synthetic.hpp"
-#include "tokens/token_files.hpp"
 
 namespace trireme::batches {
 
@@ -216,9 +214,8 @@ tokens::TokenFiles token_files(
       .tokenizer = known ? setup.tokenizer->hash() : 0,
       .index_directory = cache_directory(setup),
       .progress = [&](std::int64_t done, std::int64_t all) {
-        progress.report(
-            "data: checking " + bytes_text(static_cast<double>(all)) + " of tokens on rank 0",
-            static_cast<double>(done), static_cast<double>(all));
+        progress.report("data: checking " + bytes_text(all) + " of tokens on rank 0",
+                        static_cast<double>(done), static_cast<double>(all));
       }};
   if (source.files->text.empty())
     return tokens::check_token_files(source.files->tokens, source.key + ".tokens", requirements,

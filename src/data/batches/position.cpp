@@ -3,7 +3,6 @@
 // each part of the mixture that is in force from sample BASE on.
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include "base/error.hpp"
 

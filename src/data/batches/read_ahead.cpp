@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batches/read_ahead.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <utility>
 

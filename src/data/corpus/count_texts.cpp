@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -133,8 +133,7 @@ class Counting {
           "file system", "read " + path,
           fmt::format("it has {} bytes and had {} when it was listed: it was changed "
                       "while it was in use",
-                      now.size(), block.file->size),
-          __FILE__, __LINE__);
+                      now.size(), block.file->size));
     std::int64_t begin = 0, end = -1;
     if (block.end >= 0) {
       begin = tokens::boundary(path, format_, block.begin);

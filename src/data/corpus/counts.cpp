@@ -80,7 +80,7 @@ void PieceCounts::make_room() {
     throw UserError(
         fmt::format("{} are not enough for 1/256 of the distinct pieces of this text. "
                     "Increase --memory",
-                    bytes_text(static_cast<double>(most_bytes_))));
+                    bytes_text(most_bytes_)));
   give_up_from(first_ + (end_ - first_) / 2);
 }
 

@@ -14,8 +14,8 @@
 #include "base/hash.hpp"
 #include "base/packing.hpp"
 #include "base/stage_progress.hpp"
+#include "files/descriptor.hpp"
 #include "files/file_lock.hpp"
-#include "files/input_file.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 

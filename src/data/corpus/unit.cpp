@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 
 #include "tokens/documents.hpp"

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <bitset>
-#include <unordered_map>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/characters.hpp"
 
-#include <string_view>
 #include <vector>
 
 #include "text/unicode_ranges.hpp"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::text {
 namespace {

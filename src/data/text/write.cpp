@@ -5,8 +5,6 @@
 
 #include "base/error.hpp"
 
-#include "text/unicode_ranges.hpp"
-
 namespace trireme::text {
 namespace {
 

@@ -10,9 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/error.hpp"
 #include "base/hash.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "text/pieces.hpp"
 

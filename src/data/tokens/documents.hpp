@@ -111,8 +111,7 @@ void encode_documents(Documents& documents,
     } catch (const std::bad_alloc&) {  // a part without white space (DNA, base64) is one word
       throw StorageError("memory", "encode " + path,
                          "out of memory. A part of a text without white space takes some 20 times "
-                         "its size; break such parts into lines, or remove the file",
-                         __FILE__, __LINE__);
+                         "its size; break such parts into lines, or remove the file");
     }
     take(piece, tokens);
   }

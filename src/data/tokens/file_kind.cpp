@@ -2,7 +2,6 @@
 #include "tokens/file_kind.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 namespace trireme::tokens {

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::tokens {
 namespace {

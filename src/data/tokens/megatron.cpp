@@ -11,11 +11,10 @@
 #include <array>
 #include <cstring>
 #include <span>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "tokens/token_files.hpp"
 

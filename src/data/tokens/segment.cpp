@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -36,8 +35,7 @@ Segment::Opened Segment::opened(bool& fresh) const {
       throw StorageError("file system", "read " + file_.path,
                          fmt::format("it has {} bytes, and had {} when the run started, or has "
                                      "them on rank 0",
-                                     file->size(), file_.file_bytes),
-                         __FILE__, __LINE__);
+                                     file->size(), file_.file_bytes));
     if (!file_.index.empty() && opened.hashes == nullptr) {
       auto blocks = read_block_hashes(file_);
       auto checked = std::make_unique<std::atomic<bool>[]>(blocks.size());
@@ -83,8 +81,7 @@ void Segment::check_block(const Opened& opened, std::int64_t block) const {
                     "if it was changed on purpose, remove the index. Then start "
                     "again",
                     file_.offset + block * block_bytes,
-                    file_.offset + std::min(bytes(), (block + 1) * block_bytes), file_.index),
-        __FILE__, __LINE__);
+                    file_.offset + std::min(bytes(), (block + 1) * block_bytes), file_.index));
   checked.store(true, std::memory_order_relaxed);
 }
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::tokens {
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/path.hpp"
 
 #include "tokens/documents.hpp"

@@ -59,10 +59,3 @@ struct TextNotes {
 };
 
 }  // namespace trireme::tokens
-
-template <>
-struct trireme::EnumNames<trireme::tokens::BadLines> {
-  using enum tokens::BadLines;
-  static constexpr std::pair<tokens::BadLines, const char*> table[] = {{stop, "stop"},
-                                                                       {skip, "skip"}};
-};

@@ -16,7 +16,7 @@
 #endif
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::tokens {
 namespace {

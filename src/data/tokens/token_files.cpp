@@ -5,13 +5,11 @@
 #include <array>
 #include <filesystem>
 #include <span>
-#include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "tokens/file_kind.hpp"
 #include "tokens/stored_hash.hpp"

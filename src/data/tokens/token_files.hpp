@@ -22,9 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
@@ -111,10 +109,3 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
                                               std::int32_t end_of_text = -1);
 
 }  // namespace trireme::tokens
-
-template <>
-struct trireme::EnumNames<trireme::tokens::TokenFormat> {
-  using enum tokens::TokenFormat;
-  static constexpr std::pair<tokens::TokenFormat, const char*> table[] = {
-      {automatic, "auto"}, {uint16, "uint16"}, {uint32, "uint32"}};
-};

@@ -69,8 +69,7 @@ void search(std::span<const std::byte> bytes,
 [[noreturn]] void refuse_index(const std::string& path) {
   throw StorageError("data", "read " + path,
                      "this index of a token file is damaged or was changed while it was in use. "
-                     "Remove it and start again to check the whole file",
-                     __FILE__, __LINE__);
+                     "Remove it and start again to check the whole file");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include <sys/resource.h>
 
@@ -92,8 +91,7 @@ void FileTokens::copy(std::int64_t begin, std::span<std::int32_t> out) const {
       throw StorageError(
           "data", "read " + segment.path(),
           fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,
-                      first + static_cast<std::int64_t>(count), vocabulary()),
-          __FILE__, __LINE__);
+                      first + static_cast<std::int64_t>(count), vocabulary()));
     out = out.subspan(count);
     begin += static_cast<std::int64_t>(count);
     if (begin == ends_[place])

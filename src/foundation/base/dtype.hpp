@@ -10,45 +10,25 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme {
 
 enum class DType : std::uint8_t { f32, bf16, f64, i32, u8, i64 };
 
+struct DTypeFacts {
+  const char* name;  ///< in messages, decks and the record
+  std::size_t bytes;
+};
+inline constexpr DTypeFacts dtype_facts[] = {{"fp32", 4},  {"bf16", 2},  {"fp64", 8},
+                                             {"int32", 4}, {"uint8", 1}, {"int64", 8}};
+
 /// Of one element.
 constexpr std::size_t size_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::bf16:
-      return 2;
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::u8:
-      return 1;
-  }
-  return 0;
+  return dtype_facts[static_cast<std::size_t>(dtype)].bytes;
 }
-
-/// In messages, decks and the record.
 constexpr const char* name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "fp32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f64:
-      return "fp64";
-    case DType::i32:
-      return "int32";
-    case DType::u8:
-      return "uint8";
-    case DType::i64:
-      return "int64";
-  }
-  return "?";
+  return dtype_facts[static_cast<std::size_t>(dtype)].name;
 }
 
 /// The upper half of an IEEE fp32. Rounds to nearest even; NaN stays NaN.
@@ -73,28 +53,16 @@ static_assert(sizeof(Bf16) == 2);
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<Bf16> {
-  static constexpr DType value = DType::bf16;
-};
+struct DTypeOf<Bf16> : std::integral_constant<DType, DType::bf16> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::i64> {};
 
 }  // namespace trireme

@@ -72,14 +72,14 @@ class Findings {
 };
 
 /// `which` is the library ("MPI", "HDF5", "file system"), `statement` the call as written, `reason`
-/// its own message.
+/// its own message; `file` and `line` are those of the throw expression.
 class EnvironmentError : public std::runtime_error {
  public:
   EnvironmentError(std::string_view which,
                    std::string_view statement,
                    std::string_view reason,
-                   const char* file,
-                   int line);
+                   const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE());
 
   /// Every rank has thrown for this failure, so all of them are on their way out (comm::together).
   [[nodiscard]] bool known_to_all() const { return known_to_all_; }
@@ -108,8 +108,8 @@ class ContractError : public std::logic_error {
   ContractError(std::string_view kind,
                 std::string_view condition,
                 std::string_view text,
-                const char* file,
-                int line);
+                const char* file = __builtin_FILE(),
+                int line = __builtin_LINE());
 };
 
 /// The exit code that belongs to an exception, and the lines to print for it.

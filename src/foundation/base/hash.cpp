@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clones.hpp"
+#include "base/mix.hpp"
 
 namespace trireme {
 namespace {

@@ -11,12 +11,9 @@
 // five primes; summing hashes: Bellare, Micciancio 1997, "AdHash".
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-#include "base/error.hpp"
-#include "base/mix.hpp"
 #include "base/view.hpp"
 
 namespace trireme {

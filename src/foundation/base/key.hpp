@@ -16,11 +16,12 @@
 // literally: no visitor corrects a value.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -50,10 +51,49 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-/// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its
-/// spelling in the deck.
+namespace detail {
+
+/// The name of an enumerator, with a final 0; of a value without a name, digits. GCC and Clang end
+/// the name of this function with "trireme::comm::Transport::mpi]" and "(trireme::comm::Transport)9]".
+template <auto value>
+constexpr auto spelled() {
+  constexpr std::string_view function = __PRETTY_FUNCTION__;
+  constexpr std::size_t begin = function.find_last_of(":)") + 1;
+  std::array<char, function.size() - begin> word{};
+  function.copy(word.data(), word.size() - 1, begin);
+  return word;
+}
+template <auto value>
+inline constexpr auto spelling = spelled<value>();
+
+template <class E, std::size_t count = 0>
+constexpr std::size_t num_enumerators() {
+  if constexpr (spelling<static_cast<E>(count)>[0] <= '9')
+    return count;
+  else
+    return num_enumerators<E, count + 1>();
+}
+
+template <class E, std::size_t... index>
+constexpr auto enumerators(std::index_sequence<index...> /*all*/) {
+  const auto word = [](const char* name) {
+    return std::string_view(name) == "automatic" ? "auto" : name;
+  };
+  return std::array{
+      std::pair(static_cast<E>(index), word(spelling<static_cast<E>(index)>.data()))...};
+}
+
+}  // namespace detail
+
+/// `table`: every value of an enum and its spelling in decks and records, which is the enumerator's
+/// name, and `auto` for `automatic`. Specialize it for other spellings.
 template <class E>
 struct EnumNames;
+template <class E>
+requires(std::is_enum_v<E>&& detail::num_enumerators<E>() > 0) struct EnumNames<E> {
+  static constexpr auto table =
+      detail::enumerators<E>(std::make_index_sequence<detail::num_enumerators<E>()>());
+};
 
 template <class E>
 concept NamedEnum = requires {

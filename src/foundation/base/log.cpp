@@ -2,7 +2,6 @@
 #include "base/log.hpp"
 
 #include <mutex>
-#include <utility>
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -48,7 +47,7 @@ void Log::also_to_file(const std::string& path) {
     file_ = std::make_shared<spdlog::logger>("file", file);
     file_->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& problem) {
-    throw StorageError("file system", "open log " + path, problem.what(), __FILE__, __LINE__);
+    throw StorageError("file system", "open log " + path, problem.what());
   }
 }
 

@@ -8,7 +8,6 @@
 // SC11, with the constants of its section 5; the test compares with the paper's known answers.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>

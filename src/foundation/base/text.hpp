@@ -3,7 +3,9 @@
 // untrusted bytes in a form that a terminal may show.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,9 +29,17 @@ std::size_t character_bytes(std::string_view text);
 
 /// "512 B", "1.5 KiB", "3.25 GiB".
 std::string bytes_text(double bytes);
+std::string bytes_text(std::integral auto bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
 /// "850 ms", "12.3 s", "4 min 05 s", "3 h 12 min".
 std::string duration_text(double seconds);
+/// "1 rank", "2 ranks".
+std::string counted(std::int64_t count, std::string_view thing);
 /// "950", "12.3 k", "1.24 M", "3.10 G".
 std::string count_text(double count);
+std::string count_text(std::integral auto count) {
+  return count_text(static_cast<double>(count));
+}
 
 }  // namespace trireme

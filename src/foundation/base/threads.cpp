@@ -27,8 +27,7 @@ void refuse_thread(const std::string& name, const std::string& reason) {
   throw DeviceError("CPU", fmt::format("start the thread '{}'", name),
                     fmt::format("{} ({}). Raise the limit, or lower run.threads or the number of "
                                 "ranks per host",
-                                reason, thread_limits()),
-                    __FILE__, __LINE__);
+                                reason, thread_limits()));
 }
 
 HeldThreads::HeldThreads(int count) {

@@ -54,7 +54,7 @@ struct SpanSummary {
   double longest_s = 0;
 };
 
-/// The host's steady clock in seconds.
+/// The host's steady clock in seconds; also the clock of CPU events.
 double steady_seconds();
 /// Seconds since 1970, UTC.
 double calendar_seconds();

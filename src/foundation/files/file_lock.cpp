@@ -16,7 +16,7 @@ FileLock::FileLock(const std::string& path, const std::string& purpose) try
 } catch (const StorageError& problem) {
   if (purpose.empty())
     throw;
-  throw StorageError("file system", purpose + "open " + path, problem.reason(), __FILE__, __LINE__);
+  throw StorageError("file system", purpose + "open " + path, problem.reason());
 }
 
 void FileLock::sign(const std::string& host) const {

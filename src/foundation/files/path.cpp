@@ -58,7 +58,7 @@ const char* other_than_file(unsigned mode) {
 void expect_regular(const std::string& path, unsigned mode) {
   if (const char* other = other_than_file(mode); *other != '\0')
     throw StorageError("file system", "open " + path,
-                       fmt::format("{} is in the place of a file", other), __FILE__, __LINE__);
+                       fmt::format("{} is in the place of a file", other));
 }
 
 void expect_writable_place(const std::string& path) {

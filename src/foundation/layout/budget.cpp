@@ -2,12 +2,10 @@
 #include "layout/budget.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
-#include "layout/ring.hpp"
+#include "layout/residency.hpp"
 
 namespace trireme::layout {
 namespace {

@@ -43,7 +43,7 @@ struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  /// fp32 gradients, of a few buckets if gradients are sharded (ring.hpp); also the rounded copy if
+  /// fp32 gradients, of a few buckets if gradients are sharded (Ring); also the rounded copy if
   /// they are not sent as fp32, the partial sums of a tree, and the sums of micro-steps.
   std::int64_t gradient_bytes = 0;
   /// Whole parameters. With Shard::parameters those of a few buckets and the rank's shards, unless

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
@@ -33,27 +32,3 @@ constexpr bool shards_gradients(Shard shard) {
 }
 
 }  // namespace trireme::layout
-
-template <>
-struct trireme::EnumNames<trireme::layout::Padding> {
-  using enum layout::Padding;
-  static constexpr std::pair<layout::Padding, const char*> table[] = {
-      {aligned, "aligned"},
-      {megatron, "megatron"},
-      {megatron_high_bandwidth, "megatron_high_bandwidth"},
-      {none, "none"}};
-};
-template <>
-struct trireme::EnumNames<trireme::layout::BucketOrder> {
-  using enum layout::BucketOrder;
-  static constexpr std::pair<layout::BucketOrder, const char*> table[] = {
-      {reverse, "reverse"}, {registration, "registration"}};
-};
-template <>
-struct trireme::EnumNames<trireme::layout::Shard> {
-  using enum layout::Shard;
-  static constexpr std::pair<layout::Shard, const char*> table[] = {{none, "none"},
-                                                                    {optimizer, "optimizer"},
-                                                                    {gradients, "gradients"},
-                                                                    {parameters, "parameters"}};
-};

@@ -11,7 +11,6 @@
 // 3. A rank's pieces of a parameter are Plan::pieces of its shard.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 

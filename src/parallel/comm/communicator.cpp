@@ -2,7 +2,6 @@
 #include "comm/communicator.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "device/cuda/handle.hpp"
 

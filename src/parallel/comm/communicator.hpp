@@ -31,7 +31,6 @@
 //    each host first, then the hosts' sums; a ring, starting after the owner.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
@@ -25,27 +24,3 @@ enum class NcclBf16Sum : std::uint8_t { fp32, library };
 inline constexpr double default_deadline_s = 600;
 
 }  // namespace trireme::comm
-
-template <>
-struct trireme::EnumNames<trireme::comm::Transport> {
-  using enum comm::Transport;
-  static constexpr std::pair<comm::Transport, const char*> table[] = {
-      {automatic, "auto"},
-      {self, "self"},
-      {shared_memory, "shared_memory"},
-      {mpi, "mpi"},
-      {hierarchical, "hierarchical"},
-      {nccl, "nccl"}};
-};
-template <>
-struct trireme::EnumNames<trireme::comm::Reduction> {
-  using enum comm::Reduction;
-  static constexpr std::pair<comm::Reduction, const char*> table[] = {
-      {sum, "sum"}, {ordered, "ordered"}, {tree, "tree"}};
-};
-template <>
-struct trireme::EnumNames<trireme::comm::NcclBf16Sum> {
-  using enum comm::NcclBf16Sum;
-  static constexpr std::pair<comm::NcclBf16Sum, const char*> table[] = {{fp32, "fp32"},
-                                                                        {library, "library"}};
-};

@@ -6,44 +6,46 @@
 // next two steps must use other sets.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/index.hpp"
+#include "base/key.hpp"
+#include "base/view.hpp"
 #include "device/device.hpp"
+#include "layout/plan.hpp"
 
 namespace trireme::reduce {
 
-/// One reduction of one bucket, in seconds of the host's steady clock. A step has one per bucket,
-/// or one per bucket and micro-step with reduce_every: micro_step.
-struct ReductionTimes {
+/// The collective of one bucket, in seconds of the host's steady clock.
+struct BucketTimes {
   BucketIndex bucket{};
+  double ready = 0;  ///< its data were written and, with shared slots, its slot was free
+  double start = 0, end = 0;
+  double wait_begin = 0, waited = 0;  ///< compute's wait for the collective
+};
+
+/// One reduction. A step has one per bucket, or one per bucket and micro-step with reduce_every:
+/// micro_step.
+struct ReductionTimes : BucketTimes {
   std::int64_t round = 0;  ///< index among the step's reductions of this bucket
-  double ready = 0, start = 0, end = 0;
-  double wait_begin = 0, waited = 0;  ///< compute's wait for the reduction
 };
 
 /// One gather of one bucket's parameters. The gather after an update belongs to the step in which
 /// compute waited for it: with overlap_parameters this is the next step, whose forward reads the
 /// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
-struct GatherTimes {
-  BucketIndex bucket{};
-  double ready = 0;  ///< its parameters were updated and, with shared slots, its slot was free
-  double start = 0, end = 0;
-  double wait_begin = 0, waited = 0;
-};
+using GatherTimes = BucketTimes;
 
 /// Direction of an optimizer's own transfers: to the rank that works on the data, and back.
 enum class Direction : std::uint8_t { send, send_back };
 
 /// One transfer of a bucket's data (transfers.hpp).
-struct TransferTimes {
-  BucketIndex bucket{};
+struct TransferTimes : BucketTimes {
   Direction direction = Direction::send;
-  double start = 0, end = 0;
-  double wait_begin = 0, waited = 0;
 };
 
 using EventPtr = std::unique_ptr<device::Event>;
@@ -61,6 +63,28 @@ inline double seconds_of(const device::Event& event) {
   return event.seconds();
 }
 
+/// The events of one collective of a bucket.
+struct BucketEvents {
+  EventPtr ready, start, end, wait_begin, wait_end;
+
+  void make(device::Device& device) {
+    for (EventPtr* event : {&ready, &start, &end, &wait_begin, &wait_end})
+      *event = device.make_event();
+  }
+  /// Makes compute wait for the end.
+  void await_on(device::Stream& compute) const {
+    compute.record(*wait_begin);
+    compute.wait(*end);
+    compute.record(*wait_end);
+  }
+  /// Waits until all events are reached.
+  [[nodiscard]] BucketTimes times(BucketIndex bucket) const {
+    const double waits = seconds_of(*wait_begin);
+    return {bucket, seconds_of(*ready),           seconds_of(*start), seconds_of(*end),
+            waits,  seconds_of(*wait_end) - waits};
+  }
+};
+
 struct StepTimes {
   std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
   std::span<const GatherTimes> gathers;        ///< likewise
@@ -68,6 +92,38 @@ struct StepTimes {
   /// Seconds of the step in which compute waited for the network. Waits between steps (when an
   /// evaluation reads the parameters first) are in `gathers` only.
   double exposed_s = 0;
+};
+
+// The gradient half of a bucket's states, and what the engine reports of buckets.
+//
+// The states of a bucket form two halves that overlap in time: the reduction belongs to this step,
+// but compute may wait for the gather in the next one. So the gradient half is a Phase here, and
+// the parameter store keeps the parameter half.
+
+/// The part of one bucket that this rank's optimizer updates.
+struct OwnedShard {
+  BucketIndex bucket{};
+  View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
+  View parameter;  ///< the run's dtype; written by the optimizer
+};
+
+/// A gradient element that was NaN or infinite on this rank before its bucket was reduced.
+struct NotFinite {
+  BucketIndex bucket{};
+  ParameterIndex parameter{};
+  std::int64_t element = 0;  ///< within the parameter
+};
+
+/// The gradient half of a bucket's states.
+enum class Phase : std::uint8_t { filling, ready, reducing, shard_ready, updated };
+
+struct BucketRun {
+  std::array<std::vector<BucketEvents>, event_sets> reductions;  // one per round
+  std::size_t num_pending = 0;    // parameters not yet reported ready
+  std::size_t reduced_round = 0;  // round of the latest reduction
+  Phase phase = Phase::updated;
+  bool begun = false;   // uses its slot in this round, if buckets share slots
+  bool awaits = false;  // compute has not waited for the latest reduction yet
 };
 
 }  // namespace trireme::reduce

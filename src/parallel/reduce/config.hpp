@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -265,28 +264,3 @@ void describe(V& v, ParallelConfig& c) {
 }
 
 }  // namespace trireme::reduce
-
-template <>
-struct trireme::EnumNames<trireme::reduce::GradientDType> {
-  using enum reduce::GradientDType;
-  static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"},
-                                                                            {bf16, "bf16"}};
-};
-template <>
-struct trireme::EnumNames<trireme::reduce::OnLostRank> {
-  using enum reduce::OnLostRank;
-  static constexpr std::pair<reduce::OnLostRank, const char*> table[] = {{stop, "stop"},
-                                                                         {shrink, "shrink"}};
-};
-template <>
-struct trireme::EnumNames<trireme::reduce::Replicate> {
-  using enum reduce::Replicate;
-  static constexpr std::pair<reduce::Replicate, const char*> table[] = {{none, "none"},
-                                                                        {node, "node"}};
-};
-template <>
-struct trireme::EnumNames<trireme::reduce::ReduceEvery> {
-  using enum reduce::ReduceEvery;
-  static constexpr std::pair<reduce::ReduceEvery, const char*> table[] = {
-      {automatic, "auto"}, {step, "step"}, {micro_step, "micro_step"}};
-};

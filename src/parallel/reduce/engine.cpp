@@ -2,12 +2,10 @@
 #include "reduce/engine.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.hpp"
 
 namespace trireme::reduce {
-
 namespace {
 
 bool overlaps(const ParallelConfig& config, const comm::Communicator& communicator) {
@@ -56,12 +54,7 @@ Engine::Engine(const layout::Plan& plan,
 }
 
 void Engine::add_round(BucketRun& run) {
-  for (auto& rounds : run.reductions) {
-    ReductionEvents& events = rounds.emplace_back();
-    for (EventPtr* event :
-         {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
-      *event = device_.make_event();
-  }
+  for (auto& rounds : run.reductions) rounds.emplace_back().make(device_);
 }
 
 void Engine::add_locations() {
@@ -78,6 +71,44 @@ std::span<std::int64_t> Engine::locations(std::size_t round, std::size_t event_s
 
 void Engine::find_owned(BucketIndex bucket) {
   owned_[at(bucket)] = {bucket, gradients_.own(bucket), parameters_.own(bucket)};
+}
+
+StepTimes Engine::times(std::int64_t step) {
+  const bool finished = num_updated_ == buckets_.size();
+  TRIREME_EXPECT((step == steps_begun_ && finished) || step + 1 == steps_begun_,
+                 "asked for the times of step {} in step {}, which is {}finished", step,
+                 steps_begun_, finished ? "" : "not ");
+  StepTimes result;
+  const double began = seconds_of(*step_began_[event_set_of(step)]);
+  reduction_times_.clear();
+  gather_times_.clear();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    for (std::size_t round = 0; round < num_rounds_[event_set_of(step)]; ++round) {
+      const BucketEvents& events = buckets_[b].reductions[event_set_of(step)][round];
+      reduction_times_.push_back({events.times(bucket), static_cast<std::int64_t>(round)});
+      result.exposed_s += reduction_times_.back().waited;
+    }
+    parameters_.take_times(bucket, step, gather_times_);
+  }
+  for (const GatherTimes& times : gather_times_)
+    result.exposed_s += times.wait_begin >= began ? times.waited : 0;
+  transfer_times_.clear();
+  transfers_.take_times(step, transfer_times_);
+  for (const TransferTimes& times : transfer_times_) result.exposed_s += times.waited;
+  result.reductions = reduction_times_;
+  result.gathers = gather_times_;
+  result.transfers = transfer_times_;
+  return result;
+}
+
+std::span<const GatherTimes> Engine::take_last_gathers() {
+  TRIREME_EXPECT(!parameters_.gathering(), "buckets are still being gathered after step {}",
+                 steps_begun_);
+  gather_times_.clear();
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    parameters_.take_times(static_cast<BucketIndex>(b), steps_begun_ + 1, gather_times_);
+  return gather_times_;
 }
 
 }  // namespace trireme::reduce

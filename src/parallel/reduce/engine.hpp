@@ -34,7 +34,7 @@
 //    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
 //    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
 //    micro-steps.
-// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp).
+// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/residency.hpp).
 //    Every micro-step is reduced, and before_write() makes compute wait until the previous bucket
 //    of the slot is reduced. With shard: parameters, whole parameters share slots as well
 //    (layout/residency.hpp): before_use() gathers the bucket if it is not in its slot, and starts
@@ -69,7 +69,6 @@
 #include "ops/optimizer/order_free_sum.hpp"
 
 #include "comm/communicator.hpp"
-#include "reduce/bucket_run.hpp"
 #include "reduce/bucket_times.hpp"
 #include "reduce/collective_queue.hpp"
 #include "reduce/config.hpp"
@@ -227,7 +226,7 @@ class Engine final : private CollectiveQueue::Source {
   /// Event set of the current step.
   [[nodiscard]] std::size_t event_set() const { return event_set_of(steps_begun_); }
   /// Events of the bucket's latest reduction.
-  ReductionEvents& reduction_of(BucketIndex bucket) {
+  BucketEvents& reduction_of(BucketIndex bucket) {
     return run_of(bucket).reductions[event_set()][run_of(bucket).reduced_round];
   }
 

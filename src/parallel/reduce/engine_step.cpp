@@ -17,7 +17,7 @@ void Engine::begin_step(std::optional<std::int64_t> leaves) {
   compute_.record(*step_began_[event_set()]);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     TRIREME_EXPECT(buckets_[b].phase == Phase::updated || buckets_[b].phase == Phase::filling,
-                   "a step begins while bucket {} is {}", b, name(buckets_[b].phase));
+                   "a step begins while bucket {} is {}", b, word(buckets_[b].phase));
   round_ = 0;
   num_updated_ = 0;
   leaves_.begin_step(leaves.value_or(leaves_.most()));
@@ -86,7 +86,7 @@ void Engine::before_write(ParameterIndex parameter) {
     const BucketRun& before = run_of(*previous);
     TRIREME_EXPECT(!before.begun || before.phase == Phase::reducing,
                    "{} is written to memory of bucket {}, which is {}",
-                   plan_.parameter(parameter).name, at(*previous), name(before.phase));
+                   plan_.parameter(parameter).name, at(*previous), word(before.phase));
     await_reduction(*previous);
   }
   previous = bucket;
@@ -100,7 +100,7 @@ void Engine::mark_ready(ParameterIndex parameter) {
   TRIREME_EXPECT(
       run.phase == Phase::filling && reported_[at(parameter)] == 0,
       "the gradient of {} was reported ready twice, or outside of a step (bucket {} is {})",
-      plan_.parameter(parameter).name, at(bucket), name(run.phase));
+      plan_.parameter(parameter).name, at(bucket), word(run.phase));
   TRIREME_EXPECT(leaves_.in_last(),
                  "the gradient of {} was reported ready in leaf {} of a step of {}",
                  plan_.parameter(parameter).name, leaves_.finished(), leaves_.per_step());
@@ -128,7 +128,7 @@ void Engine::mark_ready(ParameterIndex parameter) {
 }
 
 void Engine::reduce(BucketIndex bucket) {
-  const ReductionEvents& events = reduction_of(bucket);
+  const BucketEvents& events = reduction_of(bucket);
   BucketRun& run = run_of(bucket);
   run.phase = Phase::reducing;
   if (config_.overlap_gradients) {
@@ -143,7 +143,7 @@ void Engine::reduce(BucketIndex bucket) {
 }
 
 void Engine::start(BucketIndex bucket) {
-  const ReductionEvents& events = reduction_of(bucket);
+  const BucketEvents& events = reduction_of(bucket);
   if (!config_.cached_shards)
     gradients_.find_shards(bucket);
   device::Stream& stream = queue_.stream();
@@ -157,11 +157,8 @@ void Engine::await_reduction(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   if (!run.awaits)
     return;
-  const ReductionEvents& events = reduction_of(bucket);
   queue_.about_to_wait(*this, bucket);
-  compute_.record(*events.wait_begin);
-  compute_.wait(*events.end);
-  compute_.record(*events.wait_end);
+  reduction_of(bucket).await_on(compute_);
   run.awaits = false;
 }
 
@@ -201,7 +198,7 @@ void Engine::wait_for_shard(BucketIndex bucket) {
   if (run.phase == Phase::shard_ready)
     return;
   TRIREME_EXPECT(run.phase == Phase::reducing, "waiting for the shard of bucket {}, which is {}",
-                 at(bucket), name(run.phase));
+                 at(bucket), word(run.phase));
   await_reduction(bucket);
   if (!config_.cached_shards)
     find_owned(bucket);
@@ -211,7 +208,7 @@ void Engine::wait_for_shard(BucketIndex bucket) {
 void Engine::mark_updated(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   TRIREME_EXPECT(run.phase == Phase::shard_ready, "bucket {} was updated while {}", at(bucket),
-                 name(run.phase));
+                 word(run.phase));
   run.phase = Phase::updated;
   parameters_.publish(bucket, steps_begun_, true);
   if (!config_.cached_shards)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/gradient_store.hpp"
 
-#include <algorithm>
-
 #include "ops/elementwise.hpp"
 
 namespace trireme::reduce {

@@ -7,7 +7,7 @@
 // converts the result back and, if every micro-step is reduced, adds it to the sums of earlier
 // micro-steps.
 //
-// With shard: gradients or parameters the buckets share a few slots (layout/ring.hpp), and each
+// With shard: gradients or parameters the buckets share a few slots (layout/residency.hpp), and each
 // micro-step is reduced: a bucket is whole only while it is written and reduced, and the rank keeps
 // only the sums that it owns.
 //
@@ -26,7 +26,7 @@
 #include "base/view.hpp"
 #include "device/device.hpp"
 #include "layout/plan.hpp"
-#include "layout/ring.hpp"
+#include "layout/residency.hpp"
 
 #include "comm/communicator.hpp"
 #include "reduce/config.hpp"

@@ -138,12 +138,10 @@ layout::Options layout_options(const ParallelConfig& config,
 }
 
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan) {
-  std::string text =
-      config.bucket_boundaries.empty()
-          ? fmt::format("{} elements{}",
-                        count_text(static_cast<double>(plan.options().bucket_elements)),
-                        config.bucket_elements.given() ? "" : ": auto")
-          : "boundaries of the deck";
+  std::string text = config.bucket_boundaries.empty()
+                         ? fmt::format("{} elements{}", count_text(plan.options().bucket_elements),
+                                       config.bucket_elements.given() ? "" : ": auto")
+                         : "boundaries of the deck";
   if (config.bucket_order == layout::BucketOrder::registration)
     text += ", in registration order";
   return text;

@@ -5,17 +5,6 @@
 
 namespace trireme::reduce {
 
-namespace {
-
-template <class Gather>
-void make_events(Gather& gather, device::Device& device) {
-  for (EventPtr* event :
-       {&gather.updated, &gather.start, &gather.end, &gather.wait_begin, &gather.wait_end})
-    *event = device.make_event();
-}
-
-}  // namespace
-
 ParameterStore::ParameterStore(const layout::Plan& plan,
                                DType dtype,
                                const ParallelConfig& config,
@@ -51,7 +40,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
     if (shares_slots())
       bucket.own = owned_.view(dtype_).slice(plan_.owned_begin(index), place.shard_elements);
     bucket.shards = communicator_.shards(bucket.whole);
-    make_events(bucket.of_no_step, device_);
+    bucket.of_no_step.make(device_);
     add_gathers(bucket);
   }
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
@@ -106,10 +95,10 @@ void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) 
 void ParameterStore::add_gathers(Bucket& bucket) {
   const std::size_t more = shares_slots() ? 2 : 1;
   for (Gathers& gathers : bucket.of_steps)
-    for (std::size_t i = 0; i < more; ++i) make_events(gathers.all.emplace_back(), device_);
+    for (std::size_t i = 0; i < more; ++i) gathers.all.emplace_back().make(device_);
 }
 
-ParameterStore::Gather& ParameterStore::next_gather(Bucket& bucket) {
+BucketEvents& ParameterStore::next_gather(Bucket& bucket) {
   if (!event_set_)
     return bucket.of_no_step;
   Gathers& gathers = bucket.of_steps[*event_set_];
@@ -123,7 +112,7 @@ void ParameterStore::begin(BucketIndex bucket) {
   one.latest = &next_gather(one);
   if (!overlaps_)
     compute_.record(*one.latest->wait_begin);
-  compute_.record(*one.latest->updated);
+  compute_.record(*one.latest->ready);
   if (!cached_)
     one.shards = communicator_.shards(one.whole);
   if (!overlaps_) {
@@ -139,9 +128,9 @@ void ParameterStore::begin(BucketIndex bucket) {
 
 void ParameterStore::start(BucketIndex bucket) {
   const Bucket& one = at_bucket(bucket);
-  const Gather& gather = *one.latest;
+  const BucketEvents& gather = *one.latest;
   device::Stream& stream = queue_.stream();
-  stream.wait(*gather.updated);
+  stream.wait(*gather.ready);
   stream.record(*gather.start);
   if (shares_slots())
     device_.copy(one.shards->own, one.own, stream);
@@ -151,11 +140,9 @@ void ParameterStore::start(BucketIndex bucket) {
 
 void ParameterStore::wait(BucketIndex bucket) {
   Bucket& one = at_bucket(bucket);
-  const Gather& gather = *one.latest;
+  const BucketEvents& gather = *one.latest;
   queue_.about_to_wait(*this, bucket);
-  compute_.record(*gather.wait_begin);
-  compute_.wait(*gather.end);
-  compute_.record(*gather.wait_end);
+  gather.await_on(compute_);
   one.gathering = false;
   --num_gathering_;
 }
@@ -186,16 +173,7 @@ void ParameterStore::take_times(BucketIndex bucket,
                                 std::int64_t step,
                                 std::vector<GatherTimes>& times) {
   Gathers& gathers = at_bucket(bucket).of_steps[event_set_of(step)];
-  for (std::size_t i = 0; i < gathers.num; ++i) {
-    const Gather& gather = gathers.all[i];
-    GatherTimes& one = times.emplace_back();
-    one.bucket = bucket;
-    one.ready = seconds_of(*gather.updated);
-    one.start = seconds_of(*gather.start);
-    one.end = seconds_of(*gather.end);
-    one.wait_begin = seconds_of(*gather.wait_begin);
-    one.waited = seconds_of(*gather.wait_end) - one.wait_begin;
-  }
+  for (std::size_t i = 0; i < gathers.num; ++i) times.push_back(gathers.all[i].times(bucket));
   gathers.num = 0;
 }
 

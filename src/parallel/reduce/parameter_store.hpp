@@ -90,12 +90,9 @@ class ParameterStore final : private CollectiveQueue::Source {
   void take_times(BucketIndex bucket, std::int64_t step, std::vector<GatherTimes>& times);
 
  private:
-  struct Gather {
-    EventPtr updated, start, end, wait_begin, wait_end;
-  };
   /// The gathers that a step waits for; the first `num` are in use.
   struct Gathers {
-    std::vector<Gather> all;
+    std::vector<BucketEvents> all;
     std::size_t num = 0;
   };
   struct Bucket {
@@ -103,15 +100,15 @@ class ParameterStore final : private CollectiveQueue::Source {
     View own;  // if buckets share slots
     std::unique_ptr<comm::Shards> shards;
     std::array<Gathers, event_sets> of_steps;
-    Gather of_no_step;
-    Gather* latest = nullptr;
+    BucketEvents of_no_step;
+    BucketEvents* latest = nullptr;
     bool gathering = false;
   };
 
   void gather(std::span<const layout::Residency::Gather> gathers);
   void begin(BucketIndex bucket);
   void add_gathers(Bucket& bucket);
-  Gather& next_gather(Bucket& bucket);
+  BucketEvents& next_gather(Bucket& bucket);
   void start(BucketIndex bucket) override;
   void wait(BucketIndex bucket);
   [[nodiscard]] Bucket& at_bucket(BucketIndex bucket) { return buckets_[at(bucket)]; }

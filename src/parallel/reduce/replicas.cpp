@@ -64,8 +64,7 @@ void Replicas::name_differences(BucketIndex first, std::int64_t buckets, std::in
                    fmt::format("hash {:016x}", hash_of(engine_.bucket_parameters(first))),
                    comm::Fact::Owner::machine});
   comm::expect_agreement(world_, facts, what);
-  throw CommError("the machine", what, "the hashes differed, but agree when computed again",
-                  __FILE__, __LINE__);
+  throw CommError("the machine", what, "the hashes differed, but agree when computed again");
 }
 
 }  // namespace trireme::reduce

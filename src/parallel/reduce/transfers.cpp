@@ -9,12 +9,6 @@
 
 namespace trireme::reduce {
 
-Transfers::Transfers(device::Device& device,
-                     device::Stream& compute,
-                     CollectiveQueue& queue,
-                     bool overlaps)
-    : device_(device), compute_(compute), queue_(queue), overlaps_(overlaps) {}
-
 void Transfers::set_sender(TransferSender* sender, std::span<const BucketIndex> buckets) {
   await_all();
   sender_ = sender;
@@ -24,10 +18,7 @@ void Transfers::set_sender(TransferSender* sender, std::span<const BucketIndex> 
     for (const BucketIndex bucket : buckets) {
       Transfer& transfer = one->transfers.emplace_back();
       transfer.bucket = bucket;
-      for (Events& events : transfer.of_steps)
-        for (EventPtr* event :
-             {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
-          *event = device_.make_event();
+      for (Events& events : transfer.of_steps) events.make(device_);
     }
   }
 }
@@ -92,9 +83,7 @@ void Transfers::wait(BucketIndex bucket, Direction direction) {
   if (!transfer.pending)
     return;
   queue_.about_to_wait(channel(direction), bucket);
-  compute_.record(*events.wait_begin);
-  compute_.wait(*events.end);
-  compute_.record(*events.wait_end);
+  events.await_on(compute_);
   transfer.pending = false;
 }
 
@@ -104,13 +93,8 @@ void Transfers::take_times(std::int64_t step, std::vector<TransferTimes>& times)
       const Events& events = transfer.of_steps[event_set_of(step)];
       if (!events.begun)
         continue;
-      TransferTimes& added = times.emplace_back();
-      added.bucket = transfer.bucket;
-      added.direction = one == &send_ ? Direction::send : Direction::send_back;
-      added.start = seconds_of(*events.start);
-      added.end = seconds_of(*events.end);
-      added.wait_begin = seconds_of(*events.wait_begin);
-      added.waited = seconds_of(*events.wait_end) - added.wait_begin;
+      times.push_back(
+          {events.times(transfer.bucket), one == &send_ ? Direction::send : Direction::send_back});
     }
 }
 

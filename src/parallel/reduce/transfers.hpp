@@ -44,7 +44,8 @@ class TransferSender {
 class Transfers {
  public:
   /// All of these must outlive the object.
-  Transfers(device::Device& device, device::Stream& compute, CollectiveQueue& queue, bool overlaps);
+  Transfers(device::Device& device, device::Stream& compute, CollectiveQueue& queue, bool overlaps)
+      : device_(device), compute_(compute), queue_(queue), overlaps_(overlaps) {}
 
   /// Sets the sender for these buckets; null: none. Waits for transfers of the previous sender.
   void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets);
@@ -55,8 +56,7 @@ class Transfers {
   void take_times(std::int64_t step, std::vector<TransferTimes>& times) const;
 
  private:
-  struct Events {
-    EventPtr ready, start, end, wait_begin, wait_end;
+  struct Events : BucketEvents {
     bool begun = false;  // in the step that uses this set
   };
   struct Transfer {

@@ -11,17 +11,6 @@
 namespace trireme::h5 {
 namespace {
 
-void write(
-    hid_t object, const std::string& name, const Type& type, const Space& space, const void* data) {
-  if (has_attribute(object, name))
-    TRIREME_H5_OF(object, name, H5Adelete(object, name.c_str()));
-  const Attribute attribute(TRIREME_H5_OF(
-      object, name,
-      H5Acreate2(object, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
-  if (TRIREME_H5(H5Sget_simple_extent_npoints(space.get())) > 0)
-    TRIREME_H5_OF(object, name, H5Awrite(attribute.get(), type.get(), data));
-}
-
 Space scalar() {
   return Space(TRIREME_H5(H5Screate(H5S_SCALAR)));
 }
@@ -38,7 +27,7 @@ Attribute open(hid_t object, const std::string& name, bool strings, std::size_t&
   const bool is_string = TRIREME_H5(H5Tget_class(type.get())) == H5T_STRING;
   if (is_string != strings || (strings && TRIREME_H5(H5Tis_variable_str(type.get())) == 0))
     throw DamagedError("HDF5", detail::about("reading attribute", object, name),
-                       strings ? "it is not a string" : "it is not a number", __FILE__, __LINE__);
+                       strings ? "it is not a string" : "it is not a number");
   const Space space(TRIREME_H5(H5Aget_space(attribute.get())));
   elements = static_cast<std::size_t>(TRIREME_H5(H5Sget_simple_extent_npoints(space.get())));
   return attribute;
@@ -67,7 +56,7 @@ template <class T>
 T only(std::vector<T> values, hid_t object, const std::string& name) {
   if (values.size() != 1)
     throw DamagedError("HDF5", detail::about("reading attribute", object, name),
-                       "it is not a single value", __FILE__, __LINE__);
+                       "it is not a single value");
   return std::move(values.front());
 }
 
@@ -78,6 +67,17 @@ herr_t collect_name(hid_t, const char* name, const H5A_info_t*, void* out) {
 
 }  // namespace
 
+void write_attribute(
+    hid_t object, const std::string& name, const Type& type, const Space& space, const void* data) {
+  if (has_attribute(object, name))
+    TRIREME_H5_OF(object, name, H5Adelete(object, name.c_str()));
+  const Attribute attribute(TRIREME_H5_OF(
+      object, name,
+      H5Acreate2(object, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  if (TRIREME_H5(H5Sget_simple_extent_npoints(space.get())) > 0)
+    TRIREME_H5_OF(object, name, H5Awrite(attribute.get(), type.get(), data));
+}
+
 template <class T>
 void write_attribute(hid_t object, const std::string& name, const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -86,15 +86,16 @@ void write_attribute(hid_t object, const std::string& name, const T& value) {
     std::vector<const char*> texts;
     texts.reserve(value.size());
     for (const std::string& text : value) texts.push_back(text.c_str());
-    write(object, name, string_type(), list(value.size()), texts.data());
+    write_attribute(object, name, string_type(), list(value.size()), texts.data());
   } else if constexpr (std::is_arithmetic_v<T>) {
-    write(object, name, type_of<T>(), scalar(), &value);
+    write_attribute(object, name, type_of<T>(), scalar(), &value);
   } else {
-    write(object, name, type_of<typename T::value_type>(), list(value.size()), value.data());
+    write_attribute(object, name, type_of<typename T::value_type>(), list(value.size()),
+                    value.data());
   }
 }
 void write_attribute(hid_t object, const std::string& name, const char* value) {
-  write(object, name, string_type(), scalar(), &value);
+  write_attribute(object, name, string_type(), scalar(), &value);
 }
 
 bool has_attribute(hid_t object, const std::string& name) {

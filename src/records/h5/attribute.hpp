@@ -3,7 +3,6 @@
 // Writing replaces an attribute of the same name, whatever its type was.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,9 @@ namespace trireme::h5 {
 template <class T>
 void write_attribute(hid_t object, const std::string& name, const T& value);
 void write_attribute(hid_t object, const std::string& name, const char* value);
+/// Of any type and space.
+void write_attribute(
+    hid_t object, const std::string& name, const Type& type, const Space& space, const void* data);
 
 bool has_attribute(hid_t object, const std::string& name);
 /// Names in alphabetical order.

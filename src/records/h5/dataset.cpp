@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+
+#include "h5/attribute.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -31,6 +32,16 @@ void select(const Space& space, std::int64_t begin, std::int64_t count) {
   const hsize_t start[] = {static_cast<hsize_t>(begin)};
   const hsize_t block[] = {static_cast<hsize_t>(count)};
   TRIREME_H5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, block, nullptr));
+}
+
+DatasetId create(hid_t parent,
+                 const std::string& name,
+                 const Type& type,
+                 const Space& space,
+                 const Properties& properties) {
+  return DatasetId(TRIREME_H5_OF(parent, name,
+                                 H5Dcreate2(parent, name.c_str(), type.get(), space.get(),
+                                            H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
 }
 
 /// Where types are converted, strings above all. HDF5 would take a MiB for each transfer,
@@ -128,10 +139,7 @@ Dataset Dataset::create_extendible(hid_t parent,
     TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_IFSET));
   const hsize_t chunks[] = {static_cast<hsize_t>(chunk)};
   TRIREME_H5(H5Pset_chunk(properties.get(), 1, chunks));
-  return Dataset(
-      DatasetId(TRIREME_H5_OF(parent, name,
-                              H5Dcreate2(parent, name.c_str(), type.get(), line(0, true).get(),
-                                         H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+  return Dataset(create(parent, name, type, line(0, true), properties));
 }
 
 Dataset Dataset::create_fixed(hid_t parent,
@@ -140,10 +148,7 @@ Dataset Dataset::create_fixed(hid_t parent,
                               std::int64_t elements) {
   const Properties properties = creation();
   TRIREME_H5(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY));
-  return Dataset(DatasetId(
-      TRIREME_H5_OF(parent, name,
-                    H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
-                               H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+  return Dataset(create(parent, name, type, line(elements, false), properties));
 }
 
 Dataset Dataset::open(hid_t parent, const std::string& name) {
@@ -151,8 +156,7 @@ Dataset Dataset::open(hid_t parent, const std::string& name) {
       DatasetId(TRIREME_H5_OF(parent, name, H5Dopen2(parent, name.c_str(), H5P_DEFAULT))));
   const Space space(TRIREME_H5(H5Dget_space(dataset.id())));
   if (TRIREME_H5(H5Sget_simple_extent_ndims(space.get())) != 1)
-    throw DamagedError("HDF5", detail::about("opening", parent, name), "it is not one-dimensional",
-                       __FILE__, __LINE__);
+    throw DamagedError("HDF5", detail::about("opening", parent, name), "it is not one-dimensional");
   return dataset;
 }
 
@@ -172,12 +176,11 @@ std::int64_t Dataset::stored_elements() const {
   const LibraryLock lock;
   const hsize_t stored = H5Dget_storage_size(id());  // 0 where there is none, and where it fails
   if (const std::string reason = innermost_message(); stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
-    detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason, __FILE__, __LINE__);
+    detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason);
   if (static_cast<hsize_t>(claimed) > std::min(bytes, stored) / element_bytes())
     throw DamagedError("HDF5", detail::about("reading", id(), ""),
                        fmt::format("it states {} elements, but the file contains {}", claimed,
-                                   bytes_text(static_cast<double>(std::min(bytes, stored)))),
-                       __FILE__, __LINE__);
+                                   bytes_text(std::min(bytes, stored))));
   return claimed;
 }
 
@@ -186,7 +189,7 @@ std::int64_t Dataset::file_offset() const {
   detail::silence();
   const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value for a failure
   if (const std::string reason = innermost_message(); offset == HADDR_UNDEF)
-    detail::fail(detail::about("H5Dget_offset", id(), ""), reason, __FILE__, __LINE__);
+    detail::fail(detail::about("H5Dget_offset", id(), ""), reason);
   return static_cast<std::int64_t>(offset);
 }
 
@@ -255,10 +258,7 @@ namespace {
 void write_fixed_text(hid_t object, const char* name, const std::string& text) {
   const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
   TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
-  const Space scalar(TRIREME_H5(H5Screate(H5S_SCALAR)));
-  const Attribute attribute(TRIREME_H5_OF(
-      object, name, H5Acreate2(object, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT)));
-  TRIREME_H5_OF(object, name, H5Awrite(attribute.get(), type.get(), text.c_str()));
+  write_attribute(object, name, type, Space(TRIREME_H5(H5Screate(H5S_SCALAR))), text.c_str());
 }
 
 hobj_ref_t reference_to(const Dataset& dataset) {
@@ -286,22 +286,14 @@ void make_scale(const Dataset& scale, const std::string& name, std::span<const D
   std::vector<Use> uses;
   for (const Dataset& other : others) {
     const hvl_t scales{1, &to_scale};
-    const Attribute attribute(
-        TRIREME_H5_OF(other.id(), "DIMENSION_LIST",
-                      H5Acreate2(other.id(), "DIMENSION_LIST", list.get(), line(1, false).get(),
-                                 H5P_DEFAULT, H5P_DEFAULT)));
-    TRIREME_H5_OF(other.id(), "DIMENSION_LIST", H5Awrite(attribute.get(), list.get(), &scales));
+    write_attribute(other.id(), "DIMENSION_LIST", list, line(1, false), &scales);
     uses.push_back({reference_to(other), 0});
   }
   if (uses.empty())
     return;
   const Type use = compound_type(sizeof(Use), {{"dataset", offsetof(Use, dataset), reference},
                                                {"dimension", offsetof(Use, dimension), whole}});
-  const Attribute attribute(
-      TRIREME_H5_OF(scale.id(), "REFERENCE_LIST",
-                    H5Acreate2(scale.id(), "REFERENCE_LIST", use.get(),
-                               line(std::ssize(uses), false).get(), H5P_DEFAULT, H5P_DEFAULT)));
-  TRIREME_H5_OF(scale.id(), "REFERENCE_LIST", H5Awrite(attribute.get(), use.get(), uses.data()));
+  write_attribute(scale.id(), "REFERENCE_LIST", use, line(std::ssize(uses), false), uses.data());
 }
 
 Dataset create_virtual(hid_t parent,
@@ -317,10 +309,7 @@ Dataset create_virtual(hid_t parent,
     TRIREME_H5(H5Pset_virtual(properties.get(), whole.get(), piece.file.c_str(),
                               piece.dataset.c_str(), source.get()));
   }
-  const DatasetId made(
-      TRIREME_H5_OF(parent, name,
-                    H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
-                               H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
+  const DatasetId made = create(parent, name, type, line(elements, false), properties);
   return Dataset::open(parent, name);
 }
 

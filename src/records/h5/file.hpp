@@ -2,7 +2,7 @@
 // Files: create, open, close.
 //
 // 1. Files have the default format bounds, never "latest". They are made in one go under a
-//    temporary name, with our own driver (driver.hpp), and only read once they have their own.
+//    temporary name, with our own driver (file.cpp), and only read once they have their own.
 // 2. HDF5's own file locks are off, so that file systems without locks work.
 // 3. What is opened is examined first: a regular file, opened without waiting for a writer. An HDF5
 //    file can refer to others: external links open files under any path, external storage reads

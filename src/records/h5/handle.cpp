@@ -3,9 +3,6 @@
 
 #include <cstddef>
 #include <mutex>
-#include <utility>
-
-#include "base/error.hpp"
 
 namespace trireme::h5 {
 namespace {

@@ -48,8 +48,8 @@ void silence() noexcept;
 /// `reason` is innermost_message() after the call that failed.
 [[noreturn]] void fail(const std::string& statement,
                        const std::string& reason,
-                       const char* file,
-                       int line);
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE());
 /// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
 /// `object`, or empty. Asking for names clears HDF5's messages.
 std::string about(const char* call, hid_t object, const std::string& name);
@@ -105,7 +105,7 @@ class Handle {
   Raw raw_ = static_cast<Raw>(Invalid);
 };
 
-/// As H5Fclose, but does not fail because of a write (driver.hpp).
+/// As H5Fclose, but does not fail because of a write (file.hpp).
 herr_t close_file(hid_t file);
 
 using File = Handle<&close_file>;

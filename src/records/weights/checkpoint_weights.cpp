@@ -20,7 +20,6 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"
-#include "record/checkpoint/fact_names.hpp"
 #include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint/manifest_share.hpp"
 

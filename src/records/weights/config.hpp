@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
@@ -24,10 +23,3 @@ constexpr bool may_cut(InitialRows rows) {
 }
 
 }  // namespace trireme::weights
-
-template <>
-struct trireme::EnumNames<trireme::weights::InitialRows> {
-  using enum weights::InitialRows;
-  static constexpr std::pair<weights::InitialRows, const char*> table[] = {
-      {exact, "exact"}, {pad, "pad"}, {cut, "cut"}, {fit, "fit"}};
-};

@@ -2,8 +2,6 @@
 #include "weights/export.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 
@@ -232,7 +230,7 @@ class Exporter {
     std::int64_t at = 0;
     for (const TensorOutput& tensor : tensors) {
       const std::int64_t end = at + tensor.bytes();
-      header[tensor.their.name] = {{"dtype", name(request_.type)},
+      header[tensor.their.name] = {{"dtype", word(request_.type)},
                                    {"shape", tensor.stored_shape()},
                                    {"data_offsets", {at, end}}};
       at = end;

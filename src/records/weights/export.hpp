@@ -57,9 +57,3 @@ struct trireme::EnumNames<trireme::weights::ExportFormat> {
   static constexpr std::pair<weights::ExportFormat, const char*> table[] = {
       {huggingface, "huggingface"}, {gguf, "gguf"}, {llmc, "llm.c"}};
 };
-template <>
-struct trireme::EnumNames<trireme::weights::ExportRows> {
-  using enum weights::ExportRows;
-  static constexpr std::pair<weights::ExportRows, const char*> table[] = {{model, "model"},
-                                                                          {tokenizer, "tokenizer"}};
-};

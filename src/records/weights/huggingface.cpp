@@ -11,11 +11,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "model/layers.hpp"
-
-#include "text/json_file.hpp"
 
 #include "weights/family.hpp"
 #include "weights/safetensors.hpp"
@@ -156,7 +154,7 @@ class Folder {
       say(path, entry.name,
           fmt::format(
               "its dtype is {}, but that of {}, which belongs to the same parameter {}, is {}",
-              entry.dtype, tensor.name, parameter.name, name(tensor.type)));
+              entry.dtype, tensor.name, parameter.name, word(tensor.type)));
     } else {
       if (tensor.extents.empty())
         tensor.name = entry.name;
@@ -208,7 +206,7 @@ class Folder {
     StoredTensor head = embedding;
     head.extents = {{file, entry.begin, 0, embedding.elements()}};
     TensorReader reader(model_);
-    if (entry.dtype != name(embedding.type) ||
+    if (entry.dtype != word(embedding.type) ||
         entry.end - entry.begin != bytes_of(embedding.type, embedding.elements()) ||
         reader.hash(head, head.elements()) != reader.hash(embedding, embedding.elements()))
       say(model_.files[static_cast<std::size_t>(file)], entry.name,

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,7 +15,6 @@
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/fact_names.hpp"
 #include "record/run/run_directory.hpp"
 #include "weights/checkpoint_weights.hpp"
 #include "weights/open.hpp"

@@ -12,7 +12,7 @@
 
 #include "comm/control/together.hpp"
 
-#include "record/checkpoint/fact_names.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 #include "weights/checkpoint_weights.hpp"
 #include "weights/open.hpp"
 #include "weights/safetensors.hpp"

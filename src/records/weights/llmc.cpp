@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/round_up.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "model/layers.hpp"
 
@@ -115,7 +115,7 @@ std::vector<std::string> parts_beyond_llmc(const model::GptShape& shape) {
 
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type) {
   TRIREME_EXPECT(parts_beyond_llmc(shape).empty() && shape.bias && type != StoredType::f16,
-                 "bias {}, tied head {}, type {}", shape.bias, shape.tied_head, name(type));
+                 "bias {}, tied head {}, type {}", shape.bias, shape.tied_head, word(type));
   const auto word = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   return {llmc_model_magic,     type == StoredType::f32 ? 3 : 5,
           word(shape.context),  word(shape.vocabulary),

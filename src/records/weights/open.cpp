@@ -19,6 +19,7 @@
 #include "weights/checkpoint_weights.hpp"
 #include "weights/huggingface.hpp"
 #include "weights/llmc.hpp"
+#include "weights/stored_model.hpp"
 #include "weights/tensor_reader.hpp"
 
 namespace trireme::weights {
@@ -98,8 +99,7 @@ StoredModel open_model(const std::string& path, bool with_tokenizer) {
       read_tokenizer_next_to_weights(model);
     return model;
   } catch (const fs::filesystem_error& error) {
-    throw StorageError("file system", "look at " + path, error.code().message(), __FILE__,
-                       __LINE__);
+    throw StorageError("file system", "look at " + path, error.code().message());
   }
 }
 
@@ -118,8 +118,7 @@ bool was_removed(const std::string& place, const std::string& path, int tries) {
     return true;
   throw StorageError("checkpoints", "read " + place,
                      "the active run removed it while it was being read, for the third time. "
-                     "Repeat the command, or let the run keep more checkpoints (checkpoint.keep).",
-                     __FILE__, __LINE__);
+                     "Repeat the command, or let the run keep more checkpoints (checkpoint.keep).");
 }
 
 void read_from(const std::string& path,
@@ -186,6 +185,23 @@ LoadedParameters load_parameters(const StoredModel& model,
     loaded.views.emplace_back(there);
   }
   return loaded;
+}
+
+bool Roles::within(std::int64_t tokens) const {
+  return begin.value_or(0) < tokens && padding.value_or(0) < tokens &&
+         std::ranges::all_of(ends, [&](std::int32_t id) { return id < tokens; });
+}
+
+std::int64_t StoredTensor::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) product *= extent;
+  return product;
+}
+
+void StoredModel::expect_hash(const StoredTensor& tensor, std::uint64_t hash) const {
+  if (tensor.content_hash && hash != *tensor.content_hash)
+    throw UserError({path}, fmt::format("the {} is damaged: {} does not match its content hash",
+                                        format == "checkpoint" ? format : "model", tensor.name));
 }
 
 }  // namespace trireme::weights

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::weights {
 

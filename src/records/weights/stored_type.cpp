@@ -12,11 +12,6 @@
 namespace trireme::weights {
 namespace {
 
-constexpr std::pair<StoredType, const char*> type_names[] = {{StoredType::f32, "F32"},
-                                                             {StoredType::bf16, "BF16"},
-                                                             {StoredType::f16, "F16"},
-                                                             {StoredType::q8_0, "Q8_0"}};
-
 static_assert(std::endian::native == std::endian::little, "stored weights are little-endian");
 
 template <class Convert>
@@ -31,17 +26,10 @@ void convert_16(const std::byte* from, std::int64_t count, float* to, Convert co
 }  // namespace
 
 std::optional<StoredType> stored_type_named(std::string_view name) {
-  for (const auto& [type, known] : type_names)
+  for (const auto& [type, known] : EnumNames<StoredType>::table)
     if (name == known && type != StoredType::q8_0)
       return type;
   return std::nullopt;
-}
-
-const char* name(StoredType type) {
-  for (const auto& [known, word] : type_names)
-    if (type == known)
-      return word;
-  return "?";
 }
 
 float half_to_float(std::uint16_t half) {
@@ -88,7 +76,7 @@ void to_fp32(StoredType type, const std::byte* from, std::int64_t count, float* 
     case StoredType::q8_0:
       break;
   }
-  TRIREME_EXPECT(false, "weights are not read from {}", name(type));
+  TRIREME_EXPECT(false, "weights are not read from {}", word(type));
 }
 
 void from_fp32(StoredType type, std::span<const float> from, std::vector<std::byte>& to) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/key.hpp"
 
 namespace trireme::weights {
 
@@ -30,8 +31,6 @@ constexpr std::int64_t bytes_of(StoredType type, std::int64_t elements) {
 
 /// The type named "F32", "BF16" or "F16" in safetensors; nothing for other names.
 std::optional<StoredType> stored_type_named(std::string_view name);
-/// "F32", "BF16", "F16" or "Q8_0".
-const char* name(StoredType type);
 
 /// Exact; infinities and NaNs are kept.
 float half_to_float(std::uint16_t half);
@@ -47,3 +46,10 @@ void to_fp32(StoredType type, const std::byte* from, std::int64_t count, float* 
 void from_fp32(StoredType type, std::span<const float> from, std::vector<std::byte>& to);
 
 }  // namespace trireme::weights
+
+template <>
+struct trireme::EnumNames<trireme::weights::StoredType> {
+  using enum weights::StoredType;
+  static constexpr std::pair<weights::StoredType, const char*> table[] = {
+      {f32, "F32"}, {bf16, "BF16"}, {f16, "F16"}, {q8_0, "Q8_0"}};
+};

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/view.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "weights/stored_model.hpp"
 

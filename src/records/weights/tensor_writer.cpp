@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <span>
 
-#include <fmt/format.h>
-
 #include "base/error.hpp"
 #include "base/hash.hpp"
 

@@ -2,7 +2,6 @@
 #include "weights/tokenizer_files.hpp"
 
 #include <array>
-#include <span>
 
 #include <fmt/format.h>
 

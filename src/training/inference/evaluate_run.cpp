@@ -29,7 +29,7 @@ Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& 
   const text::Tokenizer* tokenizer =
       request.data.is_text() ? &loaded.known_tokenizer() : loaded.tokenizer.get();
   const auto data = read_evaluation_data({request.data}, loaded.shape(), tokenizer, world);
-  model::NoHooks hooks;
+  nn::Hooks hooks;
   Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views, hooks,
                 *loaded.stream);
   const std::vector<std::int32_t> bytes_of = bytes_of_all_tokens(loaded.tokenizer.get());

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -100,16 +99,15 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world) {
-  std::vector<Found> found(sources.size());
   std::vector<tokens::TokenFiles> files;
   Looking looking(shape, tokenizer);
   for (const EvaluationSource& source : sources) files.push_back(looking.files_of(source, world));
-  comm::together(world, [&] {
-    for (std::size_t i = 0; i < sources.size() && world.rank() == 0; ++i)
-      found[i] = looking.look(sources[i]);
+  auto found = comm::from_first_rank(world, [&] {
+    std::vector<Found> all;
+    for (const EvaluationSource& source : sources) all.push_back(looking.look(source));
     looking.settle();
+    return all;
   });
-  found = unpack<std::vector<Found>>(world.broadcast(pack(found), 0));
   std::vector<EvaluationData> all(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
     comm::together(world, [&] {

@@ -19,14 +19,33 @@
 #include <tuple>
 #include <vector>
 
-#include "inference/draw.hpp"
+#include "base/key.hpp"
+
 #include "inference/next_logits.hpp"
 
 namespace trireme::inference {
 
+struct Distribution {
+  /// 0 takes the most likely token, the lowest of equals.
+  double temperature = 1.0;
+  std::int64_t top_k = 0;  ///< 0: all
+  double top_p = 1.0;      ///< above 0; 1: all
+};
+
+/// Draws one token. The logits are divided by the temperature. Of the tokens, the top_k most likely are kept, and of
+/// these the smallest set whose probabilities reach top_p. The token is drawn from that set. Of
+/// equally likely tokens the lower id counts as more likely. Source of top_p: Holtzman et al. 2020,
+/// "The curious case of neural text degeneration", section 3.1.
+///
+/// `a` and `b` are the random words. Without top_k and top_p, the draw goes through the tokens in
+/// order; with them, through those that stay, in order as well.
+/// Throws: UserError when the logits hold no finite maximum (a diverged model).
+std::int32_t draw_token(std::span<const float> logits,
+                        const Distribution& distribution,
+                        std::uint32_t a,
+                        std::uint32_t b);
+
 enum class GenerateEnd : std::uint8_t { length, end_of_text, repetition };
-/// "length", "end_of_text", "repetition".
-const char* name(GenerateEnd end);
 
 struct GenerateRules {
   std::int64_t tokens = 64;  ///< the most that are generated

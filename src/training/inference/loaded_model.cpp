@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inference/loaded_model.hpp"
 
-#include <utility>
-
 #include <fmt/format.h>
 #include <omp.h>
 
 #include "base/error.hpp"
-#include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -41,10 +38,8 @@ const text::Tokenizer& LoadedModel::known_tokenizer() const {
 namespace {
 
 LoadedModel load_from(const std::string& place, comm::World& world, int threads) {
-  std::string found;
-  comm::on_first_rank(world, [&] { found = pack(weights::open_model(place)); });
   LoadedModel loaded;
-  loaded.stored = unpack<weights::StoredModel>(world.broadcast(std::move(found), 0));
+  loaded.stored = comm::from_first_rank(world, [&] { return weights::open_model(place); });
   comm::together(world, [&] {
     loaded.tokenizer = weights::tokenizer_of(loaded.stored);
     loaded.device = device::make_cpu_device(threads);

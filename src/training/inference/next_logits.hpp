@@ -44,7 +44,7 @@ class NextLogits {
 };
 
 /// With kept keys and values. `parameters` as for Gpt::bind; device, views, hooks and stream
-/// outlive the object. Requires: model::can_decode(device).
+/// outlive the object. Requires: ops::has_cached_attention(device).
 std::unique_ptr<NextLogits> with_cache(device::Device& device,
                                        const model::GptShape& shape,
                                        DType dtype,

@@ -84,7 +84,7 @@ class Speaker {
   NextLogits& logits() { return *logits_; }
 
  private:
-  model::NoHooks hooks_;
+  nn::Hooks hooks_;
   std::optional<model::Gpt> gpt_;
   std::unique_ptr<NextLogits> logits_;
 };

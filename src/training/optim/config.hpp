@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -178,33 +177,3 @@ void describe(V& v, OptimizerConfig& c) {
 }
 
 }  // namespace trireme::optim
-
-template <>
-struct trireme::EnumNames<trireme::optim::Kind> {
-  using enum optim::Kind;
-  static constexpr std::pair<optim::Kind, const char*> table[] = {{adamw, "adamw"}, {muon, "muon"}};
-};
-template <>
-struct trireme::EnumNames<trireme::optim::FloatDType> {
-  using enum optim::FloatDType;
-  static constexpr std::pair<optim::FloatDType, const char*> table[] = {{fp32, "fp32"},
-                                                                        {bf16, "bf16"}};
-};
-template <>
-struct trireme::EnumNames<trireme::ops::Coefficients> {
-  using enum ops::Coefficients;
-  static constexpr std::pair<ops::Coefficients, const char*> table[] = {
-      {newton_schulz, "newton_schulz"}, {polar_express, "polar_express"}};
-};
-template <>
-struct trireme::EnumNames<trireme::optim::OnNonFinite> {
-  using enum optim::OnNonFinite;
-  static constexpr std::pair<optim::OnNonFinite, const char*> table[] = {{stop, "stop"},
-                                                                         {skip, "skip"}};
-};
-template <>
-struct trireme::EnumNames<trireme::optim::DecaySchedule> {
-  using enum optim::DecaySchedule;
-  static constexpr std::pair<optim::DecaySchedule, const char*> table[] = {
-      {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {rate, "rate"}};
-};

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
@@ -68,16 +67,3 @@ void describe(V& v, ScheduleConfig& c) {
 }
 
 }  // namespace trireme::optim
-
-template <>
-struct trireme::EnumNames<trireme::optim::Schedule> {
-  using enum optim::Schedule;
-  static constexpr std::pair<optim::Schedule, const char*> table[] = {
-      {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {wsd, "wsd"}};
-};
-template <>
-struct trireme::EnumNames<trireme::optim::DecayShape> {
-  using enum optim::DecayShape;
-  static constexpr std::pair<optim::DecayShape, const char*> table[] = {
-      {linear, "linear"}, {one_minus_sqrt, "one_minus_sqrt"}};
-};

@@ -248,26 +248,8 @@ void describe(V& v, SampleConfig& c) {
 }  // namespace trireme::session
 
 template <>
-struct trireme::EnumNames<trireme::ops::AttentionKernels> {
-  using enum ops::AttentionKernels;
-  static constexpr std::pair<ops::AttentionKernels, const char*> table[] = {
-      {automatic, "auto"}, {cudnn, "cudnn"}, {own, "own"}};
-};
-template <>
-struct trireme::EnumNames<trireme::session::DeviceChoice> {
-  using enum session::DeviceChoice;
-  static constexpr std::pair<session::DeviceChoice, const char*> table[] = {
-      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
-};
-template <>
 struct trireme::EnumNames<trireme::session::WhenFinished> {
   using enum session::WhenFinished;
   static constexpr std::pair<session::WhenFinished, const char*> table[] = {{keep, "keep"},
                                                                             {renew, "new"}};
-};
-template <>
-struct trireme::EnumNames<trireme::session::Precision> {
-  using enum session::Precision;
-  static constexpr std::pair<session::Precision, const char*> table[] = {
-      {automatic, "auto"}, {fp32, "fp32"}, {bf16, "bf16"}};
 };

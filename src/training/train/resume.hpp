@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/fact_names.hpp"
 #include "record/run/run_directory.hpp"
 
 #include "session/job.hpp"

@@ -14,7 +14,6 @@
 #include "comm/control/world.hpp"
 
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 
@@ -23,13 +22,12 @@
 #include "bench/fit.hpp"
 #include "bench/matmul.hpp"
 #include "bench/ops.hpp"
-#include "bench/repetitions.hpp"
-#include "cli/new_file.hpp"
+#include "bench/race.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
-#include "plan/machine_file.hpp"
+#include "plan/machine.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -66,37 +64,36 @@ ExitCode bench_on_ranks(Arguments arguments,
   });
 }
 
-/// Options of the benches of a deck.
-struct DeckBench : Common {
-  DeckArguments deck;
-};
-
-std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
-  auto options = std::make_shared<DeckBench>();
+/// Declares a bench of a deck, which `measure` makes with the device that a run of the deck would
+/// use.
+Action declare_deck_bench(CLI::App& command,
+                          Report (*measure)(const session::Job& job,
+                                            device::Device& device,
+                                            comm::World& world,
+                                            int repetitions)) {
+  struct Options : Common {
+    DeckArguments deck;
+  };
+  const auto options = std::make_shared<Options>();
   add_common(command, *options);
-  add_deck(command, options->deck)->required(required);
-  return options;
-}
-
-/// Calls `measure` with the device that a run of the deck would use.
-ExitCode bench_deck(
-    Arguments arguments,
-    DeckBench options,
-    const std::function<Report(const session::Job&, device::Device&, comm::World&)>& measure) {
-  if (options.deck.path.empty())
-    options.deck.path = "input/gpt2-124m.yaml";
-  return bench_on_ranks(arguments, options.json, [&](comm::World& world) {
-    Report report;
-    with_deck(world, options.deck, [&](const session::Job& job, Log& /*log*/) {
-      const int threads = session::choose_threads(job.run.threads, world);
-      omp_set_num_threads(threads);
-      const auto device = session::open_device(job.run.device, threads, world);
-      const DType dtype = session::choose_dtype(job.run.precision, *device, world);
-      report = measure(session::decided(job, world, *device, dtype), *device, world);
-      return ExitCode::done;
+  add_deck(command, options->deck);
+  return [=](Arguments arguments) {
+    if (options->deck.path.empty())
+      options->deck.path = "input/gpt2-124m.yaml";
+    return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
+      Report report;
+      with_deck(world, options->deck, [&](const session::Job& job, Log& /*log*/) {
+        const int threads = session::choose_threads(job.run.threads, world);
+        omp_set_num_threads(threads);
+        const auto device = session::open_device(job.run.device, threads, world);
+        const DType dtype = session::choose_dtype(job.run.precision, *device, world);
+        report = measure(session::decided(job, world, *device, dtype), *device, world,
+                         options->repetitions.value_or(bench::RaceLimits().repetitions));
+        return ExitCode::done;
+      });
+      return report;
     });
-    return report;
-  });
+  };
 }
 
 /// Measures this machine for the deck (bench/fit.hpp), its storage in the directory of `path`, and
@@ -209,42 +206,19 @@ Action declare_bench_reduce(CLI::App& command) {
 }
 
 Action declare_bench_matmul(CLI::App& command) {
-  return [options = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(arguments, *options,
-                      [&](const session::Job& job, device::Device& device, comm::World& world) {
-                        bench::MatmulBenchRequest request{
-                            .sequences = job.batch.sequences / world.size(),
-                            .micro_sequences = job.batch.micro_sequences,
-                            .threads = omp_get_max_threads(),
-                            .options = session::operation_options(job, device).products};
-                        request.repetitions = options->repetitions.value_or(request.repetitions);
-                        const auto products = bench::bench_matmul(
-                            job.shape, session::choose_dtype(job.run.precision, device, world),
-                            device, world, request);
-                        return Report{bench::matmul_table(products), bench::matmul_json(products)};
-                      });
-  };
+  return declare_deck_bench(command, [](const session::Job& job, device::Device& device,
+                                        comm::World& world, int repetitions) {
+    const auto made = bench::bench_matmul(job, device, world, repetitions);
+    return Report{bench::matmul_table(made), bench::matmul_json(made)};
+  });
 }
 
 Action declare_bench_ops(CLI::App& command) {
-  return [options = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(arguments, *options,
-                      [&](const session::Job& job, device::Device& device, comm::World& world) {
-                        const layout::Plan plan = session::plan_of(job, world, device);
-                        bench::OpsBenchRequest request{
-                            .sequences = job.batch.sequences / world.size(),
-                            .micro_sequences = job.batch.micro_sequences,
-                            .owned_elements = job.parallel.sharded() ? plan.owned_elements()
-                                                                     : plan.parameter_elements()};
-                        request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
-                        request.options = session::operation_options(job, device);
-                        request.repetitions = options->repetitions.value_or(request.repetitions);
-                        const auto operations = bench::bench_ops(
-                            job.shape, session::choose_dtype(job.run.precision, device, world),
-                            device, world, request);
-                        return Report{bench::ops_table(operations), bench::ops_json(operations)};
-                      });
-  };
+  return declare_deck_bench(command, [](const session::Job& job, device::Device& device,
+                                        comm::World& world, int repetitions) {
+    const auto made = bench::bench_ops(job, device, world, repetitions);
+    return Report{bench::ops_table(made), bench::ops_json(made)};
+  });
 }
 
 }  // namespace trireme::cli

@@ -25,11 +25,9 @@
 #include "session/session.hpp"
 #include "train/resume.hpp"
 
-#include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs/declarations.hpp"
-#include "deck/job.hpp"
-#include "plan/deck_plan.hpp"
+#include "deck/survey.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -164,8 +162,9 @@ ExitCode list_data(const DataOptions& options) {
   expect_new_file(options.json);
   if (options.steps.empty() == options.file.empty())
     throw UserError("give either --step or --document");
-  const session::Job job = deck::job_of(plan::parse_for_plan(
-      options.deck.path, options.deck.overrides, circumstances_of(options.ranks)));
+  deck::Circumstances circumstances = circumstances_of(options.ranks);
+  circumstances.trains = false;
+  const session::Job job = deck::job_of(deck_of(options.deck, circumstances));
   RunData run(job);
   for (const batches::Range& steps : options.steps)
     for (std::int64_t step = steps.first; step <= steps.last; ++step) run.add_step(step);

@@ -12,9 +12,7 @@
 
 #include "bench/ceiling.hpp"
 #include "bench/verify.hpp"
-#include "cli/check_command.hpp"
-#include "cli/options.hpp"
-#include "cli/plan_command.hpp"
+#include "cli/deck_reports.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/survey.hpp"
@@ -34,12 +32,10 @@ Action declare_check(CLI::App& command) {
                      "Print the value of this key instead, for scripts. Checks only the deck.");
   return [options](Arguments) {
     if (!options->key.empty()) {
-      print(value_of(options->deck.path, options->deck.overrides, options->key,
-                     circumstances_of(options->ranks)));
+      print(value_of(options->deck, options->key, circumstances_of(options->ranks)));
       return ExitCode::done;
     }
-    print(check_command(options->deck.path, options->deck.overrides,
-                        circumstances_of(options->ranks)));
+    print(check_command(options->deck, circumstances_of(options->ranks)));
     return ExitCode::done;
   };
 }
@@ -74,8 +70,8 @@ Action declare_plan(CLI::App& command) {
     if (options->ranks.size() > 1 && options->output.machine_path.empty())
       throw UserError("--ranks: several numbers of ranks require --machine");
     options->output.scaling_ranks = options->ranks;
-    print(plan_command(options->deck.path, options->deck.overrides,
-                       circumstances_of(options->ranks.front(), options->hosts), options->output));
+    print(plan_command(options->deck, circumstances_of(options->ranks.front(), options->hosts),
+                       options->output));
     return ExitCode::done;
   };
 }

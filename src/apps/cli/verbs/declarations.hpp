@@ -15,7 +15,7 @@ Action declare_help(CLI::App& command);
 /// `trireme DECK [section.key=value ...]`: argv[1] is the deck, the others are overrides.
 ExitCode train_deck(Arguments arguments);
 
-// doctor.cpp, find_rate.cpp, tune.cpp: examination of the machine, and searches by short runs.
+// doctor.cpp, tune.cpp: examination of the machine, and searches by short runs.
 Action declare_doctor(CLI::App& command);
 Action declare_find_rate(CLI::App& command);
 Action declare_tune(CLI::App& command);
@@ -32,20 +32,17 @@ Action declare_import(CLI::App& command);
 Action declare_sample(CLI::App& command);
 Action declare_evaluate(CLI::App& command);
 
-// checkpoints.cpp, record.cpp, speed.cpp: information about run directories, and rewriting run.h5.
+// runs.cpp: information about run directories, rewriting run.h5, and requests to an active run.
 Action declare_checkpoints(CLI::App& command);
 Action declare_record(CLI::App& command);
 Action declare_speed(CLI::App& command);
-
-// stop.cpp: requests to an active run.
 Action declare_stop(CLI::App& command);
 Action declare_save(CLI::App& command);
 
 // data.cpp: the documents of a step, and the steps of a document.
 Action declare_data(CLI::App& command);
 
-// bench.cpp: benchmarks of single parts. `reduce`, `engine`, `matmul`, `generate` and `ops` start
-// MPI and are collective.
+// bench.cpp: benchmarks of single parts. All start MPI and are collective.
 Action declare_bench_reduce(CLI::App& command);
 Action declare_bench_matmul(CLI::App& command);
 Action declare_bench_ops(CLI::App& command);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/doctor.hpp"
-
 #include <memory>
 #include <string>
 
@@ -8,10 +6,10 @@
 
 #include "comm/control/together.hpp"
 
-#include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
+#include "doctor/report.hpp"
 
 namespace trireme::cli {
 

@@ -11,7 +11,6 @@
 
 #include "inference/evaluate_run.hpp"
 
-#include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"

@@ -22,7 +22,6 @@
 
 #include "inference/text_sample.hpp"
 
-#include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
@@ -68,7 +67,7 @@ std::string json_line(const inference::Sampled& sampled,
                       std::uint64_t seed) {
   return json_text({{"prompt", prompt},
                     {"text", sampled.text},
-                    {"end", inference::name(sampled.end)},
+                    {"end", word(sampled.end)},
                     {"prompt_number", sampled.prompt},
                     {"sample", sampled.sample},
                     {"seed", seed},

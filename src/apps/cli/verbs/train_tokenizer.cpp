@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,9 +59,8 @@ tokens::TextFormat format_of(const TrainOptions& words) {
 }
 
 void say_counted(Log& log, const corpus::CountedCorpus& corpus) {
-  log.info("read {} of text: {} pieces, {} distinct pieces kept{}",
-           bytes_text(static_cast<double>(corpus.bytes)),
-           count_text(static_cast<double>(corpus.pieces)), corpus.kept.pieces().size(),
+  log.info("read {} of text: {} pieces, {} distinct pieces kept{}", bytes_text(corpus.bytes),
+           count_text(corpus.pieces), corpus.kept.pieces().size(),
            corpus.passes > 1
                ? fmt::format(" ({} passes, because of the limit on memory)", corpus.passes)
                : "");

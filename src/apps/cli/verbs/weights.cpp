@@ -34,10 +34,8 @@ void run_export(const weights::ExportRequest& request) {
   const double begin = device::steady_seconds();
   const weights::Exported done = weights::export_model(request);
   for (const std::string& note : done.notes) log.info("{}", note);
-  log.info("{}: {} parameters of {} in {}, {} {} in {}", request.output,
-           count_text(static_cast<double>(done.parameters)), done.source,
-           bytes_text(static_cast<double>(done.bytes)), done.files.size(),
-           done.files.size() == 1 ? "file" : "files",
+  log.info("{}: {} parameters of {} in {}, {} in {}", request.output, count_text(done.parameters),
+           done.source, bytes_text(done.bytes), counted(std::ssize(done.files), "file"),
            duration_text(device::steady_seconds() - begin));
 }
 
@@ -58,9 +56,8 @@ ExitCode run_import(comm::World& world, const ImportOptions& words) {
   const model::GptShape& shape = done.shape;
   for (const std::string& note : done.notes) log.warning("{}", note);
   log.info("{}: {} parameters of {} ({}, hash {:016x}) in {}, {} in {}", request.output,
-           count_text(static_cast<double>(done.parameters)), done.origin.path, done.origin.format,
-           done.origin.hash, bytes_text(static_cast<double>(done.bytes)),
-           world.size() == 1 ? "1 rank" : fmt::format("{} ranks", world.size()),
+           count_text(done.parameters), done.origin.path, done.origin.format, done.origin.hash,
+           bytes_text(done.bytes), counted(world.size(), "rank"),
            duration_text(device::steady_seconds() - begin));
   log.info(
       "{} layers, {} heads, {} channels, context {}, vocabulary {}. Continue with a deck with "

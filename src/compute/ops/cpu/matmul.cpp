@@ -9,14 +9,10 @@
 
 namespace trireme::ops {
 
-bool rows_are_independent(const device::Device& device) {
-  return device.kind() == device::Kind::cpu;
-}
-
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape) {
   if (shape.a != shape.b)
     throw DeviceError("cpu", fmt::format("matmul {} x {}", name(shape.a), name(shape.b)),
-                      "both must have the same dtype", __FILE__, __LINE__);
+                      "both must have the same dtype");
   if (cpu::amx::multiplies(shape))
     return cpu::amx::make_matmul(shape);
   return cpu::vectors::make_matmul(shape);

@@ -26,8 +26,7 @@ void* open_cublaslt(const std::string& library) {
     throw DeviceError("cuBLASLt", fmt::format("dlopen {}", library),
                       fmt::format("{}; add its folder to LD_LIBRARY_PATH (CUDA's lib64, or "
                                   "nvidia/cu13/lib or nvidia/cublas/lib of a Python environment)",
-                                  why),
-                      __FILE__, __LINE__);
+                                  why));
   return opened;
 }
 
@@ -35,8 +34,7 @@ void* find_in_cublaslt(const char* function) {
   static void* const library = open_cublaslt();
   void* const found = dlsym(library, function);
   if (found == nullptr)
-    throw DeviceError("cuBLASLt", fmt::format("dlsym {}", function), words_of_loader(), __FILE__,
-                      __LINE__);
+    throw DeviceError("cuBLASLt", fmt::format("dlsym {}", function), words_of_loader());
   return found;
 }
 

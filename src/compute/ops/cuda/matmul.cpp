@@ -65,7 +65,7 @@ void expect_multipliable(const MatmulShape& s) {
   if (s.a != s.b || (s.c != s.a && s.c != DType::f32))
     throw DeviceError("cuBLASLt",
                       fmt::format("matmul of {} and {} into {}", name(s.a), name(s.b), name(s.c)),
-                      "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
+                      "factors of one dtype, and a result of theirs or fp32");
 }
 
 /// One variant of the product: its description for cuBLASLt, and the algorithms chosen so far.
@@ -150,8 +150,7 @@ class MatmulCuda final : public Matmul::Implementation {
     const auto* known = algorithm_for(plain_, alignments, operands, stream);
     if (known == nullptr)
       throw DeviceError("cuBLASLt", description_of(alignments),
-                        fmt::format("no algorithm is offered ({})", words_of(refusal_)), __FILE__,
-                        __LINE__);
+                        fmt::format("no algorithm is offered ({})", words_of(refusal_)));
     launch(plain_, known->algorithm, operands, stream);
   }
 
@@ -259,7 +258,7 @@ class MatmulCuda final : public Matmul::Implementation {
       throw DeviceError("cuBLASLt",
                         description_of({alignment_of(operands.b), alignment_of(operands.a),
                                         alignment_of(operands.c)}),
-                        words_of(status), __FILE__, __LINE__);
+                        words_of(status));
   }
 
   /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this variant is not used

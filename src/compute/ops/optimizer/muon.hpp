@@ -13,8 +13,6 @@
 // 2502.16982, section 2.2.
 #pragma once
 
-#include <cstdint>
-
 #include "ops/operation.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
 #include "ops/optimizer/norm_and_scale.hpp"

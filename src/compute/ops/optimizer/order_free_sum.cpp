@@ -2,7 +2,6 @@
 #include "ops/optimizer/order_free_sum.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 

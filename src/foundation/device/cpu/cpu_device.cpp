@@ -50,7 +50,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] Kind kind() const override { return Kind::cpu; }
 
   [[nodiscard]] std::string description() const override {
-    return fmt::format("{}, {} thread{}", processor_name(), threads_, threads_ == 1 ? "" : "s");
+    return fmt::format("{}, {}", processor_name(), counted(threads_, "thread"));
   }
 
   [[nodiscard]] MemoryInfo memory() const override {
@@ -75,10 +75,10 @@ class CpuDevice final : public Device {
     if (mapped >= bytes)  // else the sum has overflowed
       at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
-      throw DeviceError("CPU memory",
-                        fmt::format("allocate {} ({} bytes) for {}",
-                                    bytes_text(static_cast<double>(bytes)), bytes, what),
-                        std::strerror(errno), __FILE__, __LINE__);
+      throw DeviceError(
+          "CPU memory",
+          fmt::format("allocate {} ({} bytes) for {}", bytes_text(bytes), bytes, what),
+          std::strerror(errno));
     if (!huge)
       return {*this, static_cast<std::byte*>(at), bytes};
     std::byte* start = trim_to_huge_page(static_cast<std::byte*>(at), mapped, pages);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu/cpu_stream.hpp"
 
-#include <chrono>
 #include <system_error>
 
 #include <omp.h>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "device/recorder.hpp"
 
 namespace trireme::device::cpu {
 namespace {
@@ -68,10 +68,6 @@ class Graph final : public device::Graph {
 
 }  // namespace
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void EventState::release() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
     delete this;
@@ -87,7 +83,7 @@ void EventState::mark(std::uint64_t target, const std::shared_ptr<Failure>& fail
   for (; (ahead_ & 1U) != 0; ahead_ >>= 1U) ++reached;
   if (!failure_)
     failure_ = failure;
-  seconds_.store(now_seconds(), std::memory_order_release);
+  seconds_.store(steady_seconds(), std::memory_order_release);
   reached_.store(reached, std::memory_order_release);
   changed_.notify_all();
 }
@@ -117,8 +113,7 @@ Stream::Stream(Device& device, StreamMode mode, const std::string& name, int thr
       work();
     });
   } catch (const std::system_error& problem) {
-    throw DeviceError("CPU", "start a thread for stream " + name_, problem.what(), __FILE__,
-                      __LINE__);
+    throw DeviceError("CPU", "start a thread for stream " + name_, problem.what());
   }
 }
 

@@ -29,16 +29,12 @@
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "device/cpu/workspace.hpp"
 #include "device/device.hpp"
 
 namespace trireme::device::cpu {
-
-/// The host's steady clock in seconds; the clock of every CPU event.
-double now_seconds();
 
 /// The first exception of a stream, shared by the streams and events that it reached.
 struct Failure {

@@ -14,8 +14,7 @@ std::vector<GpuLink> links_between_gpus() {
 }
 
 std::unique_ptr<Device> make_cuda_device(int index) {
-  throw DeviceError("CUDA", fmt::format("use device {}", index), "this build has no CUDA", __FILE__,
-                    __LINE__);
+  throw DeviceError("CUDA", fmt::format("use device {}", index), "this build has no CUDA");
 }
 
 }  // namespace trireme::device

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -44,8 +43,7 @@ class CudaDevice final : public Device {
     if (properties_.major < 8)
       throw DeviceError(properties_.name, "use it",
                         fmt::format("compute capability {}.{}; trireme needs 8.0 or later",
-                                    properties_.major, properties_.minor),
-                        __FILE__, __LINE__);
+                                    properties_.major, properties_.minor));
     clock_ = std::make_unique<cuda::Clock>(gpu_);
     housekeeping_ = std::make_unique<cuda::Stream>(*this, gpu_, *clock_, StreamMode::concurrent,
                                                    "housekeeping");
@@ -128,11 +126,9 @@ class CudaDevice final : public Device {
                             const char* kind,
                             std::size_t bytes,
                             std::string_view what) {
-    cuda::check(status,
-                fmt::format("allocate {} ({} bytes) of {} for {}",
-                            bytes_text(static_cast<double>(bytes)), bytes, kind, what)
-                    .c_str(),
-                __FILE__, __LINE__);
+    cuda::check(status, fmt::format("allocate {} ({} bytes) of {} for {}", bytes_text(bytes), bytes,
+                                    kind, what)
+                            .c_str());
   }
 
   void release(std::byte* data, std::size_t /*bytes*/) noexcept override {

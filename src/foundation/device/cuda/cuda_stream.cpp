@@ -9,6 +9,7 @@
 #include "device/cuda/check.hpp"
 #include "device/cuda/handle.hpp"
 #include "device/cuda/launch.cuh"
+#include "device/recorder.hpp"
 
 namespace trireme::device::cuda {
 namespace {
@@ -16,10 +17,6 @@ namespace {
 constexpr std::size_t counters_bytes = num_counters * sizeof(unsigned);
 static_assert(counters_bytes % 256 == 0,
               "the workspace after them has the alignment of an allocation");
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Time of a reached event, from an anchor that was reached before it.
 double time_of(cudaEvent_t event, const Anchor& anchor) {
@@ -75,12 +72,12 @@ void check(cudaError_t status, const char* statement, const char* file, int line
 }
 
 void check_launch(cudaError_t status, const char* name, RawStream stream) {
-  check(status, name, __FILE__, __LINE__);
+  check(status, name);
 #ifdef TRIREME_WAIT_FOR_KERNELS
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &capture), name, __FILE__, __LINE__);
+  check(cudaStreamIsCapturing(stream, &capture), name);
   if (capture == cudaStreamCaptureStatusNone)
-    check(cudaStreamSynchronize(stream), name, __FILE__, __LINE__);
+    check(cudaStreamSynchronize(stream), name);
 #else
   static_cast<void>(stream);
 #endif
@@ -114,10 +111,10 @@ std::shared_ptr<const Anchor> Clock::measure(const Anchor* previous) const {
   double asked = 0, known = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries || (known - asked > good_s && i < most_tries); ++i) {
     auto anchor = std::make_shared<Anchor>();
-    const double before = now_seconds();
+    const double before = steady_seconds();
     TRIREME_CUDA(cudaEventRecord(anchor->event, stream_));
     TRIREME_CUDA(cudaEventSynchronize(anchor->event));
-    const double after = now_seconds();
+    const double after = steady_seconds();
     if (after - before < known - asked) {
       asked = before;
       known = after;
@@ -137,7 +134,7 @@ std::shared_ptr<const Anchor> Clock::anchor() const {
 void Clock::renew_when_old() {
   constexpr double old_s = 2;
   const auto present = anchor();
-  if (now_seconds() - present->seconds < old_s)
+  if (steady_seconds() - present->seconds < old_s)
     return;
   auto renewed = measure(present.get());
   const std::lock_guard lock(mutex_);

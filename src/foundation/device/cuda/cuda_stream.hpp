@@ -15,7 +15,6 @@
 //    threads may wait, query and allocate.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>

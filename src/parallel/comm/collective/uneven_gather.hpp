@@ -8,7 +8,6 @@
 // 2. Messages are sorted by chunk, then owner, on both sides, so bounded windows cannot deadlock.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include <mpi.h>

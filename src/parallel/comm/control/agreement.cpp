@@ -102,7 +102,7 @@ void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_
     throw UserError(std::move(findings));
   if (world.rank() != 0)
     throw FailedElsewhere(0, text);
-  CommError error("the machine", what, text, __FILE__, __LINE__);
+  CommError error("the machine", what, text);
   error.mark_known_to_all();
   throw error;  // NOLINT(misc-throw-by-value-catch-by-reference): it is marked first
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/control/mpi_world.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -17,9 +16,9 @@
 #include <unistd.h>
 
 #include "base/error_line.hpp"
+#include "base/kernel_text.hpp"
 
-#include "comm/control/lost_ranks.hpp"
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/start_timer.hpp"
 #include "comm/control/temporary_directory.hpp"
@@ -29,13 +28,6 @@ namespace {
 
 /// Broadcasts are sent in parts of this many bytes.
 constexpr std::size_t piece_bytes = std::size_t{1} << 24U;
-
-std::string trimmed(const char* text, int length) {
-  std::string words(text, static_cast<std::size_t>(std::max(length, 0)));
-  while (!words.empty() && (words.back() == '\n' || words.back() == '\0' || words.back() == ' '))
-    words.pop_back();
-  return words;
-}
 
 int count_of(std::size_t elements) {
   TRIREME_EXPECT(elements <= static_cast<std::size_t>(std::numeric_limits<int>::max()),
@@ -65,7 +57,7 @@ void check_mpi(int code, const char* statement, const char* file, int line) {
   int length = 0;
   std::string reason;
   if (MPI_Error_string(code, words.data(), &length) == MPI_SUCCESS)
-    reason = trimmed(words.data(), length);
+    reason = trimmed(words.data());
   else
     reason = fmt::format("error code {}", code);
   if (!means_lost_rank(code))
@@ -112,8 +104,7 @@ MpiScope::MpiScope(int& argc, char**& argv) {
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE)
     throw CommError("MPI", "MPI_Init_thread(MPI_THREAD_MULTIPLE)",
-                    "this MPI library does not support several threads; use one that does",
-                    __FILE__, __LINE__);
+                    "this MPI library does not support several threads; use one that does");
 }
 
 MpiScope::~MpiScope() {
@@ -126,7 +117,7 @@ std::string mpi_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   TRIREME_MPI(MPI_Get_library_version(text.data(), &length));
-  return trimmed(text.data(), length);
+  return trimmed(text.data());
 }
 
 namespace {
@@ -151,7 +142,7 @@ void MpiWorld::find_ranks() {
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
   int length = 0;
   TRIREME_MPI(MPI_Get_processor_name(name.data(), &length));
-  host_ = trimmed(name.data(), length);
+  host_ = trimmed(name.data());
 }
 
 MpiWorld::MpiWorld(MpiWorld& whole, int number)

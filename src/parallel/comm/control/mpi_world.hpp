@@ -15,7 +15,7 @@
 
 #include <mpi.h>
 
-#include "comm/control/owned_comm.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/progress.hpp"
 #include "comm/control/watchdog.hpp"
 #include "comm/control/world.hpp"

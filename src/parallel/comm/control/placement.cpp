@@ -8,11 +8,11 @@
 #include <set>
 #include <string_view>
 
-#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "base/packing.hpp"
+#include "base/text.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -37,11 +37,7 @@ std::vector<int> allowed_cpus() {
     if (errno != EINVAL)  // EINVAL: the kernel's mask is longer
       break;
   }
-  throw DeviceError("kernel", "sched_getaffinity", std::strerror(errno), __FILE__, __LINE__);
-}
-
-std::string counted(std::size_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+  throw DeviceError("kernel", "sched_getaffinity", std::strerror(errno));
 }
 
 /// "ranks 0-3" or "rank 2".
@@ -99,20 +95,19 @@ void add_warnings(const HostSummary& host, std::vector<PlacementLine>& lines) {
   if (!starved.empty()) {
     const RankPlace& first = host.at(starved.front());
     warn(fmt::format("{} on {} may use {} but compute{} with {}", ranks_text(starved), host.host,
-                     counted(first.cpus.size(), "CPU"), starved.size() == 1 ? "s" : "",
-                     counted(static_cast<std::size_t>(first.threads), "thread")),
+                     counted(std::ssize(first.cpus), "CPU"), starved.size() == 1 ? "s" : "",
+                     counted(first.threads, "thread")),
          "pass --bind-to none to mpirun, or set run.threads");
   }
   if (host.ranks.size() > host.cpus.size())
     warn(fmt::format("{} share {} on {}, so measured times mean little",
-                     counted(host.ranks.size(), "rank"), counted(host.cpus.size(), "CPU"),
+                     counted(std::ssize(host.ranks), "rank"), counted(std::ssize(host.cpus), "CPU"),
                      host.host),
-         fmt::format("start at most {} there", counted(host.cpus.size(), "rank")) +
+         fmt::format("start at most {} there", counted(std::ssize(host.cpus), "rank")) +
              (host.bound ? ", or pass --bind-to none to mpirun" : ""));
   else if (starved.empty() && host.threads > static_cast<int>(host.cpus.size()))
-    warn(fmt::format("{} of all ranks share {} on {}",
-                     counted(static_cast<std::size_t>(host.threads), "thread"),
-                     counted(host.cpus.size(), "CPU"), host.host),
+    warn(fmt::format("{} of all ranks share {} on {}", counted(host.threads, "thread"),
+                     counted(std::ssize(host.cpus), "CPU"), host.host),
          "lower run.threads");
   else if (starved.empty() && host.bound && static_cast<int>(host.cpus.size()) < host.host_cpus())
     warn(fmt::format("{} on {} are bound to {} of {} CPUs, the others idle", ranks_text(host.ranks),
@@ -151,10 +146,11 @@ Placement gather_placement(World& world, int threads) {
 
 std::vector<PlacementLine> describe(const Placement& placement) {
   const auto hosts = placement.hosts();
-  std::vector<PlacementLine> lines{{fmt::format("{} on {}", counted(placement.ranks.size(), "rank"),
-                                                counted(hosts.size(), "host")),
-                                    false,
-                                    {}}};
+  std::vector<PlacementLine> lines{
+      {fmt::format("{} on {}", counted(std::ssize(placement.ranks), "rank"),
+                   counted(std::ssize(hosts), "host")),
+       false,
+       {}}};
   std::vector<PlacementLine> warnings;
   for (const std::string& name : hosts) {
     const HostSummary host(placement, name);

@@ -28,7 +28,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 
 #include "base/index.hpp"
 

@@ -8,8 +8,7 @@
 
 #include "device/buffer.hpp"
 
-#include "comm/control/lost_ranks.hpp"
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 
 namespace trireme::comm {
 

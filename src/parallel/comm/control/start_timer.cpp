@@ -7,9 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
-#include <string>
 #include <system_error>
-#include <thread>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

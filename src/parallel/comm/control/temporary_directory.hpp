@@ -32,8 +32,7 @@ class TemporaryDirectory {
           parent.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(parent);
       path = (place / "trireme-XXXXXX").string();
       if (mkdtemp(path.data()) == nullptr)
-        throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
-                           __LINE__);
+        throw StorageError("file system", "mkdtemp " + path, std::strerror(errno));
       const std::lock_guard lock(mutex);
       made_here.insert(path);
     });

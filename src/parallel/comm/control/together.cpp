@@ -6,8 +6,6 @@
 #include <tuple>
 #include <vector>
 
-#include "base/packing.hpp"
-
 namespace trireme {
 
 static auto fields(Diagnostic& one) {

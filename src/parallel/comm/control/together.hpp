@@ -18,7 +18,6 @@
 #pragma once
 
 #include <exception>
-#include <stdexcept>
 #include <string>
 
 #include "base/packing.hpp"
@@ -31,8 +30,7 @@ namespace trireme::comm {
 class FailedElsewhere : public EnvironmentError {
  public:
   FailedElsewhere(int rank, const std::string& text)
-      : EnvironmentError(
-            "rank " + std::to_string(rank), "a common step", text, __FILE__, __LINE__) {
+      : EnvironmentError("rank " + std::to_string(rank), "a common step", text) {
     mark_known_to_all();
   }
 };

@@ -13,8 +13,7 @@
 #include "base/threads.hpp"
 
 #include "comm/communicator.hpp"
-#include "comm/control/lost_ranks.hpp"
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/world.hpp"
 
@@ -152,7 +151,7 @@ void Watchdog::expect_all_alive() {
   if (lost.empty())
     return;
   revoke_all();
-  throw LostRank("MPI", "communicate", lost + " ended", __FILE__, __LINE__);
+  throw LostRank("MPI", "communicate", lost + " ended");
 }
 
 void Watchdog::answer_questions() {
@@ -282,8 +281,8 @@ void Watchdog::fail(const Lane& lane, double idle_s, const std::string& why) {
 void Watchdog::fail_again() const {
   const std::lock_guard lock(mutex_);
   if (lost_)
-    throw LostRank("communication", "any collective", why_, __FILE__, __LINE__);
-  throw CommError("communication", failed_in_, why_, __FILE__, __LINE__);
+    throw LostRank("communication", "any collective", why_);
+  throw CommError("communication", failed_in_, why_);
 }
 
 }  // namespace trireme::comm

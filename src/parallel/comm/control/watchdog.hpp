@@ -22,7 +22,7 @@
 //
 // 1. Nothing is sent while collectives make progress.
 // 2. Being at work (World::AtWork) extends the deadline for all ranks, as long as all ranks answer.
-// 3. The responder notices a lost rank within 50 ms (comm/control/lost_ranks.hpp); all lanes fail.
+// 3. The responder notices a lost rank within 50 ms (comm/control/mpi_comm.hpp); all lanes fail.
 // 4. When one lane has failed, the other lanes of this rank fail too, when they next sleep.
 // 5. Any thread may call any member; each rank runs one check at a time.
 #pragma once
@@ -40,7 +40,7 @@
 #include "base/index.hpp"
 
 #include "comm/config.hpp"
-#include "comm/control/owned_comm.hpp"
+#include "comm/control/mpi_comm.hpp"
 
 namespace trireme::comm {
 

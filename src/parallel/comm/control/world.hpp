@@ -15,7 +15,6 @@
 //    its start and end, and when it splits communicators (after a barrier).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,7 +28,7 @@
 
 namespace trireme::comm {
 
-/// A rank has ended, and MPI lets the others continue (comm/control/lost_ranks.hpp).
+/// A rank has ended, and MPI lets the others continue (comm/control/mpi_comm.hpp).
 class LostRank : public CommError {
  public:
   using CommError::CommError;

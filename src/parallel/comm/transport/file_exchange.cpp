@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/requests.hpp"
 
 namespace trireme::comm {

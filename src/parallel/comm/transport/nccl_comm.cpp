@@ -12,7 +12,7 @@
 #include "base/error_line.hpp"
 #include "device/cuda/handle.hpp"
 
-#include "comm/control/lost_ranks.hpp"
+#include "comm/control/mpi_comm.hpp"
 #include "comm/control/mpi_world.hpp"
 
 namespace trireme::comm {
@@ -37,8 +37,7 @@ ncclUniqueId shared_id(World& world) {
   }
   bytes = world.broadcast(std::move(bytes), 0);
   if (bytes.size() != sizeof id.internal)
-    throw CommError("NCCL", "ncclGetUniqueId", failure.empty() ? "failed on rank 0" : failure,
-                    __FILE__, __LINE__);
+    throw CommError("NCCL", "ncclGetUniqueId", failure.empty() ? "failed on rank 0" : failure);
   std::memcpy(id.internal, bytes.data(), sizeof id.internal);
   return id;
 }
@@ -124,8 +123,7 @@ void NcclComm::wait(ncclResult_t status, const std::string& statement) {
   while (status == ncclInProgress) {
     const auto waited = Clock::now() - since;
     if (std::chrono::duration<double>(waited).count() > deadline_s_)
-      throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_),
-                      __FILE__, __LINE__);
+      throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_));
     if (waited < poll_at_once_for)
       std::this_thread::yield();
     else
@@ -134,7 +132,7 @@ void NcclComm::wait(ncclResult_t status, const std::string& statement) {
       status = asked;
   }
   if (status != ncclSuccess)
-    throw CommError("NCCL", statement, error_text(status), __FILE__, __LINE__);
+    throw CommError("NCCL", statement, error_text(status));
 }
 
 void NcclComm::run(const std::string& statement,

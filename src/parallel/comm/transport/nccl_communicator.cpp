@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -47,11 +46,8 @@ class NcclMemory final : public device::MemorySource {
     void* at = nullptr;
     if (const auto status = ncclMemAlloc(&at, bytes); status != ncclSuccess)
       throw CommError(
-          "NCCL",
-          fmt::format("ncclMemAlloc {} ({} bytes) for {}", bytes_text(static_cast<double>(bytes)),
-                      bytes, what),
-          fmt::format("{}; last: {}", ncclGetErrorString(status), ncclGetLastError(nullptr)),
-          __FILE__, __LINE__);
+          "NCCL", fmt::format("ncclMemAlloc {} ({} bytes) for {}", bytes_text(bytes), bytes, what),
+          fmt::format("{}; last: {}", ncclGetErrorString(status), ncclGetLastError(nullptr)));
     device::Buffer buffer(*this, static_cast<std::byte*>(at), bytes);
     TRIREME_CUDA(cudaMemset(at, 0, bytes));
     TRIREME_CUDA(cudaDeviceSynchronize());
@@ -225,7 +221,7 @@ std::string loaded_nccl_version() {
   int code = 0;
   const ncclResult_t status = ncclGetVersion(&code);
   if (status != ncclSuccess)
-    throw CommError("NCCL", "ncclGetVersion", ncclGetErrorString(status), __FILE__, __LINE__);
+    throw CommError("NCCL", "ncclGetVersion", ncclGetErrorString(status));
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 
 namespace trireme::comm {
 

@@ -15,7 +15,6 @@
 // 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
 // messages, or by NCCL on GPUs, both of which read any memory.
 // 2. All of the communicators run on the stream of the call, one after another.
-#include <utility>
 
 #include "comm/transport/transports.hpp"
 

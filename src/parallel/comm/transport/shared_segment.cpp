@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -15,7 +14,7 @@
 #include "base/text.hpp"
 #include "device/buffer.hpp"
 
-#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_comm.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -60,11 +59,9 @@ SharedSegment::SharedSegment(MPI_Comm node,
     for (std::size_t r = 0; r < reports.size(); ++r)
       if (reports[r].error != 0)
         throw CommError("shared memory",
-                        fmt::format("share {} ({} bytes) for {}",
-                                    bytes_text(static_cast<double>(bytes)), bytes, what),
+                        fmt::format("share {} ({} bytes) for {}", bytes_text(bytes), bytes, what),
                         fmt::format("{}: {} (on rank {} of the node)", reports[r].step.data(),
-                                    std::strerror(reports[r].error), r),
-                        __FILE__, __LINE__);
+                                    std::strerror(reports[r].error), r));
   };
   NodeReport mine;
   std::vector<NodeReport> reports;

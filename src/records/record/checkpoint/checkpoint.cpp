@@ -2,7 +2,6 @@
 #include "record/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>

@@ -26,7 +26,6 @@
 // 4. Views are host memory.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -149,5 +148,20 @@ std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoin
 /// A sentence if checkpoints/latest names another checkpoint than `newest`, the directory of the
 /// newest; else "". The file is a hint for users and scripts; the directories decide.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
+
+// The names of facts that a checkpoint holds (CheckpointFacts::more).
+
+inline constexpr const char* data_hash_fact = "data_hash";
+inline constexpr const char* run_id_fact = "run_id";
+/// The position in the data (batches::Dataset::position).
+inline constexpr const char* data_position_fact = "data_position";
+/// The hash of the tokenizer, or unknown_tokenizer.
+inline constexpr const char* tokenizer_fact = "tokenizer";
+inline constexpr const char* unknown_tokenizer = "unknown";
+/// Where the first weights came from, their format and their hash (weights::Origin). They stay with
+/// the run.
+inline constexpr const char* origin_path_fact = "initial_weights";
+inline constexpr const char* origin_format_fact = "initial_weights_format";
+inline constexpr const char* origin_hash_fact = "initial_weights_hash";
 
 }  // namespace trireme::record

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,17 +12,14 @@
 #include <numeric>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 
-#include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/manifest.hpp"
 
 namespace trireme::record {
@@ -38,7 +34,7 @@ constexpr const char* removed_suffix = ".tmp.removed";  ///< being removed
 constexpr const char* latest_file = "latest";
 
 [[noreturn]] void fail(const std::string& what, const std::string& reason) {
-  throw StorageError("file system", what, reason, __FILE__, __LINE__);
+  throw StorageError("file system", what, reason);
 }
 
 void check(const std::error_code& problem, const std::string& what) {

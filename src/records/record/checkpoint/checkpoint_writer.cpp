@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/packing.hpp"
+#include "base/threads.hpp"
 #include "device/recorder.hpp"
 
 #include "comm/control/together.hpp"
@@ -14,6 +15,34 @@
 #include "record/checkpoint/manifest.hpp"
 
 namespace trireme::record {
+
+void Background::start(Work work) {
+  TRIREME_EXPECT(!thread_.joinable(), "work is under way already");
+  done_.store(false, std::memory_order_relaxed);
+  const auto run = [this, work = std::move(work)](const std::stop_token& stop) {
+    try {
+      work(stop);
+    } catch (...) {
+      problem_ = std::current_exception();
+    }
+    done_.store(true, std::memory_order_release);
+  };
+  try {
+    thread_ = start_thread<std::jthread>("checkpoint", run);
+  } catch (...) {
+    done_.store(true, std::memory_order_relaxed);
+    throw;
+  }
+}
+
+void Background::wait() {
+  if (thread_.joinable())
+    thread_.join();
+  thread_ = {};
+  if (problem_)
+    std::rethrow_exception(std::exchange(problem_, nullptr));
+}
+
 namespace {
 
 /// States are numbered by name.
@@ -47,12 +76,6 @@ Manifest assemble(const layout::Plan& plan,
 }
 
 }  // namespace
-
-CheckpointWriter::CheckpointWriter(std::string run_directory,
-                                   const layout::Plan& plan,
-                                   Retention retention,
-                                   comm::World& world)
-    : run_directory_(std::move(run_directory)), plan_(plan), retention_(retention), world_(world) {}
 
 void CheckpointWriter::start_files(const CheckpointFacts& facts, std::vector<RankSlabs> files) {
   TRIREME_EXPECT(!under_way(), "step {} is still being written", facts_.step);

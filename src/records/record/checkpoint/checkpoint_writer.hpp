@@ -18,10 +18,15 @@
 //    next start() removes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,7 +34,6 @@
 
 #include "comm/control/world.hpp"
 
-#include "record/checkpoint/background.hpp"
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/rank_file.hpp"
 
@@ -41,13 +45,39 @@ struct RankSlabs {
   std::vector<Slab> slabs;
 };
 
+/// Runs one piece of work at a time on its own thread.
+///
+/// 1. start(), wait() and the destructor belong to one thread; done() never blocks.
+/// 2. wait() rethrows what the work threw.
+/// 3. The destructor asks the work to end (its stop_token) and waits for it; it ignores a failure.
+class Background {
+ public:
+  using Work = std::function<void(const std::stop_token&)>;
+
+  /// Requires: nothing is under way.
+  void start(Work work);
+  /// True also when nothing was started.
+  [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Blocks until the work is done.
+  void wait();
+
+ private:
+  std::atomic<bool> done_ = true;
+  std::exception_ptr problem_;
+  std::jthread thread_;  // last: it ends before the others go
+};
+
 class CheckpointWriter {
  public:
   /// `plan` and `world` outlive the writer.
   CheckpointWriter(std::string run_directory,
                    const layout::Plan& plan,
                    Retention retention,
-                   comm::World& world);
+                   comm::World& world)
+      : run_directory_(std::move(run_directory)),
+        plan_(plan),
+        retention_(retention),
+        world_(world) {}
 
   /// Collective. Requires: not under_way(). Throws StorageError when the directory cannot be made.
   void start(const CheckpointFacts& facts, std::vector<Slab> mine) {

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 
@@ -179,7 +178,7 @@ bool is_there(const std::string& path) {
   std::error_code problem;
   const bool there = std::filesystem::exists(path, problem);
   if (problem)
-    throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);
+    throw StorageError("file system", "look at " + path, problem.message());
   return there;
 }
 
@@ -339,7 +338,7 @@ std::string file_problem(const std::string& directory, const Manifest& manifest,
     return name + " is not a file";
   const auto bytes = problem ? 0 : std::filesystem::file_size(path, problem);
   if (problem)
-    throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);
+    throw StorageError("file system", "look at " + path, problem.message());
   if (static_cast<std::int64_t>(bytes) != manifest.file_bytes[rank])
     return fmt::format("{} has {} bytes instead of {}", name, bytes, manifest.file_bytes[rank]);
   return "";

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/packing.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/rank_file.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/view.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "record/checkpoint/manifest.hpp"
 

@@ -140,8 +140,7 @@ void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_t
   std::future<void> writing;
   for (std::int64_t at = 0; at < size; at += block_bytes) {
     if (stop.stop_requested())
-      throw StorageError("checkpoint", "writing", "the run ended before it was complete", __FILE__,
-                         __LINE__);
+      throw StorageError("checkpoint", "writing", "the run ended before it was complete");
     const std::span block(blocks.data() + at / block_bytes % 2 * block_bytes,
                           static_cast<std::size_t>(std::min(block_bytes, size - at)));
     while (!placed.empty() && placed.front().end() <= at) placed = placed.subspan(1);

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "layout/plan.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"

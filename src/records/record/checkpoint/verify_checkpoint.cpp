@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 

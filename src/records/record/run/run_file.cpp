@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"

@@ -11,9 +11,9 @@
 #include <fcntl.h>
 
 #include "base/error.hpp"
-#include "files/input_file.hpp"
+#include "files/descriptor.hpp"
 
-#include "record/checkpoint/fact_names.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
 #include "record/run/run_schema.hpp"
 

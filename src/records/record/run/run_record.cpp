@@ -17,7 +17,7 @@
 #include "base/error_line.hpp"
 #include "files/path.hpp"
 
-#include "record/checkpoint/fact_names.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 #include "record/run/date.hpp"
 #include "record/run/log_line.hpp"
 #include "record/run/move_aside.hpp"

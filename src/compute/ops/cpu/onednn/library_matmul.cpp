@@ -51,8 +51,7 @@ LibraryMatmul make_library_matmul(device::Device& device,
                                   bool packed,
                                   ConstView b) {
   if (device.kind() != device::Kind::cpu)
-    throw DeviceError(device.description(), "matrix library", "it is the CPU's", __FILE__,
-                      __LINE__);
+    throw DeviceError(device.description(), "matrix library", "it is the CPU's");
   TRIREME_EXPECT(b.elements == s.k * s.n && b.dtype == s.b, "B is {} {}, not {} x {} {}",
                  b.elements, name(b.dtype), s.k, s.n, name(s.b));
   try {
@@ -86,7 +85,7 @@ LibraryMatmul make_library_matmul(device::Device& device,
   } catch (const dnnl::error& error) {
     throw DeviceError(fmt::format("oneDNN {}", onednn_version()),
                       fmt::format("matmul {} x {} x {} of {}", s.m, s.n, s.k, name(s.a)),
-                      error.what(), __FILE__, __LINE__);
+                      error.what());
   }
 }
 

@@ -18,8 +18,7 @@ LibraryMatmul make_library_matmul(device::Device& /*device*/,
                                   const MatmulShape& /*shape*/,
                                   bool /*packed*/,
                                   ConstView /*b*/) {
-  throw DeviceError("cpu", "oneDNN", "it is not in this build (TRIREME_ONEDNN=OFF)", __FILE__,
-                    __LINE__);
+  throw DeviceError("cpu", "oneDNN", "it is not in this build (TRIREME_ONEDNN=OFF)");
 }
 
 }  // namespace trireme::ops

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which activations backward recomputes, with the same bits, instead of retaining them.
+// What can be chosen about layers: activation functions, norms of queries and keys, and which
+// activations backward recomputes, with the same bits, instead of retaining them.
 #pragma once
 
 #include <algorithm>
@@ -7,27 +8,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
 
 namespace trireme::nn {
 
+/// Between the layers of an MLP. gelu: tanh form; squared_relu: max(0, x)²; swiglu: silu(gate) · up,
+/// from twice the channels.
+enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
+
+/// Whether attention normalizes its queries and keys (nn/head_norm.hpp).
+enum class QkNorm : std::uint8_t { none, without_gain, with_gain };
+
 /// none: retain everything; gelu: recompute outputs of activation functions, a quarter of the
 /// memory; block: retain only the input of the block.
 enum class Recompute : std::uint8_t { none, gelu, block };
-
-}  // namespace trireme::nn
-
-template <>
-struct trireme::EnumNames<trireme::nn::Recompute> {
-  using enum nn::Recompute;
-  static constexpr std::pair<nn::Recompute, const char*> table[] = {
-      {none, "none"}, {gelu, "gelu"}, {block, "block"}};
-};
-
-namespace trireme::nn {
 
 /// The value of the deck key.
 using RecomputeKey = WordsOrBytes<Recompute>;
