@@ -73,8 +73,7 @@ class Copies : public ::testing::Test {
     const layout::Plan plan = plan_for(world.size());
     record::Owned owned(plan, world.rank());
     owned.fill();
-    const auto facts = facts_of(step);
-    copies_.take({step, facts.next_sample, facts.more}, owned.wanted(), *stream_, world);
+    copies_.take(facts_of(step), owned.wanted(), *stream_, world);
   }
   /// The ranks of `world` without `lost`; none on these.
   std::unique_ptr<comm::MpiWorld> without(const std::set<int>& lost, comm::MpiWorld& world) {
@@ -89,9 +88,11 @@ class Copies : public ::testing::Test {
     auto found = copies_.newest(newer_than, rest);
     if (!found)
       return -1;
-    record::CheckpointFacts facts = facts_of(found->facts.step);
-    EXPECT_EQ(facts.next_sample, found->facts.next_sample);
-    EXPECT_EQ(facts.more, found->facts.more);
+    const record::CheckpointFacts facts = found->facts, expected = facts_of(facts.step);
+    EXPECT_EQ(facts.next_sample, expected.next_sample);
+    EXPECT_EQ(facts.seed, expected.seed);
+    EXPECT_EQ(facts.model, expected.model);
+    EXPECT_EQ(facts.more, expected.more);
     const layout::Plan plan = plan_for(rest.size());
     record::CheckpointWriter writer(directory, plan, 0, rest);
     writer.start_files(facts, std::move(found->files));

@@ -224,6 +224,10 @@ std::string Verifier::check_copies(Session& session) {
       saver_in(rest).write_from(copies, directory.path(), quiet);
       mine = plain().reference.compare_checkpoint(
           record::newest_checkpoint(directory.path()).value().directory, session, rest);
+    } catch (const comm::LostRank&) {
+      throw;
+    } catch (const EnvironmentError& failed) {
+      mine = Finding{0, failed.what()};
     } catch (const UserError& damaged) {
       mine = Finding{0, damaged.findings().front().text};
     }

@@ -32,14 +32,14 @@
 //    overlapping collectives are delayed until compute waits for them, and the parameters that they
 //    gather are NaN until then, so a missing wait is found even with a fast network.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
-// 5. With several ranks on one host and all switches on, the state after the last step is copied to memory
-//    (session/memory_copies.hpp), written as a checkpoint without one of the ranks, and read by the
-//    others: it must equal the first combination's.
+// 5. With several ranks on one host and all switches on, the state after the last step is copied to
+//    memory (session/memory_copies.hpp), written as a checkpoint without one of the ranks, and read
+//    by the others: it must equal the first combination's.
 //
 // With gpu.graphs: true, micro-steps of combinations with a pool are captured in step 2 and then
 // replayed.
 //
-// Only a token cache is written, in a temporary directory (or data.cache). Memory: each rank stores
+// Only a token cache (in a temporary directory, or data.cache) and those checkpoints are written. Memory: each rank stores
 // `steps` + 1 copies of all parameters.
 #pragma once
 

@@ -91,12 +91,13 @@ void describe(V& v, CheckpointConfig& c) {
              "which needs no memory for a copy."});
   v("memory_every_steps", c.memory_every_steps,
     {.unit = "steps",
-     .help = "Copy the state every N steps into the memory of each rank, and of another rank, on "
-             "another host if none has more than half of the ranks. After a loss with "
-             "parallel.on_lost_rank: shrink and Open MPI 5, the other ranks write the newest "
-             "complete copy as a checkpoint and resume from it; if both ranks that held a part "
-             "were lost, from the newest checkpoint. Takes 4 times the memory of a rank's part of "
-             "a checkpoint. Set it if steps between checkpoints are expensive. 0: never.",
+     .help = "Every N steps, each rank keeps a copy of its part of the state in its own memory and "
+             "in that of another rank, which is on another host unless one host has more than half "
+             "of the ranks. After a loss with parallel.on_lost_rank: shrink, on CPUs with Open MPI "
+             "5, the other ranks write the newest complete copy as a checkpoint and resume from "
+             "it; if both ranks that held a part were lost, from the newest checkpoint. Takes 4 "
+             "times the memory of a rank's part of a checkpoint. Set it if steps between "
+             "checkpoints are expensive. 0: never.",
      .min = 0});
   v("directory", c.directory,
     {.help = "Directory of the checkpoints; run.directory/checkpoints becomes a link to it. Empty: "

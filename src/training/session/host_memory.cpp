@@ -80,9 +80,12 @@ std::string what_would_fit(const Sections& config,
                            const AvailableMemory& available,
                            int ranks) {
   Sections less = config;
+  less.checkpoint.memory_every_steps = 0;
   model::GptShape smaller = shape;
   smaller.recompute = model::Recompute::block;
   std::string settings = "model.recompute: block";
+  if (config.checkpoint.memory_every_steps > 0)
+    settings += " and checkpoint.memory_every_steps: 0";
   std::int64_t bytes = decide_recompute(less, smaller, plan, kind).bytes;
   if (!memory_problem(available, bytes, ranks).empty() && config.batch.micro_sequences > 1) {
     less.batch.micro_sequences = 1;
@@ -139,7 +142,9 @@ model::GptShape with_memory(const Sections& config,
       throw DeviceError("memory", "start the run on " + world.host(), problem, __FILE__, __LINE__);
     };
     const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
-    const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
+    std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
+    if (!world.lost.empty())  // the copies in memory are there already
+      bytes -= budget_of(config, plan, kind).copies_bytes;
     if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
       refuse(problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks));
     if (on_cpu)
@@ -147,9 +152,7 @@ model::GptShape with_memory(const Sections& config,
     const std::int64_t copies = budget_of(config, plan, kind).host_bytes();
     if (const std::string problem = memory_problem(available_memory(), copies, world.local_size());
         !problem.empty())
-      refuse(problem +
-             ". Without checkpoint.asynchronous and checkpoint.memory_every_steps a rank holds no "
-             "copy of its state there");
+      refuse(problem + ". Without regular checkpoints a rank holds no copy of its state there");
   });
   return shape;
 }

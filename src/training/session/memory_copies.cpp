@@ -31,18 +31,21 @@ void MemoryCopies::choose_partners(comm::World& world) {
   partners_ = partners_of(world.gather_all(world.host()), world.rank());
 }
 
-void MemoryCopies::take(const Facts& facts,
+void MemoryCopies::take(const record::CheckpointFacts& facts,
                         std::span<const record::MutableSlab> state,
                         device::Stream& compute,
                         comm::World& world) {
   world.barrier();  // all ranks have completed the newest copy, so the older one may go
   generation_ = 1 - generation_;
   Copy &mine = mine_[generation_], &theirs = theirs_[generation_];
-  mine.head = {world.rank(), world.size()};
+  mine.head = {.rank = world.rank(), .ranks = world.size(), .own = true};
   theirs.head = {};
   std::size_t bytes = 0;
   for (const auto& slab : state) bytes += slab.data.bytes();
-  mine.bytes.resize(bytes);
+  if (mine.bytes.size() != bytes) {
+    mine.bytes = {};  // first, so that both are never held
+    mine.bytes.resize(bytes);
+  }
   auto* next = reinterpret_cast<std::byte*>(mine.bytes.data());
   for (const auto& [name, parameter, begin, data] : state) {
     mine.head.slices.push_back({name, parameter, begin, data.elements, data.dtype});
@@ -50,11 +53,14 @@ void MemoryCopies::take(const Facts& facts,
     next += data.bytes();
   }
   compute.synchronize();
-  mine.head.facts = facts;
+  mine.head.step = facts.step;
+  if (world.rank() == 0)
+    mine.head.facts = facts;
   std::string head;
   world.exchange(pack(mine.head), partners_.to, head, partners_.from);
   world.exchange(mine.bytes, partners_.to, theirs.bytes, partners_.from);
   theirs.head = unpack<Head>(head);
+  theirs.head.own = false;
 }
 
 std::optional<MemoryCopies::Found> MemoryCopies::newest(std::int64_t newer_than,
@@ -63,29 +69,29 @@ std::optional<MemoryCopies::Found> MemoryCopies::newest(std::int64_t newer_than,
   std::vector<Head> heads;
   for (const auto* of_two : {&mine_, &theirs_})
     for (const Copy& copy : *of_two)
-      if (const auto& [rank, ranks, facts, slices] = copy.head; facts.step > newer_than) {
+      if (copy.head.step > newer_than) {
         held.push_back(&copy);
-        heads.push_back({rank, ranks, facts});
+        heads.push_back(copy.head);
+        heads.back().slices.clear();
       }
-  /// The copies of one step: by rank who holds it, and the facts of the first rank.
   struct Together {
-    std::vector<int> holders;
-    Facts facts;
+    std::vector<int> writers;  // by rank: who writes its file; -1: no copy is left
+    record::CheckpointFacts facts;
   };
   using Key = std::pair<std::int64_t, int>;  // step, ranks
   std::map<Key, Together> all;
   const auto texts = world.gather_all(pack(heads));
   for (int holder = 0; holder < world.size(); ++holder)
     for (Head& head : unpack<std::vector<Head>>(texts[static_cast<std::size_t>(holder)])) {
-      Together& together = all[{head.facts.step, head.ranks}];
-      together.holders.resize(static_cast<std::size_t>(head.ranks), -1);
-      if (int& first = together.holders[static_cast<std::size_t>(head.rank)]; first < 0)
-        first = holder;
+      auto& [writers, facts] = all[{head.step, head.ranks}];
+      writers.resize(static_cast<std::size_t>(head.ranks), -1);
+      if (int& writer = writers[static_cast<std::size_t>(head.rank)]; head.own || writer < 0)
+        writer = holder;
       if (head.rank == 0)
-        together.facts = std::move(head.facts);
+        facts = std::move(head.facts);
     }
   std::erase_if(all, [](const auto& one) {
-    return std::ranges::find(one.second.holders, -1) != one.second.holders.end();
+    return std::ranges::find(one.second.writers, -1) != one.second.writers.end();
   });
   if (all.empty())
     return std::nullopt;
@@ -93,8 +99,8 @@ std::optional<MemoryCopies::Found> MemoryCopies::newest(std::int64_t newer_than,
   Found found{together.facts, {}};
   for (const Copy* copy : held) {
     const Head& head = copy->head;
-    if (Key(head.facts.step, head.ranks) != key ||
-        together.holders[static_cast<std::size_t>(head.rank)] != world.rank())
+    if (Key(head.step, head.ranks) != key ||
+        together.writers[static_cast<std::size_t>(head.rank)] != world.rank())
       continue;
     auto& slabs = found.files.emplace_back(record::RankSlabs{head.rank, {}}).slabs;
     const auto* next = reinterpret_cast<const std::byte*>(copy->bytes.data());

@@ -2,11 +2,12 @@
 // Copies of the training state in the memory of the ranks, for continuing after a loss without the
 // steps since the newest checkpoint.
 //
-// Each rank keeps a copy of the state that it would write to a checkpoint, and one of its partner's.
-// The ranks form a ring in which partners are on different hosts, if no host has more than half of
-// the ranks. After a loss, the remaining ranks write the newest complete copy as a checkpoint: each
-// writes its own file, and that of its partner if the partner is lost. So the file has the bytes of
-// a checkpoint of that step, and resuming from it is resuming from any checkpoint.
+// Each rank keeps a copy of the state that it would write to a checkpoint, and one of its
+// partner's. The ranks form a ring in which partners are on different hosts, if no host has more
+// than half of the ranks. After a loss, the remaining ranks write the newest complete copy as a
+// checkpoint: each writes its own file, and that of its partner if the partner is lost. So the
+// files have the bytes of a checkpoint of that step, and resuming from it is resuming from any
+// checkpoint.
 //
 // 1. The object outlives the world, so that the copies survive it.
 // 2. Two generations are kept: the older one is complete while the newer one is being made.
@@ -41,24 +42,16 @@ class MemoryCopies {
   /// Number of copies of a rank's state that a rank holds.
   static constexpr int number = 4;
 
-  /// As in CheckpointFacts.
-  struct Facts {
-    std::int64_t step = -1;  ///< -1: the copy is not complete
-    std::uint64_t next_sample = 0;
-    record::NameValues more = {};
-
-    auto fields() { return std::tie(step, next_sample, more); }
-  };
   /// What the remaining ranks have together: `files` are those that this rank writes.
   struct Found {
-    Facts facts;
+    record::CheckpointFacts facts;
     std::vector<record::RankSlabs> files;
   };
 
   /// Collective, first in a world of at least 2 ranks.
   void choose_partners(comm::World& world);
   /// Collective. Copies `state`, and sends the copy to the partner.
-  void take(const Facts& facts,
+  void take(const record::CheckpointFacts& facts,
             std::span<const record::MutableSlab> state,
             device::Stream& compute,
             comm::World& world);
@@ -75,11 +68,16 @@ class MemoryCopies {
     auto fields() { return std::tie(state, parameter, begin, elements, dtype); }
   };
   struct Head {
+    std::int64_t step = -1;  ///< -1: the copy is not complete
     int rank = 0, ranks = 0;
-    Facts facts = {};
+    bool own = false;  ///< of the rank that holds it
     std::vector<Slice> slices = {};
+    record::CheckpointFacts facts = {};  ///< of rank 0's copy only, as in checkpoints
 
-    auto fields() { return std::tie(rank, ranks, facts, slices); }
+    auto fields() {
+      return std::tie(step, rank, ranks, own, slices, facts.step, facts.next_sample, facts.seed,
+                      facts.model, facts.more, facts.deck, facts.tokenizer);
+    }
   };
   /// The slices one after the other, wide elements first.
   struct Copy {

@@ -65,7 +65,8 @@ std::int64_t graph_bytes(const Sections& config,
                          const RankKind& kind);
 
 /// The parts of the model that are recomputed. If model.recompute is a limit, it applies to all
-/// memory above plus activations and scratch; on a GPU without what is in the host's memory. `bytes` of the result is this sum, also if the deck names the parts.
+/// memory above plus activations and scratch; on a GPU without what is in the host's memory.
+/// `bytes` of the result is this sum, also if the deck names the parts.
 model::RecomputeChoice decide_recompute(const Sections& config,
                                         const model::GptShape& shape,
                                         const layout::Plan& plan,

@@ -124,8 +124,8 @@ record::CheckpointFacts facts_of(const Job& job) {
           .tokenizer = job.tokenizer ? job.tokenizer->serialized() : ""};
 }
 
-bool keeps_memory_copies(const Sections& config, int ranks) {
-  return config.checkpoint.memory_every_steps > 0 && ranks > 1 &&
+bool keeps_memory_copies(const Sections& config, int ranks, device::Kind kind) {
+  return config.checkpoint.memory_every_steps > 0 && ranks > 1 && kind == device::Kind::cpu &&
          config.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
          comm::can_continue_after_loss();
 }
@@ -301,11 +301,15 @@ std::string Saver::precision() const {
   return name(engine_.parameter(ParameterIndex{}).dtype);
 }
 
-record::NameValues Saver::facts_with(const record::NameValues& now) const {
-  record::NameValues facts = job_.build;
-  facts.emplace_back("precision", precision());
-  facts.insert(facts.end(), more_.begin(), more_.end());
-  facts.insert(facts.end(), now.begin(), now.end());
+record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
+                                             std::uint64_t next_sample,
+                                             const record::NameValues& now) const {
+  record::CheckpointFacts facts = facts_of(job_);
+  facts.step = step;
+  facts.next_sample = next_sample;
+  facts.more.emplace_back("precision", precision());
+  facts.more.insert(facts.more.end(), more_.begin(), more_.end());
+  facts.more.insert(facts.more.end(), now.begin(), now.end());
   return facts;
 }
 
@@ -314,11 +318,14 @@ void Saver::copy_to(MemoryCopies& copies,
                     std::uint64_t next_sample,
                     device::Stream& compute,
                     const record::NameValues& now) {
-  copies.take({step, next_sample, facts_with(now)}, owned_slabs(plan_, optimizer_, world_.rank()),
+  copies.take(facts_of_step(step, next_sample, now), owned_slabs(plan_, optimizer_, world_.rank()),
               compute, world_);
 }
 
-void Saver::write_from(const MemoryCopies& copies, const std::string& run_directory, Log& log) {
+std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,
+                                              const std::string& run_directory,
+                                              Log& log) {
+  const double begin = device::steady_seconds();
   const auto on_disk = comm::from_first_rank(world_, [&] {
     record::restore_replaced(run_directory);
     const auto newest = record::newest_checkpoint(run_directory);
@@ -326,16 +333,20 @@ void Saver::write_from(const MemoryCopies& copies, const std::string& run_direct
   });
   auto found = copies.newest(on_disk, world_);
   if (!found)
-    return;
-  record::CheckpointFacts facts = facts_of(job_);
-  facts.step = found->facts.step;
-  facts.next_sample = found->facts.next_sample;
-  facts.more = found->facts.more;
+    return std::nullopt;
+  if (found->facts.model != model_facts(job_.shape))
+    throw UserError(
+        "the model of the deck was changed during the run, and the copies of its state in memory "
+        "do not fit the new one; restore the deck and start the same command again");
   record::CheckpointWriter writer(run_directory, plan_, retention(), world_);
-  writer.start_files(facts, std::move(found->files));
-  const record::SavedCheckpoint saved = writer.finish();
-  for (const std::string& warning : saved.warnings) log.warning("{}", warning);
-  log.info("wrote {} from the copies in memory", saved.directory);
+  writer.start_files(found->facts, std::move(found->files));
+  record::SavedCheckpoint files = writer.finish();
+  for (const std::string& warning : files.warnings) log.warning("{}", warning);
+  log.info("wrote {} from the copies in memory", files.directory);
+  return Saved{.files = std::move(files),
+               .step = found->facts.step,
+               .begin = begin,
+               .stall_s = device::steady_seconds() - begin};
 }
 
 void Saver::begin(std::int64_t step,
@@ -346,11 +357,7 @@ void Saver::begin(std::int64_t step,
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
     saved_.copy_s = device::steady_seconds() - saved_.begin;
-  record::CheckpointFacts facts = facts_of(job_);
-  facts.step = step;
-  facts.next_sample = next_sample;
-  facts.more = facts_with(now);
-  writer_->start(facts, std::move(slabs));
+  writer_->start(facts_of_step(step, next_sample, now), std::move(slabs));
   saved_.stall_s = device::steady_seconds() - saved_.begin;
 }
 

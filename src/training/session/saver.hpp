@@ -47,7 +47,7 @@ using weights::model_facts, weights::shape_from;
 record::CheckpointFacts facts_of(const Job& job);
 
 /// Whether a run on `ranks` ranks keeps copies of its state in memory.
-bool keeps_memory_copies(const Sections& config, int ranks);
+bool keeps_memory_copies(const Sections& config, int ranks, device::Kind kind);
 
 /// Whether a run allocates the snapshot at its start.
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
@@ -105,7 +105,9 @@ class Saver {
                device::Stream& compute,
                const record::NameValues& now);
   /// Collective. Writes the newest copy as a checkpoint, if it is newer than the one on the disk.
-  void write_from(const MemoryCopies& copies, const std::string& run_directory, Log& log);
+  std::optional<Saved> write_from(const MemoryCopies& copies,
+                                  const std::string& run_directory,
+                                  Log& log);
   /// Whether a checkpoint was begun and is not complete; the same on all ranks.
   [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
   /// Whether this rank's part is still being written.
@@ -120,7 +122,9 @@ class Saver {
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   /// CheckpointFacts::more.
-  [[nodiscard]] record::NameValues facts_with(const record::NameValues& now) const;
+  [[nodiscard]] record::CheckpointFacts facts_of_step(std::int64_t step,
+                                                      std::uint64_t next_sample,
+                                                      const record::NameValues& now) const;
   [[nodiscard]] record::Retention retention() const {
     return {job_.checkpoint.keep, job_.checkpoint.keep_every};
   }

@@ -105,10 +105,13 @@ void Run::start() {
     comm::on_first_rank(world,
                         [&] { record::link_checkpoints(directory.path(), checkpoints->path()); });
   }
+  std::optional<session::Saver::Saved> from_memory;
   if (job.checkpoint.memory_every_steps > 0)
-    saver.write_from(copies, directory.path(), log);
-  if (session::keeps_memory_copies(job, world.size()))
+    from_memory = saver.write_from(copies, directory.path(), log);
+  if (session::keeps_memory_copies(job, world.size(), training.device->kind()))
     copies.choose_partners(world);
+  else
+    copies = {};
   std::optional<session::Saver::Resumed> resumed;
   {
     const device::Span span(training.recorder, device::SpanName::checkpoint_read);
@@ -154,6 +157,8 @@ void Run::start() {
     directory.set_id(choose_run_id(directory, before, job));
   });
   open_files(before, origin);
+  if (from_memory)
+    journal->checkpoint(*from_memory);
   record::NameValues more{{run_id_fact, directory.id()},
                           {data_hash_fact, data_hash},
                           {data_position_fact, data.train.position()},

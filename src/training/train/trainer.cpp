@@ -102,6 +102,7 @@ class Trainer {
   const MeasureCeiling measure_ceiling_;
   const std::int64_t memory_every_;  ///< steps; 0: no copies in memory
   session::Walltime walltime_;
+  double slowest_copy_s_ = 0;  ///< in memory
   SlowRanks slow_ranks_;
   Spikes spikes_;
   bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
@@ -128,8 +129,9 @@ Trainer::Trainer(const session::Job& job,
       log_(log),
       signals_(signals),
       measure_ceiling_(measure_ceiling),
-      memory_every_(
-          session::keeps_memory_copies(job, world.size()) ? job.checkpoint.memory_every_steps : 0),
+      memory_every_(session::keeps_memory_copies(job, world.size(), run_.training.device->kind())
+                        ? job.checkpoint.memory_every_steps
+                        : 0),
       slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {
@@ -346,10 +348,12 @@ record::NameValues Trainer::facts_now() const {
 }
 
 void Trainer::copy_to_memory(std::int64_t step) {
+  const double begin = device::steady_seconds();
   const device::Span span(run_.training.recorder, device::SpanName::checkpoint_stall);
-  run_.journal->flush(false);
+  run_.journal->flush(world_.local_size() < world_.size());  // the host of rank 0 may be lost
   run_.saver.copy_to(run_.copies, step, run_.training.next_sample, *run_.training.compute_stream,
                      facts_now());
+  slowest_copy_s_ = std::max(slowest_copy_s_, device::steady_seconds() - begin);
 }
 
 void Trainer::save(std::int64_t step, bool wait) {
@@ -468,15 +472,15 @@ ExitCode Trainer::steps() {
     if (run_.saver.under_way() && agreed.writing == 0)
       if (const auto saved = run_.saver.advance())
         note(*saved);
-    const bool copies = due(number, memory_every_);
+    const bool copies = due(number, memory_every_) && !last;
     if (saves || copies || last)
       look();
     if (checks_replicas(number, saves)) {
       look();
       run_.training.check_replicas(number);
     }
-    // What is between steps can be interrupted, so it needs no time of its own before the end.
-    walltime_.step_took(device::steady_seconds() - begin);
+    // What else is between steps can be interrupted, so it needs no time of its own before the end.
+    walltime_.step_took(device::steady_seconds() - begin + slowest_copy_s_);
     interrupted_ = stops_for.has_value();
     between_steps(number);
     if (interrupted_ && !stops_for) {

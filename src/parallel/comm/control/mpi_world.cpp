@@ -311,7 +311,10 @@ void MpiWorld::exchange(const std::string& mine, int to, std::string& theirs, in
   swap(size, to, their_size, from);
   std::size_t received = 0;
   std::memcpy(&received, their_size.data(), sizeof received);
-  theirs.resize(received);
+  if (theirs.size() != received) {
+    theirs = {};  // first, so that both are never held
+    theirs.resize(received);
+  }
   const std::span<const char> out(mine);
   const std::span<char> in(theirs);
   for (std::size_t done = 0; done < std::max(sent, received); done += piece_bytes) {
