@@ -225,7 +225,8 @@ int main(int count, char** words) {
     } else if (arguments.size() >= 3 && arguments[0] == "shards") {
       const int ranks = std::stoi(arguments[1]);
       const std::vector<std::string> overrides(arguments.begin() + 3, arguments.end());
-      const auto deck = plan::parse_for_plan(arguments[2], overrides, {.ranks = ranks});
+      const auto deck = deck::parse(deck::read_deck_file(arguments[2]), arguments[2], overrides,
+                                    deck::Circumstances{.ranks = ranks, .trains = false});
       fmt::print("{}", bench::shards_json(plan::plan_of(deck, ranks).plan));
     } else {
       throw UserError("usage: bench_parts pool BYTES | shards RANKS DECK [section.key=value …]");
