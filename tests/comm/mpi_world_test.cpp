@@ -78,6 +78,27 @@ TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
               std::string(static_cast<std::size_t>(3 * r), 'x'));
 }
 
+TEST(MpiWorld, ExchangesBytesOfAnyLengthBetweenPartners) {
+  MpiWorld world;
+  // Messages are cut after 16 MiB.
+  const std::size_t lengths[] = {0, 1, (std::size_t{1} << 24) + 1, std::size_t{40} << 20};
+  const auto bytes_of = [&](int rank, std::size_t round) {
+    const auto place = static_cast<std::size_t>(rank) + round;
+    std::string bytes(lengths[place % std::size(lengths)], '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<char>((i * 7 + place) % 251);
+    return bytes;
+  };
+  std::string theirs = "left over";
+  for (std::size_t round = 0; round < std::size(lengths); ++round)
+    for (int shift = 1; shift < world.size(); ++shift) {
+      const int to = (world.rank() + shift) % world.size();
+      const int from = (world.rank() + world.size() - shift) % world.size();
+      world.exchange(bytes_of(world.rank(), round), to, theirs, from);
+      EXPECT_TRUE(theirs == bytes_of(from, round)) << "round " << round << ", shift " << shift;
+    }
+}
+
 TEST(MpiWorld, BroadcastsBytesOfAnyLengthFromAnyRoot) {
   MpiWorld world;
   for (int root = 0; root < world.size(); ++root)
