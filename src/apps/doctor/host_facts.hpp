@@ -32,7 +32,7 @@ struct HostFacts {
   std::int64_t locked_bytes = 0;         ///< limit of locked memory
   std::int64_t open_files = 0;           ///< limit of this process
   std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
-  std::string energy;  ///< which counters a run can read, or why it cannot
+  std::string energy = {};  ///< which counters a run can read, or why it cannot
 
   bool operator==(const HostFacts&) const = default;
   auto fields() {

@@ -50,7 +50,8 @@ class MemoryCopies {
 
   /// Collective, first in a world of at least 2 ranks.
   void choose_partners(comm::World& world);
-  /// Collective. Copies `state`, and sends the copy to the partner.
+  /// Collective. Copies `state`, and sends the copy to the partner. Of `facts` only rank 0 needs
+  /// more than the step.
   void take(const record::CheckpointFacts& facts,
             std::span<const record::MutableSlab> state,
             device::Stream& compute,

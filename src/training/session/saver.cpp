@@ -318,8 +318,11 @@ void Saver::copy_to(MemoryCopies& copies,
                     std::uint64_t next_sample,
                     device::Stream& compute,
                     const record::NameValues& now) {
-  copies.take(facts_of_step(step, next_sample, now), owned_slabs(plan_, optimizer_, world_.rank()),
-              compute, world_);
+  record::CheckpointFacts facts;
+  facts.step = step;
+  if (world_.rank() == 0)  // the others' are not read, and hold a whole tokenizer
+    facts = facts_of_step(step, next_sample, now);
+  copies.take(facts, owned_slabs(plan_, optimizer_, world_.rank()), compute, world_);
 }
 
 std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,

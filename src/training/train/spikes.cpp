@@ -3,13 +3,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/quantile.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// "the embeddings", "block 3", "the final layer" for a layer of `layers`.
+std::string layer_text(std::size_t layer, std::size_t layers) {
+  return layer == 0            ? "the embeddings"
+         : layer + 1 == layers ? "the final layer"
+                               : fmt::format("block {}", layer - 1);
+}
+
+}  // namespace
 
 double History::factor(double value) const {
   return values_.size() < least ? 1 : value / std::exp(median(values_));
@@ -26,12 +35,6 @@ void History::add(double value) {
     values_.push_back(std::log(value));
   else
     values_[next_++ % most] = std::log(value);
-}
-
-std::string layer_text(std::size_t layer, std::size_t layers) {
-  return layer == 0            ? "the embeddings"
-         : layer + 1 == layers ? "the final layer"
-                               : fmt::format("block {}", layer - 1);
 }
 
 std::string Spikes::worst_layer(std::span<const optim::LayerNorm> norms) const {

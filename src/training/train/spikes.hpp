@@ -46,7 +46,4 @@ class Spikes {
   bool spiking_ = false, named_ = false;
 };
 
-/// "the embeddings", "block 3", "the final layer" for a layer of `layers`.
-std::string layer_text(std::size_t layer, std::size_t layers);
-
 }  // namespace trireme::train

@@ -104,7 +104,7 @@ class Trainer {
   session::Walltime walltime_;
   double slowest_copy_s_ = 0;  ///< in memory
   SlowRanks slow_ranks_;
-  Spikes spikes_;
+  Spikes spikes_;             ///< on rank 0
   bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
   bool dropped_ = false;      ///< an evaluation, which the next start makes up
 
@@ -218,8 +218,9 @@ void Trainer::look() {
   if (outcome.not_finite.empty()) {
     if (!outcome.norms.empty())
       run_.journal->norms(newest_.step, outcome.norms);
-    const std::string spike = spikes_.look(newest_.step, outcome.grad_norm, outcome.norms);
-    if (!spike.empty() && world_.rank() == 0) {
+    const std::string spike =
+        world_.rank() == 0 ? spikes_.look(newest_.step, outcome.grad_norm, outcome.norms) : "";
+    if (!spike.empty()) {
       run_.clear_progress();
       log_.warning("step {:>6}/{}  {}", newest_.step, job_.run.steps, spike);
     }
