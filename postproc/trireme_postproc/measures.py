@@ -80,6 +80,23 @@ def energy_per_token(run):
     return Column(found, parts[0].unit + "/token")
 
 
+def energy_of_ranks(run):
+    """(what, text): where several ranks counted, the energy per step of the one that used least and of the one that used most."""
+    if not all(name in run.energy for name in ("first_step", "last_step", "rank", "cpu_joules", "gpu_joules")):
+        return
+    first, last, rank = (run.energy[name].values for name in ("first_step", "last_step", "rank"))
+    for what, name in (("hosts' CPUs", "cpu_joules"), ("ranks' GPUs", "gpu_joules")):
+        joules, unit = run.energy[name].values, run.energy[name].unit
+        known = np.isfinite(joules)
+        ranks = np.unique(rank[known])
+        if len(ranks) < 2:
+            continue
+        of_rank = [known & (rank == one) for one in ranks]
+        per_step = [joules[rows].sum() / (last - first + 1)[rows].sum() for rows in of_rank]
+        least, most = np.argmin(per_step), np.argmax(per_step)
+        yield what, f"{per_step[least]:.4g} {unit}/step (rank {ranks[least]}) to {per_step[most]:.4g} {unit}/step (rank {ranks[most]})"
+
+
 def window_inside(places, place, width):
     """The places in (place - width, place]."""
     return places[(places > place - width) & (places <= place)]

@@ -84,7 +84,7 @@ class RunFile:
 
     attributes  dict      of the root: software, machine, …
     deck        dict      dotted key → value
-    steps, validation, noise_scale, norms, sessions, checkpoints, skipped, buckets, anchors, rank_spans
+    steps, validation, noise_scale, norms, energy, sessions, checkpoints, skipped, buckets, anchors, rank_spans
                 dict      column name → Column, cut to their common length
     evaluation  dict      name of a set of evaluate.sets → columns, as above
     spans       list      of Span; a sample's `name` is a position in it
@@ -130,6 +130,7 @@ class RunFile:
         self.validation = _columns(file, "validation")
         self.noise_scale = _columns(file, "noise_scale")
         self.norms = _columns(file, "norms")
+        self.energy = _columns(file, "energy")
         sets = node_of(file, "evaluation", h5py.Group)
         self.evaluation = {without_surrogates(name): _columns(sets, name) for name in (sets or ())}
         self.sessions = _columns(file, "sessions")

@@ -4,7 +4,7 @@
 import numpy as np
 
 from . import evaluation, timings
-from .measures import energy_per_token
+from .measures import energy_of_ranks, energy_per_token
 from .texts import MISSING, columns_text, number, size, with_unit
 
 # Facts of the root that open the table when the file has them, in this order.
@@ -148,6 +148,7 @@ def results(run):
     energy = energy_per_token(run)
     if energy is not None:
         rows.append(("energy, median", with_unit(np.nanmedian(energy.values), energy.unit)))
+    rows += [(f"energy of {what}", text) for what, text in energy_of_ranks(run)]
     for name, (value, unit) in run.memory.items():
         rows.append((f"memory, {name.replace('_', ' ')}", size(value, unit)))
     dropped = run.timing_facts.get("dropped", (0, ""))[0]

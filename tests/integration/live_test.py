@@ -119,6 +119,8 @@ class Energy(TrainingTest):
         self.assertEqual([value for value in joules if not value >= 0], [])
         self.assertTrue(0 < sum(joules) < microjoules / 1e6 - 100_000, joules)
         self.assertTrue(all(math.isnan(value) for value in self.column("gpu_joules", "steps")))
+        self.assertEqual(self.column("rank", "energy"), [0])
+        self.assertAlmostEqual(sum(self.column("cpu_joules", "energy")), sum(joules), places=6)
 
 
 class Metrics(TrainingTest):

@@ -64,6 +64,18 @@ class EnergyTest(unittest.TestCase):
         self.assertAlmostEqual(known[-1], 0.003)
         self.assertTrue(np.all(np.diff(known) > -1e-12), known)
 
+    def test_ranks_that_use_least_and_most_are_named(self):
+        """In a record of three ranks, whose intervals have 4 steps; rank 1 counts nothing at first."""
+        path = self.run_on(3, gpu_joules=np.full(8, 1.0))
+        with h5py.File(path + "/run.h5", "a") as file:
+            rows = [(1, 4, 0, 100), (1, 4, 1, np.nan), (1, 4, 2, 300), (5, 8, 0, 100), (5, 8, 1, 200), (5, 8, 2, 300)]
+            for name, values in zip(("first_step", "last_step", "rank", "gpu_joules"), zip(*rows)):
+                file[f"energy/{name}"] = values
+            file["energy/cpu_joules"] = np.full(len(rows), np.nan)
+            for name in file["energy"]:
+                file[f"energy/{name}"].attrs["units"] = "J"
+        self.assertIn("25 J/step (rank 0) to 75 J/step (rank 2)", self.shown("summary", path))
+
     def test_no_counter_is_no_energy(self):
         paths = [self.run_on(1, cpu_joules=np.nan, gpu_joules=np.nan), self.run_on(2)]
         for verb, given in (("summary", paths[:1]), ("compare", paths), ("scaling", paths)):

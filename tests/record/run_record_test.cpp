@@ -135,6 +135,7 @@ TEST_F(RunRecordTest, LogAloneHoldsEverythingButSpans) {
   record.append(CheckpointRow{.step = 6, .bytes = 60, .write_s = 0.5});
   record.append(NoiseScaleRow{.step = 4, .trace = 2});
   record.append(std::vector<RankSpanRow>{{.first_step = 1, .last_step = 9, .name = 3, .max_s = 1}});
+  record.append(RankEnergyRow{.first_step = 1, .last_step = 9, .rank = 2, .gpu_joules = 40});
   record.set_anchors(std::vector<double>{1.0});
   record.set_timing_fact("dropped", 0, "samples");
   record.set_memory("peak", 5);

@@ -42,6 +42,13 @@ double Energy::gpu() const {
   return joules(gpu_uj, gpu_missing);
 }
 
+void Energy::add(const Energy& more) {
+  cpu_uj += more.cpu_uj;
+  cpu_missing += more.cpu_missing;
+  gpu_uj += more.gpu_uj;
+  gpu_missing += more.gpu_missing;
+}
+
 /// NVML, of which no header is needed: these functions have not changed since CUDA 9.
 class EnergyMeter::Gpu {
  public:

@@ -24,6 +24,8 @@ struct Energy {
   /// In J; NaN if a part is missing.
   [[nodiscard]] double cpu() const;
   [[nodiscard]] double gpu() const;
+
+  void add(const Energy& more);
 };
 
 class EnergyMeter {

@@ -244,8 +244,8 @@ void Session::compute(std::int64_t number) {
 Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.unfinished = optimizer.has_result(number) ? 0 : 1;
   mine.text_bytes = text_bytes_;
-  mine.energy = energy.used();
   PendingStep& pending = pending_of(number);
+  mine.energy = pending.own_energy = energy.used();
   pending.control_begin = device::steady_seconds();
   const Requests agreed = agree(world, mine);
   pending.text_bytes = agreed.text_bytes;
@@ -291,6 +291,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.control_begin = pending.control_begin;
   outcome.control_waited = pending.control_waited;
   outcome.energy = pending.energy;
+  outcome.own_energy = pending.own_energy;
   outcome.not_finite = std::move(result.not_finite);
   outcome.times = engine.times(pending.engine_step);
   outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;

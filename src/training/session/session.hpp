@@ -70,8 +70,9 @@ struct StepOutcome {
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
   /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
   double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
-  device::Energy energy;    ///< of all ranks, as far as it can be read
-  std::string not_finite;   ///< of a skipped step: the element that was not finite
+  device::Energy energy;      ///< of all ranks, as far as it can be read
+  device::Energy own_energy;  ///< this rank's part
+  std::string not_finite;     ///< of a skipped step: the element that was not finite
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
 
@@ -171,8 +172,8 @@ class Session {
   struct PendingStep {
     std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
     std::int64_t engine_step = 0;
-    std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
-    device::Energy energy;        ///< of all ranks
+    std::int64_t text_bytes = 0;        ///< of the step's targets, of all ranks
+    device::Energy energy, own_energy;  ///< of all ranks and of this one
     double control_begin = 0, control_waited = 0;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -159,6 +160,7 @@ void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double s
 double Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
   const double waited_before = waited_in_train_s_;
   tokens_ += static_cast<double>(outcome.tokens);
+  energy_.add(outcome.own_energy);
   const auto note = [&](double begin, double waited) {
     if (begin >= outcome.began)  // else it was between the steps
       (begin >= outcome.optimizer_began ? waited_in_optim_s_ : waited_in_train_s_) += waited;
@@ -250,6 +252,19 @@ void Journal::checkpoint(const session::Saver::Saved& saved) {
   write([row](record::RunRecord& file) { file.append(row); });
 }
 
+std::vector<record::RankEnergyRow> Journal::energy_of_ranks(std::int64_t step) {
+  const bool counts_host = world_.local_rank() == 0;
+  const double own[] = {counts_host ? energy_.cpu() : std::nan(""), energy_.gpu()};
+  const std::vector<double> all = world_.gather_all(own);
+  energy_ = {};
+  std::vector<record::RankEnergyRow> rows;
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank)
+    if (const double cpu = all[2 * rank], gpu = all[2 * rank + 1];
+        !std::isnan(cpu) || !std::isnan(gpu))
+      rows.push_back({collected_step_ + 1, step, static_cast<std::int64_t>(rank), cpu, gpu});
+  return rows;
+}
+
 std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
   std::vector<std::int64_t> nanoseconds(places_.back(), 0);
   for (const device::TimeSample& sample : recorder_.samples())
@@ -273,11 +288,13 @@ std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
 }
 
 void Journal::collect(std::int64_t step) {
+  const double begin = device::steady_seconds();
+  if (step > collected_step_)
+    write([rows = energy_of_ranks(step)](record::RunRecord& file) { file.append(rows); });
+  auto spreads = recorder_.enabled() ? spread_over_ranks(step) : std::vector<record::RankSpanRow>();
+  collected_step_ = step;
   if (!recorder_.enabled())
     return;
-  const double begin = device::steady_seconds();
-  auto spreads = spread_over_ranks(step);
-  collected_step_ = step;
   std::string bytes;
   if (sample_.has_rank(world_.rank()))
     for (const device::TimeSample& sample : recorder_.samples())

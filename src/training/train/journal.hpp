@@ -67,8 +67,9 @@ class Journal {
   void flush(bool to_disk = true);
   /// A row of /checkpoints, and its samples.
   void checkpoint(const session::Saver::Saved& saved);
-  /// Collective: brings what was measured until `step` to the record, statistics over all ranks and
-  /// the whole spans of the sample. Called every few steps and at the end.
+  /// Collective: brings what was measured until `step` to the record: the energy of each rank,
+  /// statistics over all ranks and the whole spans of the sample. Called every few steps and at the
+  /// end.
   void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
   /// reach on this machine now, prints and records how much of it the median step achieved, or
@@ -105,6 +106,8 @@ class Journal {
   };
   [[nodiscard]] Peak peak() const;
 
+  /// What each rank has counted since the last call; rank 0 only.
+  std::vector<record::RankEnergyRow> energy_of_ranks(std::int64_t step);
   /// How the seconds in each kind of span since the last call differ over the ranks.
   std::vector<record::RankSpanRow> spread_over_ranks(std::int64_t step);
 
@@ -112,6 +115,7 @@ class Journal {
   /// By name, where its spans' places begin in spread_over_ranks: one for each bucket, or one.
   std::vector<std::size_t> places_;
   std::int64_t collected_step_;    ///< of the last collect()
+  device::Energy energy_;          ///< of this rank since then
   std::optional<Peak> peak_;       ///< before anything was measured
   std::int64_t owes_[2] = {0, 0};  ///< validation and evaluation: 1 or 0
   double tokens_ = 0;              // of all steps since the start

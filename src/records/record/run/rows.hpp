@@ -78,6 +78,13 @@ struct RankSpanRow {
   std::int64_t max_rank = 0;
 };
 
+/// One row of /energy: what one rank counted in some steps together; NaN: it counts none.
+struct RankEnergyRow {
+  std::int64_t first_step = 0, last_step = 0, rank = 0;
+  double cpu_joules = 0;  ///< of the rank's host: one of its ranks counts it
+  double gpu_joules = 0;
+};
+
 /// One row of /skipped.
 struct SkippedRow {
   std::int64_t step = 0;

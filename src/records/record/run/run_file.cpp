@@ -142,6 +142,7 @@ class Builder {
                             Rows<NoiseScaleRow>,
                             Rows<NormRow>,
                             Rows<RankSpanRow>,
+                            Rows<RankEnergyRow>,
                             Rows<BucketRow>,
                             Rows<AnchorRow>>;
 

@@ -21,6 +21,7 @@
 //   /skipped     one dataset per column of SkippedRow: steps that updated nothing
 //   /noise_scale one dataset per column of NoiseScaleRow; empty unless the deck asks
 //   /norms       one dataset per column of NormRow, a row per layer and measured step; likewise
+//   /energy      one dataset per column of RankEnergyRow; empty where nothing is counted
 //   /timings     samples (rows of device::TimeSample, of some ranks and steps), ranks (rows of
 //                RankSpanRow, over all ranks), names (row i names id i), anchors;
 //                attributes dropped, flops_per_token, …

@@ -10,8 +10,8 @@
 //   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished
 // because
 //                the run had to stop: the next start makes it up, and a row of that step follows
-//   step, validation, evaluation, checkpoint, skipped, noise_scale, norms, rank_spans, bucket,
-//   anchor
+//   step, validation, evaluation, checkpoint, skipped, noise_scale, norms, rank_spans,
+//   rank_energy, bucket, anchor
 //                rows of the tables of run.h5 (run_schema.hpp)
 //   tokenizer, timing_fact, memory
 //                single facts; a later one of the same name replaces an earlier one

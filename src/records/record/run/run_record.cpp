@@ -181,6 +181,8 @@ template void RunRecord::append(const ValidationRow&);
 template void RunRecord::append(const SkippedRow&);
 template void RunRecord::append(const NoiseScaleRow&);
 template void RunRecord::append(const NormRow&);
+template void RunRecord::append(const RankSpanRow&);
+template void RunRecord::append(const RankEnergyRow&);
 template void RunRecord::append(const CheckpointRow&);
 
 void RunRecord::start(const RunHeader& header, bool with_tokenizer) {
@@ -317,9 +319,6 @@ RunRecord RunRecord::resume(const std::string& directory,
 void RunRecord::append(const std::string& set, const std::string& of, const EvaluationRow& row) {
   append_line(Table<EvaluationRow>::kind,
               fields_of(row, evaluation_columns) + field("set", set) + field("of", of));
-}
-void RunRecord::append(std::span<const RankSpanRow> rows) {
-  for (const RankSpanRow& row : rows) append(row);
 }
 void RunRecord::append_dropped(std::int64_t step, bool validation) {
   append_line(

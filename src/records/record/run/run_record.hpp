@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "device/recorder.hpp"
@@ -68,7 +69,10 @@ class RunRecord {
   requires(!std::ranges::range<Row>) void append(const Row& row);
   /// `set` names a group of run.h5; `of` describes the set.
   void append(const std::string& set, const std::string& of, const EvaluationRow& row);
-  void append(std::span<const RankSpanRow> rows);
+  template <class Row>
+  requires(!std::is_same_v<Row, device::TimeSample>) void append(const std::vector<Row>& rows) {
+    for (const Row& row : rows) append(row);
+  }
   /// The validation, or else the evaluation of all sets, that was due after `step` was not
   /// finished.
   void append_dropped(std::int64_t step, bool validation);

@@ -137,6 +137,18 @@ inline constexpr Column<RankSpanRow, std::int64_t, double> rank_span_columns[] =
      &RankSpanRow::max_rank},
 };
 
+inline constexpr Column<RankEnergyRow, std::int64_t, double> rank_energy_columns[] = {
+    {"first_step", "steps", "First step of the interval.", &RankEnergyRow::first_step},
+    {"last_step", "steps", "Last step of the interval.", &RankEnergyRow::last_step},
+    {"rank", "rank", "Rank that counted.", &RankEnergyRow::rank},
+    {"cpu_joules", "J",
+     "Energy of CPUs and memory of the rank's host in the steps of the interval, counted by the "
+     "host's first rank. NaN: another rank counts it, or it is not known.",
+     &RankEnergyRow::cpu_joules},
+    {"gpu_joules", "J", "Energy of the rank's GPU in these steps. NaN: not known.",
+     &RankEnergyRow::gpu_joules},
+};
+
 inline constexpr Column<SkippedRow, std::int64_t, std::string> skipped_columns[] = {
     {"step", "steps", "Step that updated nothing, because its gradient was not finite.",
      &SkippedRow::step},
@@ -231,6 +243,10 @@ struct Table<NoiseScaleRow> : TableOf<noise_scale_columns, &NoiseScaleRow::step>
 template <>
 struct Table<RankSpanRow> : TableOf<rank_span_columns, &RankSpanRow::last_step, chunk_rows> {
   static constexpr const char *kind = "rank_spans", *group = "timings/ranks";
+};
+template <>
+struct Table<RankEnergyRow> : TableOf<rank_energy_columns, &RankEnergyRow::last_step, chunk_rows> {
+  static constexpr const char *kind = "rank_energy", *group = "energy";
 };
 template <>
 struct Table<BucketRow> : TableOf<bucket_columns, &BucketRow::first_step> {
