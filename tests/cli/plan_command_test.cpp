@@ -105,9 +105,9 @@ TEST(PlanCommand, StatesTheCopiesInMemoryWhereRanksCanContinue) {
   }
   const plan::DeckPlan plan = planned(2, both);
   const std::int64_t one = layout::snapshot_bytes(plan.plan, plan.slots);
-  EXPECT_EQ(plan.budgets[0].copies_bytes, comm::can_continue_after_loss() ? 4 * one : 0);
+  EXPECT_EQ(plan.budgets[0].copies_bytes, comm::why_losses_end_all_ranks().empty() ? 4 * one : 0);
   const Node json = read_json(plan::plan_json(plan));
-  if (comm::can_continue_after_loss()) {
+  if (comm::why_losses_end_all_ranks().empty()) {
     EXPECT_EQ(number(member(member(json, "per_rank"), "fp32"), "copy_wire_bytes"), one);
   }
 }

@@ -5,6 +5,7 @@ TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLA
 """
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,14 @@ HYDRA = "HYDRA" in VERSION or "Intel(R) MPI" in VERSION
 STOP_SIGNAL, STOPPED = (signal.SIGTERM, (0, 75)) if HYDRA else (signal.SIGUSR2, (75,))
 # Open MPI's launcher gives ranks two seconds to end when one has failed, also where that was the only one.
 NONE_TO_WAIT_FOR = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
+
+
+def has_ulfm():
+    """Whether ranks of this MPI continue when others are lost."""
+    if re.search(r"Open MPI\)? [5-9]\.", VERSION) is None:
+        return False
+    info = subprocess.run(["ompi_info"], capture_output=True, text=True, check=False).stdout
+    return "FT MPI support: yes" in info
 
 
 def is_root():

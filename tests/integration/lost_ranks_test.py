@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, VERSION, TrainingTest, processes
+from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, TrainingTest, has_ulfm, processes
 
 SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
 STEPS = 300
@@ -36,16 +36,17 @@ def merged(*overrides):
     return [f"{key}={value}" for key, value in dict(one.split("=", 1) for one in overrides).items()]
 
 
-def has_ulfm():
-    """Whether ranks of this MPI continue when others are lost."""
-    if re.search(r"Open MPI\)? [5-9]\.", VERSION) is None:
-        return False
-    info = subprocess.run(["ompi_info"], capture_output=True, text=True, check=False).stdout
-    return "FT MPI support: yes" in info
-
-
 # Where every loss is a new start, that resumes with whatever transport and shards as after any other end.
 RUNS = int(os.environ.get("TRIREME_KILLED_RUNS", "6" if has_ulfm() else "3"))
+
+
+class WithoutUlfm(TrainingTest):
+    def test_no_copies_are_made_in_memory_and_the_log_says_why(self):
+        run = self.train_well(*merged(*SAME_BITS, *IN_MEMORY, "run.steps=10", "checkpoint.every_steps=0", "parallel.on_lost_rank=shrink"), ranks=2)
+        self.assertRegex(run.out + run.err, "checkpoint.memory_every_steps has no effect: .*"
+                         + ("start the run with mpirun --with-ft ulfm" if has_ulfm() else "build with Open MPI 5"))
+        names = self.column("names", "timings")
+        self.assertNotIn(b"checkpoint.stall", {names[sample["name"]] for sample in self.column("samples", "timings")})
 
 
 class KilledRanks(TrainingTest):

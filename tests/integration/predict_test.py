@@ -7,7 +7,7 @@ import subprocess
 
 import h5py
 
-from harness import DECK, HERE, TIMEOUT_S, TRIREME, TrainingTest, start
+from harness import DECK, HERE, TIMEOUT_S, TRIREME, TrainingTest, has_ulfm, start
 
 BATCH = "batch={sequences: 8, micro_sequences: 1}"
 
@@ -41,6 +41,10 @@ class Prediction(TrainingTest):
         self.assertEqual(two["weak"], two["strong"])  # the deck's batch is that of the first number of ranks
         self.assertGreater(two["strong"]["step_s"], two["strong"]["compute_s"])
         self.assertGreater(two["checkpoint_s"], 0)
+        with open(self.path("machine.yaml"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"copy_s_per_byte: [1-9]")
+        copied = self.rows("--ranks", "2", "parallel.on_lost_rank=shrink", "checkpoint.memory_every_steps=1")[2]["memory_copy_s"]
+        self.assertEqual(copied is not None and 0 < copied < 1, has_ulfm())
         self.assertTrue(rows[1]["compute_carried_over"])
         self.assertGreater(rows[1]["strong"]["step_s"], rows[1]["weak"]["step_s"])
         self.assertIn("mpi among 2 ranks on 2 hosts", rows[4]["missing"])  # the machine has two ranks per host

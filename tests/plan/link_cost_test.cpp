@@ -54,6 +54,26 @@ TEST(LinkCost, CarriesTheNearestOver) {
   EXPECT_DOUBLE_EQ(cost.control_s(), 2 * 2e-5);  // 4 rounds where 2 were measured
 }
 
+TEST(LinkCost, OfACopyInMemoryGrowsWithTheRanksOfAHost) {
+  Link inside = link_of(Transport::shared_memory, 4, 1, 1e-6);
+  Link between = link_of(Transport::mpi, 2, 2, 1e-5);
+  const auto copy_s = [&](const Wire& wire, std::int64_t ranks_on_host) {
+    const Machine machine = machine_of({inside, between});
+    return LinkCost::find(machine, wire).copy_s(1'000'000, ranks_on_host);
+  };
+  const Wire same{Transport::shared_memory, Reduction::sum, 4, 1};
+  EXPECT_EQ(copy_s(same, 4), std::nullopt) << "it was not measured";
+  inside.copy_s_per_byte = 1e-9;
+  EXPECT_DOUBLE_EQ(copy_s(same, 4).value(), 2e-5 + 1e-3);
+  EXPECT_DOUBLE_EQ(copy_s({Transport::shared_memory, Reduction::sum, 8, 1}, 8).value(),
+                   1.5 * 2e-5 + 2e-3);
+  const Wire hosts{Transport::hierarchical, Reduction::sum, 8, 2};
+  EXPECT_EQ(copy_s(hosts, 4), std::nullopt) << "it is that between hosts that counts";
+  between.copy_s_per_byte = 3e-9;
+  EXPECT_DOUBLE_EQ(copy_s(hosts, 4).value(), 2 * 2e-5 + 4 * 3e-3);
+  EXPECT_EQ(copy_s({Transport::self, Reduction::sum, 1, 1}, 1), std::nullopt);
+}
+
 TEST(LinkCost, PutsHierarchyTogetherFromInsideAndBetweenHosts) {
   const Machine machine = machine_of(
       {link_of(Transport::shared_memory, 4, 1, 1e-6), link_of(Transport::mpi, 2, 2, 1e-5)});

@@ -17,6 +17,7 @@ links:
   - transport: mpi
     hosts: 2
     ranks: 2
+    copy_s_per_byte: 8.0e-10
     collectives:
       - operation: all_gather
         dtype: bf16
@@ -54,6 +55,7 @@ TEST(MachineFile, IsReadAndWrittenToTheSameNumbers) {
   const Machine machine = parse_machine(good_machine, "m.yaml");
   ASSERT_EQ(machine.links.size(), 1U);
   EXPECT_EQ(machine.links[0].transport, comm::Transport::mpi);
+  EXPECT_EQ(machine.links[0].copy_s_per_byte, 8e-10);
   EXPECT_EQ(machine.links[0].collectives[0].points[1].bytes, 4096);
   EXPECT_EQ(machine.compute[0].ready[0].parameter, "wte.weight");
   const std::string text = machine_text(machine);
@@ -77,7 +79,7 @@ TEST(MachineFile, EveryMistakeHasItsPlace) {
       << said;
   EXPECT_NE(said.find("m.yaml:6:12: error: links[0].hosts: 0 is outside"), std::string::npos)
       << said;
-  EXPECT_NE(said.find("m.yaml:15:36: error: links[0].collectives[0].points[1].seconds: 'fast'"),
+  EXPECT_NE(said.find("m.yaml:16:36: error: links[0].collectives[0].points[1].seconds: 'fast'"),
             std::string::npos)
       << said;
 }

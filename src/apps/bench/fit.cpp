@@ -25,6 +25,7 @@
 #include "comm/control/temporary_directory.hpp"
 
 #include "session/machine.hpp"
+#include "session/memory_copies.hpp"
 #include "session/plan_of.hpp"
 #include "session/stop.hpp"
 
@@ -43,6 +44,7 @@ constexpr int fit_warmups = 3;
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
+constexpr std::size_t copied_bytes = 16 << 20;
 
 /// The median of the slowest ranks' times of `action`.
 double seconds_of(const std::function<void()>& action,
@@ -214,6 +216,15 @@ void measure_exchanges(Link& link,
   const auto control = [&] { session::agree(world, session::Requests{}); };
   link.sums_s = seconds_of(sums, *stream, world, repetitions);
   link.control_s = seconds_of(control, *stream, world, repetitions);
+  const auto state = device.allocate(copied_bytes, "state that is copied");
+  session::MemoryCopies copies;
+  copies.choose_partners(world);
+  const std::array slabs{record::MutableSlab{"", {}, 0, state.view(DType::f32)}};
+  record::CheckpointFacts facts;
+  facts.step = 1;
+  const auto copy = [&] { copies.take(facts, slabs, *stream, world); };
+  link.copy_s_per_byte =
+      seconds_of(copy, *stream, world, repetitions) / static_cast<double>(copied_bytes);
 }
 
 comm::Hosts hosts_of(comm::World& world, int threads) {
@@ -253,7 +264,7 @@ std::vector<Link> measure_links(const Measured& measured,
     const auto communicator = comm::make_communicator(link.transport, link.reduction, part,
                                                       measured.device, bench.options);
     measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
-    for (double* seconds : {&link.sums_s, &link.control_s})
+    for (double* seconds : {&link.sums_s, &link.control_s, &link.copy_s_per_byte})
       *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
     measure_sharing(link, measured.isolated, *communicator, measured.world, largest,
                     measured.sharing);

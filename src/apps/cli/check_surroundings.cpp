@@ -128,20 +128,6 @@ std::string space_note(const deck::JobConfig& config,
                  : "");
 }
 
-/// Why the run would make no copies in memory, though the deck asks for them.
-std::string copies_note(const deck::JobConfig& config, int ranks, device::Kind kind) {
-  if (config.checkpoint.memory_every_steps == 0 ||
-      trireme::session::keeps_memory_copies(config, ranks, kind))
-    return "";
-  return fmt::format("note: checkpoint.memory_every_steps has no effect, because {}\n",
-                     config.parallel.on_lost_rank != trireme::reduce::OnLostRank::shrink
-                         ? "parallel.on_lost_rank is stop"
-                     : ranks == 1 ? "the run has 1 rank"
-                     : kind != device::Kind::cpu
-                         ? "the run computes on GPUs, where a lost rank ends all others"
-                         : "this MPI ends all ranks when one is lost; Open MPI 5 does not");
-}
-
 std::string time_note(const deck::JobConfig& config) {
   std::string text;
   if (config.run.walltime.given())
@@ -206,9 +192,13 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
     });
   }
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
+  std::string copies_note =
+      session::why_no_memory_copies(config, plan.plan.all_ranks(), plan.device);
+  if (!copies_note.empty())
+    copies_note = "note: " + copies_note + '\n';
   std::vector<Diagnostic> too_large;
   std::string notes = space_note(config, plan, free) + memory_note(deck, plan, ranks, &too_large) +
-                      copies_note(config, plan.plan.all_ranks(), plan.device) + time_note(config);
+                      copies_note + time_note(config);
   for (Diagnostic& one : too_large) lookout.add(std::move(one));
   for (const auto& [text, remedy] :
        session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))

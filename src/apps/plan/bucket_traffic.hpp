@@ -57,6 +57,10 @@ class BucketTraffic {
   [[nodiscard]] double gather_seconds(Numbers dtype, std::int64_t bytes) const {
     return inside_.seconds(Operation::all_gather, dtype, bytes);
   }
+  /// LinkCost::copy_s() between the ranks of the run.
+  [[nodiscard]] std::optional<double> copy_s(std::int64_t bytes, std::int64_t ranks_on_host) const {
+    return (across_ ? *across_ : inside_).copy_s(bytes, ranks_on_host);
+  }
 
  private:
   [[nodiscard]] double reduce_seconds(const layout::Bucket& bucket) const;

@@ -204,6 +204,15 @@ double LinkCost::control_s() const {
   return exchange(&Link::control_s);
 }
 
+std::optional<double> LinkCost::copy_s(std::int64_t bytes, std::int64_t ranks_on_host) const {
+  if (parts_.empty() || parts_.back().link->copy_s_per_byte <= 0)
+    return std::nullopt;
+  const Link& link = *parts_.back().link;  // between hosts, where there are several
+  const double more = static_cast<double>(ranks_on_host * link.hosts) /
+                      static_cast<double>(link.ranks * link.groups);
+  return control_s() + more * link.copy_s_per_byte * static_cast<double>(bytes);
+}
+
 Sharing LinkCost::sharing() const {
   Sharing worst;
   for (const Part& part : parts_) {

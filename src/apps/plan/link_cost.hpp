@@ -11,10 +11,13 @@
 // 4. Groups of ranks that communicate at the same time (parallel.replicate) share what leaves a
 //    host, and on a host its CPUs. For another number of groups than was measured, the bytes or the
 //    time of each change in proportion.
-// 5. What is not measured has no cost: find() names what is missing.
+// 5. A copy in memory takes time in proportion to the ranks of a host, which share its memory and
+//    its network.
+// 6. What is not measured has no cost: find() names what is missing.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,6 +81,8 @@ class LinkCost {
   [[nodiscard]] double seconds(Operation operation, Numbers dtype, std::int64_t bytes) const;
   [[nodiscard]] double sums_s() const;
   [[nodiscard]] double control_s() const;
+  /// Of a copy in memory of `bytes` of each rank; nothing where it was not measured.
+  [[nodiscard]] std::optional<double> copy_s(std::int64_t bytes, std::int64_t ranks_on_host) const;
   /// The worst of the parts.
   [[nodiscard]] Sharing sharing() const;
 

@@ -128,6 +128,9 @@ std::string machine_table(const Machine& machine) {
         "  a step's sums {:.1f} us, its agreement {:.1f} us; during a collective, compute is "
         "{:.0f} % slower, and the collective takes {:.2f} times as long\n",
         link.sums_s * 1e6, link.control_s * 1e6, 100 * link.compute_lost, link.stretch);
+    if (link.copy_s_per_byte > 0)
+      text += fmt::format("  copies in memory: {}/s by each rank\n",
+                          bytes_text(1 / link.copy_s_per_byte));
   }
   for (const Compute& row : machine.compute)
     text +=

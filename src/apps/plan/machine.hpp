@@ -66,6 +66,9 @@ struct Link {
   /// Share of the time of collectives during compute in which a rank waits for the slowest rank, on
   /// average, because ranks are slowed down unequally.
   double waiting_during = 0;
+  /// To copy a rank's state to itself and to its partner (session/memory_copies.hpp), all ranks at
+  /// the same time. 0: not measured.
+  double copy_s_per_byte = 0;
   std::vector<Collective> collectives;
 };
 
@@ -167,6 +170,7 @@ void describe(V& v, Link& l) {
   v("compute_lost", l.compute_lost, share_key);
   v("stretch", l.stretch, {.unit = "1", .min = 1.0, .max = 1e6});
   v("waiting_during", l.waiting_during, share_key);
+  v("copy_s_per_byte", l.copy_s_per_byte, {.unit = "s/byte", .min = 0.0, .max = 1.0});
   v.list("collectives", l.collectives, {});
 }
 

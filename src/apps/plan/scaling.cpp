@@ -157,6 +157,9 @@ ScalingRow scaling_row(const deck::Deck& deck,
   row.links_carried_over = traffic.extrapolated();
   row.compute_estimated = !compute.same_work;
   row.compute_carried_over = !compute.same_ranks;
+  if (plan.budgets[dtype].copies_bytes > 0)
+    row.memory_copy_s =
+        traffic.copy_s(layout::snapshot_bytes(plan.plan, plan.slots), divided_up(ranks, hosts));
   StepModel model;
   model.overlap_gradients = config.parallel.overlap_gradients;
   model.overlap_parameters = config.parallel.overlap_parameters;
@@ -196,19 +199,24 @@ Scaling scaling_of(const deck::Deck& deck,
 }
 
 std::string scaling_text(const Scaling& scaling) {
+  const bool copies = std::ranges::any_of(
+      scaling.rows, [](const ScalingRow& row) { return row.memory_copy_s.has_value(); });
   std::string text = fmt::format(
-      "{:>7}{:>7}{:>33}{:>33}{:>12}{:>12}\n{:>7}{:>7}{:>12}{:>9}{:>12}{:>12}{:>9}{:>12}{:>12}{:>12}"
-      "\n",
+      "{:>7}{:>7}{:>33}{:>33}{:>12}{:>12}{}\n{:>7}{:>7}{:>12}{:>9}{:>12}{:>12}{:>9}{:>12}{:>12}"
+      "{:>12}{}\n",
       "", "", "weak: batch grows with ranks", "strong: the deck's batch", "memory", "checkpoint",
-      "ranks", "hosts", "step", "exposed", "tokens/s", "step", "exposed", "tokens/s", "per rank",
-      "");
+      copies ? "     copy in" : "", "ranks", "hosts", "step", "exposed", "tokens/s", "step",
+      "exposed", "tokens/s", "per rank", "", copies ? "      memory" : "");
+  const auto seconds = [](const std::optional<double>& value) {
+    return fmt::format("{:>12}", value ? seconds_text(*value) : "-");
+  };
   for (const ScalingRow& row : scaling.rows) {
     const auto context = static_cast<double>(scaling.context);
-    text += fmt::format("{:>7}{:>7}{}{}{:>12}{:>12} {}{}{}\n", row.ranks, row.hosts,
+    text += fmt::format("{:>7}{:>7}{}{}{:>12}{}{} {}{}{}\n", row.ranks, row.hosts,
                         step_text(row.weak, context * static_cast<double>(row.weak_sequences)),
                         step_text(row.strong, context * static_cast<double>(scaling.sequences)),
                         row.memory_bytes ? bytes_text(*row.memory_bytes) : "-",
-                        row.checkpoint_s ? seconds_text(*row.checkpoint_s) : "-",
+                        seconds(row.checkpoint_s), copies ? seconds(row.memory_copy_s) : "",
                         row.links_carried_over ? "*" : "", row.compute_carried_over ? "+" : "",
                         row.compute_estimated ? "~" : "");
   }
@@ -229,7 +237,8 @@ Json scaling_json(const Scaling& scaling) {
          {"weak", step_json(row.weak, context * static_cast<double>(row.weak_sequences))},
          {"strong", step_json(row.strong, context * static_cast<double>(scaling.sequences))},
          {"memory_bytes", optional_json(row.memory_bytes)},
-         {"checkpoint_s", optional_json(row.checkpoint_s)}});
+         {"checkpoint_s", optional_json(row.checkpoint_s)},
+         {"memory_copy_s", optional_json(row.memory_copy_s)}});
   return rows;
 }
 

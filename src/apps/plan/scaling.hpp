@@ -34,6 +34,7 @@ struct ScalingRow {
   std::optional<StepPrediction> weak, strong;
   std::optional<std::int64_t> memory_bytes;  ///< of a rank
   std::optional<double> checkpoint_s;
+  std::optional<double> memory_copy_s;  ///< of checkpoint.memory_every_steps
 };
 
 struct Scaling {
@@ -59,7 +60,7 @@ Scaling scaling_of(const deck::Deck& deck,
 std::string scaling_text(const Scaling& scaling);
 /// A list of rows: ranks, hosts, weak, strong (step_s, exposed_s, compute_s, communication_s,
 /// least_s, tokens_per_s, sent_bytes by a rank for gradients and parameters), memory_bytes,
-/// checkpoint_s; null where not known.
+/// checkpoint_s, memory_copy_s; null where not known.
 Json scaling_json(const Scaling& scaling);
 
 }  // namespace trireme::plan

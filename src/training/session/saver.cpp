@@ -125,9 +125,20 @@ record::CheckpointFacts facts_of(const Job& job) {
 }
 
 bool keeps_memory_copies(const Sections& config, int ranks, device::Kind kind) {
-  return config.checkpoint.memory_every_steps > 0 && ranks > 1 && kind == device::Kind::cpu &&
-         config.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
-         comm::can_continue_after_loss();
+  return config.checkpoint.memory_every_steps > 0 &&
+         why_no_memory_copies(config, ranks, kind).empty();
+}
+
+std::string why_no_memory_copies(const Sections& config, int ranks, device::Kind kind) {
+  if (config.checkpoint.memory_every_steps == 0)
+    return "";
+  const std::string why = config.parallel.on_lost_rank == reduce::OnLostRank::stop
+                              ? "parallel.on_lost_rank is stop: set it to shrink"
+                          : ranks == 1 ? "the run has 1 rank"
+                          : kind != device::Kind::cpu
+                              ? "the run computes on GPUs, where a lost rank ends all others"
+                              : comm::why_losses_end_all_ranks();
+  return why.empty() ? "" : "checkpoint.memory_every_steps has no effect: " + why;
 }
 
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {

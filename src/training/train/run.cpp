@@ -64,6 +64,10 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
   }
   if (const std::string& note = session.communicator->note(); !note.empty())
     session.choices.push_back(note);
+  if (std::string why =
+          session::why_no_memory_copies(job, session.world.size(), session.device->kind());
+      !why.empty())
+    session.choices.push_back(std::move(why));
   if (session.world.rank() == 0)
     for (const std::string& line : session.choices) log.warning("{}", line);
   if (!session.without_graphs.empty())

@@ -122,7 +122,8 @@ ExitCode train_deck(Arguments arguments) {
   session::MemoryCopies copies;
   return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
-      world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink;
+      world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
+                                   comm::why_losses_end_all_ranks().empty();
       return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of,
                           copies);
     });

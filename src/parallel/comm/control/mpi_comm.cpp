@@ -57,8 +57,17 @@ void free_comm(MPI_Comm comm) {
 
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
 
-bool can_continue_after_loss() {
-  return true;
+std::string why_losses_end_all_ranks() {
+  int started = 0, found = 0;
+  TRIREME_MPI(MPI_Initialized(&started));
+  if (started == 0)
+    return {};
+  int* enabled = nullptr;
+  TRIREME_MPI(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_FT, static_cast<void*>(&enabled), &found));
+  return found != 0 && *enabled != 0
+             ? ""
+             : "MPI ends all ranks when one is lost: start the run with mpirun --with-ft ulfm, as "
+               "jobs/mpirun.sh and jobs/train.sbatch do";
 }
 
 bool means_lost_rank(int code) {
@@ -116,8 +125,8 @@ bool agree(MPI_Comm comm, bool mine) {
 
 #else
 
-bool can_continue_after_loss() {
-  return false;
+std::string why_losses_end_all_ranks() {
+  return "this MPI ends all ranks when one is lost: build with Open MPI 5";
 }
 
 bool means_lost_rank(int /*code*/) {

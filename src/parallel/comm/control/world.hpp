@@ -113,8 +113,9 @@ class MpiScope {
 /// Requires an initialized MPI (an MpiScope, or a test's main).
 std::unique_ptr<World> make_mpi_world();
 
-/// Whether the program was built with an MPI in which ranks can continue after a loss.
-bool can_continue_after_loss();
+/// Why ranks cannot continue after a loss, and what to do; empty: they can. It asks the MPI that
+/// runs, and before its start looks at the one that the program was built with.
+std::string why_losses_end_all_ranks();
 
 /// Replaces `world` by one of the ranks that are left, and returns true, if any rank calls it with
 /// `lost`. Nothing may use the old world any more. Collective over the ranks that are left.
