@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/block_codes.hpp"
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int warps = 4, lane_elements = static_cast<int>(block_elements) / warp_lanes;
+
+/// A warp per block.
+template <class Code>
+__global__ void encode_kernel(EncodeBlocks call, std::int64_t blocks) {
+  const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y;
+  if (block >= blocks)
+    return;
+  const std::int64_t begin = block * block_elements + threadIdx.x;
+  float* error = call.error.as_optional<float>();
+  auto* codes = call.codes.as<std::uint8_t>();
+  float values[lane_elements];
+  std::uint32_t largest = 0;
+  for (int k = 0; k < lane_elements; ++k) {
+    const std::int64_t i = begin + k * warp_lanes;
+    values[k] = call.values.as<float>()[i] + (error == nullptr ? 0.0F : error[i]);
+    const std::uint32_t size = __float_as_uint(values[k]) & 0x7fffffffU;
+    largest = size > largest ? size : largest;
+  }
+  for (int offset = warp_lanes / 2; offset > 0; offset /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffU, largest, offset);
+    largest = other > largest ? other : largest;
+  }
+  const std::uint8_t exponent = scale_of<Code>(largest);
+  if (threadIdx.x == 0)
+    codes[call.values.elements + block] = exponent;
+  for (int k = 0; k < lane_elements; ++k) {
+    const std::int64_t i = begin + k * warp_lanes;
+    codes[i] = exponent == nan_scale ? 0 : Code::encode(values[k] * inverse_scale_from(exponent));
+    if (error != nullptr && exponent != nan_scale)
+      error[i] = values[k] - Code::decode(codes[i]) * scale_from(exponent);
+  }
+}
+
+template <class Code>
+struct DecodeLoop {
+  DecodeBlocks call;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const auto* codes = call.codes.as<std::uint8_t>();
+    const float scale = scale_from(codes[call.sum.elements + i / block_elements]);
+    auto pack = load<N>(call.sum.as<float>() + i);
+    for (int k = 0; k < N; ++k)
+      pack.v[k] = (call.adds ? pack.v[k] : 0.0F) + Code::decode(codes[i + k]) * scale;
+    store<N>(call.sum.as<float>() + i, pack);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void run(const Queue& queue, const EncodeBlocks& call) {
+  const std::int64_t blocks = call.values.elements / block_elements;
+  if (blocks == 0)
+    return;
+  with_code(call.code, [&](auto code) {
+    launch(call.name, encode_kernel<decltype(code)>,
+           {static_cast<unsigned>(blocks_for(blocks, warps)), dim3(warp_lanes, warps)},
+           queue.stream, call, blocks);
+  });
+}
+
+template <class T>
+void run(const Queue& queue, const DecodeBlocks& call) {
+  with_code(call.code, [&](auto code) {
+    loop<4>(call.name, DecodeLoop<decltype(code)>{call}, call.sum.elements, aligned(call.sum),
+            queue.stream);
+  });
+}
+
+template void run<float>(const Queue&, const EncodeBlocks&);
+template void run<float>(const Queue&, const DecodeBlocks&);
+
+}  // namespace trireme::ops::cuda
