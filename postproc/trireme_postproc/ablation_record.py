@@ -32,7 +32,7 @@ REDUCTION = "reduce.bucket"
 # Compute includes what is inside them, without waits.
 COMPUTE, COMMUNICATION = ("model.train", "optim.step"), (REDUCTION, "gather.bucket", "matrices.travel")
 EXPOSED = ("reduce.exposed", "gather.wait", "matrices.wait")
-BYTES = {"fp32": 4, "bf16": 2}
+BYTES = {"fp32": 4, "bf16": 2, "int8": 65 / 64, "fp8": 65 / 64}
 STATE = ("master_bytes", "moment1_bytes", "moment2_bytes")
 
 

@@ -407,6 +407,15 @@ TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
   const std::string one = "parallel.bucket_elements=40000000";  // the same buckets
   EXPECT_EQ(traffic({one, "parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
             traffic({one}, 2, 2).host_traffic[0].gradient_bytes / 2);
+  for (const int ranks : {2, 8}) {
+    const plan::DeckPlan coded = traffic({"parallel.gradient_dtype=int8"}, ranks, 2);
+    const std::int64_t part = coded.plan.owned_elements() / 64 * 65;
+    EXPECT_EQ(coded.budgets[0].gradient_wire_bytes, (ranks - 1) * part);
+    EXPECT_EQ(coded.host_traffic[0].gradient_bytes, ranks / 2 * (ranks / 2) * part);
+  }
+  const plan::DeckPlan whole =
+      traffic({"parallel.gradient_dtype=fp8", "parallel.shard=none"}, 2, 2);
+  EXPECT_EQ(whole.host_traffic[0].gradient_bytes, 2 * whole.plan.owned_elements() / 64 * 65);
   const plan::DeckPlan flat = traffic({"parallel.transport=mpi", "parallel.shard=none"}, 8, 2);
   EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
   EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);

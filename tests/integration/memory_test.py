@@ -117,6 +117,11 @@ class Memory(TrainingTest):
             _, record = self.compared(4, "parallel.replicate=2", f"parallel.shard={shard}", "checkpoint.asynchronous=true", *words)
             self.assertGreater(record["snapshot"], 0)
 
+    def test_compressed_gradients_are_held_as_planned(self):
+        for ranks, shard, words in ((2, "none", ("checkpoint.asynchronous=true",)), (3, "optimizer", ("checkpoint.asynchronous=true",)),
+                                    (2, "optimizer", ("parallel.error_feedback=false",)), (1, "none", ())):
+            self.compared(ranks, "parallel.gradient_dtype=int8", f"parallel.shard={shard}", *words)
+
     def test_bf16_adds_masters_to_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")
         self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))

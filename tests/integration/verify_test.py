@@ -14,11 +14,12 @@ class VerifyTest(TrainingTest):
         self.assertFalse(os.path.exists(self.path("run")), "verify writes no run directory")
         return run
 
-    def assert_all_equal(self, run, steps, combinations=694):
-        """694: a step has several micro-steps; 693: it has one; 384: shards of gradients do not go with the deck. 69 or 24 more with copies."""
+    def assert_all_equal(self, run, steps, combinations=694, groups=12):
+        """694: a step has several micro-steps; 693: it has one; 384: shards of gradients do not go with the deck. 69 or 24 more with copies. 48:
+        of compressed gradients."""
         self.assertEqual(run.code, 0, run)
         settings = [int(number) for number in re.findall(r"(\d+) settings equal", run.out)]
-        self.assertEqual((len(settings), sum(settings)), (12, combinations), run)
+        self.assertEqual((len(settings), sum(settings)), (groups, combinations), run)
         self.assertIn(f"{combinations} combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} "
                       "steps", run.out)
 
@@ -35,6 +36,12 @@ class Verify(VerifyTest):
     def test_bf16_on_the_wire_and_in_the_model(self):
         self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps",
                                           "2", ranks=2), 2)
+
+    def test_int8_and_fp8_on_the_wire(self):
+        for ranks, dtype in ((2, "int8"), (3, "fp8")):
+            with self.subTest(ranks=ranks, dtype=dtype):
+                self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", f"parallel.gradient_dtype={dtype}", "--steps", "2",
+                                                  ranks=ranks), 2, combinations=48, groups=3)
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")

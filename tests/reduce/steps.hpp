@@ -222,10 +222,12 @@ inline std::vector<float> train(const Setting& setting,
                                 int steps,
                                 comm::Communicator& communicator,
                                 device::Device& device,
-                                device::Stream& compute) {
+                                device::Stream& compute,
+                                comm::World* world = nullptr) {
   const layout::Plan plan(table(setting.tied),
                           {communicator.size(), setting.bucket_elements, setting.padding});
-  reduce::Engine engine(plan, setting.dtype, setting.config(), communicator, device, compute);
+  reduce::Engine engine(plan, setting.dtype, setting.config(), communicator, device, compute,
+                        world);
   Steps training(engine, device, compute, setting);
   training.initialize();
   for (int step = 0; step < steps; ++step) training.run(step);

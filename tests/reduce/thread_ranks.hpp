@@ -51,9 +51,12 @@ class Hub : public WorldHub {
 
  private:
   friend class ThreadCommunicator;
+  friend class ThreadTransfer;
 
   comm::Reduction reduction_;
   std::vector<const comm::Shards*> buckets_;
+  std::vector<const comm::MessageGroup*> messages_ =
+      std::vector<const comm::MessageGroup*>(buckets_.size());
   std::vector<std::vector<std::string>> calls_;
   std::barrier<> collectives_;
 };
@@ -61,6 +64,47 @@ class Hub : public WorldHub {
 class ThreadShards final : public comm::Shards {
  public:
   ThreadShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
+};
+
+/// Counts the bytes that this rank sends.
+class ThreadTransfer final : public comm::Transfer {
+ public:
+  ThreadTransfer(Hub& hub, int rank, std::vector<comm::MessageGroup> groups, std::int64_t& sent)
+      : hub_(hub), rank_(rank), groups_(std::move(groups)), sent_(sent) {}
+
+  void send(std::size_t group, device::Stream& stream) override {
+    exchange(groups_[group], stream);
+  }
+  void send_back(std::size_t group, device::Stream& stream) override {
+    back_ = {groups_[group].incoming, groups_[group].outgoing};
+    exchange(back_, stream);
+  }
+
+ private:
+  void exchange(const comm::MessageGroup& mine, device::Stream& stream) {
+    device::cpu::stream_of(stream).run([this, &mine] {
+      hub_.messages_[static_cast<std::size_t>(rank_)] = &mine;
+      hub_.collectives_.arrive_and_wait();
+      std::vector<std::size_t> taken(hub_.messages_.size());
+      for (const comm::Message& to : mine.incoming) receive(to, taken);
+      for (const comm::Message& from : mine.outgoing)
+        sent_ += static_cast<std::int64_t>(from.at.bytes());
+      hub_.collectives_.arrive_and_wait();
+    });
+  }
+  /// `taken`: by peer, the number of its messages that were looked at.
+  void receive(const comm::Message& to, std::vector<std::size_t>& taken) const {
+    const auto peer = static_cast<std::size_t>(to.peer);
+    const auto& theirs = hub_.messages_[peer]->outgoing;
+    while (theirs[taken[peer]].peer != rank_) ++taken[peer];
+    std::memcpy(to.at.data, theirs[taken[peer]++].at.data, to.at.bytes());
+  }
+
+  Hub& hub_;
+  const int rank_;
+  const std::vector<comm::MessageGroup> groups_;
+  comm::MessageGroup back_;
+  std::int64_t& sent_;
 };
 
 class ThreadCommunicator final : public comm::Communicator {
@@ -74,6 +118,8 @@ class ThreadCommunicator final : public comm::Communicator {
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
   /// Number of shards() calls so far.
   [[nodiscard]] int num_lookups() const { return num_lookups_; }
+  /// Bytes that this rank has sent in transfers.
+  [[nodiscard]] std::int64_t sent_bytes() const { return sent_bytes_; }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
     allocated_bytes_ += bytes;
@@ -99,6 +145,10 @@ class ThreadCommunicator final : public comm::Communicator {
       self.hub_.collectives_.arrive_and_wait();
       self.copy_others();
     });
+  }
+
+  std::unique_ptr<comm::Transfer> transfer(const std::vector<comm::MessageGroup>& groups) override {
+    return std::make_unique<ThreadTransfer>(hub_, rank_, groups, sent_bytes_);
   }
 
  private:
@@ -166,6 +216,7 @@ class ThreadCommunicator final : public comm::Communicator {
   device::Device& device_;
   std::size_t allocated_bytes_ = 0;
   int num_lookups_ = 0;
+  std::int64_t sent_bytes_ = 0;
 };
 
 /// Everything that one rank of a test needs.

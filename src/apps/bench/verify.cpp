@@ -316,8 +316,11 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const Size sizes[] = {{"one bucket", all_elements},
                         {"several buckets", several_elements},
                         {"one per parameter", 1}};
-  std::vector<layout::Shard> shards{layout::Shard::none, layout::Shard::optimizer};
-  if (job.parallel.can_shard_gradients())
+  std::vector<layout::Shard> shards{layout::Shard::none};
+  const bool compresses = job.parallel.compresses();
+  if (!compresses)
+    shards.push_back(layout::Shard::optimizer);
+  if (!compresses && job.parallel.can_shard_gradients())
     shards.insert(shards.end(), {layout::Shard::gradients, layout::Shard::parameters});
   reduce::ParallelConfig base = job.parallel;
   base.replicate.number = 1;
@@ -329,6 +332,8 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const int replicas = fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
+      if (compresses && padding != layout::Padding::aligned)
+        continue;
       std::vector<Combination> group;
       for (const layout::Shard shard : shards)
         for (unsigned bits = 0; bits < 16; ++bits) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -94,15 +95,17 @@ void make_nan(View view) {
   std::memset(view.data, 0xff, view.bytes());
 }
 
-/// This rank's artificial gradient: sums over any subset of up to 8 ranks are distinct and exact,
-/// also in bf16.
-float own_term(int rank, int ranks) {
-  return ranks <= 8 ? static_cast<float>(1U << static_cast<unsigned>(rank)) : 1.0F;
+/// A rank's artificial gradient: sums over any subset of up to 8 ranks are distinct and exact, also
+/// in bf16. With compression, the sum of all ranks is exact.
+float own_term(int rank, int ranks, reduce::GradientDType wire) {
+  if (wire == reduce::GradientDType::int8 || wire == reduce::GradientDType::fp8)
+    return rank < (wire == reduce::GradientDType::int8 ? 7 : 4) ? std::ldexp(1.0F, rank) : 0.0F;
+  return ranks <= 8 ? std::ldexp(1.0F, rank) : 1.0F;
 }
 
-float sum_of_terms(int ranks) {
+float sum_of_terms(int ranks, reduce::GradientDType wire) {
   float sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += own_term(rank, ranks);
+  for (int rank = 0; rank < ranks; ++rank) sum += own_term(rank, ranks, wire);
   return sum;
 }
 
@@ -293,7 +296,9 @@ std::optional<Finding> check_reduced_once(Session& session) {
   engine.begin_step();
   engine.wait_for_parameters();
   // The leaves of a tree divide the rank's term: powers of two, so nothing is rounded.
-  const auto share = own_term(session.world.rank(), ranks) / static_cast<float>(engine.leaves());
+  const reduce::GradientDType wire = session.job.parallel.gradient_dtype;
+  const auto share =
+      own_term(session.world.rank(), ranks, wire) / static_cast<float>(engine.leaves());
   for (std::int64_t leaf = 0; leaf < engine.leaves(); ++leaf) {
     if (leaf > 0)
       engine.next_leaf();
@@ -310,7 +315,7 @@ std::optional<Finding> check_reduced_once(Session& session) {
   std::optional<Finding> first;
   for (const reduce::OwnedShard& owned : engine.owned()) {
     engine.wait_for_shard(owned.bucket);
-    keep_first(first, check_sums(engine, owned, sum_of_terms(ranks)));
+    keep_first(first, check_sums(engine, owned, sum_of_terms(ranks, wire)));
   }
   keep_first(first, check_zero(owned_padding(session)));
   for (std::size_t b = engine.owned().size(); b-- > 0;)

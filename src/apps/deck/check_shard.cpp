@@ -60,6 +60,47 @@ void check_resharding(const reduce::ParallelConfig& parallel, Findings& findings
                               "false needs. Use parameters."}});
 }
 
+/// Compressed gradients: whole, on every rank, in blocks of which shards have whole ones.
+void check_compression(const reduce::ParallelConfig& parallel, Findings& findings) {
+  if (!findings.readable({"parallel.gradient_dtype"}))
+    return;
+  const std::string dtype = word(parallel.gradient_dtype);
+  if (!parallel.compresses()) {
+    if (findings.readable({"parallel.error_feedback"}) && !parallel.error_feedback)
+      findings.disagree(
+          {{"parallel.error_feedback",
+            "false only has an effect with parallel.gradient_dtype = int8 or fp8. Remove it."},
+           {"parallel.gradient_dtype",
+            dtype + " keeps no errors, which parallel.error_feedback = false needs. Use int8."}});
+    return;
+  }
+  if (findings.readable({"parallel.shard"}) && layout::shards_gradients(parallel.shard))
+    findings.disagree({{"parallel.gradient_dtype",
+                        dtype +
+                            " needs an error of each gradient on every rank, but "
+                            "parallel.shard = " +
+                            word(parallel.shard) + " keeps no whole gradients. Use bf16."},
+                       {"parallel.shard", std::string(word(parallel.shard)) +
+                                              " does not support parallel.gradient_dtype = " +
+                                              dtype + ". Use optimizer or none."}});
+  if (findings.readable({"parallel.replicate"}) &&
+      (parallel.replicate.number.value_or(1) > 1 ||
+       (!parallel.replicate.number && parallel.replicate.keyword == reduce::Replicate::node)))
+    findings.disagree(
+        {{"parallel.gradient_dtype", dtype + " does not support parallel.replicate. Use bf16."},
+         {"parallel.replicate",
+          "does not support parallel.gradient_dtype = " + dtype + ". Use none."}});
+  if (findings.readable({"parallel.padding"}) && parallel.padding != layout::Padding::aligned)
+    findings.disagree(
+        {{"parallel.gradient_dtype",
+          dtype + " has a scale per 64 elements, and only parallel.padding = aligned makes shards "
+                  "of whole blocks"},
+         {"parallel.padding", std::string(word(parallel.padding)) +
+                                  " makes shards of parts of blocks, but "
+                                  "parallel.gradient_dtype = " +
+                                  dtype + " encodes whole ones. Use aligned."}});
+}
+
 }  // namespace
 
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
@@ -67,6 +108,7 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
   check_copies(parallel, circumstances, findings);
   check_resharding(parallel, findings);
   check_shrinking(config, findings);
+  check_compression(parallel, findings);
   if (!findings.readable({"parallel.shard"}) || !layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);

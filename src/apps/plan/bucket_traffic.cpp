@@ -59,7 +59,13 @@ BucketTraffic::BucketTraffic(const Machine& machine,
                              const layout::Plan& plan,
                              const layout::BudgetOptions& options,
                              const Wires& wires)
-    : plan_(plan), options_(options), inside_(LinkCost::find(machine, wires.inside)) {
+    : plan_(plan),
+      options_(options),
+      ranks_that_send_(wires.inside.transport == Transport::hierarchical
+                           ? static_cast<double>(wires.inside.ranks) /
+                                 static_cast<double>(wires.inside.hosts)
+                           : 1),
+      inside_(LinkCost::find(machine, wires.inside)) {
   TRIREME_EXPECT(
       wires.inside.ranks == plan.ranks() && wires.across.has_value() == (plan.replicas() > 1),
       "wires among {} ranks for a plan of {} in {} replicas", wires.inside.ranks, plan.ranks(),
@@ -78,9 +84,18 @@ bool BucketTraffic::extrapolated() const {
   return inside_.extrapolated() || (across_ && across_->extrapolated());
 }
 
-double BucketTraffic::reduce_seconds(const layout::Bucket& bucket) const {
+double BucketTraffic::reduce_seconds(std::size_t index) const {
+  const layout::Bucket& bucket = plan_.buckets()[index];
   const Numbers dtype = numbers_of(options_.wire_dtype);
-  const std::int64_t whole = bytes_of(bucket.elements, options_.wire_dtype);
+  std::int64_t whole = bytes_of(bucket.elements, options_.wire_dtype);
+  if (!options_.compressed_bytes.empty()) {
+    // Like a bucket of fp32 of which a rank sends as many bytes. No sums are made inside hosts.
+    const std::int64_t sent =
+        bytes_of(layout::reduced_elements(plan_, options_, bucket.shard_elements), DType::f32);
+    whole = static_cast<std::int64_t>(static_cast<double>(whole) * ranks_that_send_ *
+                                      static_cast<double>(options_.compressed_bytes[index]) /
+                                      static_cast<double>(sent));
+  }
   const std::int64_t shard = bytes_of(bucket.shard_elements, options_.wire_dtype);
   if (across_ && options_.ordered)
     return across_->seconds(Operation::all_reduce, dtype, whole);
@@ -112,9 +127,12 @@ void BucketTraffic::fill(StepModel& model) const {
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {
     const layout::Bucket& bucket = plan_.buckets()[b];
     BucketCost& cost = model.buckets[b];
-    cost.reduce_s = reduce_seconds(bucket);
-    cost.reduce_bytes = bytes_of(layout::reduced_elements(plan_, options_, bucket.shard_elements),
-                                 options_.wire_dtype);
+    cost.reduce_s = reduce_seconds(b);
+    cost.reduce_bytes =
+        options_.compressed_bytes.empty()
+            ? bytes_of(layout::reduced_elements(plan_, options_, bucket.shard_elements),
+                       options_.wire_dtype)
+            : options_.compressed_bytes[b];
     if (!options_.sharded())
       continue;
     const DType dtype = options_.parameter_dtype;

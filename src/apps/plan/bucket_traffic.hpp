@@ -63,10 +63,11 @@ class BucketTraffic {
   }
 
  private:
-  [[nodiscard]] double reduce_seconds(const layout::Bucket& bucket) const;
+  [[nodiscard]] double reduce_seconds(std::size_t bucket) const;
 
   const layout::Plan& plan_;
   const layout::BudgetOptions options_;
+  const double ranks_that_send_;    // of a host, what is compressed, to other hosts
   LinkCost inside_;                 // of a copy
   std::optional<LinkCost> across_;  // replicas, or with a promised order everywhere
 };

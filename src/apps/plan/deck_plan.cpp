@@ -14,6 +14,7 @@
 #include "model/gpt.hpp"
 
 #include "comm/collective/traffic.hpp"
+#include "reduce/compression.hpp"
 #include "reduce/layout_options.hpp"
 
 #include "optim/rule.hpp"
@@ -42,6 +43,21 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
           .gathered_elements(plan.plan) /
       plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  if (config.parallel.compresses()) {
+    // Every rank sends the same to each other rank.
+    std::int64_t most = 0;
+    for (int host = 0; host < hosts.count(); ++host) {
+      const auto here = static_cast<std::int64_t>(hosts.members(host).size());
+      most = std::max(most, here * (hosts.ranks() - here));
+    }
+    std::int64_t sent = 0;
+    for (const layout::Bucket& bucket : plan.plan.buckets())
+      sent += reduce::compressed_bytes(config.parallel, plan.plan, bucket);
+    return {times * most * sent / (hosts.ranks() - 1),
+            plan.sharded() ? std::ranges::max(comm::all_gather_traffic(transport, parameter_dtype,
+                                                                       hosts, gathered_shards))
+                           : 0};
+  }
   if (replicas > 1)
     return {times * std::ranges::max(comm::replicated_reduce_traffic(
                         transport, config.parallel.reduction, wire, hosts, replicas, shard)),

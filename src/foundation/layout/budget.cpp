@@ -171,11 +171,13 @@ std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host
   const auto of_gathered = static_cast<std::int64_t>(
       size_bytes(options.sharded() ? options.parameter_dtype : options.wire_dtype));
   const bool by_messages = options.ordered && plan.replicas() > 1;
+  const bool compressed = !options.compressed_bytes.empty();  // by messages as well
   const std::int64_t all = std::accumulate(gathered.begin(), gathered.end(), std::int64_t{0});
   std::int64_t most = 0;
   for (std::size_t local = 0; local < summed.size(); ++local)
-    most = std::max(most, (by_messages ? 0 : (host_ranks - 1) * summed[local] * wire) +
-                              (all - gathered[local]) * of_gathered);
+    most = std::max(
+        most, (by_messages || compressed ? 0 : (host_ranks - 1) * summed[local] * wire) +
+                  (compressed && !options.sharded() ? 0 : (all - gathered[local]) * of_gathered));
   const std::int64_t step_sums = std::int64_t{2} * (host_ranks - 1) *
                                  (step_sum_elements(plan.all_ranks()) / host_ranks) *
                                  static_cast<std::int64_t>(size_bytes(DType::i64));
@@ -217,8 +219,12 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
   budget.snapshot_bytes = options.snapshot ? snapshot_bytes(plan, slots) : 0;
   budget.copies_bytes = options.copies > 0 ? options.copies * snapshot_bytes(plan, slots) : 0;
 
-  budget.gradient_wire_bytes = reduced_elements(plan, options, plan.owned_elements()) *
-                               wire_element_bytes * options.micro_step_reductions.value_or(1);
+  const auto& compressed = options.compressed_bytes;
+  budget.gradient_wire_bytes =
+      (compressed.empty()
+           ? reduced_elements(plan, options, plan.owned_elements()) * wire_element_bytes
+           : std::accumulate(compressed.begin(), compressed.end(), std::int64_t{0})) *
+      options.micro_step_reductions.value_or(1);
   const std::int64_t gathered = options.gathered_elements(plan);
   budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;

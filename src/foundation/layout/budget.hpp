@@ -44,7 +44,8 @@ struct Budget {
 
   // Bytes that one rank holds.
   /// fp32 gradients, of a few buckets if gradients are sharded (Ring); also the rounded copy if
-  /// they are not sent as fp32, the partial sums of a tree, and the sums of micro-steps.
+  /// they are sent as bf16, the partial sums of a tree, and the sums of micro-steps. What
+  /// compression needs is added by the caller.
   std::int64_t gradient_bytes = 0;
   /// Whole parameters. With Shard::parameters those of a few buckets and the rank's shards, unless
   /// whole parameters are kept after forward (residency.hpp).
@@ -98,6 +99,9 @@ struct BudgetOptions {
   GatherOptions gathers{};  ///< with Shard::parameters
   /// Gradients are added in a guaranteed order; matters only with replicas.
   bool ordered = false;
+  /// By bucket, the bytes that a rank sends in a reduction, if gradients are compressed; then
+  /// wire_dtype is fp32.
+  std::vector<std::int64_t> compressed_bytes{};
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Elements of all gathers of a step, padding included.

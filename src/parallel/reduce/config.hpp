@@ -19,8 +19,8 @@
 namespace trireme::reduce {
 
 /// The type in which gradients are sent. They are accumulated, and the optimizer reads them, in
-/// fp32.
-enum class GradientDType : std::uint8_t { fp32, bf16 };
+/// fp32. int8 and fp8 (e4m3) have a scale per block (block_compression.hpp).
+enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8 };
 
 /// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
 /// each host.
@@ -31,7 +31,8 @@ enum class Replicate : std::uint8_t { none, node };
 enum class ReduceEvery : std::uint8_t { automatic, step, micro_step };
 
 constexpr DType dtype_of(GradientDType choice) {
-  return choice == GradientDType::bf16 ? DType::bf16 : DType::f32;
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::u8, DType::u8};
+  return dtypes[static_cast<std::size_t>(choice)];
 }
 
 /// When ranks compare their parameters (replicas.hpp).
@@ -56,6 +57,7 @@ struct ParallelConfig {
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
   GradientDType gradient_dtype = GradientDType::fp32;
+  bool error_feedback = true;
   ReduceEvery reduce_every = ReduceEvery::automatic;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
@@ -70,6 +72,8 @@ struct ParallelConfig {
   OnLostRank on_lost_rank = OnLostRank::stop;
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
+  /// Whether reductions use a method of compression.hpp.
+  [[nodiscard]] bool compresses() const { return dtype_of(gradient_dtype) == DType::u8; }
   /// Whether the other keys allow sharded gradients; reduce_every is not checked, its default
   /// follows `shard`.
   [[nodiscard]] bool can_shard_gradients() const {
@@ -198,7 +202,15 @@ void describe_sums(V& v, ParallelConfig& c) {
          "Type in which gradients are sent. bf16 halves the bytes; it rounds each rank's gradient "
          "and the sum, but not partial sums, which hosts with several ranks send in fp32. One rank "
          "rounds nothing. With parallel.replicate and reduction: sum, the sum of each replica is "
-         "rounded as well."});
+         "rounded as well. int8 and fp8 (e4m3) send a quarter, with a scale per 64 elements, for "
+         "slow networks; most is saved with shard: none, which sends no parameters. Terms go "
+         "directly to their owners, so with several ranks on a host less is saved. They need "
+         "shard: none or optimizer."});
+  v("error_feedback", c.error_feedback,
+    {.help =
+         "With gradient_dtype: int8 or fp8, add what rounding has cut off to the gradients of the "
+         "next step. Needs 4 bytes per parameter and rank, also in checkpoints. A run that resumes "
+         "on other ranks keeps the sum of these errors. false: only for comparison."});
   v("reduce_every", c.reduce_every,
     {.help = "When gradients are reduced. step: once, in the last micro-step. micro_step: in each "
              "micro-step; this sends gradients in each, needs an fp32 copy of the gradients that a "

@@ -19,7 +19,8 @@ Engine::Engine(const layout::Plan& plan,
                const ParallelConfig& config,
                comm::Communicator& communicator,
                device::Device& device,
-               device::Stream& compute)
+               device::Stream& compute,
+               comm::World* world)
     : plan_(plan),
       config_(config),
       communicator_(communicator),
@@ -28,7 +29,7 @@ Engine::Engine(const layout::Plan& plan,
       // The queue may hold a reduction, a gather and two transfers of each bucket.
       queue_(device, overlaps(config, communicator), 4 * plan.buckets().size()),
       parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
-      gradients_(plan_, config_, communicator, device),
+      gradients_(plan_, config_, communicator, device, world),
       leaves_(most_leaves_of_a_rank(config, plan.all_ranks()), plan_, gradients_.all(), device),
       transfers_(device, compute, queue_, config.overlap_parameters),
       owned_(plan.buckets().size()),

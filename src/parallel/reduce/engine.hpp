@@ -21,7 +21,8 @@
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
 // With gradient_dtype: bf16 the communication stream rounds a bucket into a separate buffer before
-// the reduction, and converts the result back to fp32 after it.
+// the reduction, and converts the result back to fp32 after it. A method of compression.hpp replaces
+// the collective.
 //
 // There is one communication stream, so collectives run in the order in which they are enqueued,
 // and that order is the same on all ranks: reductions in layout order, gathers in the order of
@@ -84,13 +85,14 @@ class Engine final : private CollectiveQueue::Source {
   /// Requires: plan.ranks() == communicator.size(), both of one replica. The communicator, the
   /// device and the compute stream must outlive the engine. Collective, because it allocates from
   /// the communicator. Sharded: reduce-scatter and gather; else all-reduce, and every rank updates
-  /// whole buckets.
+  /// whole buckets. `world`: as for GradientStore.
   Engine(const layout::Plan& plan,
          DType parameter_dtype,
          const ParallelConfig& config,
          comm::Communicator& communicator,
          device::Device& device,
-         device::Stream& compute);
+         device::Stream& compute,
+         comm::World* world = nullptr);
   ~Engine() override { queue_.close(); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -206,8 +208,10 @@ class Engine final : private CollectiveQueue::Source {
   [[nodiscard]] DType parameter_dtype() const { return parameters_.dtype(); }
   /// This rank's index in its replica; owned() has the shards of this index.
   [[nodiscard]] int rank() const { return communicator_.rank(); }
-  /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is not fp32, of the sums of
-  /// micro-steps, and of the partial sums of a tree.
+  /// What compression of gradients keeps between steps. The bits of later steps depend on it.
+  [[nodiscard]] std::vector<Carried> carried() const { return gradients_.carried(); }
+  /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is bf16, of compression, of the
+  /// sums of micro-steps, and of the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const { return gradients_.bytes() + leaves_.bytes(); }
   [[nodiscard]] std::size_t parameter_bytes() const { return parameters_.bytes(); }
 

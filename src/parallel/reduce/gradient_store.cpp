@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/gradient_store.hpp"
 
+#include "base/error.hpp"
+
 #include "ops/elementwise.hpp"
 
 namespace trireme::reduce {
@@ -8,14 +10,21 @@ namespace trireme::reduce {
 GradientStore::GradientStore(const layout::Plan& plan,
                              const ParallelConfig& config,
                              comm::Communicator& communicator,
-                             device::Device& device)
+                             device::Device& device,
+                             comm::World* world)
     : plan_(plan),
       sharded_(config.sharded()),
-      rounds_(config.gradient_dtype != GradientDType::fp32 && plan.all_ranks() > 1),
+      rounds_(config.gradient_dtype == GradientDType::bf16 && plan.all_ranks() > 1),
       ring_(layout::shards_gradients(config.shard) ? std::optional<layout::Ring>(plan)
                                                    : std::nullopt),
       communicator_(communicator),
-      device_(device) {
+      device_(device),
+      compression_bytes_(static_cast<std::size_t>(compression_bytes(config, plan).held)) {
+  if (config.compresses() && plan_.all_ranks() > 1) {
+    TRIREME_EXPECT(world != nullptr && !ring_, "{} without a world, or with shard: {}",
+                   word(config.gradient_dtype), word(config.shard));
+    compression_ = make_compression({plan_, config, communicator_, *world, device_});
+  }
   allocate(config);
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const layout::Placement& place = plan_.placement(static_cast<ParameterIndex>(p));
@@ -46,13 +55,13 @@ void GradientStore::allocate(const ParallelConfig& config) {
   const std::size_t all_bytes =
       bytes(ring_ ? ring_->elements() : plan_.flat_elements(), DType::f32);
   // Only memory that is sent is allocated from the communicator.
-  if (rounds_) {
+  if (rounds_ || compression_)
     arena_ = device_.allocate(all_bytes, "gradients");
+  else
+    arena_ = communicator_.allocate(all_bytes, "gradients");
+  if (rounds_)
     wire_ = communicator_.allocate(bytes(plan_.largest_bucket(), dtype_of(config.gradient_dtype)),
                                    "rounded gradients");
-  } else {
-    arena_ = communicator_.allocate(all_bytes, "gradients");
-  }
   if (config.reduces_micro_steps())
     sums_ =
         device_.allocate(bytes(plan_.owned_elements() * (sharded_ ? 1 : plan_.ranks()), DType::f32),
@@ -77,7 +86,8 @@ View GradientStore::own(BucketIndex bucket) const {
 
 void GradientStore::find_shards(BucketIndex bucket) {
   Bucket& one = buckets_[at(bucket)];
-  one.shards = communicator_.shards(one.wire);
+  if (!compression_)
+    one.shards = communicator_.shards(one.wire);
 }
 
 void GradientStore::reduce(BucketIndex bucket, bool first, device::Stream& stream) {
@@ -85,7 +95,9 @@ void GradientStore::reduce(BucketIndex bucket, bool first, device::Stream& strea
   const View result = reduced(bucket);
   if (rounds_)
     run(ops::Cast{.to = one.wire, .from = one.whole}, stream);
-  if (sharded_)
+  if (compression_)
+    compression_->reduce(bucket, one.whole, stream);
+  else if (sharded_)
     communicator_.reduce_scatter(*one.shards, bucket, stream);
   else
     communicator_.all_reduce(*one.shards, bucket, stream);

@@ -3,8 +3,8 @@
 // optimizer reads. It enqueues reductions on the communication stream.
 //
 // Backward writes fp32 gradients directly into the buckets (gradients are views of them). A
-// reduction rounds the bucket into a separate buffer if gradient_dtype is not fp32, reduces it,
-// converts the result back and, if every micro-step is reduced, adds it to the sums of earlier
+// reduction rounds the bucket into a separate buffer if gradient_dtype is bf16, reduces it, converts
+// the result back, or leaves all of this to a method of compression.hpp, and, if every micro-step is reduced, adds it to the sums of earlier
 // micro-steps.
 //
 // With shard: gradients or parameters the buckets share a few slots (layout/residency.hpp), and each
@@ -29,6 +29,7 @@
 #include "layout/residency.hpp"
 
 #include "comm/communicator.hpp"
+#include "reduce/compression.hpp"
 #include "reduce/config.hpp"
 
 namespace trireme::reduce {
@@ -36,10 +37,12 @@ namespace trireme::reduce {
 class GradientStore {
  public:
   /// All of these must outlive the store. Collective, because it allocates from the communicator.
+  /// `world`: of the communicator; required if `config` compresses and there are several ranks.
   GradientStore(const layout::Plan& plan,
                 const ParallelConfig& config,
                 comm::Communicator& communicator,
-                device::Device& device);
+                device::Device& device,
+                comm::World* world = nullptr);
 
   [[nodiscard]] View gradient(ParameterIndex parameter) const { return views_[at(parameter)]; }
   /// The whole bucket with padding.
@@ -51,8 +54,14 @@ class GradientStore {
   [[nodiscard]] const std::optional<layout::Ring>& ring() const { return ring_; }
   /// The memory of all buckets with padding.
   [[nodiscard]] View all() const { return arena_.view(DType::f32); }
-  /// Bytes of fp32 gradients, of the rounded copy, and of the sums of micro-steps.
-  [[nodiscard]] std::size_t bytes() const { return arena_.bytes() + wire_.bytes() + sums_.bytes(); }
+  /// Bytes of fp32 gradients, of the rounded copy, of compression, and of the sums of micro-steps.
+  [[nodiscard]] std::size_t bytes() const {
+    return arena_.bytes() + wire_.bytes() + compression_bytes_ + sums_.bytes();
+  }
+  /// What compression keeps between steps; empty without it.
+  [[nodiscard]] std::vector<Carried> carried() const {
+    return compression_ ? compression_->carried() : std::vector<Carried>();
+  }
 
   /// Computes the shards of the bucket again, as in every step without cached shards.
   void find_shards(BucketIndex bucket);
@@ -78,6 +87,8 @@ class GradientStore {
   const std::optional<layout::Ring> ring_;
   comm::Communicator& communicator_;
   device::Device& device_;
+  const std::size_t compression_bytes_;
+  std::unique_ptr<Compression> compression_;
   device::Buffer arena_, wire_, sums_;
   std::vector<View> views_;  // by parameter
   std::vector<Bucket> buckets_;

@@ -14,6 +14,7 @@
 #include "nn/head.hpp"
 #include "ops/attention.hpp"
 
+#include "reduce/compression.hpp"
 #include "reduce/leaves.hpp"
 
 #include "batches/batches.hpp"
@@ -43,7 +44,8 @@ layout::BudgetOptions budget_options(const Sections& config,
   layout::BudgetOptions options{
       .parameter_dtype = kind.dtype,
       .shard = config.parallel.shard,
-      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+      .wire_dtype = config.parallel.compresses() ? DType::f32
+                                                 : reduce::dtype_of(config.parallel.gradient_dtype),
       .partial_sums = reduce::num_waiting_sums(
           reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
       .snapshot = holds_snapshot(config.checkpoint, kind.device),
@@ -53,6 +55,9 @@ layout::BudgetOptions budget_options(const Sections& config,
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = most_micro_steps(config, plan.all_ranks());
+  if (config.parallel.compresses() && plan.all_ranks() > 1)
+    for (const layout::Bucket& bucket : plan.buckets())
+      options.compressed_bytes.push_back(reduce::compressed_bytes(config.parallel, plan, bucket));
   return options;
 }
 
@@ -63,6 +68,10 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
     budget.matrix_bytes = work->bytes();
     budget.matrix_wire_bytes = work->sent_bytes;
   }
+  const reduce::CompressionBytes compression = reduce::compression_bytes(config.parallel, plan);
+  budget.gradient_bytes += compression.held;
+  if (budget.snapshot_bytes > 0)
+    budget.snapshot_bytes += compression.carried;
   return budget;
 }
 

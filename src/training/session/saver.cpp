@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,8 +13,10 @@
 #include "layout/budget.hpp"
 
 #include "model/gpt.hpp"
+#include "ops/elementwise.hpp"
 
 #include "comm/control/together.hpp"
+#include "reduce/compression.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "weights/open.hpp"
@@ -68,6 +71,25 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
+/// The parts of parameters in what compression of gradients carries; `rank`: of whom, where every
+/// rank has its own.
+std::vector<record::MutableSlab> carried_slabs(const layout::Plan& plan,
+                                               const std::vector<reduce::Carried>& carried,
+                                               int rank) {
+  std::vector<record::MutableSlab> slabs;
+  for (const reduce::Carried& one : carried)
+    for (const layout::Piece& piece : plan.find_pieces(one.bucket, one.begin, one.values.elements))
+      slabs.push_back({one.of_rank ? fmt::format("{}-{}", one.name, rank) : one.name,
+                       piece.parameter, piece.parameter_begin,
+                       one.values.slice(piece.shard_begin, piece.elements)});
+  return slabs;
+}
+
+/// Name of the fact with the number of ranks that have a state of this name.
+std::string carried_fact(const reduce::Carried& carried) {
+  return "ranks_of_" + carried.name;
+}
+
 /// Slabs in host memory, which record/ fills. For a GPU they are copies, which are sent to it
 /// afterwards.
 class HostSlabs {
@@ -102,10 +124,9 @@ class HostSlabs {
   std::vector<std::byte> memory_;
 };
 
-/// The parameters' precision in the run that wrote a checkpoint, if it is stated.
-std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
-  const auto told =
-      std::ranges::find(facts.more, "precision", &record::NameValues::value_type::first);
+/// A fact of CheckpointFacts::more, if it is stated.
+std::optional<std::string> told(const record::CheckpointFacts& facts, const std::string& name) {
+  const auto told = std::ranges::find(facts.more, name, &record::NameValues::value_type::first);
   return told == facts.more.end() ? std::nullopt : std::optional(told->second);
 }
 
@@ -192,15 +213,49 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
         "run.seed is {}, but {} was written with seed {}; resume with that seed, or use another "
         "run.directory",
         job_.run.seed, directory, facts.seed));
-  if (const auto told = told_precision(facts); told && *told != precision())
+  if (const auto wrote = told(facts, "precision"); wrote && *wrote != precision())
     throw UserError(
         fmt::format("run.precision is {0}{1}, but {2} was written with {3}; resume with "
                     "run.precision={3}, or use another run.directory",
                     precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
-                    directory, *told));
+                    directory, *wrote));
+  load_carried(directory, facts, compute);
   optimizer_.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
+}
+
+void Saver::load_carried(const std::string& directory,
+                         const record::CheckpointFacts& facts,
+                         device::Stream& compute) {
+  std::vector<reduce::Carried> carried = engine_.carried();
+  std::erase_if(carried, [&](const auto& one) { return !told(facts, carried_fact(one)); });
+  int writers = 0;
+  for (const auto& one : carried)
+    writers = std::max(writers, one.of_rank ? std::stoi(*told(facts, carried_fact(one))) : 1);
+  // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
+  for (int first = 0; first < writers; first += world_.size()) {
+    const int whose = first + world_.rank();
+    std::vector<reduce::Carried> wanted;
+    std::vector<device::Buffer> memory;
+    std::vector<ops::Add> sums;
+    for (reduce::Carried one : carried) {
+      if (one.of_rank ? whose >= writers : first > 0)
+        continue;
+      if (first > 0) {
+        memory.push_back(device_.allocate(one.values.bytes(), "errors of gradients to be added"));
+        const View term = memory.back().view(DType::f32);
+        sums.push_back({.sum = one.values, .term = term});
+        one.values = term;
+      }
+      wanted.push_back(std::move(one));
+    }
+    HostSlabs slabs(carried_slabs(plan_, wanted, whose), compute);
+    record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
+    slabs.send_back();
+    for (const ops::Add& sum : sums) ops::run(sum, compute);
+    compute.synchronize();
+  }
 }
 
 void Saver::write_masters(
@@ -283,7 +338,8 @@ void Saver::prepare(const std::string& run_directory, record::NameValues more) {
 
 void Saver::make_snapshot() {
   snapshot_ = device_.allocate_shared_with_host(
-      static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots())),
+      static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots()) +
+                               reduce::compression_bytes(job_.parallel, plan_).carried),
       "the snapshot of a checkpoint");
   std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
 }
@@ -293,7 +349,9 @@ std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
     make_snapshot();
   std::vector<record::Slab> slabs;
   std::size_t used = 0;
-  for (const auto& slab : owned_slabs(plan_, optimizer_, world_.rank())) {
+  auto owned = carried_slabs(plan_, engine_.carried(), world_.rank());
+  std::ranges::move(owned_slabs(plan_, optimizer_, world_.rank()), std::back_inserter(owned));
+  for (const auto& slab : owned) {
     View kept = slab.data;
     if (snapshot_.bytes() > 0) {
       TRIREME_EXPECT(slab.data.bytes() <= snapshot_.bytes() - used, "a snapshot of {} bytes",
@@ -371,7 +429,11 @@ void Saver::begin(std::int64_t step,
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
     saved_.copy_s = device::steady_seconds() - saved_.begin;
-  writer_->start(facts_of_step(step, next_sample, now), std::move(slabs));
+  record::CheckpointFacts facts = facts_of_step(step, next_sample, now);
+  for (const reduce::Carried& one : engine_.carried())
+    if (!told(facts, carried_fact(one)))
+      facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
+  writer_->start(std::move(facts), std::move(slabs));
   saved_.stall_s = device::steady_seconds() - saved_.begin;
 }
 

@@ -8,7 +8,10 @@
 // parameters are the rounded master weights, so they are not stored. The precision of the run is
 // stored, because its losses depend on it: a run must resume in the same precision. Each rank saves
 // and loads the pieces that it owns under the plan; the engine gathers the others, and before the
-// first step the ranks compare their parameters.
+// first step the ranks compare their parameters. What compression of gradients keeps between steps
+// (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits: what
+// rank r has by itself as the state "error-r". A run that resumes on N ranks adds those of ranks
+// r, r + N, … of the earlier one on rank r.
 //
 // Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
 // the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
@@ -121,6 +124,10 @@ class Saver {
 
  private:
   record::NameValues start_from(const std::string& place, Log& log, device::Stream& compute);
+  /// Loads what compression of gradients carries, which stays zero where the checkpoint has none.
+  void load_carried(const std::string& directory,
+                    const record::CheckpointFacts& facts,
+                    device::Stream& compute);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   /// CheckpointFacts::more.

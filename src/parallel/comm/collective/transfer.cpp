@@ -85,7 +85,7 @@ class MpiTransfer final : public Transfer {
                 std::vector<Channel>& received,
                 device::Stream& stream) {
     device::cpu::stream_of(stream).run([this, out = &sent, in = &received] {
-      const auto entered = progress_.enter("an exchange of matrices");
+      const auto entered = progress_.enter("an exchange of messages");
       run(*out, *in);
     });
   }
@@ -171,8 +171,7 @@ std::unique_ptr<Transfer> make_transfer(World& world,
     return transfer;
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
-    throw UserError(
-        "an exchange of matrices between ranks needs MPI, but this run was started without it");
+    throw UserError("messages between ranks need MPI, but this run was started without it");
   mpi->barrier();  // MPI splits communicators without a deadline, so all ranks must be here
   const int first = world.rank() - communicator.rank();  // of this replica
   return std::make_unique<MpiTransfer>(*mpi, groups, first);

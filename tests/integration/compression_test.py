@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that are sent as int8 and fp8: the same bits in every combination of switches, and after a checkpoint."""
+import os
+import shutil
+import unittest
+
+from harness import TrainingTest
+
+
+class Compression(TrainingTest):
+    def test_compressed_gradients_resume_to_the_bit(self):
+        for dtype, shard in (("int8", "none"), ("fp8", "optimizer")):
+            more = (f"parallel.gradient_dtype={dtype}", f"parallel.shard={shard}")
+            self.train_well(*more, ranks=2, name=dtype)
+            shutil.copytree(self.path(dtype), self.path(f"{dtype}-parts"))
+            shutil.rmtree(os.path.join(self.path(f"{dtype}-parts"), "checkpoints", "step-00000012"))
+            self.train_well(*more, "parallel.bucket_elements=1", ranks=2, name=f"{dtype}-parts")
+            self.assertEqual(self.weights(12, f"{dtype}-parts"), self.weights(12, dtype))
+            self.assertEqual(self.losses(f"{dtype}-parts"), self.losses(dtype))
+            # On another number of ranks, and in fp32, the run goes on.
+            self.train_well(*more, "run.steps=14", ranks=3, name=dtype)
+            self.train_well("run.steps=16", ranks=1, name=dtype)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that are sent as int8 and fp8, on ranks that are threads.
+#include "reduce/compression.hpp"
+
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include <gtest/gtest.h>
+
+#include "ops/block_code_reference.hpp"
+
+#include "reduce/steps.hpp"
+#include "reduce/thread_ranks.hpp"
+
+namespace trireme::reduce {
+namespace {
+
+using trireme::test::decoded;
+using trireme::test::Values;
+using trireme::testing::initial_value;
+using trireme::testing::pattern;
+using trireme::testing::run_ranks;
+using trireme::testing::Setting;
+using trireme::testing::table;
+using trireme::testing::ThreadRank;
+
+constexpr GradientDType coded[] = {GradientDType::int8, GradientDType::fp8};
+
+/// What is left of values + error after it was sent; returns what was sent.
+Values send(GradientDType wire, const std::vector<float>& values, Values& error) {
+  Values both;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    both.push_back(static_cast<double>(values[i] + static_cast<float>(error[i])));
+  Values sent =
+      decoded(wire == GradientDType::int8 ? ops::BlockCode::int8 : ops::BlockCode::fp8, both);
+  for (std::size_t i = 0; i < both.size(); ++i) error[i] = both[i] - sent[i];
+  return sent;
+}
+
+/// The steps of testing::train(), computed parameter by parameter.
+std::vector<float> train_in_codes(const Setting& setting, int steps, int ranks) {
+  std::vector<float> all;
+  const auto parameters = table();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const auto elements = static_cast<std::size_t>(parameters[p].elements());
+    std::vector<float> values(elements);
+    for (std::size_t i = 0; i < elements; ++i)
+      values[i] = initial_value(p, static_cast<std::int64_t>(i));
+    std::vector<Values> errors(static_cast<std::size_t>(ranks) + 1, Values(elements));
+    for (int step = 0; step < steps; ++step) {
+      std::vector<float> sum(elements);
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<float> gradient(elements);
+        for (std::size_t i = 0; i < elements; ++i) {
+          for (int times = 0; times <= rank; ++times) gradient[i] += values[i];
+          gradient[i] += pattern(step, static_cast<std::int64_t>(i));
+        }
+        const Values sent =
+            send(setting.gradient_dtype, gradient, errors[static_cast<std::size_t>(rank)]);
+        for (std::size_t i = 0; i < elements; ++i) sum[i] += static_cast<float>(sent[i]);
+      }
+      if (setting.shard == layout::Shard::none) {
+        const Values sent = send(setting.gradient_dtype, sum, errors.back());
+        for (std::size_t i = 0; i < elements; ++i) sum[i] = static_cast<float>(sent[i]);
+      }
+      for (std::size_t i = 0; i < elements; ++i) values[i] += sum[i];
+    }
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+class CompressionAtRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(CompressionAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
+  const int ranks = GetParam(), steps = 3;
+  for (const GradientDType wire : coded)
+    for (const layout::Shard shard : {layout::Shard::none, layout::Shard::optimizer}) {
+      const auto expected = train_in_codes({.shard = shard, .gradient_dtype = wire}, steps, ranks);
+      for (Setting setting : trireme::testing::settings_of_every_switch()) {
+        const bool overlaps = setting.overlap_gradients && setting.overlap_parameters;
+        if (setting.shard != shard || (setting.bucket_elements != 350 && !overlaps))
+          continue;
+        setting.gradient_dtype = wire;
+        run_ranks(ranks, [&](ThreadRank& rank) {
+          EXPECT_EQ(trireme::testing::train(setting, steps, rank.communicator, *rank.device,
+                                            *rank.compute, &rank.world),
+                    expected)
+              << word(wire) << ", " << setting.text();
+        });
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CompressionAtRanks, ::testing::Values(2, 3, 4));
+
+TEST(Compression, OfOneRankIsNone) {
+  const Setting coded_setting{.gradient_dtype = GradientDType::int8}, plain;
+  run_ranks(1, [&](ThreadRank& rank) {
+    const auto train = [&](const Setting& setting) {
+      return trireme::testing::train(setting, 4, rank.communicator, *rank.device, *rank.compute,
+                                     &rank.world);
+    };
+    EXPECT_EQ(train(coded_setting), train(plain));
+  });
+}
+
+/// The gradients of a store of one bucket per parameter.
+class Store {
+ public:
+  Store(ThreadRank& rank, const ParallelConfig& config, std::vector<layout::Parameter> parameters)
+      : plan_(std::move(parameters), {rank.world.size(), 1, layout::Padding::aligned}),
+        store(plan_, config, rank.communicator, *rank.device, &rank.world),
+        stream_(rank.compute.get()) {}
+
+  /// Sums `values` over the ranks in the first bucket.
+  std::span<const float> sum(std::span<const float> values) {
+    std::ranges::copy(values, store.bucket({}).as<float>());
+    store.reduce({}, true, *stream_);
+    return {store.own({}).as<float>(), static_cast<std::size_t>(store.own({}).elements)};
+  }
+  [[nodiscard]] const layout::Plan& plan() const { return plan_; }
+
+ private:
+  const layout::Plan plan_;
+
+ public:
+  GradientStore store;
+
+ private:
+  device::Stream* stream_;
+};
+
+ParallelConfig config_of(GradientDType wire, layout::Shard shard, bool feedback = true) {
+  ParallelConfig config;
+  config.gradient_dtype = wire;
+  config.shard = shard;
+  config.error_feedback = feedback;
+  return config;
+}
+
+/// Gradient descent on the sum over ranks of |x - a_rank|^2 / 2, whose optimum is the mean of all
+/// a. The terms do not vanish there, so what is cut off of them does not either. Returns the
+/// largest distance to the optimum of the mean of the last half of the steps.
+double distance_to_optimum(GradientDType wire, layout::Shard shard, bool feedback) {
+  constexpr int ranks = 2, steps = 120;
+  constexpr std::size_t elements = 64;
+  const auto wanted = [](int rank, std::size_t i) {
+    const auto large = static_cast<float>((rank * 7 + static_cast<int>(i) * 5) % 11);
+    return i % 2 == 0 ? large : large / 1000;
+  };
+  double distance = 0;
+  run_ranks(ranks, [&](ThreadRank& rank) {
+    Store store(rank, config_of(wire, shard, feedback),
+                {{"x", {static_cast<std::int64_t>(elements)}}});
+    std::vector<float> x(elements), gradient(elements);
+    std::vector<double> late(elements);
+    for (int step = 0; step < steps; ++step) {
+      for (std::size_t i = 0; i < elements; ++i) gradient[i] = x[i] - wanted(rank.world.rank(), i);
+      // With shards only rank 0 owns elements; the others are told.
+      std::vector<double> sum(elements);
+      const auto own = store.sum(gradient);
+      if (shard == layout::Shard::none || rank.world.rank() == 0)
+        std::ranges::copy(own.first(elements), sum.begin());
+      if (shard != layout::Shard::none) {
+        const auto all = rank.world.gather_all(std::span<const double>(sum));
+        std::copy_n(all.begin(), elements, sum.begin());
+      }
+      for (std::size_t i = 0; i < elements; ++i) {
+        x[i] -= 0.2F * static_cast<float>(sum[i]);
+        if (step >= steps / 2)
+          late[i] += static_cast<double>(x[i]) * 2 / steps;
+      }
+    }
+    double worst = 0;
+    for (std::size_t i = 0; i < elements; ++i) {
+      double mean = 0;
+      for (int r = 0; r < ranks; ++r) mean += static_cast<double>(wanted(r, i)) / ranks;
+      worst = std::max(worst, std::abs(late[i] - mean));
+    }
+    if (rank.world.rank() == 0)
+      distance = worst;
+    rank.world.barrier();
+  });
+  return distance;
+}
+
+TEST(Compression, ReachesAnOptimumWithErrorFeedbackAndOtherwiseStalls) {
+  for (const GradientDType wire : coded) {
+    for (const layout::Shard shard : {layout::Shard::none, layout::Shard::optimizer})
+      EXPECT_LT(distance_to_optimum(wire, shard, true), 2e-3) << word(wire) << " " << word(shard);
+    EXPECT_GT(distance_to_optimum(wire, layout::Shard::none, false), 8e-3) << word(wire);
+  }
+}
+
+TEST(Compression, RecoversFromAGradientThatIsNotFinite) {
+  run_ranks(2, [](ThreadRank& rank) {
+    Store store(rank, config_of(GradientDType::int8, layout::Shard::none), {{"x", {128}}});
+    std::vector<float> gradient(128, 3.0F);
+    if (rank.world.rank() == 1)
+      gradient[70] = std::numeric_limits<float>::infinity();
+    EXPECT_TRUE(std::isnan(store.sum(gradient)[70]));
+    gradient[70] = 3.0F;
+    for (const float sum : store.sum(gradient).first(128)) EXPECT_EQ(sum, 6.0F);
+  });
+}
+
+TEST(Compression, SendsAndHoldsWhatThePlanCounts) {
+  for (const layout::Shard shard : {layout::Shard::none, layout::Shard::optimizer})
+    for (const bool feedback : {true, false})
+      run_ranks(3, [&](ThreadRank& rank) {
+        const ParallelConfig config = config_of(GradientDType::fp8, shard, feedback);
+        Store store(rank, config, table());
+        std::int64_t sent = 0, carried = 0;
+        for (std::size_t b = 0; b < store.plan().buckets().size(); ++b) {
+          store.store.reduce(static_cast<BucketIndex>(b), true, *rank.compute);
+          sent += compressed_bytes(config, store.plan(), store.plan().buckets()[b]);
+        }
+        EXPECT_EQ(rank.communicator.sent_bytes(), sent);
+        for (const Carried& one : store.store.carried())
+          carried += static_cast<std::int64_t>(one.values.bytes());
+        EXPECT_EQ(carried, compression_bytes(config, store.plan()).carried);
+        EXPECT_EQ(carried > 0, feedback);
+        rank.world.barrier();
+      });
+}
+
+}  // namespace
+}  // namespace trireme::reduce

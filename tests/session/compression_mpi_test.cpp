@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The errors of compressed gradients in checkpoints.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/control/mpi_world.hpp"
+
+#include "session/saver.hpp"
+#include "session/session.hpp"
+#include "session/small_job.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::session {
+namespace {
+
+/// What a session carries under a name, by element of the model; 0 where this rank has nothing.
+std::vector<double> carried(const Session& session, const std::string& name) {
+  std::vector<double> all;
+  std::vector<std::size_t> begins;
+  for (const layout::Parameter& parameter : session.plan.parameters()) {
+    begins.push_back(all.size());
+    all.resize(all.size() + static_cast<std::size_t>(parameter.elements()));
+  }
+  for (const reduce::Carried& one : session.engine.carried())
+    if (one.name == name)
+      for (const layout::Piece& piece :
+           session.plan.find_pieces(one.bucket, one.begin, one.values.elements))
+        std::copy_n(one.values.slice(piece.shard_begin, piece.elements).as<float>(), piece.elements,
+                    all.begin() + static_cast<std::ptrdiff_t>(begins[at(piece.parameter)]) +
+                        piece.parameter_begin);
+  return all;
+}
+
+/// The sum over ranks first, first + stride, … of what they have; in fp32, as ranks add it.
+std::vector<double> sum(const std::vector<double>& of_ranks,
+                        std::size_t elements,
+                        int first,
+                        int stride) {
+  std::vector<double> all(elements);
+  for (auto rank = static_cast<std::size_t>(first); rank * elements < of_ranks.size();
+       rank += static_cast<std::size_t>(stride))
+    for (std::size_t i = 0; i < elements; ++i)
+      all[i] = static_cast<double>(static_cast<float>(all[i]) +
+                                   static_cast<float>(of_ranks[rank * elements + i]));
+  return all;
+}
+
+TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
+  comm::MpiWorld world;
+  if (world.size() == 1)
+    return;
+  Job job = small_job();
+  job.batch = {.sequences = 12, .micro_sequences = 1};
+  job.run.device = DeviceChoice::cpu;
+  job.parallel.gradient_dtype = reduce::GradientDType::int8;
+  job.parallel.shard = layout::Shard::none;
+  Log log(false, "test");
+  const auto data = open_data(job, "unused", world, log);
+  std::optional<test::ScratchDirectory> scratch;
+  if (world.rank() == 0)
+    scratch.emplace();
+  const std::string path = world.broadcast(scratch ? scratch->path() : "", 0);
+  const auto saver_of = [&job](Session& session, comm::World& of) {
+    return Saver(job, session.plan, session.engine, session.optimizer, *session.device, of);
+  };
+  std::vector<double> errors, sum_errors, all_errors, all_sum_errors;
+  {
+    Session session(job, data, world);
+    Saver saver = saver_of(session, world);
+    saver.initialize(*session.compute_stream);
+    for (const std::int64_t step : {1, 2}) session.step(step, [] { return Requests{}; });
+    saver.prepare(path, {});
+    saver.begin(2, session.next_sample, *session.compute_stream);
+    saver.finish();
+    errors = carried(session, "error");
+    sum_errors = carried(session, "sum_error");
+    all_errors = world.gather_all(errors);
+    all_sum_errors = world.gather_all(sum_errors);
+    EXPECT_GT(std::ranges::count_if(errors, [](double error) { return error != 0; }),
+              std::ssize(errors) / 4);
+  }
+  {
+    Session session(job, data, world);
+    saver_of(session, world).load_newest(path, log, *session.compute_stream);
+    EXPECT_EQ(carried(session, "error"), errors);
+    EXPECT_EQ(carried(session, "sum_error"), sum_errors);
+  }
+  const bool left = world.rank() + 1 == world.size();
+  comm::MpiWorld fewer(world, left ? 1 : 0);
+  if (!left) {
+    Session session(job, data, fewer);
+    saver_of(session, fewer).load_newest(path, log, *session.compute_stream);
+    EXPECT_EQ(carried(session, "error"),
+              sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
+    EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),
+              sum(all_sum_errors, errors.size(), 0, 1));
+  }
+  world.barrier();
+}
+
+}  // namespace
+}  // namespace trireme::session
