@@ -58,6 +58,10 @@ class VerifyMore(VerifyTest):
         self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
                               combinations=693)
 
+    def test_local_steps(self):
+        self.assert_all_equal(self.verify("optimizer.outer.local_steps=2", "parallel.replicate=2", "model.layers=1", "batch.sequences=4", "--steps",
+                                          "2", ranks=2), 2, combinations=502)
+
     def test_a_tree_of_leaves(self):
         self.assert_all_equal(self.verify("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8",
                                           "--steps", "2", ranks=2), 2, combinations=384)

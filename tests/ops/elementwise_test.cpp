@@ -100,7 +100,7 @@ TEST_P(ElementwiseTest, AddsInFp32) {
       expected[i] = static_cast<float>(expected[i]) + static_cast<float>(terms[i]);
     EXPECT_EQ(sum.values(), expected);
     EXPECT_EQ(term.values(), terms);
-    run(ops::Add{.sum = sum.view(), .term = term.view(), .sign = -1}, stream());
+    run(ops::Add{.sum = sum.view(), .term = term.view(), .factor = -1}, stream());
     for (std::size_t i = 0; i < terms.size(); ++i)
       expected[i] = static_cast<float>(expected[i]) - static_cast<float>(terms[i]);
     EXPECT_EQ(sum.values(), expected);

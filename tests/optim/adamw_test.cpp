@@ -31,7 +31,7 @@ TEST(AdamwNumbers, OneMinusBetaKeepsItsDigits) {
   OptimizerConfig config;
   for (const double beta : {0.95, 0.999, 0.9999, 0.999999}) {
     config.beta1 = config.beta2 = beta;
-    const ops::AdamwStep step = step_of(config, 1, 10);
+    const ops::AdamwStep step = step_of(config, 1, 10, 1);
     EXPECT_NEAR(static_cast<double>(step.gain1) / (1 - beta), 1, 1e-7) << beta;
     // In step 1 the second moment over its correction is the square of the gradient.
     EXPECT_NEAR(static_cast<double>(step.gain2) / static_cast<double>(step.correction2), 1, 2e-7)

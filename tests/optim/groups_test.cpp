@@ -88,7 +88,7 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
   const auto made = make_rule(config, groups, 1);
-  made->begin_step(1, 10);
+  made->begin_step(1, 10, 1);
   const auto after = [&](int parameter) {
     float value = 2, m = 0, v = 0;
     float gradient = 4;
@@ -108,18 +108,19 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   EXPECT_NEAR(after(3), 2 - 0.125 * (1 + 0.25 * 2), 1e-6);
 }
 
-TEST(StateSlots, AreThoseOfTheRuleWithTheMasterFirst) {
-  const OptimizerConfig config;
-  const auto made = make_rule(config, resolve_groups(config, table()), 1);
-  const layout::StateSlots slots = state_slots(config);
-  ASSERT_EQ(slots.size(), made->slots().size());
-  std::set<std::string> names;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    EXPECT_EQ(slots[i].name, made->slots()[i].name);
-    names.insert(slots[i].name);
+TEST(StateSlots, BeginWithTheMasterAndHaveTheirOwnNames) {
+  OptimizerConfig config;
+  config.outer.local_steps = 2;
+  for (const auto& [kind, word] : EnumNames<Kind>::table) {
+    config.kind = kind;
+    const layout::StateSlots slots = state_slots(config);
+    std::set<std::string> names;
+    for (const layout::StateSlot& slot : slots) names.insert(slot.name);
+    EXPECT_EQ(slots.front().name, "master") << word;
+    EXPECT_EQ(names.size(), slots.size()) << word;
+    EXPECT_LE(slots.size(), most_slots) << word;
+    EXPECT_EQ(averaged_states(config), 3) << word;
   }
-  EXPECT_EQ(slots.front().name, "master");
-  EXPECT_EQ(names.size(), slots.size());
 }
 
 TEST(StateSlots, HoldMomentsInTheirDTypeAndTheMasterInFp32) {

@@ -55,12 +55,14 @@ struct TrainingSetting {
   optim::FloatDType product_dtype = optim::FloatDType::fp32;
   std::uint64_t seed = 1337;
   int replicas = 1;
+  optim::OuterConfig outer = {};
   int micro_steps = 1;  ///< with reduce_every: micro_step
   std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
     optim::OptimizerConfig config;
     config.kind = kind;
+    config.outer = outer;
     config.learning_rate = 0.02;
     config.schedule.warmup_steps = 2;
     config.weight_decay_schedule = weight_decay_schedule;
@@ -159,8 +161,9 @@ class Training {
     }
   }
   void enqueue_update(int step) {
-    optimizer_.step(step, setting_.steps, 1.0 / world_.size(), nullptr,
-                    step % 2 == 0 ? &layer_norms_ : nullptr);
+    const int terms = setting_.outer.on() ? plan_.ranks() : world_.size();
+    optimizer_.step(step, setting_.steps, 1.0 / terms, nullptr,
+                    step % 2 == 0 && !setting_.outer.on() ? &layer_norms_ : nullptr);
   }
   optim::StepResult update(int step) {
     enqueue_update(step);

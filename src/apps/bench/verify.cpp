@@ -181,7 +181,7 @@ std::string Verifier::train(Session& session, const Combination& combination) {
       mine = reference.compare_step(session, outcome, step);
     if (std::string found = agree(world_, mine); !found.empty())
       return fmt::format("after step {}, {}", step, found);
-    if (held && combination.overlap_parameters)
+    if (held && combination.overlap_parameters && !job_.optimizer.outer.on())
       poison_foreign_parameters(session);  // none of the step's gathers has started
   }
   return check_last(session, first);
@@ -264,7 +264,7 @@ std::string Combination::text() const {
       "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      elements, word(padding), *replicate.number, word(shard), word(reduce_every),
+      elements, word(padding), replicate.number.value_or(1), word(shard), word(reduce_every),
       reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
 }
 
@@ -316,20 +316,24 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const Size sizes[] = {{"one bucket", all_elements},
                         {"several buckets", several_elements},
                         {"one per parameter", 1}};
-  std::vector<layout::Shard> shards{layout::Shard::none};
-  const bool compresses = job.parallel.compresses();
+  const bool compresses = job.parallel.compresses(), local = job.optimizer.outer.on();
+  // Local steps need the deck's replicas, and so shards: of one rank each (verify()).
+  std::vector<layout::Shard> shards;
+  if (!local)
+    shards.push_back(layout::Shard::none);
   if (!compresses)
     shards.push_back(layout::Shard::optimizer);
   if (!compresses && job.parallel.can_shard_gradients())
     shards.insert(shards.end(), {layout::Shard::gradients, layout::Shard::parameters});
   reduce::ParallelConfig base = job.parallel;
-  base.replicate.number = 1;
+  if (!local)
+    base.replicate.number = 1;
   base.reshard_after_forward = true;
   if (base.reduction == comm::Reduction::sum)
     base.reduction = comm::Reduction::ordered;
   const bool reduces_each = base.reduce_every == reduce::ReduceEvery::micro_step;
   std::vector<Combination> all;
-  const int replicas = fewest_replicas(ranks);
+  const int replicas = local ? 1 : fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
       if (compresses && padding != layout::Padding::aligned)
@@ -342,7 +346,8 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
           if (shard == layout::Shard::parameters && padding != layout::Padding::aligned &&
               bits != 15)
             continue;
-          if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
+          if (gradients && several && !reduces_each && all.empty() &&
+              group.size() == (local ? 16 : 32))
             group.emplace_back(group.front()).reduce_every = reduce::ReduceEvery::micro_step;
           Combination& one = group.emplace_back(Combination{base, name, elements, on(3)});
           one.padding = padding;
@@ -372,7 +377,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
               group,
               [&](const Combination& one) {
                 return parameters_aligned(one) && overlaps_all(one) && one.pool &&
-                       one.replicate.number == 1 && one.prefetch == base.prefetch;
+                       one.replicate == base.replicate && one.prefetch == base.prefetch;
               },
               [&](Combination& one) { one.prefetch = prefetch; });
       all.insert(all.end(), group.begin(), group.end());
@@ -383,6 +388,12 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
   if (job.run.device == session::DeviceChoice::cuda)
     throw UserError("trireme verify compares bits on the CPU. Use run.device: cpu.");
+  if (job.optimizer.outer.on() &&
+      reduce::replicas(job.parallel, world) != world.size())  // the first one must hold everything
+    throw UserError(
+        fmt::format("trireme verify compares local steps of replicas with one rank each. Use "
+                    "parallel.replicate={}.",
+                    world.size()));
   if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
     throw UserError(
         "ranks on several hosts need a token cache that all of them can read. Give data.cache.");

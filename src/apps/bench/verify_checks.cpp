@@ -312,10 +312,13 @@ std::optional<Finding> check_reduced_once(Session& session) {
     }
   }
   engine.finish_reduction();
+  // With local steps a sum is over the ranks of a replica, each of which has one rank (verify()).
+  const float sum = session.job.optimizer.outer.on() ? own_term(session.world.rank(), ranks, wire)
+                                                     : sum_of_terms(ranks, wire);
   std::optional<Finding> first;
   for (const reduce::OwnedShard& owned : engine.owned()) {
     engine.wait_for_shard(owned.bucket);
-    keep_first(first, check_sums(engine, owned, sum_of_terms(ranks, wire)));
+    keep_first(first, check_sums(engine, owned, sum));
   }
   keep_first(first, check_zero(owned_padding(session)));
   for (std::size_t b = engine.owned().size(); b-- > 0;)

@@ -47,6 +47,7 @@ class Findings {
   void say(const std::string& path, std::string text);
   /// Adds a line for each key that was given, or for the first key's section if none was.
   void disagree(std::vector<Side> sides);
+  [[nodiscard]] const KeyPlaces& places() const { return places_; }
 
  protected:
   const KeyPlaces& places_;
@@ -88,7 +89,7 @@ void check_evaluation_sets(const session::EvaluateConfig& config,
 
 /// parallel.shard: gradients and parameters, and parallel.replicate. With these, each bucket is
 /// reduced in every micro-step as soon as its gradients are complete, and with parameters no rank
-/// has a whole model. Replicas must divide the ranks equally.
+/// has a whole model. Replicas must divide the ranks equally. And optimizer.outer.local_steps.
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings);
 
 /// parallel.reduction: tree, and keys that need its leaves.

@@ -2,6 +2,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "reduce/layout_options.hpp"
 
 #include "deck/check.hpp"
@@ -101,6 +103,36 @@ void check_compression(const reduce::ParallelConfig& parallel, Findings& finding
                                   dtype + " encodes whole ones. Use aligned."}});
 }
 
+/// optimizer.outer.local_steps: what replicas do without each other must be possible and equal.
+void check_local_steps(const JobConfig& config,
+                       const Circumstances& circumstances,
+                       Findings& findings) {
+  const std::int64_t local_steps = config.optimizer.outer.local_steps;
+  const char* key = "optimizer.outer.local_steps";
+  if (!findings.readable({key}) || !config.optimizer.outer.on())
+    return;
+  const auto refuse = [&](const char* other, const std::string& value, const std::string& why) {
+    if (findings.readable({other}))
+      findings.disagree(
+          {{key, fmt::format("{} does not support {} = {}: {}", local_steps, other, value, why)},
+           {other, fmt::format("{} does not support {} = {}: {}", value, key, local_steps, why)}});
+  };
+  if (config.parallel.reduction == comm::Reduction::tree)
+    refuse("parallel.reduction", "tree", "its leaves are in all replicas. Use sum or ordered.");
+  if (config.record.norms_every_steps > 0)
+    refuse("record.norms_every_steps", std::to_string(config.record.norms_every_steps),
+           "a step has several gradients, and each replica its own. Use 0.");
+  if (!circumstances.trains || !findings.readable({"batch.micro_sequences"}))
+    return;
+  const std::int64_t unit = config.batch.micro_sequences * circumstances.ranks * local_steps;
+  for (const BatchSize& size : readable_sizes(config.batch, findings.places()))
+    if (size.sequences % unit != 0)
+      refuse(size.path.c_str(), std::to_string(size.sequences),
+             fmt::format("every local step needs equally many micro-batches on every rank. Use a "
+                         "multiple of {} = {} micro_sequences x {} rank(s) x {} local steps.",
+                         unit, config.batch.micro_sequences, circumstances.ranks, local_steps));
+}
+
 }  // namespace
 
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
@@ -109,6 +141,7 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
   check_resharding(parallel, findings);
   check_shrinking(config, findings);
   check_compression(parallel, findings);
+  check_local_steps(config, circumstances, findings);
   if (!findings.readable({"parallel.shard"}) || !layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);

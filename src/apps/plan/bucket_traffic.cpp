@@ -97,11 +97,23 @@ double BucketTraffic::reduce_seconds(std::size_t index) const {
                                       static_cast<double>(sent));
   }
   const std::int64_t shard = bytes_of(bucket.shard_elements, options_.wire_dtype);
-  if (across_ && options_.ordered)
+  if (across_ && options_.ordered)  // which local steps exclude
     return across_->seconds(Operation::all_reduce, dtype, whole);
   const double inside = inside_.seconds(
       options_.sharded() ? Operation::reduce_scatter : Operation::all_reduce, dtype, whole);
-  return inside + (across_ ? across_->seconds(Operation::all_reduce, dtype, shard) : 0);
+  return inside + (across_ && options_.local_steps == 1
+                       ? across_->seconds(Operation::all_reduce, dtype, shard)
+                       : 0);
+}
+
+double BucketTraffic::average_seconds() const {
+  double seconds = 0;
+  for (const layout::Bucket& bucket : plan_.buckets())
+    if (across_)
+      seconds +=
+          options_.averaged_states * across_->seconds(Operation::all_reduce, Numbers::fp32,
+                                                      bytes_of(bucket.shard_elements, DType::f32));
+  return seconds;
 }
 
 void BucketTraffic::fill(StepModel& model) const {
@@ -113,7 +125,8 @@ void BucketTraffic::fill(StepModel& model) const {
     model.layerwise = options_.gathers;
   // With a promised order the sums of a step are added up among all ranks at once.
   const bool inside_too = !(across_ && options_.ordered);
-  model.sums_s = (inside_too ? inside_.sums_s() : 0) + (across_ ? across_->sums_s() : 0);
+  model.sums_s = (inside_too ? inside_.sums_s() : 0) +
+                 (across_ && options_.local_steps == 1 ? across_->sums_s() : 0);
   model.control_s = (inside_too ? inside_.control_s() : 0) + (across_ ? across_->control_s() : 0);
   model.sharing = inside_.sharing();
   if (across_) {

@@ -53,6 +53,8 @@ class BucketTraffic {
   /// Fills in what communicates: of each bucket seconds and bytes, both exchanges, and which
   /// collectives there are. Requires: compute is filled in (compute_cost.hpp); nothing is missing.
   void fill(StepModel& model) const;
+  /// Of averaging the state over the replicas after local steps. Requires: nothing is missing.
+  [[nodiscard]] double average_seconds() const;
   /// Of a gather inside of a copy. Requires: nothing is missing.
   [[nodiscard]] double gather_seconds(Numbers dtype, std::int64_t bytes) const {
     return inside_.seconds(Operation::all_gather, dtype, bytes);

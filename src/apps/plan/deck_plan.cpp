@@ -58,11 +58,20 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                                                        hosts, gathered_shards))
                            : 0};
   }
-  if (replicas > 1)
-    return {times * std::ranges::max(comm::replicated_reduce_traffic(
-                        transport, config.parallel.reduction, wire, hosts, replicas, shard)),
-            std::ranges::max(comm::replicated_gather_traffic(transport, parameter_dtype, hosts,
-                                                             replicas, gathered_shards))};
+  if (replicas > 1) {
+    const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
+      return std::ranges::max(comm::replicated_reduce_traffic(transport, config.parallel.reduction,
+                                                              dtype, hosts, replicas, shard, part));
+    };
+    const std::int64_t gathered = std::ranges::max(comm::replicated_gather_traffic(
+        transport, parameter_dtype, hosts, replicas, gathered_shards));
+    if (!config.optimizer.outer.on())
+      return {times * reduced(wire, comm::ReplicaPart::all), gathered};
+    return {times * reduced(wire, comm::ReplicaPart::inside) +
+                optim::averaged_states(config.optimizer) *
+                    reduced(DType::f32, comm::ReplicaPart::across),
+            (config.optimizer.outer.local_steps + 1) * gathered};
+  }
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
   const auto gathered =
@@ -123,6 +132,8 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     result.dtypes.push_back(DType::bf16);
   if (config.parallel.reduces_micro_steps())
     result.reductions_per_step = session::most_micro_steps(config, ranks);
+  else
+    result.reductions_per_step = config.optimizer.outer.local_steps;
   for (const DType dtype : result.dtypes) {
     const session::RankKind of_a_rank{dtype, result.device};
     layout::Budget& budget =

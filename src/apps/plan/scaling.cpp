@@ -84,6 +84,20 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
+/// A step of `local_steps` updates like this one, and an average that nothing hides.
+StepPrediction with_local_steps(const StepPrediction& update,
+                                std::int64_t local_steps,
+                                double average_s,
+                                std::int64_t average_bytes) {
+  const auto times = static_cast<double>(local_steps);
+  return {.step_s = times * update.step_s + average_s,
+          .exposed_s = times * update.exposed_s + average_s,
+          .compute_s = times * update.compute_s,
+          .communication_s = times * update.communication_s + average_s,
+          .exchanges_s = times * update.exchanges_s + average_s,
+          .sent_bytes = local_steps * update.sent_bytes + average_bytes};
+}
+
 /// Step, share of it that is exposed, and tokens per second.
 std::string step_text(const std::optional<StepPrediction>& step, double tokens) {
   if (!step)
@@ -140,11 +154,13 @@ ScalingRow scaling_row(const deck::Deck& deck,
   }
   const DeckPlan plan = plan_of(deck, ranks, hosts);
   const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
+  const auto options =
+      session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device});
+  const std::int64_t averaged_bytes = layout::averaged_bytes(plan.plan, options);
   const BucketTraffic traffic(
-      machine, plan.plan,
-      session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device}),
+      machine, plan.plan, options,
       wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,
-               config.parallel.reduction));
+               config.optimizer.outer.on() ? comm::Reduction::sum : config.parallel.reduction));
   row.memory_bytes = whole_bytes(plan, dtype);
   row.checkpoint_s = checkpoint_seconds(machine, plan);
   row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
@@ -167,8 +183,12 @@ ScalingRow scaling_row(const deck::Deck& deck,
   traffic.fill(model);
   model.sums_s += matrices_seconds(traffic, plan, dtype);
   const auto of_micro_steps = [&](std::int64_t micro_steps) {
-    model.micro_steps = micro_steps;
-    return predict_step(model);
+    const std::int64_t local_steps = config.optimizer.outer.local_steps;
+    model.micro_steps = divided_up(micro_steps, local_steps);
+    StepPrediction step = predict_step(model);
+    if (local_steps > 1)
+      step = with_local_steps(step, local_steps, traffic.average_seconds(), averaged_bytes);
+    return step;
   };
   row.weak = of_micro_steps(weak_micro_steps);
   if (config.parallel.reduction != comm::Reduction::tree ||

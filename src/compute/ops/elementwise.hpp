@@ -33,12 +33,12 @@ struct BiasBackward {
 };
 TRIREME_OPERATION(BiasBackward);
 
-/// sum += sign * term.
+/// sum += factor * term.
 struct Add {
   static constexpr const char* name = "add";
   View sum;        ///< fp32
   ConstView term;  ///< fp32, as many elements; may be sum
-  float sign = 1;  ///< or -1
+  float factor = 1;
 };
 TRIREME_OPERATION(Add);
 

@@ -123,6 +123,11 @@ std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
 
 namespace {
 
+/// Elements that a rank sends in both directions of an all-reduce among `ranks`.
+std::int64_t all_reduced(std::int64_t elements, int ranks) {
+  return 2 * (elements - elements / ranks);
+}
+
 /// Elements of a state slot in the buckets of one primary replica, maximum over the replicas.
 std::int64_t most_of_a_replica(const Plan& plan, const std::vector<std::int64_t>& begins) {
   std::vector<std::int64_t> kept(static_cast<std::size_t>(plan.replicas()));
@@ -139,13 +144,15 @@ std::int64_t reduced_elements(const Plan& plan,
                               std::int64_t shard_elements) {
   if (plan.replicas() == 1)
     return shard_elements * (plan.ranks() - 1) * (options.sharded() ? 1 : 2);
-  // Both directions of an all-reduce among `ranks`.
-  const auto all_reduced = [](std::int64_t elements, int ranks) {
-    return 2 * (elements - elements / ranks);
-  };
-  return options.ordered
-             ? all_reduced(shard_elements * plan.ranks(), plan.all_ranks())
-             : shard_elements * (plan.ranks() - 1) + all_reduced(shard_elements, plan.replicas());
+  const std::int64_t inside = shard_elements * (plan.ranks() - 1);
+  if (options.local_steps > 1)
+    return inside;
+  return options.ordered ? all_reduced(shard_elements * plan.ranks(), plan.all_ranks())
+                         : inside + all_reduced(shard_elements, plan.replicas());
+}
+
+std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options) {
+  return options.averaged_states * fp32_bytes * all_reduced(plan.owned_elements(), plan.replicas());
 }
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
@@ -224,9 +231,13 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
       (compressed.empty()
            ? reduced_elements(plan, options, plan.owned_elements()) * wire_element_bytes
            : std::accumulate(compressed.begin(), compressed.end(), std::int64_t{0})) *
-      options.micro_step_reductions.value_or(1);
+      options.micro_step_reductions.value_or(options.local_steps);
+  budget.gradient_wire_bytes += averaged_bytes(plan, options);
+  // After the local steps the parameters are gathered once more.
+  const std::int64_t gathers = options.local_steps > 1 ? options.local_steps + 1 : 1;
   const std::int64_t gathered = options.gathered_elements(plan);
-  budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
+  budget.parameter_wire_bytes =
+      gathers * (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;
 }
 

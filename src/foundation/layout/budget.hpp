@@ -102,6 +102,10 @@ struct BudgetOptions {
   /// By bucket, the bytes that a rank sends in a reduction, if gradients are compressed; then
   /// wire_dtype is fp32.
   std::vector<std::int64_t> compressed_bytes{};
+  /// Updates per step that each replica makes alone, if more than one, and the number of fp32
+  /// states (weights, moments) that are then averaged over the replicas.
+  std::int64_t local_steps = 1;
+  int averaged_states = 0;
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Elements of all gathers of a step, padding included.
@@ -119,6 +123,9 @@ constexpr std::int64_t step_sum_elements(int all_ranks) {
 std::int64_t reduced_elements(const Plan& plan,
                               const BudgetOptions& options,
                               std::int64_t shard_elements);
+
+/// Bytes that a rank sends to average `averaged_states` over the replicas.
+std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options);
 
 /// Bytes of the copy of the optimizer's state from which a rank writes a checkpoint: the shards
 /// that it owns, sharded or not; with replicas, only of the buckets whose primary replica it

@@ -6,7 +6,7 @@
 // collectives are in place.
 //
 // With replicas (Options::replicas), rank(), size() and shards refer to the ranks of one replica.
-// Sums are over the ranks of all replicas; gathers are inside one replica.
+// Sums are over the ranks of all replicas, unless Options::sums_inside; gathers are inside one.
 //
 // 1. Buckets are allocated by allocate(), so that a transport can place them where peers reach
 //    them (node-shared memory, a registered arena). allocate() is collective, and every rank
@@ -32,6 +32,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -102,6 +103,14 @@ class Communicator {
   /// Sums `full` over the ranks on every rank; the same bits on every rank.
   virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
 
+  /// With Options::sums_inside: the ranks of this replica, and the communicator of those that own
+  /// the same shard in all replicas, which sums any memory of the device.
+  struct Replica {
+    World& world;
+    Communicator& across;
+  };
+  virtual std::optional<Replica> replica() { return std::nullopt; }
+
   /// A transfer that is ordered with the collectives above, for transports that run one operation
   /// at a time. Null: use MPI messages on a separate communicator. Collective.
   virtual std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& /*groups*/) {
@@ -128,6 +137,8 @@ struct Options {
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
   /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
   int replicas = 1;
+  /// Whether sums are over the ranks of one replica only.
+  bool sums_inside = false;
 };
 
 /// Bytes of GPU memory that an NCCL communicator of `ranks` ranks needs for the terms of bf16 sums.

@@ -92,9 +92,6 @@ std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts)
                                : fmt::format("node: {} ranks on {} hosts", ranks, hosts);
   if (ranks % count != 0)
     return what + ", but every replica needs the same number of ranks";
-  if (count == ranks)
-    return what +
-           ", but replicas of one rank have no shards; use fewer replicas, or parallel.shard: none";
   return {};
 }
 

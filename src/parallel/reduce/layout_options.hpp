@@ -58,8 +58,7 @@ std::int64_t bucket_elements(const ParallelConfig& config,
                              Wire wire);
 
 /// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive
-/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each replica
-/// would have one rank only. Empty: no error.
+/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups. Empty: no error.
 std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts);
 /// The number of replicas. Throws UserError if replicas_problem() is not empty.
 int replicas(const ParallelConfig& config, int ranks, int hosts);

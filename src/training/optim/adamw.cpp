@@ -7,8 +7,11 @@
 
 namespace trireme::optim {
 
-ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
-  const auto n = static_cast<double>(step);
+ops::AdamwStep step_of(const OptimizerConfig& config,
+                       std::int64_t step,
+                       std::int64_t total_steps,
+                       std::int64_t update) {
+  const auto n = static_cast<double>(update);
   ops::AdamwStep numbers;
   numbers.learning_rate = static_cast<float>(learning_rate(config, step, total_steps));
   numbers.beta1 = static_cast<float>(config.beta1);
@@ -34,8 +37,7 @@ std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Gro
 }
 
 AdamW::AdamW(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed)
-    : slots_(state(config)),
-      key_(RandomKey::of(seed, Draw::moments)),
+    : key_(RandomKey::of(seed, Draw::moments)),
       configs_(configs_of(config, groups)),
       numbers_(groups.all.size()) {}
 
@@ -46,10 +48,10 @@ layout::StateSlots AdamW::state(const OptimizerConfig& config) {
           {"moment2", "second moments", true, kept}};
 }
 
-void AdamW::begin_step(std::int64_t step, std::int64_t total_steps) {
-  step_ = static_cast<std::uint64_t>(step);
+void AdamW::begin_step(std::int64_t step, std::int64_t total_steps, std::int64_t update) {
+  update_ = static_cast<std::uint64_t>(update);
   for (std::size_t i = 0; i < configs_.size(); ++i)
-    numbers_[i] = step_of(configs_[i], step, total_steps);
+    numbers_[i] = step_of(configs_[i], step, total_steps, update);
 }
 
 void AdamW::update(std::span<const Update> updates,
@@ -69,7 +71,7 @@ void AdamW::update(std::span<const Update> updates,
 }
 
 ops::MomentRounding AdamW::rounding_of(const Update& update) const {
-  return {key_, step_, at(update.index), update.begin};
+  return {key_, update_, at(update.index), update.begin};
 }
 
 }  // namespace trireme::optim

@@ -15,8 +15,11 @@
 namespace trireme::optim {
 
 /// The coefficients of step `step`, counted from 1: learning rate and weight decay follow the
-/// schedules of `config`.
-ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
+/// schedules of `config`, and the bias correction the number of the update.
+ops::AdamwStep step_of(const OptimizerConfig& config,
+                       std::int64_t step,
+                       std::int64_t total_steps,
+                       std::int64_t update);
 
 /// By group: a copy of `config` with the group's learning rate and weight decay.
 std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Groups& groups);
@@ -26,8 +29,7 @@ class AdamW final : public Rule {
   AdamW(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed);
 
   static layout::StateSlots state(const OptimizerConfig& config);
-  [[nodiscard]] const layout::StateSlots& slots() const override { return slots_; }
-  void begin_step(std::int64_t step, std::int64_t total_steps) override;
+  void begin_step(std::int64_t step, std::int64_t total_steps, std::int64_t update) override;
   void update(std::span<const Update> updates,
               const ops::GradientNorm& norm,
               device::Stream& stream) override;
@@ -36,9 +38,8 @@ class AdamW final : public Rule {
   [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
 
  private:
-  const layout::StateSlots slots_;
   const RandomKey key_;
-  std::uint64_t step_ = 0;
+  std::uint64_t update_ = 0;
   std::vector<OptimizerConfig> configs_;  // by group
   std::vector<ops::AdamwStep> numbers_;   // of the current step
   std::vector<ops::Adamw> ranges_;        // of the current call

@@ -53,6 +53,16 @@ struct MuonConfig {
   double update_rms = 0.2;
 };
 
+/// Local steps: each replica makes several updates with its own gradients before replicas are
+/// averaged (local_steps.hpp).
+struct OuterConfig {
+  std::int64_t local_steps = 1;
+  double learning_rate = 0.7;
+  double momentum = 0.9;
+
+  [[nodiscard]] bool on() const { return local_steps > 1; }
+};
+
 struct OptimizerConfig {
   Kind kind = Kind::adamw;
   double learning_rate = 6e-4;
@@ -62,6 +72,7 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   FloatDType moment_dtype = FloatDType::fp32;
   MuonConfig muon;
+  OuterConfig outer;
   double weight_decay = 0.1;
   DecaySchedule weight_decay_schedule = DecaySchedule::constant;
   std::vector<GroupRule> groups;
@@ -125,6 +136,27 @@ void describe(V& v, MuonConfig& c) {
 }
 
 template <class V>
+void describe(V& v, OuterConfig& c) {
+  v("local_steps", c.local_steps,
+    {.unit = "steps",
+     .help = "Number of updates in each step of the run that every replica (parallel.replicate) "
+             "makes without the others, each with an equal part of its sequences; then weights and "
+             "moments are averaged over the replicas (LocalSGD, DiLoCo). More: gradients are not "
+             "sent between replicas, and the loss may fall more slowly. Raise batch.sequences with "
+             "it. 1: off.",
+     .min = 1,
+     .change = Change::never});
+  v("learning_rate", c.learning_rate,
+    {.help = "Rate of the outer update: by how much of the replicas' mean change the weights move. "
+             "1, with momentum 0: to the mean (LocalSGD).",
+     .min = 0.0,
+     .max = 2.0,
+     .above_min = true});
+  v("momentum", c.momentum,
+    {.help = "Nesterov momentum of the outer update.", .min = 0.0, .max = 1.0, .below_max = true});
+}
+
+template <class V>
 void describe(V& v, OptimizerConfig& c) {
   v("kind", c.kind,
     {.help = "Optimizer. muon: orthogonalized momentum for the weights of linear layers in blocks; "
@@ -147,6 +179,7 @@ void describe(V& v, OptimizerConfig& c) {
              "rounding, whose random bits depend only on run.seed, step and element.",
      .change = Change::asked});
   v.section("muon", c.muon);
+  v.section("outer", c.outer);
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled weight decay of matrices. Biases and gains have none.",
      .min = 0.0,

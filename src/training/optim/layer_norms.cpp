@@ -69,7 +69,7 @@ void LayerNorms::update(Rule& rule,
     const View difference = before_.view(DType::f32).slice(0, last - first);
     stream.device().copy(difference, master, stream);
     rule.update({&part, 1}, norm, stream);
-    run(ops::Add{.sum = difference, .term = master, .sign = -1}, stream);
+    run(ops::Add{.sum = difference, .term = master, .factor = -1}, stream);
     sum_of(update.index, update_sum).add_squares(difference, stream);
     sum_of(update.index, weight_sum).add_squares(master, stream);
   }

@@ -8,8 +8,7 @@
 namespace trireme::optim {
 
 Muon::Muon(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed)
-    : slots_(state(config)),
-      adamw_(config, groups, seed),
+    : adamw_(config, groups, seed),
       configs_(configs_of(config, groups)),
       numbers_(groups.all.size()) {}
 
@@ -19,8 +18,8 @@ layout::StateSlots Muon::state(const OptimizerConfig& config) {
   return slots;
 }
 
-void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
-  adamw_.begin_step(step, total_steps);
+void Muon::begin_step(std::int64_t step, std::int64_t total_steps, std::int64_t update) {
+  adamw_.begin_step(step, total_steps, update);
   for (std::size_t i = 0; i < configs_.size(); ++i) {
     const OptimizerConfig& own = configs_[i];
     const double mean = momentum(own.muon, step);

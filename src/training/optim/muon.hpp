@@ -21,8 +21,7 @@ class Muon final : public Rule {
   Muon(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed);
 
   static layout::StateSlots state(const OptimizerConfig& config);
-  [[nodiscard]] const layout::StateSlots& slots() const override { return slots_; }
-  void begin_step(std::int64_t step, std::int64_t total_steps) override;
+  void begin_step(std::int64_t step, std::int64_t total_steps, std::int64_t update) override;
   void prepare(const Update& update,
                const ops::GradientNorm& norm,
                device::Stream& stream) const override;
@@ -31,7 +30,6 @@ class Muon final : public Rule {
               device::Stream& stream) override;
 
  private:
-  const layout::StateSlots slots_;
   AdamW adamw_;
   std::vector<OptimizerConfig> configs_;  // by group
   std::vector<ops::MuonStep> numbers_;    // of the current step

@@ -33,9 +33,11 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       engine_(engine),
       communicator_(communicator),
       world_(world),
+      summed_(communicator.replica() ? communicator.replica()->world : world),
       compute_(compute),
       groups_(resolve_groups(config, engine.plan().parameters())),
       rule_(make_rule(config, groups_, seed)),
+      slots_(state_slots(config)),
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
@@ -50,6 +52,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     const bool none = bytes == 0 || (memory_.empty() && masters_are_parameters());
     memory_.push_back(none ? device::Buffer() : device.allocate(bytes, slot.label));
   }
+
+  if (config_.outer.on())
+    local_steps_.emplace(config_.outer, engine_, communicator_);
 
   const std::int64_t shared_words = layout::step_sum_elements(plan.all_ranks());
   sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
@@ -114,7 +119,7 @@ void Optimizer::find_updates(BucketIndex bucket) {
 
 std::span<const layout::Piece> Optimizer::own_pieces(BucketIndex bucket) const {
   const layout::Plan& plan = engine_.plan();
-  if (plan.primary_replica(bucket) != plan.replica_of(world_.rank()))
+  if (!local_steps_ && plan.primary_replica(bucket) != plan.replica_of(world_.rank()))
     return {};
   return plan.pieces(bucket, engine_.rank());
 }
@@ -145,7 +150,7 @@ void Optimizer::find_norm(PendingResult& pending,
                           LayerNorms* norms) {
   squares_.clear(compute_);
   if (norms != nullptr)
-    norms->begin(pending.step, clipping.gradient_scale, compute_);
+    norms->begin(step_of_update(pending.update), clipping.gradient_scale, compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     engine_.wait_for_shard(bucket);
@@ -224,23 +229,24 @@ void Optimizer::update(BucketIndex bucket, LayerNorms* norms) {
     norms->update(*rule_, update, own_pieces(bucket), numbers().gradient, compute_);
 }
 
-void Optimizer::step(std::int64_t step,
+void Optimizer::step(std::int64_t number,
                      std::int64_t total_steps,
                      double gradient_scale,
                      ops::StreamSum* losses,
                      LayerNorms* norms) {
   engine_.finish_reduction();
-  PendingResult& pending = pending_of(step);
-  TRIREME_EXPECT(!pending.unread, "step {} begins before the result of step {} was read", step,
-                 pending.step);
-  pending.step = step;
+  PendingResult& pending = pending_of(number);
+  TRIREME_EXPECT(!pending.unread, "update {} begins before the result of update {} was read",
+                 number, pending.update);
+  const std::int64_t step = step_of_update(number);
+  pending.update = number;
   pending.engine_step = engine_.steps_begun();
   pending.learning_rate = learning_rate(config_, step, total_steps);
   pending.unread = true;
   find_norm(pending, {gradient_scale, config_.clip_norm}, losses, norms);
   send_numbers(pending);
 
-  rule_->begin_step(step, total_steps);
+  rule_->begin_step(step, total_steps, number);
   const bool sent = send_matrices(pending);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const auto bucket = static_cast<BucketIndex>(b);
@@ -253,9 +259,18 @@ void Optimizer::step(std::int64_t step,
   compute_.record(*pending.over);
 }
 
-bool Optimizer::has_result(std::int64_t step) const {
-  const PendingResult& pending = pending_[index_of(step)];
-  return pending.step == step && pending.over->reached();
+void Optimizer::end_local_steps() {
+  TRIREME_EXPECT(local_steps_, "{} local steps end", config_.outer.local_steps);
+  engine_.wait_for_parameters();  // a GPU runs the collectives of one communicator at a time
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    local_steps_->average(static_cast<BucketIndex>(b), buckets_[b].updates, slots().size(),
+                          compute_);
+  publish_parameters();
+}
+
+bool Optimizer::has_result(std::int64_t update) const {
+  const PendingResult& pending = pending_[index_of(update)];
+  return pending.update == update && pending.over->reached();
 }
 
 std::span<const StepResult::Span> Optimizer::times_of_matrices(const PendingResult& pending) {
@@ -265,11 +280,11 @@ std::span<const StepResult::Span> Optimizer::times_of_matrices(const PendingResu
   return matrix_spans_;
 }
 
-StepResult Optimizer::result(std::int64_t step) {
-  PendingResult& pending = pending_of(step);
-  TRIREME_EXPECT(pending.step == step,
-                 "the result of step {} was requested, but that of step {} is kept", step,
-                 pending.step);
+StepResult Optimizer::result(std::int64_t update) {
+  PendingResult& pending = pending_of(update);
+  TRIREME_EXPECT(pending.update == update,
+                 "the result of update {} was requested, but that of update {} is kept", update,
+                 pending.update);
   pending.over->wait();
   pending.unread = false;
   const auto& numbers = *reinterpret_cast<const Numbers*>(pending.numbers.data());
@@ -291,7 +306,7 @@ StepResult Optimizer::result(std::int64_t step) {
   throw UserError(
       fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Lower the "
                   "learning rate or use a longer warm-up",
-                  step, result.not_finite,
+                  step_of_update(update), result.not_finite,
                   skips ? fmt::format(", in this step and in the {} before it "
                                       "(optimizer.max_skipped_steps)",
                                       config_.max_skipped_steps)
@@ -305,7 +320,7 @@ std::string Optimizer::where_not_finite(const PendingResult& pending) {
   const std::string before = found_before_reduction(pending);
   std::string first;
   int others = -1;
-  for (const std::string& found : world_.gather_all(before))
+  for (const std::string& found : summed_.gather_all(before))
     if (!found.empty()) {
       first = first.empty() ? found : first;
       ++others;
@@ -313,12 +328,12 @@ std::string Optimizer::where_not_finite(const PendingResult& pending) {
   if (others > 0)
     first += fmt::format(", and on {} more rank{}", others, others == 1 ? "" : "s");
   if (first.empty())
-    for (const std::string& found : world_.gather_all(found_in_sum(pending)))
+    for (const std::string& found : summed_.gather_all(found_in_sum(pending)))
       if (first.empty())
         first = found;
   // Squares of finite fp32 values cannot overflow an fp64 sum, so some element is not finite.
-  TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
-                 pending.step);
+  TRIREME_EXPECT(!first.empty(), "the norm of update {} is not finite, but every element is",
+                 pending.update);
   return first;
 }
 
@@ -354,9 +369,12 @@ std::vector<std::int64_t> Optimizer::state_bytes() const {
 
 void Optimizer::publish_parameters() {
   for (const BucketUpdates& bucket : buckets_)
-    for (const Update& piece : bucket.updates)
+    for (const Update& piece : bucket.updates) {
+      if (local_steps_)
+        local_steps_->begin(piece, slots().size(), compute_);
       if (piece.state.front().data != piece.parameter.data)
         run(ops::Cast{.to = piece.parameter, .from = piece.state.front()}, compute_);
+    }
   engine_.publish_parameters();
 }
 

@@ -29,6 +29,9 @@
 // 6. The result of a step must be read before the step after the next one begins: the host may be
 //    one step ahead, never two.
 //
+// 7. With local steps (local_steps.hpp) replicas do not know of each other between averages: sums,
+//    norms and errors are those of one replica.
+//
 // Threads: all members are called from the host thread that owns the compute stream. step() and
 // result() are collective; step() does not wait for compute, result() waits until the step is over.
 #pragma once
@@ -41,6 +44,7 @@
 #include <string>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "base/view.hpp"
 #include "device/device.hpp"
 #include "layout/plan.hpp"
@@ -56,6 +60,7 @@
 #include "optim/config.hpp"
 #include "optim/groups.hpp"
 #include "optim/layer_norms.hpp"
+#include "optim/local_steps.hpp"
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 
@@ -74,7 +79,7 @@ struct StatePiece {
 
 struct StepResult {
   double grad_norm = 0;  ///< L2 norm of the scaled gradient, before clipping
-  double loss_sum = 0;   ///< over all ranks
+  double loss_sum = 0;   ///< over all ranks; with local steps over those of the replica
   double learning_rate = 0;
   double sums_begin = 0, sums_waited = 0;  ///< the all-reduce of the sums: steady clock, s; s
   struct Span {
@@ -100,21 +105,25 @@ class Optimizer {
             device::Stream& compute,
             std::uint64_t seed);
 
-  /// Takes step number `step`, counted from 1, with gradients times `gradient_scale` (1 / (ranks ·
-  /// micro-steps)). `losses`, if any, is this rank's term of StepResult::loss_sum; `norms`, if any,
-  /// are measured. Requires: every gradient was reported ready to the engine; result() was called
-  /// for all steps except the last.
-  void step(std::int64_t step,
+  /// Makes update number `update`, counted from 1, with gradients times `gradient_scale` (1 / (ranks
+  /// · micro-steps)). Each step of the run has optimizer.outer.local_steps updates, by default one.
+  /// `losses`, if any, is this rank's term of StepResult::loss_sum; `norms`, if any, are measured.
+  /// Requires: every gradient was reported ready to the engine; result() was called for all updates
+  /// except the last.
+  void step(std::int64_t update,
             std::int64_t total_steps,
             double gradient_scale,
             ops::StreamSum* losses = nullptr,
             LayerNorms* norms = nullptr);
-  /// Whether the device has completed the step, so that result() would not wait.
-  [[nodiscard]] bool has_result(std::int64_t step) const;
-  /// Result of the last step or the one before. If the norm is not finite and the deck allows the
+  /// Call after the last update of a step, with local steps: averages the replicas
+  /// (local_steps.hpp), and publishes the parameters.
+  void end_local_steps();
+  /// Whether the device has completed the update, so that result() would not wait.
+  [[nodiscard]] bool has_result(std::int64_t update) const;
+  /// Result of the last update or the one before. If the norm is not finite and the deck allows the
   /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
   /// throws UserError with these names, on all ranks.
-  StepResult result(std::int64_t step);
+  StepResult result(std::int64_t update);
 
   /// The state that this rank keeps, in layout order. Sharded: every element of every parameter is
   /// in exactly one piece of one rank of each replica. Otherwise each rank has all elements, and
@@ -124,7 +133,7 @@ class Optimizer {
   /// these. Collective.
   void publish_parameters();
 
-  [[nodiscard]] const layout::StateSlots& slots() const { return rule_->slots(); }
+  [[nodiscard]] const layout::StateSlots& slots() const { return slots_; }
   /// Bytes of each slot on this rank, as layout::Budget::state_bytes.
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
   /// Memory for whole matrices, in addition to the state; 0 without them.
@@ -144,7 +153,7 @@ class Optimizer {
   };
   /// A step whose result the host may not have read yet.
   struct PendingResult {
-    std::int64_t step = 0, engine_step = 0;
+    std::int64_t update = 0, engine_step = 0;
     double learning_rate = 0;
     bool unread = false;
     device::Buffer numbers;    // one Numbers, shared with the host
@@ -156,6 +165,9 @@ class Optimizer {
     std::vector<Ends> matrices;  // as StepResult::matrices
   };
 
+  [[nodiscard]] std::int64_t step_of_update(std::int64_t update) const {
+    return divided_up(update, config_.outer.local_steps);
+  }
   void find_updates(BucketIndex bucket);
   void find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces);
   /// Pieces of the bucket whose norms this rank adds.
@@ -176,11 +188,13 @@ class Optimizer {
     return engine_.parameter_dtype() == DType::f32;
   }
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
-  [[nodiscard]] PendingResult& pending_of(std::int64_t step) { return pending_[index_of(step)]; }
-  [[nodiscard]] std::size_t index_of(std::int64_t step) const {
-    return static_cast<std::size_t>(step) % pending_.size();
+  [[nodiscard]] PendingResult& pending_of(std::int64_t update) {
+    return pending_[index_of(update)];
   }
-  /// Collective; the same on all ranks.
+  [[nodiscard]] std::size_t index_of(std::int64_t update) const {
+    return static_cast<std::size_t>(update) % pending_.size();
+  }
+  /// Collective; the same on all ranks, or those of the replica with local steps.
   [[nodiscard]] std::string where_not_finite(const PendingResult& pending);
   [[nodiscard]] std::string found_before_reduction(const PendingResult& pending) const;
   [[nodiscard]] std::string found_in_sum(const PendingResult& pending) const;
@@ -189,16 +203,19 @@ class Optimizer {
   reduce::Engine& engine_;
   comm::Communicator& communicator_;
   comm::World& world_;
+  comm::World& summed_;  // the ranks over which sums are: all, or with local steps the replica's
   device::Stream& compute_;
 
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
+  const layout::StateSlots slots_;
   std::optional<Matrices> matrices_;               // if the rule needs them
   std::vector<device::Buffer> memory_;             // by slot; empty for the masters of fp32 runs
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
   std::vector<ConstView> shards_;  // by bucket: this rank's share of the gradient, with padding
   std::vector<StatePiece> state_;
+  std::optional<LocalSteps> local_steps_;
   ops::StreamSum squares_;
   device::Buffer sums_;  // the words of squares and losses, in memory of the communicator
   std::unique_ptr<comm::Shards> sums_table_;

@@ -32,7 +32,13 @@ std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
 }
 
 layout::StateSlots state_slots(const OptimizerConfig& config) {
-  return with_rule(config.kind, [&](auto rule) { return decltype(rule)::type::state(config); });
+  auto slots =
+      with_rule(config.kind, [&](auto rule) { return decltype(rule)::type::state(config); });
+  if (config.outer.on()) {
+    slots.push_back({"outer_begin", "weights before local steps"});
+    slots.push_back({"outer_momentum", "outer momentum"});
+  }
+  return slots;
 }
 
 }  // namespace trireme::optim

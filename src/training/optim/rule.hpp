@@ -27,7 +27,7 @@
 
 namespace trireme::optim {
 
-inline constexpr std::size_t most_slots = 4;
+inline constexpr std::size_t most_slots = 5;
 
 /// A piece of one parameter and its state. Each view has the same number of elements, or is empty.
 struct Update {
@@ -44,10 +44,9 @@ struct Update {
 class Rule {
  public:
   virtual ~Rule() = default;
-  /// The master is the first slot. At most most_slots.
-  [[nodiscard]] virtual const layout::StateSlots& slots() const = 0;
-  /// Call before the updates of step `step`, counted from 1.
-  virtual void begin_step(std::int64_t step, std::int64_t total_steps) = 0;
+  /// Call before the updates of step `step`, counted from 1, of a run of `total_steps`. `update`:
+  /// of the run, counted from 1; the step itself without local steps.
+  virtual void begin_step(std::int64_t step, std::int64_t total_steps, std::int64_t update) = 0;
   /// For pieces of hidden matrices, before any update of the step: replaces the gradient by the
   /// matrix to be orthogonalized. If `norm` is not finite, nothing is written.
   virtual void prepare(const Update& /*update*/,
@@ -64,7 +63,12 @@ class Rule {
 std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
                                 const Groups& groups,
                                 std::uint64_t seed);
-/// The slots of the rule that make_rule() would return, for plans, which create no rule.
+/// The slots of that rule, at most most_slots; the first is the master. Behind them are those of
+/// local steps (local_steps.hpp).
 layout::StateSlots state_slots(const OptimizerConfig& config);
+/// The number of them that local steps average over replicas: the master and the moments.
+inline int averaged_states(const OptimizerConfig& config) {
+  return static_cast<int>(state_slots(config).size()) - 2;
+}
 
 }  // namespace trireme::optim

@@ -128,11 +128,13 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
   return opened;
 }
 
-comm::Options communicator_options(const reduce::ParallelConfig& config, int replicas) {
+comm::Options communicator_options(const Sections& sections, int replicas) {
+  const reduce::ParallelConfig& config = sections.parallel;
   comm::Options options{.registers_memory = config.register_buffers,
                         .most_blocks = static_cast<int>(config.nccl_blocks.value_or(0)),
                         .bf16_sum = config.nccl_bf16_sum,
-                        .replicas = replicas};
+                        .replicas = replicas,
+                        .sums_inside = sections.optimizer.outer.on()};
   if (config.gradient_dtype != reduce::GradientDType::bf16)
     options.bf16_sum_bytes = 0;
   return options;

@@ -55,7 +55,7 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
 /// The deck's options for products and attention on that device.
 ops::Options operation_options(const Job& job, const device::Device& device);
 /// The deck's options for collectives, with `replicas` of the state.
-comm::Options communicator_options(const reduce::ParallelConfig& config, int replicas);
+comm::Options communicator_options(const Sections& config, int replicas);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);

@@ -53,6 +53,11 @@ layout::BudgetOptions budget_options(const Sections& config,
           keeps_memory_copies(config, plan.all_ranks(), kind.device) ? MemoryCopies::number : 0};
   options.gathers = config.parallel.gather_options();
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
+  if (config.optimizer.outer.on()) {
+    options.local_steps = config.optimizer.outer.local_steps;
+    options.averaged_states = optim::averaged_states(config.optimizer);
+    options.ordered = false;
+  }
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = most_micro_steps(config, plan.all_ranks());
   if (config.parallel.compresses() && plan.all_ranks() > 1)
@@ -79,7 +84,7 @@ namespace {
 
 /// Memory of NCCL's communicators: inside a replica, and across replicas.
 std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
-  const comm::Options options = communicator_options(config.parallel, plan.replicas());
+  const comm::Options options = communicator_options(config, plan.replicas());
   return comm::bf16_term_bytes(options, plan.ranks()) +
          comm::bf16_term_bytes(options, plan.replicas());
 }

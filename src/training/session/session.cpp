@@ -2,6 +2,7 @@
 #include "session/session.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,7 +89,7 @@ Session::Session(const Job& the_job,
                                            job.parallel.reduction,
                                            world,
                                            *device,
-                                           communicator_options(job.parallel, plan.replicas()))),
+                                           communicator_options(job, plan.replicas()))),
       engine(plan, dtype, job.parallel, *communicator, *device, *compute_stream, &world),
       model(*device,
             shape,
@@ -116,8 +117,8 @@ Session::Session(const Job& the_job,
       losses_(*device) {
   expect_equal_plans();
   for (PendingStep& pending : pending_)
-    for (auto* event :
-         {&pending.began, &pending.optimizer_began, &pending.optimizer_ended, &pending.ended})
+    for (auto* event : {&pending.began, &pending.optimizer_began, &pending.optimizer_ended,
+                        &pending.averaged, &pending.ended})
       *event = device->make_event();
   if (job.evaluate.noise_scale.every_steps > 0)
     for (PendingStep& pending : pending_)
@@ -173,16 +174,18 @@ void Session::expect_equal_plans() {
                  mine);
 }
 
-void Session::micro_steps(std::int64_t number) {
+void Session::micro_steps(std::int64_t number, std::int64_t local_step) {
   const auto first = static_cast<std::int64_t>(next_sample);
   const batches::Batches batch = batches(number);
-  const std::int64_t steps = batch.micro_steps(world.rank()), per_leaf = steps / engine.leaves();
+  const std::int64_t steps = batch.micro_steps(world.rank()) / local_steps(),
+                     per_leaf = steps / engine.leaves();
   const bool reduces_each = job.parallel.reduces_micro_steps();
-  for (std::int64_t micro = 0; micro < steps; ++micro) {
-    if (micro > 0 && micro % per_leaf == 0)
+  for (std::int64_t i = 0; i < steps; ++i) {
+    if (i > 0 && i % per_leaf == 0)
       engine.next_leaf();
-    if (micro > 0 && reduces_each)
+    if (i > 0 && reduces_each)
       engine.next_micro_step();
+    const std::int64_t micro = local_step * steps + i;
     recorder.at_micro_step(micro);
     device::Span loading(recorder, device::SpanName::data_next);
     const batches::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
@@ -190,11 +193,10 @@ void Session::micro_steps(std::int64_t number) {
     micro_batch_.load(block, *compute_stream);
     loading.end();
     const device::StreamSpan training(recorder, device::SpanName::model_train, 0, *compute_stream);
-    train_micro_step(block.samples.count, micro == 0, reduces_each || micro + 1 == steps);
+    train_micro_step(block.samples.count, i == 0, reduces_each || i + 1 == steps);
     if (block.samples.count > 0)
       losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
-  next_sample = static_cast<std::uint64_t>(data.train.skips().after(first, batch.sequences));
 }
 
 void Session::train_micro_step(std::int64_t sequences, bool first, bool last) {
@@ -218,6 +220,27 @@ void Session::compute(std::int64_t number) {
   text_bytes_ = 0;
   compute_stream->record(*pending.began);
   losses_.clear(*compute_stream);
+  pending.local = {};
+  if (local_steps() == 1) {
+    update(number, 0);
+  } else {
+    // Replicas fail alone, and the others must not wait for them.
+    comm::together(world, [&] {
+      for (std::int64_t i = 0; i < local_steps(); ++i) {
+        update(number, i);
+        if (i + 1 < local_steps())
+          note_local_step(number, i);
+      }
+    });
+    optimizer.end_local_steps();
+    compute_stream->record(*pending.averaged);
+  }
+  next_sample = static_cast<std::uint64_t>(
+      data.train.skips().after(static_cast<std::int64_t>(next_sample), sizes.at(number)));
+}
+
+void Session::update(std::int64_t number, std::int64_t local_step) {
+  PendingStep& pending = pending_of(number);
   const batches::Batches batch = batches(number);
   engine.begin_step(
       batch.leaves > 0
@@ -228,21 +251,31 @@ void Session::compute(std::int64_t number) {
     pending.leaf_squares->clear(*compute_stream);
     engine.measure_leaves(*pending.leaf_squares);
   }
-  micro_steps(number);
+  micro_steps(number, local_step);
   if (measures_noise(number))
     pending.leaf_squares->fetch(*compute_stream);
   scratch.freeze();
   engine.finish_reduction();
-  const device::ProfilerRange update(device::SpanName::optim_step);
+  const device::ProfilerRange range(device::SpanName::optim_step);
   compute_stream->record(*pending.optimizer_began);
-  optimizer.step(number, job.schedule_steps(),
-                 static_cast<double>(batch.micro_sequences) / static_cast<double>(batch.sequences),
-                 &losses_, measures_norms(number) ? &*norms_ : nullptr);
+  const std::int64_t updates = local_steps() > 1 ? local_steps() * plan.replicas() : 1;
+  optimizer.step(
+      last_update(number - 1) + local_step + 1, job.schedule_steps(),
+      static_cast<double>(batch.micro_sequences * updates) / static_cast<double>(batch.sequences),
+      &losses_, measures_norms(number) ? &*norms_ : nullptr);
   compute_stream->record(*pending.optimizer_ended);
 }
 
+void Session::note_local_step(std::int64_t number, std::int64_t local_step) {
+  PendingStep& pending = pending_of(number);
+  const optim::StepResult result = optimizer.result(last_update(number - 1) + local_step + 1);
+  pending.local.waited += engine.times(pending.engine_step).exposed_s + result.sums_waited;
+  if (!result.not_finite.empty())
+    pending.local.not_finite = result.not_finite;
+}
+
 Requests Session::finish_step(std::int64_t number, Requests mine) {
-  mine.unfinished = optimizer.has_result(number) ? 0 : 1;
+  mine.unfinished = optimizer.has_result(last_update(number)) ? 0 : 1;
   mine.text_bytes = text_bytes_;
   PendingStep& pending = pending_of(number);
   mine.energy = pending.own_energy = energy.used();
@@ -268,10 +301,27 @@ double Session::leaf_norm_squared(std::int64_t number) {
   return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }
 
+void Session::add_local_steps(const PendingStep& pending, optim::StepResult& result) {
+  result.sums_waited +=
+      pending.local.waited + pending.averaged->seconds() - pending.optimizer_ended->seconds();
+  // Each rank has the loss of its replica, and maybe a skipped update.
+  const bool first = plan.rank_in_replica(world.rank()) == 0;
+  const double own = first ? result.loss_sum : 0;
+  const std::vector<double> losses = world.gather_all({&own, 1});
+  result.loss_sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  if (result.not_finite.empty())
+    result.not_finite = pending.local.not_finite;
+  for (const std::string& found : world.gather_all(first ? result.not_finite : ""))
+    if (result.not_finite.empty())
+      result.not_finite = found;
+}
+
 StepOutcome Session::outcome(std::int64_t number) {
-  optim::StepResult result = optimizer.result(number);
+  optim::StepResult result = optimizer.result(last_update(number));
   const PendingStep& pending = pending_of(number);
   pending.ended->wait();
+  if (local_steps() > 1)
+    add_local_steps(pending, result);
   StepOutcome outcome;
   outcome.tokens = sizes.at(number) * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);

@@ -163,7 +163,15 @@ class Session {
     const std::int64_t every = job.record.norms_every_steps;
     return every > 0 && number % every == 0;
   }
-  void micro_steps(std::int64_t number);
+  [[nodiscard]] std::int64_t local_steps() const { return job.optimizer.outer.local_steps; }
+  /// The optimizer's number of the last update of a step.
+  [[nodiscard]] std::int64_t last_update(std::int64_t number) const {
+    return number * local_steps();
+  }
+  /// One update of the optimizer from its part of the step's micro-batches.
+  void update(std::int64_t number, std::int64_t local_step);
+  void note_local_step(std::int64_t number, std::int64_t local_step);
+  void micro_steps(std::int64_t number, std::int64_t local_step);
   /// `sequences`: those to train on; 0: the pass is made for the other ranks only.
   void train_micro_step(std::int64_t sequences, bool first, bool last);
   Requests finish_step(std::int64_t number, Requests mine);
@@ -175,8 +183,15 @@ class Session {
     std::int64_t text_bytes = 0;        ///< of the step's targets, of all ranks
     device::Energy energy, own_energy;  ///< of all ranks and of this one
     double control_begin = 0, control_waited = 0;
-    std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
+    /// Of all local steps but the last.
+    struct {
+      double waited = 0;       ///< for the network
+      std::string not_finite;  ///< of a skipped one
+    } local;
+    std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, averaged, ended;
   };
+  /// Collective: brings the whole step of all replicas to the result of its last update.
+  void add_local_steps(const PendingStep& pending, optim::StepResult& result);
   /// Collective: over the leaves of all ranks. Requires: compute has completed step `number`.
   double leaf_norm_squared(std::int64_t number);
   PendingStep& pending_of(std::int64_t number) {

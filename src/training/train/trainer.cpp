@@ -172,7 +172,8 @@ session::Requests Trainer::step(std::int64_t number) {
              (next_sample - run_.data.train.skips().count(next_sample)) * job_.shape.context,
              static_cast<std::int64_t>(run_.training.scratch.num_allocations() - allocated), false};
   run_.training.record_for(number);
-  if (agreed.unfinished == 0)
+  // The engine keeps the times of two updates only.
+  if (agreed.unfinished == 0 || job_.optimizer.outer.on())
     look();
   return agreed;
 }

@@ -55,9 +55,9 @@ TRIREME_CLONES void bias_kernel(
   for (std::int64_t c = 0; c < count; ++c) db[c] += total[static_cast<std::size_t>(c)];
 }
 
-TRIREME_CLONES void add_kernel(float* sum, const float* term, float sign, std::int64_t count) {
+TRIREME_CLONES void add_kernel(float* sum, const float* term, float factor, std::int64_t count) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += sign * term[i];
+  for (std::int64_t i = 0; i < count; ++i) sum[i] += factor * term[i];
 }
 
 template <class To, class From>
@@ -110,7 +110,7 @@ void run(Threads, const BiasBackward& call) {
 template <class T>
 void run(Threads, const Add& call) {
   for_chunks(call.sum.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    add_kernel(call.sum.as<T>() + begin, call.term.as<T>() + begin, call.sign, end - begin);
+    add_kernel(call.sum.as<T>() + begin, call.term.as<T>() + begin, call.factor, end - begin);
   });
 }
 

@@ -30,7 +30,7 @@ struct AddLoop {
   __device__ void run(std::int64_t i) const {
     auto pack = load<N>(call.sum.as<float>() + i);
     const auto other = load<N>(call.term.as<float>() + i);
-    for (int k = 0; k < N; ++k) pack.v[k] += call.sign * other.v[k];
+    for (int k = 0; k < N; ++k) pack.v[k] += call.factor * other.v[k];
     store<N>(call.sum.as<float>() + i, pack);
   }
 };

@@ -71,7 +71,8 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
                                                     DType dtype,
                                                     const Hosts& hosts,
                                                     int replicas,
-                                                    std::int64_t shard_elements) {
+                                                    std::int64_t shard_elements,
+                                                    ReplicaPart part) {
   const auto all_reduce = [&](const Hosts& own, std::int64_t elements) {
     const std::int64_t shard = elements / own.ranks();
     auto bytes = reduce_scatter_traffic(Transport::mpi, reduction, dtype, own, shard);
@@ -79,13 +80,14 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
     std::ranges::transform(bytes, gathered, bytes.begin(), std::plus{});
     return bytes;
   };
-  if (reduction != Reduction::sum)
+  if (reduction != Reduction::sum && part == ReplicaPart::all)
     return all_reduce(hosts, shard_elements * (hosts.ranks() / replicas));
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
-  for (const auto& group : groups_of(hosts.ranks(), replicas, true))
-    add_traffic(bytes, hosts, group,
-                [&](const Hosts& own) { return all_reduce(own, shard_elements); });
-  if (sends_between_hosts(inside))
+  if (part != ReplicaPart::inside)
+    for (const auto& group : groups_of(hosts.ranks(), replicas, true))
+      add_traffic(bytes, hosts, group,
+                  [&](const Hosts& own) { return all_reduce(own, shard_elements); });
+  if (part != ReplicaPart::across && sends_between_hosts(inside))
     for (const auto& group : groups_of(hosts.ranks(), replicas, false))
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
         return reduce_scatter_traffic(inside, reduction, dtype, own, shard_elements);

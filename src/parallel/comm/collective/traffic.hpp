@@ -25,6 +25,9 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
                                              const Hosts& hosts,
                                              std::int64_t shard_elements);
 
+/// Of a reduction with replicas: all of it, what is sent inside replicas, or between them.
+enum class ReplicaPart : std::uint8_t { all, inside, across };
+
 /// The same for a reduction with replicas of consecutive ranks (replicated_communicator.cpp), for a
 /// bucket of `shard_elements` per rank of a replica. `inside` is the transport inside each replica.
 std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
@@ -32,7 +35,8 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
                                                     DType dtype,
                                                     const Hosts& hosts,
                                                     int replicas,
-                                                    std::int64_t shard_elements);
+                                                    std::int64_t shard_elements,
+                                                    ReplicaPart part = ReplicaPart::all);
 std::vector<std::int64_t> replicated_gather_traffic(
     Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements);
 

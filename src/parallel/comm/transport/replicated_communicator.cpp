@@ -10,7 +10,8 @@
 // So between replicas a rank sends its shard, never the whole bucket. This order of additions is
 // not that of Reduction::ordered or tree. With these, a reduction is one all-reduce of the whole
 // bucket over all ranks, by messages, with the same bits as without replicas. Sums of bf16 are
-// rounded once inside a replica, and once across replicas.
+// rounded once inside a replica, and once across replicas. With Options::sums_inside both sums end
+// inside the replica; optimizers with local steps (optim/local_steps.hpp) add across replicas.
 //
 // 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
 // messages, or by NCCL on GPUs, both of which read any memory.
@@ -38,14 +39,16 @@ class ReplicatedCommunicator final : public Communicator {
                          MpiWorld& world,
                          device::Device& device,
                          Options options)
-      : replica_(world, world.rank() / ranks_of(world, options)),
+      : sums_inside_(options.sums_inside),
+        replica_(world, world.rank() / ranks_of(world, options)),
         peers_(world, world.rank() % ranks_of(world, options)) {
     options.replicas = 1;
     const bool gpus = device.kind() == device::Kind::cuda;
     inside_ = make_communicator(transport, reduction, replica_, device, options);
-    across_ = make_communicator(gpus ? Transport::nccl : Transport::mpi, Reduction::sum, peers_,
+    across_ = make_communicator(gpus ? Transport::nccl : Transport::mpi,
+                                sums_inside_ && !gpus ? Reduction::ordered : Reduction::sum, peers_,
                                 device, options);
-    if (reduction != Reduction::sum)
+    if (reduction != Reduction::sum && !sums_inside_)
       everywhere_ = make_mpi_communicator(reduction, world, device, options);
     set_note(inside_->note());
   }
@@ -76,7 +79,12 @@ class ReplicatedCommunicator final : public Communicator {
       return;
     }
     inside_->reduce_scatter(*table.inside, bucket, stream);
-    across_->all_reduce(*table.shard_across, bucket, stream);
+    if (!sums_inside_)
+      across_->all_reduce(*table.shard_across, bucket, stream);
+  }
+
+  std::optional<Replica> replica() override {
+    return sums_inside_ ? std::optional(Replica{replica_, *across_}) : std::nullopt;
   }
 
   std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
@@ -94,7 +102,8 @@ class ReplicatedCommunicator final : public Communicator {
       return;
     }
     inside_->all_reduce(*table.inside, bucket, stream);
-    across_->all_reduce(*table.across, bucket, stream);
+    if (!sums_inside_)
+      across_->all_reduce(*table.across, bucket, stream);
   }
 
  private:
@@ -111,6 +120,7 @@ class ReplicatedCommunicator final : public Communicator {
     return *table;
   }
 
+  const bool sums_inside_;
   MpiWorld replica_;  // the ranks of this replica
   MpiWorld peers_;    // the ranks that own the same shard
   std::unique_ptr<Communicator> inside_, across_, everywhere_;

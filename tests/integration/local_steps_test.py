@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas that update alone and are averaged once per step (optimizer.outer)."""
+import math
+import os
+import shutil
+import unittest
+
+from harness import TrainingTest
+
+BATCH = ("parallel.reduction=sum", "batch.sequences=16", "batch.micro_sequences=1")
+REPLICAS = (*BATCH, "parallel.replicate=2")
+LOCAL = (*REPLICAS, "optimizer.outer.local_steps=4")
+
+
+class LocalSteps(TrainingTest):
+    def resumed_at_six(self, whole, name, *overrides, ranks):
+        """The run `whole`, from its checkpoint of step 6 on, in a folder of its own."""
+        shutil.copytree(self.path(whole), self.path(name))
+        shutil.rmtree(os.path.join(self.path(name), "checkpoints", "step-00000012"))
+        self.assertIn("resumed from", self.train_well(*overrides, ranks=ranks, name=name).out)
+
+    def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(self):
+        for more in ((), ("optimizer.kind=muon", "run.precision=bf16", "optimizer.moment_dtype=bf16")):
+            with self.subTest(more=more):
+                whole, parts = (f"{name}-{len(more)}" for name in ("whole", "parts"))
+                self.train_well(*LOCAL, *more, ranks=2, name=whole)
+                losses = self.losses(whole)
+                self.assertLess(losses[-1], losses[0] - 0.5)
+                self.assertTrue(all(math.isfinite(norm) for norm in self.column("grad_norm", "steps", whole)))
+                self.resumed_at_six(whole, parts, *LOCAL, *more, ranks=2)
+                self.assertEqual(self.losses(parts), losses)
+                self.assertEqual(self.weights(12, parts), self.weights(12, whole))
+
+    def test_a_run_continues_with_other_replicas(self):
+        self.train_well(*LOCAL, ranks=2, name="two")
+        for ranks, replicas in ((4, 4), (4, 2), (1, 1)):
+            with self.subTest(ranks=ranks, replicas=replicas):
+                words = (*BATCH, "optimizer.outer.local_steps=4", f"parallel.replicate={replicas}")
+                name = f"on-{ranks}-in-{replicas}"
+                self.resumed_at_six("two", name, *words, ranks=ranks)
+                self.assertAlmostEqual(self.losses(name)[-1], self.losses("two")[-1], delta=0.1)
+
+    def test_the_number_of_local_steps_cannot_change(self):
+        self.train_well(*LOCAL, ranks=2)
+        shutil.rmtree(os.path.join(self.path("run"), "checkpoints", "step-00000012"))
+        refused = self.train(*REPLICAS, ranks=2)
+        self.assertEqual(refused.code, 2, refused)
+        self.assertTrue(any("optimizer.outer.local_steps" in line for line in refused.errors), refused)
+
+
+if __name__ == "__main__":
+    unittest.main()

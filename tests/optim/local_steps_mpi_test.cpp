@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Local steps against replicas that are trained alone and averaged here, in double precision.
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "comm/communicator.hpp"
+#include "comm/control/world.hpp"
+
+#include "optim/training.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+constexpr int local_steps = 3;
+
+/// A rank's training, with `replicas` over all ranks, or alone on one rank.
+class Trained {
+ public:
+  explicit Trained(TrainingSetting setting, bool alone = false)
+      : all_(comm::make_mpi_world()),
+        world_(alone ? comm::make_self_world() : comm::make_mpi_world()),
+        device_(device::make_cpu_device(1)),
+        compute_(device_->make_stream(device::StreamMode::inlined, "compute")),
+        communicator_(comm::make_communicator(
+            comm::Transport::automatic,
+            setting.parallel.reduction,
+            *world_,
+            *device_,
+            {.replicas = setting.replicas, .sums_inside = setting.outer.on()})),
+        training_(setting, *world_, *communicator_, *device_, *compute_) {
+    training_.be_like_rank(all_->rank());
+  }
+
+  void local_updates(int step) {
+    for (int i = 1; i <= local_steps; ++i) {
+      training_.backward(local_steps * (step - 1) + i);
+      norms.push_back(training_.update(local_steps * (step - 1) + i).grad_norm);
+    }
+  }
+  Training& training() { return training_; }
+  comm::World& all() { return *all_; }
+
+  /// Of all pieces in their order, of one slot.
+  std::vector<double> state(std::size_t slot) {
+    std::vector<double> values;
+    for (const StatePiece& piece : training_.optimizer().state())
+      for (std::int64_t i = 0; i < piece.slots[slot].elements; ++i)
+        values.push_back(
+            piece.slots[slot].dtype == DType::f32
+                ? piece.slots[slot].as<float>()[i]
+                : static_cast<double>(static_cast<float>(piece.slots[slot].as<Bf16>()[i])));
+    return values;
+  }
+  void set_state(std::size_t slot, const std::vector<double>& values) {
+    auto next = values.begin();
+    for (const StatePiece& piece : training_.optimizer().state())
+      for (std::int64_t i = 0; i < piece.slots[slot].elements; ++i)
+        piece.slots[slot].as<float>()[i] = static_cast<float>(*next++);
+  }
+
+  std::vector<double> norms;
+
+ private:
+  std::unique_ptr<comm::World> all_, world_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> compute_;
+  std::unique_ptr<comm::Communicator> communicator_;
+  Training training_;
+};
+
+TrainingSetting setting_of(const OuterConfig& outer) {
+  TrainingSetting setting;
+  setting.steps = 9;
+  setting.clip_norm = 0.5;
+  setting.outer = outer;
+  setting.parallel.bucket_elements.value = 350;
+  return setting;
+}
+
+std::vector<double> mean_over(comm::World& world, const std::vector<double>& mine) {
+  const std::vector<double> all = world.gather_all(mine);
+  std::vector<double> mean(mine.size());
+  for (std::size_t i = 0; i < all.size(); ++i) mean[i % mine.size()] += all[i] / world.size();
+  return mean;
+}
+
+void expect_near(const std::vector<double>& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], 2e-6 * (1 + std::abs(expected[i]))) << i;
+}
+
+/// Replicas of one rank. AdamW's moments are slots 1 and 2.
+TEST(LocalSteps, AverageReplicasThatAreTrainedAlone) {
+  for (const auto& [rate, momentum] : {std::pair{1.0, 0.0}, {0.7, 0.9}}) {
+    SCOPED_TRACE(rate);
+    TrainingSetting setting = setting_of({local_steps, rate, momentum});
+    setting.replicas = comm::make_mpi_world()->size();
+    Trained local(setting);
+    setting.replicas = 1;
+    Trained alone(setting, true);  // and never averaged
+    std::vector<double> before = alone.state(0), outer(before.size());
+    for (int step = 1; step <= 3; ++step) {
+      local.local_updates(step);
+      local.training().optimizer().end_local_steps();
+      alone.local_updates(step);
+      EXPECT_EQ(local.norms, alone.norms) << "between averages a replica knows no other";
+      const std::vector<double> mean = mean_over(alone.all(), alone.state(0));
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        const double change = before[i] - mean[i];
+        outer[i] = momentum * outer[i] + change;
+        before[i] -= rate * (change + momentum * outer[i]);
+      }
+      alone.set_state(0, before);
+      alone.training().optimizer().publish_parameters();
+      for (const std::size_t slot : {1, 2})
+        alone.set_state(slot, mean_over(alone.all(), alone.state(slot)));
+      expect_near(local.state(0), before);
+      expect_near(local.state(1), alone.state(1));
+      expect_near(local.state(2), alone.state(2));
+      alone.set_state(0, local.state(0));  // roundings must not grow
+      alone.set_state(1, local.state(1));
+      alone.set_state(2, local.state(2));
+      alone.training().optimizer().publish_parameters();
+      before = local.state(0);
+    }
+  }
+}
+
+/// Of the parameters of all ranks after three steps, which must be the same on each of them.
+std::vector<float> result_of(const TrainingSetting& setting) {
+  Trained local(setting);
+  for (int step = 1; step <= 3; ++step) {
+    local.local_updates(step);
+    local.training().optimizer().end_local_steps();
+  }
+  auto parameters = local.training().parameters();
+  const std::string mine(reinterpret_cast<const char*>(parameters.data()),
+                         parameters.size() * sizeof(float));
+  for (const std::string& other : local.all().gather_all(mine)) EXPECT_EQ(other, mine);
+  return parameters;
+}
+
+TEST(LocalSteps, GiveTheSameBitsWithEverySwitch) {
+  const int ranks = comm::make_mpi_world()->size();
+  for (const int replicas : {2, 3, 4})
+    for (const Kind kind : {Kind::adamw, Kind::muon})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (ranks % replicas != 0)
+          continue;
+        TrainingSetting setting = setting_of({local_steps, 0.7, 0.9});
+        setting.replicas = replicas;
+        setting.dtype = dtype;
+        setting.kind = kind;
+        setting.table = kind == Kind::muon ? matrix_table() : training_table();
+        setting.moment_dtype = dtype == DType::bf16 ? FloatDType::bf16 : FloatDType::fp32;
+        const auto reference = result_of(setting);
+        for (const int bits : {3, 4, 9, 15, 16, 23}) {
+          setting.parallel.shard = EnumNames<layout::Shard>::table[1 + bits / 8].first;
+          setting.parallel.overlap_gradients = (bits & 1) != 0;
+          setting.parallel.overlap_parameters = (bits & 2) != 0;
+          setting.parallel.cached_shards = (bits & 4) != 0;
+          setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
+          SCOPED_TRACE(fmt::format("{} replicas, {}, {}", replicas, name(dtype), bits));
+          EXPECT_EQ(result_of(setting), reference);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace trireme::optim
