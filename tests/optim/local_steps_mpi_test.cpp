@@ -151,10 +151,9 @@ std::vector<float> result_of(const TrainingSetting& setting) {
 TEST(LocalSteps, GiveTheSameBitsWithEverySwitch) {
   const int ranks = comm::make_mpi_world()->size();
   for (const int replicas : {2, 3, 4})
-    for (const Kind kind : {Kind::adamw, Kind::muon})
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        if (ranks % replicas != 0)
-          continue;
+    if (ranks % replicas == 0)
+      for (const auto& [kind, dtype] :
+           {std::pair{Kind::adamw, DType::f32}, {Kind::muon, DType::bf16}}) {
         TrainingSetting setting = setting_of({local_steps, 0.7, 0.9});
         setting.replicas = replicas;
         setting.dtype = dtype;

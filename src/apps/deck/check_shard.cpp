@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
+
 #include "reduce/layout_options.hpp"
 
 #include "deck/check.hpp"
@@ -12,9 +14,9 @@ namespace trireme::deck {
 
 namespace {
 
-void check_copies(const reduce::ParallelConfig& parallel,
-                  const Circumstances& circumstances,
-                  Findings& findings) {
+void check_copies(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
+  const reduce::ParallelConfig& parallel = config.parallel;
+  const bool alone = config.optimizer.outer.on();
   const bool none =
       !parallel.replicate.number && parallel.replicate.keyword == reduce::Replicate::none;
   if (none || parallel.replicate.number == 1 || !findings.readable({"parallel.replicate"}))
@@ -29,6 +31,12 @@ void check_copies(const reduce::ParallelConfig& parallel,
           reduce::replicas_problem(parallel, circumstances.ranks, circumstances.hosts);
       !problem.empty())
     findings.say("parallel.replicate", std::move(problem));
+  else if (parallel.replicate.number.value_or(circumstances.hosts) == circumstances.ranks &&
+           findings.readable({"optimizer.outer.local_steps"}) && !alone)
+    findings.say("parallel.replicate",
+                 fmt::format("replicas of one rank, {} on {}, have no shards. Use fewer replicas, "
+                             "or parallel.shard: none",
+                             circumstances.ranks, counted(circumstances.ranks, "rank")));
 }
 
 /// Fewer ranks must be possible.
@@ -137,7 +145,7 @@ void check_local_steps(const JobConfig& config,
 
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
   const reduce::ParallelConfig& parallel = config.parallel;
-  check_copies(parallel, circumstances, findings);
+  check_copies(config, circumstances, findings);
   check_resharding(parallel, findings);
   check_shrinking(config, findings);
   check_compression(parallel, findings);

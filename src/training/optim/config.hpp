@@ -57,7 +57,7 @@ struct MuonConfig {
 /// averaged (local_steps.hpp).
 struct OuterConfig {
   std::int64_t local_steps = 1;
-  double learning_rate = 0.7;
+  double rate = 0.7;
   double momentum = 0.9;
 
   [[nodiscard]] bool on() const { return local_steps > 1; }
@@ -146,7 +146,7 @@ void describe(V& v, OuterConfig& c) {
              "it. 1: off.",
      .min = 1,
      .change = Change::never});
-  v("learning_rate", c.learning_rate,
+  v("rate", c.rate,
     {.help = "Rate of the outer update: by how much of the replicas' mean change the weights move. "
              "1, with momentum 0: to the mean (LocalSGD).",
      .min = 0.0,

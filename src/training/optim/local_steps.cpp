@@ -33,7 +33,7 @@ void LocalSteps::average(BucketIndex bucket,
                          std::size_t slots,
                          device::Stream& stream) {
   const auto share = across_ == nullptr ? 1.0F : 1.0F / static_cast<float>(across_->size());
-  const auto rate = static_cast<float>(config_.learning_rate),
+  const auto rate = static_cast<float>(config_.rate),
              momentum = static_cast<float>(config_.momentum);
   for (const Update& piece : pieces) {
     stream.device().fill_zero(piece.gradient, stream);

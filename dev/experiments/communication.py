@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a deck with each method that saves communication, and prints bytes, times and losses as CSV.
+
+usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--local STEPS,…] [--output DIR] DECK [section.key=value …]
+
+Every method trains on the same tokens. With L local steps a batch has L times the sequences and the run an L-th of the steps, so the number
+of steps must be a multiple of L. Runs of one seed follow one another, so that a machine that changes is the same for all methods. The last
+column is the loss of a method at the time at which the fastest one has finished; that of the first method is what others are compared with.
+Needs a build and h5py. Inside tests/network/hosts.sh, --hosts north,south measures over its link:
+  bash tests/network/hosts.sh --rate 100mbit python3 dev/experiments/communication.py --hosts north,south input/quickstart.yaml
+"""
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+TRIREME = os.environ.get("TRIREME", os.path.join(PROJECT, "build/trireme"))
+METHODS = {
+    "fp32": [],
+    "bf16": ["parallel.gradient_dtype=bf16"],
+    "int8": ["parallel.gradient_dtype=int8"],
+    "fp8": ["parallel.gradient_dtype=fp8"],
+}
+WARMUP = 3  # steps whose times do not count
+
+
+def local_words(deck, local_steps, ranks):
+    """The same tokens in steps of `local_steps` updates; every rank is a replica. `deck`: the resolved one, from a record."""
+    if deck["run.steps"] % local_steps:
+        raise SystemExit(f"error: {deck['run.steps']} steps are no multiple of {local_steps} local steps. Give run.steps=N.")
+    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": ranks, "run.steps": deck["run.steps"] // local_steps,
+            "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1),
+            "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
+
+
+def with_words(given, words):
+    """`given` with the keys of `words` replaced or added."""
+    return [word for word in given if word.split("=", 1)[0] not in words] + [f"{name}={value}" for name, value in words.items()]
+
+
+def sent_bytes(deck, words, ranks, hosts):
+    """Bytes that a rank sends in a step, by the plan."""
+    out = subprocess.run([TRIREME, "plan", deck, *words, "--ranks", str(ranks), "--hosts", str(hosts), "--json", "-"], check=True,
+                         capture_output=True, text=True).stdout
+    held = next(iter(json.loads(out)["per_rank"].values()))
+    return sum(held.get(f"{name}_wire_bytes", 0) for name in ("gradient", "parameter", "matrix"))
+
+
+def measured(path):
+    """(seconds and exposed seconds per step, times and losses of the evaluations)."""
+    with h5py.File(os.path.join(path, "run.h5"), "r") as file:
+        steps, checked = file["steps"], file["validation"]
+        seconds = steps["seconds"][:]
+        passed = np.concatenate([[0.0], np.cumsum(seconds)])
+        return (float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[checked["step"][:]], checked["loss"][:])
+
+
+def resolved_deck(path):
+    with h5py.File(os.path.join(path, "run.h5"), "r") as file:
+        return dict(file["deck"].attrs)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
+    parser.add_argument("--hosts", default="")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--local", default="5,15")
+    parser.add_argument("--output", default="")
+    parser.add_argument("deck")
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_intermixed_args()
+    hosts = given.hosts.split(",") if given.hosts else []
+    ranks = len(hosts) or given.ranks
+    launch = ["bash", os.path.join(PROJECT, "jobs/mpirun.sh"), *(["-q", "-H", ",".join(f"{host}:1" for host in hosts)] if hosts else []),
+              "-n", str(ranks)]
+    methods = {name: with_words(given.words, dict(word.split("=", 1) for word in words)) for name, words in METHODS.items()}
+    os.makedirs(os.path.join(PROJECT, "runs"), exist_ok=True)
+    folder = given.output or tempfile.mkdtemp(prefix="communication-", dir=os.path.join(PROJECT, "runs"))
+    rows = {}
+
+    def run(name, words, seed):
+        path = os.path.join(folder, f"{name.replace(' ', '-')}-{seed}")
+        fixed = {"run.seed": seed, "run.directory": path, "checkpoint.every_steps": 0, "sample.every_steps": 0}
+        subprocess.run([*launch, TRIREME, given.deck, *with_words(words, fixed)], check=True, stdout=subprocess.DEVNULL)
+        rows.setdefault(name, []).append(measured(path))
+        return path
+    for seed in range(1, given.seeds + 1):
+        for name, words in list(methods.items()):
+            path = run(name, words, seed)
+            if len(methods) == len(METHODS):
+                deck = resolved_deck(path)
+                for count in (int(word) for word in given.local.split(",") if word):
+                    methods[f"{count} local steps"] = with_words(given.words, local_words(deck, count, ranks))
+        if seed == 1:
+            for name in list(methods)[len(METHODS):]:
+                run(name, methods[name], seed)
+    tokens = {name: 1 if "local" not in name else int(name.split()[0]) for name in methods}
+    fastest = min(np.median([row[2][-1] for row in runs]) for runs in rows.values())
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["method", "bytes sent per batch", "seconds per batch", "exposed seconds per batch", "loss after equal tokens", "smallest", "largest",
+                  "loss after equal time"])
+    for name, runs in rows.items():
+        losses = [row[3][-1] for row in runs]
+        then = [np.interp(fastest, row[2], row[3]) for row in runs]
+        out.writerow([name, round(sent_bytes(given.deck, methods[name], ranks, len(hosts) or 1) / tokens[name]),
+                      f"{np.median([row[0] for row in runs]) / tokens[name]:.5f}", f"{np.median([row[1] for row in runs]) / tokens[name]:.5f}",
+                      f"{np.mean(losses):.4f}", f"{min(losses):.4f}", f"{max(losses):.4f}", f"{np.mean(then):.4f}"])
+
+
+if __name__ == "__main__":
+    main()
