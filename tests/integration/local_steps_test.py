@@ -8,8 +8,7 @@ import unittest
 from harness import TrainingTest
 
 BATCH = ("parallel.reduction=sum", "batch.sequences=16", "batch.micro_sequences=1")
-REPLICAS = (*BATCH, "parallel.replicate=2")
-LOCAL = (*REPLICAS, "optimizer.outer.local_steps=4")
+LOCAL = (*BATCH, "parallel.replicate=2", "optimizer.outer.local_steps=4")
 
 
 class LocalSteps(TrainingTest):
@@ -43,7 +42,7 @@ class LocalSteps(TrainingTest):
     def test_the_number_of_local_steps_cannot_change(self):
         self.train_well(*LOCAL, ranks=2)
         shutil.rmtree(os.path.join(self.path("run"), "checkpoints", "step-00000012"))
-        refused = self.train(*REPLICAS, ranks=2)
+        refused = self.train(*BATCH, ranks=2)
         self.assertEqual(refused.code, 2, refused)
         self.assertTrue(any("optimizer.outer.local_steps" in line for line in refused.errors), refused)
 
