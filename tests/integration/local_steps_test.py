@@ -39,6 +39,14 @@ class LocalSteps(TrainingTest):
                 self.resumed_at_six("two", name, *words, ranks=ranks)
                 self.assertAlmostEqual(self.losses(name)[-1], self.losses("two")[-1], delta=0.1)
 
+    def test_a_gradient_that_is_not_finite_in_one_replica_ends_all(self):
+        diverge = ("optimizer.learning_rate=1", "optimizer.clip_norm=0", "optimizer.beta2=0.1", "optimizer.outer.rate=2",
+                   "optimizer.schedule.kind=constant", "run.steps=200", "evaluate.every_steps=0")
+        for seed in (7, 8):
+            run = self.train(*LOCAL, *diverge, f"run.seed={seed}", ranks=2, name=f"run-{seed}")
+            self.assertEqual(run.code, 2, run)
+            self.assertEqual([line for line in run.errors if "is not finite" not in line], [], run)
+
     def test_the_number_of_local_steps_cannot_change(self):
         self.train_well(*LOCAL, ranks=2)
         shutil.rmtree(os.path.join(self.path("run"), "checkpoints", "step-00000012"))

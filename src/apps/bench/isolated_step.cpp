@@ -29,6 +29,7 @@ session::Job alone(const session::Job& job, DType dtype) {
   one.run.precision = dtype == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
   one.batch.sequences = isolated_micro_steps * job.batch.micro_sequences;
   one.batch.schedule.clear();
+  one.optimizer.outer.local_steps = 1;
   one.parallel = {};
   one.parallel.bucket_elements.value = 1;
   one.parallel.check_gradients = job.parallel.check_gradients;

@@ -31,7 +31,8 @@ void check_copies(const JobConfig& config, const Circumstances& circumstances, F
           reduce::replicas_problem(parallel, circumstances.ranks, circumstances.hosts);
       !problem.empty())
     findings.say("parallel.replicate", std::move(problem));
-  else if (parallel.replicate.number.value_or(circumstances.hosts) == circumstances.ranks &&
+  else if (circumstances.ranks > 1 &&
+           parallel.replicate.number.value_or(circumstances.hosts) == circumstances.ranks &&
            findings.readable({"optimizer.outer.local_steps"}) && !alone)
     findings.say("parallel.replicate",
                  fmt::format("replicas of one rank, {} on {}, have no shards. Use fewer replicas, "
@@ -49,6 +50,11 @@ void check_shrinking(const JobConfig& config, Findings& findings) {
     findings.disagree(
         {{"parallel.on_lost_rank", "shrink does not support batch.equal_ranks: " + needs},
          {"batch.equal_ranks", "true does not support parallel.on_lost_rank = shrink: " + needs}});
+  if (findings.readable({"optimizer.outer.local_steps"}) && config.optimizer.outer.on())
+    findings.disagree(
+        {{"parallel.on_lost_rank", "shrink does not support optimizer.outer.local_steps: " + needs},
+         {"optimizer.outer.local_steps",
+          "local steps do not support parallel.on_lost_rank = shrink: " + needs}});
   if (findings.readable({"parallel.replicate"}) && config.parallel.replicate.number.value_or(1) > 1)
     findings.disagree(
         {{"parallel.on_lost_rank",

@@ -108,11 +108,15 @@ double BucketTraffic::reduce_seconds(std::size_t index) const {
 
 double BucketTraffic::average_seconds() const {
   double seconds = 0;
-  for (const layout::Bucket& bucket : plan_.buckets())
+  for (const layout::Bucket& bucket : plan_.buckets()) {
+    if (options_.sharded() && plan_.ranks() > 1)  // the last gather, which nothing hides
+      seconds += gather_seconds(numbers_of(options_.parameter_dtype),
+                                bytes_of(bucket.elements, options_.parameter_dtype));
     if (across_)
       seconds +=
           options_.averaged_states * across_->seconds(Operation::all_reduce, Numbers::fp32,
                                                       bytes_of(bucket.shard_elements, DType::f32));
+  }
   return seconds;
 }
 

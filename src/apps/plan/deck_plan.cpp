@@ -43,7 +43,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
           .gathered_elements(plan.plan) /
       plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
-  if (config.parallel.compresses()) {
+  if (config.parallel.compresses() && hosts.ranks() > 1) {
     // Every rank sends the same to each other rank.
     std::int64_t most = 0;
     for (int host = 0; host < hosts.count(); ++host) {
@@ -70,7 +70,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     return {times * reduced(wire, comm::ReplicaPart::inside) +
                 optim::averaged_states(config.optimizer) *
                     reduced(DType::f32, comm::ReplicaPart::across),
-            (config.optimizer.outer.local_steps + 1) * gathered};
+            gathered};
   }
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);

@@ -332,6 +332,11 @@ void Tuner::run_again() {
 Tuning Tuner::tune() {
   session::expect_cpus(world_, "trireme tune", deck_.config.run.device,
                        device::count_cuda_devices());
+  if (deck_.config.optimizer.outer.on())
+    throw UserError(
+        "trireme tune does not time local steps. Give optimizer.outer.local_steps=1, and use what "
+        "it "
+        "finds with local steps.");
   deck_.config.run.device = session::DeviceChoice::cpu;
   const int threads = session::choose_threads(deck_.config.run.threads, world_);
   omp_set_num_threads(threads);

@@ -117,8 +117,11 @@ std::vector<std::int64_t> shards_on_a_host(const Plan& plan,
 
 std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
   if (shard == Shard::parameters)
-    return layout::gathered_elements(plan, gathers, micro_step_reductions.value_or(1));
-  return sharded() ? plan.owned_elements() * plan.ranks() : 0;
+    return local_steps * layout::gathered_elements(plan, gathers,
+                                                   micro_step_reductions.value_or(1) / local_steps);
+  // After the local steps the parameters are gathered once more.
+  const std::int64_t times = local_steps > 1 ? local_steps + 1 : 1;
+  return sharded() ? times * plan.owned_elements() * plan.ranks() : 0;
 }
 
 namespace {
@@ -233,11 +236,8 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
            : std::accumulate(compressed.begin(), compressed.end(), std::int64_t{0})) *
       options.micro_step_reductions.value_or(options.local_steps);
   budget.gradient_wire_bytes += averaged_bytes(plan, options);
-  // After the local steps the parameters are gathered once more.
-  const std::int64_t gathers = options.local_steps > 1 ? options.local_steps + 1 : 1;
   const std::int64_t gathered = options.gathered_elements(plan);
-  budget.parameter_wire_bytes =
-      gathers * (gathered - gathered / plan.ranks()) * parameter_element_bytes;
+  budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;
 }
 

@@ -36,9 +36,9 @@ void LocalSteps::average(BucketIndex bucket,
   const auto rate = static_cast<float>(config_.rate),
              momentum = static_cast<float>(config_.momentum);
   for (const Update& piece : pieces) {
-    stream.device().fill_zero(piece.gradient, stream);
-    run(ops::Add{.sum = piece.gradient, .term = piece.state[slots - 2], .factor = share}, stream);
-    run(ops::Add{.sum = piece.gradient, .term = piece.state.front(), .factor = -share}, stream);
+    stream.device().copy(piece.gradient, piece.state[slots - 2], stream);
+    run(ops::Add{.sum = piece.gradient, .term = piece.state.front(), .factor = -1}, stream);
+    run(ops::Add{.sum = piece.gradient, .term = piece.gradient, .factor = share - 1}, stream);
   }
   sum_over_replicas(bucket, stream);
   for (const Update& piece : pieces) {

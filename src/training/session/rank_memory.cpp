@@ -133,7 +133,9 @@ std::int64_t graph_bytes(const Sections& config,
   model::GptShape any =
       shape;  // the recomputation may not be decided yet, and does not matter here
   any.recompute = model::Recompute::none;
-  return bytes_per_kernel * num_recordings(most_micro_steps(config, plan.all_ranks())) *
+  return bytes_per_kernel *
+         num_recordings(most_micro_steps(config, plan.all_ranks()) /
+                        config.optimizer.outer.local_steps) *
          kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
 }
 

@@ -2,6 +2,7 @@
 #include "session/session.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -224,13 +225,18 @@ void Session::compute(std::int64_t number) {
   if (local_steps() == 1) {
     update(number, 0);
   } else {
-    // Replicas fail alone, and the others must not wait for them.
-    comm::together(world, [&] {
-      for (std::int64_t i = 0; i < local_steps(); ++i) {
-        update(number, i);
-        if (i + 1 < local_steps())
-          note_local_step(number, i);
+    std::exception_ptr refused;  // in all ranks of a replica alike
+    for (std::int64_t i = 0; i < local_steps() && !refused; ++i) {
+      update(number, i);
+      try {
+        finish_local_step(number, i);
+      } catch (const UserError&) {
+        refused = std::current_exception();
       }
+    }
+    comm::together(world, [&] {
+      if (refused)
+        std::rethrow_exception(refused);
     });
     optimizer.end_local_steps();
     compute_stream->record(*pending.averaged);
@@ -266,12 +272,15 @@ void Session::update(std::int64_t number, std::int64_t local_step) {
   compute_stream->record(*pending.optimizer_ended);
 }
 
-void Session::note_local_step(std::int64_t number, std::int64_t local_step) {
-  PendingStep& pending = pending_of(number);
-  const optim::StepResult result = optimizer.result(last_update(number - 1) + local_step + 1);
-  pending.local.waited += engine.times(pending.engine_step).exposed_s + result.sums_waited;
-  if (!result.not_finite.empty())
-    pending.local.not_finite = result.not_finite;
+void Session::finish_local_step(std::int64_t number, std::int64_t local_step) {
+  PendingStep::Local& local = pending_of(number).local;
+  const bool last = local_step + 1 == local_steps();
+  local.result = optimizer.result(last_update(number - 1) + local_step + 1);
+  if (!last)
+    local.waited +=
+        engine.times(pending_of(number).engine_step).exposed_s + local.result.sums_waited;
+  if (local.not_finite.empty())
+    local.not_finite = local.result.not_finite;
 }
 
 Requests Session::finish_step(std::int64_t number, Requests mine) {
@@ -301,27 +310,24 @@ double Session::leaf_norm_squared(std::int64_t number) {
   return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }
 
-void Session::add_local_steps(const PendingStep& pending, optim::StepResult& result) {
-  result.sums_waited +=
-      pending.local.waited + pending.averaged->seconds() - pending.optimizer_ended->seconds();
-  // Each rank has the loss of its replica, and maybe a skipped update.
+optim::StepResult Session::result_of_replicas(const PendingStep& pending) {
+  optim::StepResult result = pending.local.result;
+  result.not_finite.clear();
   const bool first = plan.rank_in_replica(world.rank()) == 0;
   const double own = first ? result.loss_sum : 0;
   const std::vector<double> losses = world.gather_all({&own, 1});
   result.loss_sum = std::accumulate(losses.begin(), losses.end(), 0.0);
-  if (result.not_finite.empty())
-    result.not_finite = pending.local.not_finite;
-  for (const std::string& found : world.gather_all(first ? result.not_finite : ""))
+  for (const std::string& found : world.gather_all(first ? pending.local.not_finite : ""))
     if (result.not_finite.empty())
       result.not_finite = found;
+  return result;
 }
 
 StepOutcome Session::outcome(std::int64_t number) {
-  optim::StepResult result = optimizer.result(last_update(number));
   const PendingStep& pending = pending_of(number);
+  optim::StepResult result =
+      local_steps() > 1 ? result_of_replicas(pending) : optimizer.result(number);
   pending.ended->wait();
-  if (local_steps() > 1)
-    add_local_steps(pending, result);
   StepOutcome outcome;
   outcome.tokens = sizes.at(number) * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
@@ -344,7 +350,12 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.own_energy = pending.own_energy;
   outcome.not_finite = std::move(result.not_finite);
   outcome.times = engine.times(pending.engine_step);
-  outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;
+  if (local_steps() > 1) {
+    outcome.average_begin = pending.optimizer_ended->seconds();
+    outcome.average_waited = pending.averaged->seconds() - outcome.average_begin;
+  }
+  outcome.times.exposed_s +=
+      outcome.sums_waited + outcome.control_waited + outcome.average_waited + pending.local.waited;
   recorder.harvest();
   record_for(number);
   recorder.add(device::SpanName::step, 0, outcome.began, outcome.seconds);

@@ -70,9 +70,10 @@ struct StepOutcome {
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
   /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
   double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
-  device::Energy energy;      ///< of all ranks, as far as it can be read
-  device::Energy own_energy;  ///< this rank's part
-  std::string not_finite;     ///< of a skipped step: the element that was not finite
+  double average_begin = 0, average_waited = 0;  ///< of the replicas, after local steps
+  device::Energy energy;                         ///< of all ranks, as far as it can be read
+  device::Energy own_energy;                     ///< this rank's part
+  std::string not_finite;   ///< of a skipped step: the element that was not finite
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
 
@@ -170,7 +171,7 @@ class Session {
   }
   /// One update of the optimizer from its part of the step's micro-batches.
   void update(std::int64_t number, std::int64_t local_step);
-  void note_local_step(std::int64_t number, std::int64_t local_step);
+  void finish_local_step(std::int64_t number, std::int64_t local_step);
   void micro_steps(std::int64_t number, std::int64_t local_step);
   /// `sequences`: those to train on; 0: the pass is made for the other ranks only.
   void train_micro_step(std::int64_t sequences, bool first, bool last);
@@ -183,15 +184,16 @@ class Session {
     std::int64_t text_bytes = 0;        ///< of the step's targets, of all ranks
     device::Energy energy, own_energy;  ///< of all ranks and of this one
     double control_begin = 0, control_waited = 0;
-    /// Of all local steps but the last.
-    struct {
-      double waited = 0;       ///< for the network
-      std::string not_finite;  ///< of a skipped one
+    struct Local {
+      optim::StepResult result;  ///< of the last local step
+      double waited = 0;         ///< for the network, in those before
+      std::string not_finite;    ///< of the first one that was skipped
     } local;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, averaged, ended;
   };
-  /// Collective: brings the whole step of all replicas to the result of its last update.
-  void add_local_steps(const PendingStep& pending, optim::StepResult& result);
+  /// Collective: the result of the last local step, with the loss of all replicas and the first
+  /// skipped update in them.
+  optim::StepResult result_of_replicas(const PendingStep& pending);
   /// Collective: over the leaves of all ranks. Requires: compute has completed step `number`.
   double leaf_norm_squared(std::int64_t number);
   PendingStep& pending_of(std::int64_t number) {

@@ -185,6 +185,8 @@ double Journal::step(const record::StepRow& row, const session::StepOutcome& out
        {std::tuple{device::SpanName::step_sums, outcome.sums_begin, outcome.sums_waited},
         {device::SpanName::step_control, outcome.control_begin, outcome.control_waited}})
     recorder_.add(name, 0, begin, waited);
+  if (outcome.average_waited > 0)
+    recorder_.add(device::SpanName::step_sums, 0, outcome.average_begin, outcome.average_waited);
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
     write([row](record::RunRecord& file) { file.append(row); });

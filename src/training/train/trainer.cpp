@@ -208,8 +208,9 @@ void Trainer::look() {
                                             .cpu_joules = outcome.energy.cpu(),
                                             .gpu_joules = outcome.energy.gpu()},
                                            outcome);
-  slow_ranks_.measured(outcome.optimizer_began - outcome.began - waited,
-                       run_.training.batches(newest_.step));
+  if (!job_.optimizer.outer.on())  // waits between local steps are not known
+    slow_ranks_.measured(outcome.optimizer_began - outcome.began - waited,
+                         run_.training.batches(newest_.step));
   if (outcome.leaf_norm_squared && outcome.not_finite.empty()) {
     const std::int64_t sequences = run_.training.sizes.at(newest_.step);
     run_.journal->noise_scale(run_.noise_scale->add(
