@@ -228,6 +228,41 @@ TEST_P(Nccl, WaitsForEventsOfCompute) {
   }
 }
 
+/// Where the others continue, the loss of a rank ends what it did not join in.
+TEST_P(Nccl, IsReplacedAfterALoss) {
+  communicator_.reset();  // its world ends at a loss
+  {
+    MpiWorld world;
+    world.set_deadline(60);
+    world.continues_after_loss = true;
+    const auto communicator =
+        make_communicator(Transport::nccl, Reduction::sum, world, *device_,
+                          {.registers_memory = true, .most_blocks = 2, .bf16_sum_bytes = 0});
+    const auto memory = communicator->allocate(4096, "bucket without an end");
+    const auto shards = communicator->shards(memory.view(DType::f32, 0, 8 * world.size()));
+    if (world.rank() == 0)
+      communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
+    world_.barrier();  // rank 0 has enqueued it, and nobody else will
+    EXPECT_NO_THROW(world.expect_no_loss());
+    revoke_all();
+    stream_->synchronize();
+    EXPECT_THROW(world.expect_no_loss(), LostRank);
+    EXPECT_THROW(communicator->all_reduce(*shards, BucketIndex{0}, *stream_), LostRank);
+  }
+  MpiWorld world(without_lost_ranks(MPI_COMM_WORLD));
+  communicator_ =
+      make_communicator(Transport::nccl, Reduction::sum, world, *device_, {.most_blocks = 2});
+  {
+    const auto memory = bucket(64 * world.size());
+    const auto shards = communicator_->shards(memory.view(GetParam()));
+    communicator_->all_reduce(*shards, BucketIndex{0}, *stream_);
+    const auto all = read(shards->full);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+  }
+  communicator_.reset();  // before its world
+}
+
 TEST_P(Nccl, RefusesAnOrderOfAdditions) {
   EXPECT_THROW((void)make_communicator(Transport::nccl, Reduction::ordered, world_, *device_, {}),
                UserError);

@@ -14,14 +14,14 @@
 //    is refused.
 // 5. Of groups only one kind is known: sends to and receives from other ranks, on one communicator
 //    and one stream, in which every rank takes part. Where two ranks count different bytes, all fail.
-// 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered.
+// 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered or
+//    its communicator is gone.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -49,11 +49,11 @@ static ncclResult_t refuse(ncclResult_t status, const std::string& words) {
 
 namespace {
 
-/// ncclMemAlloc's, and how often each is registered.
+/// ncclMemAlloc's, and each registration with its communicator.
 struct Memory {
   std::mutex mutex;
   std::map<const std::byte*, std::size_t> bytes;
-  std::multiset<const std::byte*> registered;
+  std::multimap<const std::byte*, const void*> registered;
 };
 
 Memory& memory() {
@@ -305,6 +305,10 @@ ncclResult_t add_to_group(std::vector<std::vector<Piece>> Arguments::*lists,
 /// Gone for this rank; what is queued ends.
 void let_go(ncclComm_t comm) {
   comm->segment().unlink();
+  {
+    const std::lock_guard lock(memory().mutex);
+    std::erase_if(memory().registered, [&](const auto& one) { return one.second == comm; });
+  }
   static_cast<void>(cudaEventDestroy(comm->last_end));
   comm->tag = 0;
   delete comm;
@@ -459,7 +463,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm,
   const auto known = memory().bytes.find(at);
   if (handle == nullptr || known == memory().bytes.end() || known->second < bytes)
     return refuse(ncclInvalidUsage, "only memory of ncclMemAlloc can be registered");
-  memory().registered.insert(at);
+  memory().registered.emplace(at, comm);
   *handle = buffer;
   return ncclSuccess;
 }

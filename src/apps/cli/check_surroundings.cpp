@@ -192,8 +192,7 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
     });
   }
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
-  std::string copies_note =
-      session::why_no_memory_copies(config, plan.plan.all_ranks(), plan.device);
+  std::string copies_note = session::why_no_memory_copies(config, plan.plan.all_ranks());
   if (!copies_note.empty())
     copies_note = "note: " + copies_note + '\n';
   std::vector<Diagnostic> too_large;

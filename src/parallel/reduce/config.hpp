@@ -260,7 +260,7 @@ void describe_checks(V& v, ParallelConfig& c) {
      .above_min = true});
   v("on_lost_rank", c.on_lost_rank,
     {.help = "What to do when a rank or a host is lost. stop: end the job. shrink: the ranks that "
-             "are left load the newest checkpoint and continue, with the same batch. On CPUs with "
+             "are left load the newest checkpoint and continue, with the same batch. With "
              "Open MPI 5 they do so in place (mpirun --with-ft ulfm, which jobs/mpirun.sh sets); "
              "otherwise jobs/mpirun.sh and jobs/train.sbatch start the run again on the hosts that "
              "are left."});

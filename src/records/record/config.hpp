@@ -93,7 +93,7 @@ void describe(V& v, CheckpointConfig& c) {
     {.unit = "steps",
      .help = "Every N steps, each rank keeps a copy of its part of the state in its own memory and "
              "in that of another rank, which is on another host unless one host has more than half "
-             "of the ranks. After a loss with parallel.on_lost_rank: shrink, on CPUs with Open MPI "
+             "of the ranks. After a loss with parallel.on_lost_rank: shrink and Open MPI "
              "5, the other ranks write the newest complete copy as a checkpoint and resume from "
              "it; if both ranks that held a part were lost, from the newest checkpoint. Takes 4 "
              "times the memory of a rank's part of a checkpoint. Set it if steps between "

@@ -142,17 +142,21 @@ model::GptShape with_memory(const Sections& config,
       throw DeviceError("memory", "start the run on " + world.host(), problem, __FILE__, __LINE__);
     };
     const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
-    std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
-    if (!world.lost.empty())  // the copies in memory are there already
-      bytes -= budget_of(config, plan, kind).copies_bytes;
+    const layout::Budget budget = budget_of(config, plan, kind);
+    // After a loss the copies in memory are there already.
+    const std::int64_t there = world.lost.empty() ? 0 : budget.copies_bytes;
+    const std::int64_t bytes =
+        decide_recompute(config, shape, plan, kind).bytes - (on_cpu ? there : 0);
     if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
       refuse(problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks));
     if (on_cpu)
       return;
-    const std::int64_t copies = budget_of(config, plan, kind).host_bytes();
-    if (const std::string problem = memory_problem(available_memory(), copies, world.local_size());
+    if (const std::string problem =
+            memory_problem(available_memory(), budget.host_bytes() - there, world.local_size());
         !problem.empty())
-      refuse(problem + ". Without regular checkpoints a rank holds no copy of its state there");
+      refuse(problem +
+             ". A rank holds copies of its state there for regular checkpoints and for "
+             "checkpoint.memory_every_steps");
   });
   return shape;
 }

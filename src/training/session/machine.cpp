@@ -64,11 +64,11 @@ int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
   // A launcher that assigns a GPU to each rank makes it the only visible one.
   if (gpus.count == 1)
     return 0;
-  if (world.local_rank() >= gpus.count)
+  if (world.local_rank_at_start >= gpus.count)
     throw DeviceError("CUDA", "give each rank a GPU of " + world.host(),
                       fmt::format("{} ranks and {} GPUs", world.local_size(), gpus.count), __FILE__,
                       __LINE__);
-  return world.local_rank();
+  return world.local_rank_at_start;
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ void MemoryCopies::take(const record::CheckpointFacts& facts,
     next += data.bytes();
   }
   compute.synchronize();
+  world.expect_no_loss();
   mine.head.step = facts.step;
   if (world.rank() == 0)
     mine.head.facts = facts;

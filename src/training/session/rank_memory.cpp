@@ -49,8 +49,7 @@ layout::BudgetOptions budget_options(const Sections& config,
       .partial_sums = reduce::num_waiting_sums(
           reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
       .snapshot = holds_snapshot(config.checkpoint, kind.device),
-      .copies =
-          keeps_memory_copies(config, plan.all_ranks(), kind.device) ? MemoryCopies::number : 0};
+      .copies = keeps_memory_copies(config, plan.all_ranks()) ? MemoryCopies::number : 0};
   options.gathers = config.parallel.gather_options();
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.optimizer.outer.on()) {

@@ -145,20 +145,17 @@ record::CheckpointFacts facts_of(const Job& job) {
           .tokenizer = job.tokenizer ? job.tokenizer->serialized() : ""};
 }
 
-bool keeps_memory_copies(const Sections& config, int ranks, device::Kind kind) {
-  return config.checkpoint.memory_every_steps > 0 &&
-         why_no_memory_copies(config, ranks, kind).empty();
+bool keeps_memory_copies(const Sections& config, int ranks) {
+  return config.checkpoint.memory_every_steps > 0 && why_no_memory_copies(config, ranks).empty();
 }
 
-std::string why_no_memory_copies(const Sections& config, int ranks, device::Kind kind) {
+std::string why_no_memory_copies(const Sections& config, int ranks) {
   if (config.checkpoint.memory_every_steps == 0)
     return "";
   const std::string why = config.parallel.on_lost_rank == reduce::OnLostRank::stop
                               ? "parallel.on_lost_rank is stop: set it to shrink"
                           : ranks == 1 ? "the run has 1 rank"
-                          : kind != device::Kind::cpu
-                              ? "the run computes on GPUs, where a lost rank ends all others"
-                              : comm::why_losses_end_all_ranks();
+                                       : comm::why_losses_end_all_ranks();
   return why.empty() ? "" : "checkpoint.memory_every_steps has no effect: " + why;
 }
 

@@ -50,9 +50,9 @@ using weights::model_facts, weights::shape_from;
 record::CheckpointFacts facts_of(const Job& job);
 
 /// Whether a run on `ranks` ranks keeps copies of its state in memory.
-bool keeps_memory_copies(const Sections& config, int ranks, device::Kind kind);
+bool keeps_memory_copies(const Sections& config, int ranks);
 /// Why it keeps none though the deck asks for them, and what to do; else empty.
-std::string why_no_memory_copies(const Sections& config, int ranks, device::Kind kind);
+std::string why_no_memory_copies(const Sections& config, int ranks);
 
 /// Whether a run allocates the snapshot at its start.
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);

@@ -328,6 +328,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   optim::StepResult result =
       local_steps() > 1 ? result_of_replicas(pending) : optimizer.result(number);
   pending.ended->wait();
+  world.expect_no_loss();
   StepOutcome outcome;
   outcome.tokens = sizes.at(number) * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);

@@ -64,9 +64,7 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
   }
   if (const std::string& note = session.communicator->note(); !note.empty())
     session.choices.push_back(note);
-  if (std::string why =
-          session::why_no_memory_copies(job, session.world.size(), session.device->kind());
-      !why.empty())
+  if (std::string why = session::why_no_memory_copies(job, session.world.size()); !why.empty())
     session.choices.push_back(std::move(why));
   if (session.world.rank() == 0)
     for (const std::string& line : session.choices) log.warning("{}", line);
@@ -112,7 +110,7 @@ void Run::start() {
   std::optional<session::Saver::Saved> from_memory;
   if (job.checkpoint.memory_every_steps > 0)
     from_memory = saver.write_from(copies, directory.path(), log);
-  if (session::keeps_memory_copies(job, world.size(), training.device->kind()))
+  if (session::keeps_memory_copies(job, world.size()))
     copies.choose_partners(world);
   else
     copies = {};

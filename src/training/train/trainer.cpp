@@ -129,9 +129,8 @@ Trainer::Trainer(const session::Job& job,
       log_(log),
       signals_(signals),
       measure_ceiling_(measure_ceiling),
-      memory_every_(session::keeps_memory_copies(job, world.size(), run_.training.device->kind())
-                        ? job.checkpoint.memory_every_steps
-                        : 0),
+      memory_every_(
+          session::keeps_memory_copies(job, world.size()) ? job.checkpoint.memory_every_steps : 0),
       slow_ranks_(world, run_.training.energy, run_.training.device->kind() == device::Kind::cpu) {}
 
 session::Requests Trainer::step(std::int64_t number) {

@@ -86,12 +86,6 @@ bool means_lost_rank(int code) {
   return true;
 }
 
-void revoke_all() {
-  const std::lock_guard lock(comms().mutex);
-  comms().revoked.store(true, std::memory_order_release);
-  for (MPI_Comm comm : comms().all) MPIX_Comm_revoke(comm);
-}
-
 std::vector<int> lost_ranks(MPI_Comm comm) {
   MPI_Group lost = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
   MPIX_Comm_get_failed(comm, &lost);
@@ -106,22 +100,25 @@ std::vector<int> lost_ranks(MPI_Comm comm) {
   return ranks;
 }
 
-MPI_Comm without_lost_ranks(MPI_Comm comm) {
-  MPI_Comm rest = MPI_COMM_NULL;
-  TRIREME_MPI(MPIX_Comm_shrink(comm, &rest));
-  int ranks = 0, all = 0;
-  TRIREME_MPI(MPI_Comm_size(rest, &ranks));
-  TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &all));
-  comms().excluded = static_cast<std::size_t>(all - ranks);
-  comms().revoked.store(false, std::memory_order_release);
-  return rest;
-}
-
 bool agree(MPI_Comm comm, bool mine) {
   int all = mine ? 1 : 0;
   MPIX_Comm_agree(comm, &all);  // its error code only says that ranks are lost
   return all != 0;
 }
+
+namespace {
+
+void revoke(MPI_Comm comm) {
+  MPIX_Comm_revoke(comm);
+}
+
+MPI_Comm shrunk(MPI_Comm comm) {
+  MPI_Comm rest = MPI_COMM_NULL;
+  TRIREME_MPI(MPIX_Comm_shrink(comm, &rest));
+  return rest;
+}
+
+}  // namespace
 
 #else
 
@@ -133,21 +130,41 @@ bool means_lost_rank(int /*code*/) {
   return false;
 }
 
-void revoke_all() {}
-
 std::vector<int> lost_ranks(MPI_Comm /*comm*/) {
   return {};
-}
-
-MPI_Comm without_lost_ranks(MPI_Comm comm) {
-  return comm;
 }
 
 bool agree(MPI_Comm /*comm*/, bool mine) {
   return mine;
 }
 
+namespace {
+
+void revoke(MPI_Comm /*comm*/) {}
+
+MPI_Comm shrunk(MPI_Comm comm) {
+  return comm;
+}
+
+}  // namespace
+
 #endif
+
+void revoke_all() {
+  const std::lock_guard lock(comms().mutex);
+  comms().revoked.store(true, std::memory_order_release);
+  for (MPI_Comm comm : comms().all) revoke(comm);
+}
+
+MPI_Comm without_lost_ranks(MPI_Comm comm) {
+  MPI_Comm rest = shrunk(comm);
+  int ranks = 0, all = 0;
+  TRIREME_MPI(MPI_Comm_size(rest, &ranks));
+  TRIREME_MPI(MPI_Comm_size(MPI_COMM_WORLD, &all));
+  comms().excluded = static_cast<std::size_t>(all - ranks);
+  comms().revoked.store(false, std::memory_order_release);
+  return rest;
+}
 
 OwnedComm::OwnedComm(MPI_Comm comm) : comm_(comm) {
   if (comm_ != MPI_COMM_NULL)

@@ -139,6 +139,7 @@ void MpiWorld::find_ranks() {
   const OwnedComm local(node);
   local_rank_ = local.rank();
   local_size_ = local.size();
+  local_rank_at_start = local_rank_;
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
   int length = 0;
   TRIREME_MPI(MPI_Get_processor_name(name.data(), &length));
@@ -147,6 +148,7 @@ void MpiWorld::find_ranks() {
 
 MpiWorld::MpiWorld(MpiWorld& whole, int number)
     : comm_(part_of(whole, number)), watchdog_(whole.watchdog_) {
+  continues_after_loss = whole.continues_after_loss;
   find_ranks();
   progress_ = std::make_unique<Progress>(*watchdog_);
 }
@@ -326,6 +328,11 @@ void MpiWorld::exchange(const std::string& mine, int to, std::string& theirs, in
   }
 }
 
+void MpiWorld::expect_no_loss() {
+  if (ranks_are_lost())
+    throw LostRank("communication", "any collective", "a rank was lost");
+}
+
 void MpiWorld::abort(ExitCode code) noexcept {
   TemporaryDirectory::remove_all();
   std::fflush(nullptr);
@@ -349,6 +356,7 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
     return false;
   revoke_all();  // also on ranks that have not noticed the loss
   std::string names = mpi.watchdog().lost_text();
+  const int local_rank_at_start = world->local_rank_at_start;
   world.reset();
   for (;;) {
     // Not freed: later losses are found by its ranks.
@@ -365,6 +373,7 @@ bool replace_after_loss(std::unique_ptr<World>& world, bool lost) try {
     }
     world->continues_after_loss = true;
     world->lost = names;
+    world->local_rank_at_start = local_rank_at_start;
     return true;
   }
 } catch (const CommError& error) {

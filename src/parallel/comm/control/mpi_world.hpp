@@ -47,6 +47,7 @@ class MpiWorld final : public World {
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(std::string bytes, int root) override;
   void exchange(const std::string& mine, int to, std::string& theirs, int from) override;
+  void expect_no_loss() override;
   [[noreturn]] void abort(ExitCode code) noexcept override;
 
   void set_deadline(double deadline_s) override { watchdog_->set_deadline(deadline_s); }

@@ -42,6 +42,8 @@ class World {
   bool continues_after_loss = false;
   /// The ranks that were lost when this world was made, "rank 2 on north"; empty if none was.
   std::string lost;
+  /// local_rank() at the start: after a loss a rank keeps its GPU, and none gets that of a lost one.
+  int local_rank_at_start = 0;
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
@@ -71,6 +73,8 @@ class World {
   virtual void exchange(const std::string& mine, int /*to*/, std::string& theirs, int from) {
     theirs = std::move(gather_all(mine).at(static_cast<std::size_t>(from)));
   }
+  /// Throws LostRank if this rank knows of a loss: what communication left may then be anything.
+  virtual void expect_no_loss() {}
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 
   /// Sets the deadline, in seconds, of this world and of the communicators created in it. The

@@ -68,10 +68,13 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
   if (most_blocks > 0)
     config.maxCTAs = most_blocks;
   for (Entry& entry : ring_) entry.end = device.make_event();  // also makes the GPU current
-  {
+  try {
     const std::lock_guard lock(mutex_);
     wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
          "ncclCommInitRankConfig");
+  } catch (const LostRank&) {
+    abort();
+    throw;
   }
   moved_ = last_check_ = Clock::now();
   monitor_ = std::thread([this] {
@@ -90,12 +93,10 @@ NcclComm::~NcclComm() {
     monitor_.join();
   if (lane_ != nullptr)
     watchdog_->remove(*lane_);
+  if (std::uncaught_exceptions() > 0 || ranks_are_lost())
+    abort();
   if (comm_ == nullptr)
     return;
-  if (std::uncaught_exceptions() > 0) {
-    ncclCommAbort(comm_);
-    return;
-  }
   try {
     const std::lock_guard lock(mutex_);
     wait(ncclCommFinalize(comm_), "ncclCommFinalize");
@@ -105,7 +106,7 @@ NcclComm::~NcclComm() {
       error_line("warning: ncclCommDestroy failed: {}", ncclGetErrorString(status));
   } catch (const std::exception& problem) {
     error_line("warning: {}", problem.what());
-    ncclCommAbort(comm_);
+    abort();
   }
 }
 
@@ -122,6 +123,7 @@ void NcclComm::wait(ncclResult_t status, const std::string& statement) {
   const auto since = Clock::now();
   while (status == ncclInProgress) {
     const auto waited = Clock::now() - since;
+    expect_all_ranks(statement);
     if (std::chrono::duration<double>(waited).count() > deadline_s_)
       throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_));
     if (waited < poll_at_once_for)
@@ -131,13 +133,36 @@ void NcclComm::wait(ncclResult_t status, const std::string& statement) {
     if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
       status = asked;
   }
-  if (status != ncclSuccess)
-    throw CommError("NCCL", statement, error_text(status));
+  if (status == ncclSuccess)
+    return;
+  if (loses_a_rank())
+    expect_all_ranks(statement);
+  throw CommError("NCCL", statement, error_text(status));
+}
+
+bool NcclComm::loses_a_rank() const {
+  if (!world_.continues_after_loss || (!ranks_are_lost() && !means_lost_rank(MPI_ERR_OTHER)))
+    return false;
+  revoke_all();
+  return true;
+}
+
+void NcclComm::expect_all_ranks(const std::string& statement) {
+  if (ranks_are_lost())
+    abort();
+  if (comm_ == nullptr)
+    throw LostRank("NCCL", statement, "a rank was lost");
+}
+
+void NcclComm::abort() {
+  if (comm_ != nullptr)
+    ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
 void NcclComm::run(const std::string& statement,
                    const std::function<ncclResult_t(ncclComm_t)>& call) {
   const std::lock_guard lock(mutex_);
+  expect_all_ranks(statement);
   wait(call(comm_), statement);
 }
 
@@ -151,8 +176,10 @@ void NcclComm::collective(const char* operation,
     lock.unlock();
     entry.end->wait();
     lock.lock();
+    expect_all_ranks(operation);
     static_cast<void>(find_error());  // drops entries that have ended
   }
+  expect_all_ranks(operation);
   if (lane_ != nullptr)
     watchdog_->enter(*lane_, Collective{operation, bucket, true});
   const ncclResult_t status = call(comm_);
@@ -232,7 +259,7 @@ void NcclComm::watch() {
       found = fmt::format("NCCL: a call has not returned for {:.0f} s", deadline_s_);
       break;
     }
-    if (wake_.wait_for(lock, look_every, [&] { return stopping_; }))
+    if (wake_.wait_for(lock, look_every, [&] { return stopping_ || comm_ == nullptr; }))
       return;
     try {
       found = ranks_are_lost() ? "a rank was lost" : find_error();
@@ -244,13 +271,16 @@ void NcclComm::watch() {
     if (found.empty())
       lock.unlock();
   }
-  end_job(found, lock);
+  if (loses_a_rank() && (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1))))
+    abort();  // what is enqueued ends, with any values
+  else
+    end_job(found, lock);
 }
 
 void NcclComm::end_job(const std::string& error, std::unique_lock<std::timed_mutex>& lock) {
   error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), error);
   if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
-    ncclCommAbort(comm_);
+    abort();
   world_.abort(ExitCode::environment);
 }
 

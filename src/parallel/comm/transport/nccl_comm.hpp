@@ -7,7 +7,10 @@
 // for the deadline, the monitor queries the ranks (comm/control/watchdog.hpp), as a waiting host
 // thread does. It names a rank that is silent or late, continues if one is at work, and continues
 // for one more deadline if all ranks have enqueued the collective. After that, and on an error, it
-// prints the collective and NCCL's own message, aborts the communicator and ends the job.
+// prints the collective and NCCL's own message, aborts the communicator and ends the job. After a
+// lost rank, where the others continue, it only aborts the communicator: what is enqueued ends with
+// any values, and the next call throws LostRank. Who waits for the GPU then asks
+// World::expect_no_loss() before it uses what is there.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL has
 //    completed them. All calls hold the lock of this object, so that the monitor never aborts while
@@ -16,7 +19,7 @@
 // 2. Collectives are recorded in stream order. Their events are in a ring that is allocated at
 //    construction; if it is full, the caller waits until the oldest entry has ended.
 // 3. Teardown: the monitor ends, the communicator is finalized (which waits for enqueued work) and
-//    destroyed. During an exception it is aborted instead.
+//    destroyed. During an exception and after a lost rank it is aborted instead.
 #pragma once
 
 #include <array>
@@ -67,6 +70,11 @@ class NcclComm {
 
   /// Requires the lock. Polls while NCCL is in progress.
   void wait(ncclResult_t status, const std::string& statement);
+  /// After an error: whether a rank is lost and the others continue. May wait 10 s for the news.
+  [[nodiscard]] bool loses_a_rank() const;
+  /// Throws LostRank, with the communicator aborted. Requires the lock, like abort().
+  void expect_all_ranks(const std::string& statement);
+  void abort();
   [[nodiscard]] std::string error_text(ncclResult_t status) const;
   [[nodiscard]] std::string last_message() const;
   void watch();
@@ -84,9 +92,9 @@ class NcclComm {
   World& world_;
   device::Device& device_;
   const double deadline_s_;
-  Watchdog* const watchdog_;    // null in a world of one
-  Watchdog::Lane* const lane_;  // likewise; sequence is head_
-  ncclComm_t comm_ = nullptr;
+  Watchdog* const watchdog_;           // null in a world of one
+  Watchdog::Lane* const lane_;         // likewise; sequence is head_
+  ncclComm_t comm_ = nullptr;          // null after a lost rank
   std::array<Entry, ring_size> ring_;  // guarded by mutex_, like all below
   std::size_t head_ = 0, tail_ = 0;    // numbers of collectives recorded and ended
   Clock::time_point moved_ = Clock::now();

@@ -67,6 +67,7 @@ class NcclMemory final : public device::MemorySource {
                   [&](ncclComm_t comm) { return ncclCommDeregister(comm, known->second); });
         handles_.erase(known);
       }
+    } catch (const LostRank&) {  // the registration went with the communicator
     } catch (const std::exception& problem) {
       error_line("warning: {}", problem.what());
     }
