@@ -59,7 +59,8 @@ on_lost_rank=stop
 [ ! -f "${program[1]:-}" ] || on_lost_rank=$(value_of parallel.on_lost_rank)
 [ "$on_lost_rank" = shrink ] || exec "$mpirun" "${options[@]}" "$@"
 # MPI_Finalize would sometimes wait for the lost ranks, without the second option.
-case $("$mpirun" --version 2>&1) in *"Open MPI) "[5-9]*) options+=(--with-ft ulfm --mca async_mpi_finalize true) ;; esac
+in_place=''
+case $("$mpirun" --version 2>&1) in *"Open MPI) "[5-9]*) in_place=1 && options+=(--with-ft ulfm --mca async_mpi_finalize true) ;; esac
 command=("$@")
 
 # Takes the hosts that no longer answer, and their share of the ranks, out of the command.
@@ -102,7 +103,12 @@ end_without_children() { # PID
 }
 
 ended='' failures=0 child='' on=''
-checkpoints=$(value_of run.directory)/checkpoints/latest
+directory=$(value_of run.directory)
+checkpoints=$directory/checkpoints/latest
+# The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last.
+was_cut() {
+  [ -n "$in_place" ] && ! tail -n 1 "$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)" | grep -q ' all files are in '
+}
 for name in INT TERM HUP XCPU USR1 USR2; do
   # The terminal sends Ctrl-C to the launcher too.
   trap "signalled=1; [ $name = USR1 ] || ended=1; [ $name = INT ] && [ -t 0 ] || kill -$name \$child 2>/dev/null || true" $name
@@ -120,6 +126,7 @@ while :; do
   done
   kill $watcher 2>/dev/null || true
   # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
+  [ $code -ne 0 ] || ! was_cut || code=3
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac
   [ -z "$ended" ] || exit $code
   [ "$newest" = "$(cat "$checkpoints" 2>/dev/null)" ] || failures=0

@@ -97,6 +97,7 @@ AGENT
   export TMPDIR=/run/tmp TRIREME_HOSTS_SH="$self"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
+  export PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_agent=/run/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=control # Open MPI 5
   export OMPI_MCA_oob_tcp_if_include=control OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_btl_tcp_if_include=wire
   # Yielding costs a rank its whole time slice on some kernels (Linux 6.18), and beside a busy process it then does not run for minutes.
   export OMPI_MCA_mpi_yield_when_idle=0
@@ -131,7 +132,7 @@ outside() {
   for tool in ip tc unshare nsenter setpriv hostname mpirun; do
     command -v "$tool" >/dev/null || skip "the program $tool"
   done
-  [[ $("${TRIREME_MPIRUN:-mpirun}" --version) =~ \((Open MPI|OpenRTE)\)\ 4\. ]] || skip "Open MPI 4, whose launcher takes another agent than ssh in these words"
+  [[ $("${TRIREME_MPIRUN:-mpirun}" --version) =~ \((Open MPI|OpenRTE)\)\ [45]\. ]] || skip "Open MPI 4 or 5, whose launchers take another agent than ssh in these words"
   # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
   local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
   if ! said=$("${enter[@]}" true 2>&1); then

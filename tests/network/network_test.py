@@ -15,12 +15,13 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
-from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_rank  # noqa: E402
+from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, has_ulfm, is_rank, processes  # noqa: E402
 
 # A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the watchdog are over. The rest
 # is for a machine that pauses; the failure to be found takes minutes.
 MOST_S = 60
 MPIRUN_SH = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "jobs", "mpirun.sh")
+QUIET = () if has_ulfm() else ("-q",)  # Open MPI 5 has no such option
 ONE_HOST = "north:%d"
 BOTH_HOSTS = "north:%d,south:%d"
 
@@ -47,7 +48,7 @@ class Network(TrainingTest):
     def launch(self, *overrides, hosts, name, placed=()):
         """`hosts` as in north:1,south:1; one rank per slot. `placed`: how mpirun deals ranks to them."""
         ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
-        command = [MPIRUN, "-q", "-H", hosts, "--bind-to", "none", *placed, "-n", str(ranks), TRIREME, DECK,
+        command = [MPIRUN, *QUIET, "-H", hosts, "--bind-to", "none", *placed, "-n", str(ranks), TRIREME, DECK,
                    f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 errors="replace")
@@ -237,10 +238,13 @@ class Faults(Network):
 
 
 class LostHost(Network):
-    def test_the_run_continues_on_the_hosts_that_are_left(self):
-        words = ("run.steps=300", "parallel.reduction=tree", "parallel.logical_shards=4", "checkpoint.every_steps=20", "evaluate.every_steps=0")
-        command = ["bash", MPIRUN_SH, "-q", "-H", "north:1,south:1,east:1", "-n", "3", TRIREME, DECK, f"run.directory={self.path('lost')}",
-                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", *words]
+    WORDS = ("run.steps=300", "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.every_steps=0")
+
+    def lose(self, hosts, damage, continues, *words):
+        """What a run says that goes through `damage`, between two steps or in one, and ends with the bits of an undisturbed run."""
+        ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
+        command = ["bash", MPIRUN_SH, *QUIET, "-H", hosts, "-n", str(ranks), TRIREME, DECK, f"run.directory={self.path('lost')}",
+                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", *self.WORDS, *words]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", env={**os.environ, "TRIREME_MPIRUN": MPIRUN}) as process:
             end = threading.Timer(TIMEOUT_S, process.kill)
@@ -249,16 +253,13 @@ class LostHost(Network):
                 said = ""
                 for line in process.stdout:
                     said += line
-                    if "  checkpoint " in line:
+                    if re.match(r"step +20/", line):
                         break
-                pids = subprocess.run(["ip", "netns", "pids", "south"], capture_output=True, text=True, check=True).stdout.split()
-                self.assertTrue(pids, said)
-                subprocess.run(["kill", "-9", *pids], check=True)
-                subprocess.run(["ip", "netns", "del", "south"], check=True)
+                damage()
                 since = time.monotonic()
                 for line in process.stdout:
                     said += line
-                    if re.match(r"step +\d+/", line) and "it starts again" in said:
+                    if re.match(r"step +\d+/", line) and continues in said:
                         print(f"{time.monotonic() - since:.1f} s from the loss of a host to the next step")
                         break
                 said += process.stdout.read()
@@ -266,9 +267,32 @@ class LostHost(Network):
             finally:
                 end.cancel()
                 process.kill()
-        self.assertIn("it starts again on north:1 east:1 from its newest checkpoint", said)
-        self.train_on(ONE_HOST % 2, *words, name="undisturbed")
+        self.assertIn(continues, said)
+        self.train_on(ONE_HOST % 2, *self.WORDS, *words, name="undisturbed")
         self.assertEqual(self.weights(300, "lost"), self.weights(300, "undisturbed"))
+        return said
+
+    def test_the_run_continues_on_the_hosts_that_are_left(self):
+        def end_south():
+            pids = subprocess.run(["ip", "netns", "pids", "south"], capture_output=True, text=True, check=True).stdout.split()
+            self.assertTrue(pids)
+            subprocess.run(["kill", "-9", *pids], check=True)
+            subprocess.run(["ip", "netns", "del", "south"], check=True)
+        self.lose("north:1,south:1,east:1", end_south, "it starts again on north:1 east:1 from its newest checkpoint", "checkpoint.every_steps=10")
+
+    @unittest.skipUnless(has_ulfm(), "continuing in place needs Open MPI 5 with ULFM")
+    def test_the_others_continue_in_place_without_the_ranks_of_a_host(self):
+        def end_ranks():
+            pids = subprocess.run(["ip", "netns", "pids", "south"], capture_output=True, text=True, check=True).stdout.split()
+            lost = set(map(int, pids)) & set(processes(self.path("lost")))
+            self.assertEqual(len(lost), 2)
+            for pid in lost:
+                os.kill(pid, signal.SIGKILL)
+        said = self.lose("north:1,south:2,east:1", end_ranks, "was lost: the run continues on 2 ranks", "checkpoint.memory_every_steps=1",
+                         "checkpoint.every_steps=300")
+        self.assertRegex(said, "rank [12] on south.* was lost")
+        self.assertRegex(said, r"wrote \S+ from the copies in memory")
+        self.assertNotIn("it starts again", said)
 
 
 class Start(Network):
