@@ -37,7 +37,7 @@ def processes_of_rank(rank):
         try:
             with open(path, "rb") as file:
                 told = file.read()
-            if is_rank(told, rank) and os.readlink(path[:-7] + "exe") == os.path.realpath(TRIREME):
+            if is_rank(told, rank) and os.path.samefile(path[:-7] + "exe", TRIREME):
                 found.append(int(path.split("/")[2]))
         except OSError:  # it ended meanwhile, or is a kernel thread
             pass
