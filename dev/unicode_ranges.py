@@ -35,14 +35,30 @@ def coded(number):
 
 
 def runs_of(value):
-    """Value and length of runs of equal ones over all code points, as value + 256 * length."""
+    """Value and length of runs of equal ones over all code points."""
     runs = []
     for code in range(sys.maxunicode + 1):
         if runs and runs[-1][0] == value(code):
             runs[-1][1] += 1
         else:
             runs.append([value(code), 1])
-    return "".join(coded(kind + 16 * length) if value is kind_of else coded(kind + 256 * length) for kind, length in runs)
+    return runs
+
+
+def alternations_joined(runs):
+    """Runs with each sequence of single capitals and small letters in turn as one of its length, of kind 9."""
+    joined, at = [], 0
+    while at < len(runs):
+        end = at
+        while runs[end:end + 2] == [[4, 1], [5, 1]]:
+            end += 2
+        joined.append([9, end - at] if end > at + 2 else runs[at])
+        at = end if end > at + 2 else at + 1
+    return joined
+
+
+def runs_coded(runs, factor):
+    return "".join(coded(value + factor * length) for value, length in runs)
 
 
 def kind_of(code):
@@ -54,17 +70,18 @@ def combining_class(code):
 
 
 def decompositions():
-    """For each code point that has a canonical one: its distance from the one before and the two parts (0: there is one part); then
-    whether composition makes it of them."""
-    text, before = "", 0
+    """For each code point that has a canonical one: its distance from the one before, that of its first part from the first part of
+    the one before, and its second part (0: there is none); then whether composition makes it of them."""
+    text, before, first_before = "", 0, 0
     for code in range(sys.maxunicode + 1):
         parts = unicodedata.decomposition(chr(code))
         if not parts or parts[0] == "<" or code in HANGUL:
             continue
         first, second = ([int(part, 16) for part in parts.split()] + [0])[:2]
         composes = unicodedata.normalize("NFC", chr(code)) == chr(code)
-        text += coded(code - before) + coded(first) + coded(2 * second + composes)
-        before = code
+        step = first - first_before
+        text += coded(code - before) + coded(2 * step if step >= 0 else -2 * step - 1) + coded(2 * second + composes)
+        before, first_before = code, first
     return text
 
 
@@ -91,9 +108,10 @@ namespace trireme::text {{
 inline constexpr std::string_view unicode_version = "{version}";
 
 // clang-format off
-{table("kind_runs", "Runs of equal kinds over all code points: kind + 16 * length.", runs_of(kind_of))}
-{table("combining_runs", "Runs of equal combining classes: class + 256 * length.", runs_of(combining_class))}
-{table("decompositions", "Distance from the one before, first part, 2 * second part + whether they compose.", decompositions())}
+{table("kind_runs", "Runs of equal kinds over all code points: kind + 16 * length. 9: upper and lower in turn.",
+       runs_coded(alternations_joined(runs_of(kind_of)), 16))}
+{table("combining_runs", "Runs of equal combining classes: class + 256 * length.", runs_coded(runs_of(combining_class), 256))}
+{table("decompositions", "Distances from the one before of it and its first part, 2 * second part + whether they compose.", decompositions())}
 // clang-format on
 
 }}  // namespace trireme::text""")

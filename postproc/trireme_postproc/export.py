@@ -17,7 +17,7 @@ from .run_file import RunFileError
 
 FORMATS = ("jsonl", "csv", "tensorboard")
 TABLES = ("steps", "validation")
-# Those of src/records/record/run/run_schema.hpp; columns that a later version adds come after them.
+# Those of src/records/record/run/rows.hpp; columns that a later version adds come after them.
 ORDER = ("step", "loss", "bits_per_byte", "grad_norm", "learning_rate", "tokens", "seconds", "tokens_per_s", "flops_per_s", "exposed_s",
          "allocations", "cpu_joules", "gpu_joules")
 

@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/run/run_record.hpp"
@@ -121,7 +120,7 @@ TEST(SpeedTable, LiesInAFileWithUnits) {
   const auto column = [&](const char* name) {
     return h5::Dataset::open(file.get(), std::string("speed/") + name);
   };
-  EXPECT_THAT(column("run").read_strings(), testing::ElementsAre("x", "y"));
+  EXPECT_THAT(column("run").read_all<std::string>(), testing::ElementsAre("x", "y"));
   EXPECT_THAT(column("tokens_per_s").read_all<double>(), testing::ElementsAre(2, 4.5));
   EXPECT_THAT(column("steps").read_all<std::int64_t>(), testing::ElementsAre(1, 2));
   EXPECT_THAT(column("goal").read_all<double>(), testing::ElementsAre(testing::IsNan(), 9));

@@ -23,8 +23,9 @@ using Counts = std::map<std::string, std::uint64_t>;
 
 Counts counts_of(const PieceCounts& counts) {
   Counts all;
-  counts.for_each(
-      [&](std::string_view piece, std::uint64_t count) { all[std::string(piece)] = count; });
+  counts.for_each([&](std::string_view piece, std::uint64_t count, std::uint64_t) {
+    all[std::string(piece)] = count;
+  });
   return all;
 }
 void add(PieceCounts& counts, std::string_view piece) {

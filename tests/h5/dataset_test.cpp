@@ -44,12 +44,12 @@ TEST(Dataset, RefusesALengthThatIsNotTrueBeforeItAsksForMemory) {
   Dataset numbers = Dataset::create_extendible(file.get(), "x", type_of<std::int64_t>(), 3);
   numbers.append<std::int64_t>(std::vector<std::int64_t>{1, 2, 3, 4});
   EXPECT_EQ(numbers.stored_elements(), 4);
-  Dataset texts = Dataset::create_extendible(file.get(), "y", string_type(), 3);
+  Dataset texts = Dataset::create_extendible(file.get(), "y", type_of<std::string>(), 3);
   numbers.resize(std::int64_t{1} << 40);
   texts.resize(std::int64_t{1} << 40);
   EXPECT_THROW(static_cast<void>(numbers.stored_elements()), DamagedError);
   EXPECT_THROW(static_cast<void>(numbers.read_all<std::int64_t>()), DamagedError);
-  EXPECT_THROW(static_cast<void>(texts.read_strings()), DamagedError);
+  EXPECT_THROW(static_cast<void>(texts.read_all<std::string>()), DamagedError);
 }
 
 TEST(Dataset, ReadsAndWritesHyperslabs) {
@@ -74,7 +74,7 @@ TEST(Dataset, MovesStringsWhereNoMebibyteOfMemoryIsLeft) {
   const auto move_strings = [&](const char* name) {
     const std::vector<std::string> texts = {"alpha", "beta"};
     const File file = create_file(scratch / name);
-    Dataset data = Dataset::create_extendible(file.get(), "names", string_type(), 16);
+    Dataset data = Dataset::create_extendible(file.get(), "names", type_of<std::string>(), 16);
     ::malloc_trim(0);
     std::size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -83,8 +83,8 @@ TEST(Dataset, MovesStringsWhereNoMebibyteOfMemoryIsLeft) {
       const rlimit limit{most, most};
       ::setrlimit(RLIMIT_AS, &limit);
     }
-    data.append_strings(texts);
-    if (data.read_strings() != texts)
+    data.append<std::string>(texts);
+    if (data.read_all<std::string>() != texts)
       std::exit(4);
   };
   move_strings("warm.h5");  // what HDF5 takes once
@@ -107,12 +107,12 @@ TEST(Dataset, KeepsStrings) {
   const std::vector<std::string> first = {"alpha", ""}, second = {"gamma"};
   {
     const File file = create_file(scratch / "a.h5");
-    Dataset data = Dataset::create_extendible(file.get(), "names", string_type(), 16);
-    data.append_strings(first);
-    data.append_strings(second);
+    Dataset data = Dataset::create_extendible(file.get(), "names", type_of<std::string>(), 16);
+    data.append<std::string>(first);
+    data.append<std::string>(second);
   }
   const File file = open_file(scratch / "a.h5");
-  EXPECT_EQ(Dataset::open(file.get(), "names").read_strings(),
+  EXPECT_EQ(Dataset::open(file.get(), "names").read_all<std::string>(),
             (std::vector<std::string>{"alpha", "", "gamma"}));
 }
 

@@ -18,7 +18,6 @@
 #include "base/error.hpp"
 #include "files/descriptor.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/raw_file.hpp"
 

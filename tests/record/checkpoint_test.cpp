@@ -15,7 +15,6 @@
 
 #include "base/error.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"

@@ -12,7 +12,6 @@
 
 #include "base/error.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/run/log_line.hpp"
@@ -94,12 +93,13 @@ TEST_F(RunRecordTest, HoldsHeaderDeckRowsAndUnits) {
       "s");
   EXPECT_THAT(column_of<std::int64_t>(file_, "validation/step"), ElementsAre(0, 40));
   EXPECT_THAT(column_of<double>(file_, "validation/loss"), ElementsAre(5.5, 1.5));
-  EXPECT_THAT(h5::Dataset::open(back.get(), "skipped/found").read_strings(),
+  EXPECT_THAT(h5::Dataset::open(back.get(), "skipped/found").read_all<std::string>(),
               ElementsAre("\"wte\"\\[3] of rank 1\n"));
   EXPECT_THAT(spans(), ElementsAre(testing::Pair(1, 0), testing::Pair(40, 1)));
-  EXPECT_EQ(h5::Dataset::open(back.get(), "timings/names")
-                .read_strings()[static_cast<std::size_t>(device::SpanName::reduce_exposed)],
-            "reduce.exposed");
+  EXPECT_EQ(
+      h5::Dataset::open(back.get(), "timings/names")
+          .read_all<std::string>()[static_cast<std::size_t>(device::SpanName::reduce_exposed)],
+      "reduce.exposed");
   EXPECT_THAT(column_of<double>(file_, "timings/anchors/calendar_s"), ElementsAre(1.0, 2.0, 3.0));
   EXPECT_EQ(
       h5::read_attribute<double>(h5::open_group(back.get(), "timings").get(), "flops_per_token"),
@@ -205,7 +205,7 @@ TEST_F(RunRecordTest, TakesBackRowsBeyondTheResumedStep) {
   EXPECT_THAT(h5::attribute_names(h5::open_group(file.get(), "deck").get()),
               ElementsAre("run.name"));
   EXPECT_EQ(h5::read_attribute<std::string>(file.get(), "machine"), "node1 node2");
-  EXPECT_THAT(h5::Dataset::open(file.get(), "sessions/deck").read_strings(),
+  EXPECT_THAT(h5::Dataset::open(file.get(), "sessions/deck").read_all<std::string>(),
               ElementsAre("run.name: tiny\noptimizer.learning_rate: 0.001\n", "run.name: tiny\n"));
 }
 
@@ -254,7 +254,7 @@ TEST_F(RunRecordTest, HasTheBucketsOfEveryStart) {
   EXPECT_THAT(numbers("buckets/padding"), ElementsAre(2, 0, 138));
   EXPECT_THAT(numbers("buckets/shard_elements"), ElementsAre(32, 64, 96));
   const h5::File file = h5::open_file(file_);
-  EXPECT_THAT(h5::Dataset::open(file.get(), "buckets/first_parameter").read_strings(),
+  EXPECT_THAT(h5::Dataset::open(file.get(), "buckets/first_parameter").read_all<std::string>(),
               ElementsAre("b", "wte", "wte"));
 }
 

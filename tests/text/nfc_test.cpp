@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/nfc.hpp"
-
 #include <gtest/gtest.h>
+
+#include "text/characters.hpp"
 
 namespace trireme::text {
 namespace {

@@ -109,10 +109,10 @@ TEST(Pieces, AByteOutsideOfUtf8IsACharacterThatIsNoLetter) {
 TEST(Pieces, NamesAndExpressionsAreReadBack) {
   for (const Pattern pattern :
        {Pattern::gpt2, Pattern::cl100k, Pattern::llama3, Pattern::nanochat}) {
-    EXPECT_EQ(pattern_named(name_of(pattern)), pattern);
+    EXPECT_EQ(value_named<Pattern>(word(pattern)), pattern);
     EXPECT_EQ(pattern_of_expressions(expressions_of(pattern)), pattern);
   }
-  EXPECT_FALSE(pattern_named("gpt3"));
+  EXPECT_FALSE(value_named<Pattern>("gpt3"));
   EXPECT_FALSE(pattern_of_expressions({"\\s+"}));
 }
 

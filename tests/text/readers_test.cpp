@@ -155,7 +155,7 @@ TEST_F(Readers, TakeEveryPatternAsItIsWritten) {
     Vocabulary vocabulary = small();
     vocabulary.pattern = pattern;
     write("tokenizer.json", tokenizer_json(vocabulary));
-    EXPECT_EQ(load_tokenizer(directory_)->serialized(), to_text(vocabulary)) << name_of(pattern);
+    EXPECT_EQ(load_tokenizer(directory_)->serialized(), to_text(vocabulary)) << word(pattern);
   }
 }
 

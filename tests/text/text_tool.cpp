@@ -58,9 +58,10 @@ void put(const void* items, std::size_t count, std::size_t item_bytes) {
 void split(const std::string& pattern) {
   for (Input input; !input.done();) {
     std::vector<std::int32_t> lengths;
-    text::split(text::pattern_named(pattern).value(), input.next(1), [&](std::string_view piece) {
-      lengths.push_back(static_cast<std::int32_t>(piece.size()));
-    });
+    text::split(value_named<text::Pattern>(pattern).value(), input.next(1),
+                [&](std::string_view piece) {
+                  lengths.push_back(static_cast<std::int32_t>(piece.size()));
+                });
     put(lengths.data(), lengths.size(), sizeof(std::int32_t));
   }
 }
@@ -87,7 +88,7 @@ void decode(const std::string& path) {
 }
 
 void train(const std::vector<std::string>& words) {
-  const auto pattern = text::pattern_named(words.at(0)).value();
+  const auto pattern = value_named<text::Pattern>(words.at(0)).value();
   corpus::CountRequest count{.pattern = pattern,
                              .threads = std::stoi(words.at(2)),
                              .memory_bytes = std::stoll(words.at(3)),

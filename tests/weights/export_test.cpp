@@ -314,6 +314,7 @@ TEST(Export, CarriesHashesThatReadersCompare) {
 /// A file of the format, read back.
 struct GgufFile {
   std::map<std::string, std::string> keys;  ///< numbers and texts; arrays by their size
+  std::string last_key;
   std::map<std::string, std::pair<std::vector<std::uint64_t>, std::string>> tensors;  ///< and bytes
 };
 
@@ -335,9 +336,9 @@ GgufFile read_gguf(const std::string& path) {
   EXPECT_EQ(number(std::uint32_t{}), 3U);
   const auto tensors = number(std::uint64_t{}), keys = number(std::uint64_t{});
   for (std::uint64_t i = 0; i < keys; ++i) {
-    const std::string key = text();
+    file.last_key = text();
     const auto type = number(std::uint32_t{});
-    std::string& value = file.keys[key];
+    std::string& value = file.keys[file.last_key];
     if (type == 9) {
       const auto inner = number(std::uint32_t{});
       const auto count = number(std::uint64_t{});
@@ -391,6 +392,7 @@ TEST(Export, WritesGgufWithSizesVocabularyAndTensors) {
   EXPECT_EQ(file.keys.at("tokenizer.ggml.eot_token_id"), "5");
   EXPECT_EQ(file.keys.at("tokenizer.ggml.add_bos_token"), "1");
   EXPECT_EQ(file.keys.at("trireme.weights_hash").size(), 16U);
+  EXPECT_EQ(file.last_key, "tokenizer.ggml.add_bos_token");  // keys are in the order of gguf.cpp
   EXPECT_EQ(file.tensors.size(), 2U * 9 + 4);
   // Rows of 8 elements are no blocks of Q8_0.
   EXPECT_EQ(file.tensors.at("blk.1.attn_q.weight").first, (std::vector<std::uint64_t>{8, 8, 1}));

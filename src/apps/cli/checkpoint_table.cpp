@@ -17,8 +17,8 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
+#include "record/run/rows.hpp"
 #include "record/run/run_log.hpp"
-#include "record/run/run_schema.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -13,7 +12,6 @@
 #include "base/quantile.hpp"
 #include "base/text.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/run/columns.hpp"
@@ -22,39 +20,6 @@ namespace trireme::cli {
 namespace {
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t chunk_rows = 64;
-
-constexpr record::Column<SpeedRow, std::int64_t, double, std::string> columns[] = {
-    {"run", "", "run.name of the deck.", &SpeedRow::run},
-    {"model", "", "model.preset of the deck.", &SpeedRow::model},
-    {"parameters", "elements", "Number of trained parameters.", &SpeedRow::parameters},
-    {"precision", "", "Data type of activations and weights.", &SpeedRow::precision},
-    {"ranks", "ranks", "Number of ranks.", &SpeedRow::ranks},
-    {"context", "tokens", "Length of a sequence.", &SpeedRow::context},
-    {"sequences", "sequences", "Sequences of a step on all ranks.", &SpeedRow::sequences},
-    {"micro_sequences", "sequences", "Sequences of a micro-batch.", &SpeedRow::micro_sequences},
-    {"steps", "steps", "Steps after the warm-up, used for the rates.", &SpeedRow::steps},
-    {"tokens_per_s", "tokens/s", "Median over the steps, of all ranks.", &SpeedRow::tokens_per_s},
-    {"lower_quartile", "tokens/s", "Lower quartile over the steps.", &SpeedRow::lower_quartile},
-    {"upper_quartile", "tokens/s", "Upper quartile over the steps.", &SpeedRow::upper_quartile},
-    {"goal", "tokens/s", "The goal of --goal. NaN: none was set.", &SpeedRow::goal},
-    {"share_of_goal", "1", "tokens_per_s divided by goal.", &SpeedRow::share_of_goal},
-    {"flops_per_s", "FLOP/s", "Median over the steps, of one rank, by the model's FLOP formula.",
-     &SpeedRow::flops_per_s},
-    {"ceiling_flops_per_s", "FLOP/s", "Rate of matrix products alone on one rank, in the same run.",
-     &SpeedRow::ceiling_flops_per_s},
-    {"share_of_ceiling", "1", "flops_per_s divided by ceiling_flops_per_s.",
-     &SpeedRow::share_of_ceiling},
-    {"joules_per_token", "J",
-     "Median over the steps: energy of CPUs, memory and GPUs. NaN: not known.",
-     &SpeedRow::joules_per_token},
-    {"memory", "byte", "Maximum over ranks: memory in use on the GPU, or resident set size.",
-     &SpeedRow::memory_bytes},
-    {"device", "", "Device of rank 0.", &SpeedRow::device},
-    {"git_sha1", "", "Git commit of the program.", &SpeedRow::commit},
-    {"date_and_time", "", "Start of the run, UTC.", &SpeedRow::date_and_time},
-};
-
 /// The record of one run, open for reading.
 class Record {
  public:
@@ -220,10 +185,9 @@ void write_speed(const std::string& path, const std::vector<SpeedRow>& rows) {
   h5::write_attribute(file.get(), "filetype", "trireme-speed");
   h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
   {
-    const h5::Group table = h5::open_group(file.get(), "speed");
-    auto datasets = record::add_columns(table.get(), columns, chunk_rows);
-    for (std::size_t i = 0; i < datasets.size(); ++i)
-      record::append_column(datasets[i], columns[i], std::span<const SpeedRow>(rows));
+    record::Table<SpeedRow> table(file);
+    for (const SpeedRow& row : rows) table.add(row);
+    table.write();
   }
   h5::close(std::move(file));
 }

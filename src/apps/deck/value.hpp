@@ -89,13 +89,11 @@ std::string not_one_of(const Node& node, const std::vector<std::string>& words);
 /// Words must match exactly; they may be quoted.
 template <NamedEnum E>
 Problem decode(const Node& node, E& value) {
-  if (node.kind == Node::Kind::word)
-    for (const auto& [known, text] : EnumNames<E>::table)
-      if (node.word == text) {
-        value = known;
-        return std::nullopt;
-      }
-  return not_one_of(node, words_of<E>());
+  const auto known = node.kind == Node::Kind::word ? value_named<E>(node.word) : std::nullopt;
+  if (!known)
+    return not_one_of(node, words_of<E>());
+  value = *known;
+  return std::nullopt;
 }
 
 /// The keyword without quotes, or a T.

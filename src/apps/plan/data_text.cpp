@@ -9,7 +9,7 @@
 #include "base/text.hpp"
 
 #include "batches/batches.hpp"
-#include "batches/mixture_order.hpp"
+#include "batches/sample_order.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
 

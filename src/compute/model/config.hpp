@@ -62,10 +62,9 @@ void describe_sizes(V& v, ModelConfig& c) {
              "gpt2. gpt2: layer_norm, gelu, learned positions, biases, tied head. llama: rms_norm, "
              "swiglu, rotary positions, no biases, untied head. qwen2: as llama, with qkv_bias. "
              "qwen3: as llama, with qk_norm with_gain. nanochat: rms_norm without gain, "
-             "embedding_norm, squared_relu, rotary "
-             "positions, qk_norm without_gain, no biases, untied head, output_init zero, "
-             "logit_softcap 15. Value embeddings, residual scalars, smear, backout and windows of "
-             "later nanochat versions are not included."});
+             "embedding_norm, squared_relu, rotary positions, qk_norm without_gain, no biases, "
+             "untied head, output_init zero, logit_softcap 15. Value embeddings, residual scalars, "
+             "smear, backout and windows of later nanochat versions are not included."});
   v("layers", c.layers,
     {.unit = "blocks",
      .help = "Number of transformer blocks. 0: from the preset.",

@@ -52,9 +52,7 @@ class BatchSizes {
   /// Of step `step`.
   [[nodiscard]] std::int64_t at(std::int64_t step) const {
     TRIREME_EXPECT(step >= 1, "step {}", step);
-    std::size_t part = parts_.size() - 1;
-    while (parts_[part].step > step) --part;
-    return parts_[part].sequences;
+    return (std::ranges::upper_bound(parts_, step, {}, &Part::step) - 1)->sequences;
   }
   /// Of the steps 1 to `steps` together.
   [[nodiscard]] std::int64_t until(std::int64_t steps) const {

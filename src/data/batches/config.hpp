@@ -147,8 +147,7 @@ void describe(V& v, DataConfig& c) {
     {.help =
          "How tokens are cut into rows. stream: consecutive rows of the token stream, regardless "
          "of documents. documents: a row begins with a document or continues the document of the "
-         "row "
-         "before; the rest of a document's last row is filled with the documents that follow. "
+         "row before; the rest of a document's last row is filled with the documents that follow. "
          "This costs 8 bytes of memory per row on every rank.",
      .change = Change::asked});
   v("validation_fraction", c.validation_fraction,

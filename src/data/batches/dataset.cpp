@@ -152,49 +152,38 @@ namespace {
 
 void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Findings& found) {
   if (stream.tokens->vocabulary() > requirements.vocabulary)
-    found.add({{},
-               "model.vocabulary",
-               fmt::format("{} is too small: the data contain tokens up to {}",
-                           requirements.vocabulary, stream.tokens->vocabulary() - 1)});
-}
-
-std::int64_t windows_of(const Stream& stream,
-                        std::int64_t begin,
-                        std::int64_t count,
-                        const DataRequirements& requirements) {
-  return count_windows(begin, count, requirements.context, stream.rows.get());
+    found.add({}, "model.vocabulary",
+              fmt::format("{} is too small: the data contain tokens up to {}",
+                          requirements.vocabulary, stream.tokens->vocabulary() - 1));
 }
 
 /// Of a part of a mixture, or of data that are for validation alone.
 void check_size(const Stream& stream, const DataRequirements& requirements, Findings& found) {
   const std::int64_t size = stream.tokens->size();
-  if (windows_of(stream, 0, size, requirements) < 1)
-    found.add({{},
-               stream.key,
-               fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
-                           size, requirements.context)});
+  if (count_windows(0, size, requirements.context, stream.rows.get()) < 1)
+    found.add({}, stream.key,
+              fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
+                          size, requirements.context));
 }
 
 void check_source(const Stream& stream,
                   std::int64_t train,
                   const DataRequirements& requirements,
                   Findings& found) {
-  const std::int64_t samples = windows_of(stream, 0, train, requirements);
+  const std::int64_t samples = count_windows(0, train, requirements.context, stream.rows.get());
   if (samples < requirements.sequences)
-    found.add({{},
-               stream.key,
-               fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
-                           "{} (batch.sequences). Give more text or a smaller batch",
-                           train, samples, requirements.context, requirements.sequences)});
+    found.add({}, stream.key,
+              fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
+                          "{} (batch.sequences). Give more text or a smaller batch",
+                          train, samples, requirements.context, requirements.sequences));
   const std::int64_t size = stream.tokens->size();
   if (requirements.validation_fraction > 0 &&
-      windows_of(stream, train, size - train, requirements) < 1)
-    found.add({{},
-               "data.validation_fraction",
-               fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
-                           "larger fraction, more text, or 0 for no validation",
-                           requirements.validation_fraction, size, size - train,
-                           requirements.context, requirements.context + 1)});
+      count_windows(train, size - train, requirements.context, stream.rows.get()) < 1)
+    found.add({}, "data.validation_fraction",
+              fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
+                          "larger fraction, more text, or 0 for no validation",
+                          requirements.validation_fraction, size, size - train,
+                          requirements.context, requirements.context + 1));
 }
 
 }  // namespace
@@ -226,11 +215,10 @@ Split split(const std::vector<Stream>& train,
     check_size(train[i], wanted, found);
     if (quotas[i] == 0)
       found.add(
-          {{},
-           train[i].key,
-           fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
-                       "remove the part",
-                       train[i].weight, MixtureOrder::block)});
+          {}, train[i].key,
+          fmt::format("weight {} is less than one sample in {} of the mixture. Increase it, or "
+                      "remove the part",
+                      train[i].weight, MixtureOrder::block));
   }
   if (validation) {
     check_vocabulary(*validation, requirements, found);

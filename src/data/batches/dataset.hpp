@@ -5,7 +5,7 @@
 // epoch; a rest shorter than a window is left out. With `data.rows: documents` they start where
 // tokens/rows.hpp defines.
 //
-// A dataset has one part, or those of a mixture (mixture_order.hpp).
+// A dataset has one part, or those of a mixture (sample_order.hpp).
 //
 // 1. A sample is a pure function of (seed, global sample index, position): it does not depend on
 //    ranks, micro-batches or threads, and a resumed run only needs the index and the position.
@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "batches/batches.hpp"
-#include "batches/mixture_order.hpp"
 #include "batches/sample_order.hpp"
 #include "tokens/token_stream.hpp"
 

@@ -13,6 +13,7 @@
 #include "files/descriptor.hpp"
 
 #include "text/characters.hpp"
+#include "text/json_file.hpp"
 #include "tokens/sources.hpp"
 
 namespace trireme::batches {
@@ -141,71 +142,54 @@ Question from_json(std::string_view line, const QuestionRequirements& requiremen
 
 std::vector<Question> read_json_lines(const std::string& path,
                                       const QuestionRequirements& requirements) {
-  const std::string all = files::read_whole(path);
-  Findings findings;
   std::vector<Question> questions;
-  int line = 0;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find('\n', at), all.size());
-    const auto text = std::string_view(all).substr(at, end - at);
-    at = end + 1;
-    ++line;
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos)
-      continue;
+  const auto take = [&](int, std::string_view line) -> std::string {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
+      return "";
     try {
-      questions.push_back(from_json(text, requirements));
+      questions.push_back(from_json(line, requirements));
       expect_usable(questions.back(), requirements);
+      return "";
     } catch (const Wrong& problem) {
-      findings.add({{path, line, 1}, "", "the line: " + problem.text});
+      return "the line: " + problem.text;
     }
-  }
-  findings.settle();
+  };
+  text::each_line({path, files::read_whole(path)}, take);
   return questions;
 }
-
-/// The 16-bit numbers of one example.
-class Numbers {
- public:
-  Numbers(const std::string& bytes, std::size_t begin, std::size_t end)
-      : bytes_(bytes), at_(begin), end_(end) {}
-  std::uint16_t next() {
-    if (at_ + number_bytes > end_)
-      wrong("ends in the middle");
-    const auto* two = reinterpret_cast<const unsigned char*>(bytes_.data()) + at_;
-    at_ += number_bytes;
-    return static_cast<std::uint16_t>(two[0] | two[1] << 8U);
-  }
-  Tokens tokens() {
-    Tokens all(next());
-    for (std::int32_t& token : all) token = next();
-    return all;
-  }
-  [[nodiscard]] std::size_t left() const { return end_ - at_; }
-
- private:
-  const std::string& bytes_;
-  std::size_t at_, end_;
-};
 
 /// The example of number `index` that begins at byte `at`, which moves to its end.
 Question from_numbers(const std::string& bytes,
                       std::size_t& at,
                       std::int64_t index,
                       const text::Tokenizer* tokenizer) {
-  Numbers header(bytes, at, bytes.size());
-  const std::uint16_t first = header.next(), size = header.next();
+  std::size_t next = at, end = bytes.size();
+  const auto number = [&] {
+    std::uint16_t value = 0;
+    if (next + sizeof value > end)
+      wrong("ends in the middle");
+    std::memcpy(&value, bytes.data() + next, sizeof value);  // little-endian
+    next += sizeof value;
+    return value;
+  };
+  const auto tokens = [&] {
+    Tokens all(number());
+    for (std::int32_t& token : all) token = number();
+    return all;
+  };
+  const std::uint16_t first = number(), size = number();
   if (first != start)
     wrong("does not begin with {}", start);
   if (size < 5 * number_bytes || size % number_bytes != 0 || at + size > bytes.size())
     wrong("states a size of {} bytes", size);
-  Numbers numbers(bytes, at + 2 * number_bytes, at + size);
-  const std::uint16_t number = numbers.next();
+  end = at + size;
+  const std::uint16_t stated = number();
   Question question;
-  question.label = numbers.next();
-  question.choices.resize(numbers.next());
-  question.context = numbers.tokens();
+  question.label = number();
+  question.choices.resize(number());
+  question.context = tokens();
   for (Tokens& choice : question.choices) {
-    choice = numbers.tokens();
+    choice = tokens();
     std::string text;
     for (const std::int32_t& token : choice)
       if (tokenizer != nullptr && token < tokenizer->vocabulary())
@@ -213,13 +197,13 @@ Question from_numbers(const std::string& bytes,
     if (tokenizer != nullptr)
       question.lengths.push_back(length_of(text));
   }
-  if (numbers.left() > 0)
-    wrong("has {} bytes after its choices", numbers.left());
-  if (number != index)
-    wrong("has the index {}", number);
+  if (next < end)
+    wrong("has {} bytes after its choices", end - next);
+  if (stated != index)
+    wrong("has the index {}", stated);
   if (question.context.empty() && tokenizer != nullptr && tokenizer->end_of_text())
     question.context.push_back(*tokenizer->end_of_text());
-  at += size;
+  at = end;
   return question;
 }
 
@@ -247,7 +231,7 @@ std::vector<Question> read_hellaswag(const std::string& path,
       questions.push_back(from_numbers(bytes, at, i, requirements.tokenizer));
       expect_usable(questions.back(), requirements);
     } catch (const Wrong& problem) {
-      findings.add({{path}, "", fmt::format("example {}, at byte {}: {}", i, begin, problem.text)});
+      findings.add({path}, "", fmt::format("example {}, at byte {}: {}", i, begin, problem.text));
       if (at == begin)
         break;  // it is not known where the next one begins
     }

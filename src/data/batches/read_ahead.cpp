@@ -54,16 +54,6 @@ bool ReadAhead::is_low() const {
   return made_ - taken_ <= (blocks_.size() + 1) / 2;
 }
 
-ReadAhead::~ReadAhead() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  freed_.notify_one();
-  if (thread_.joinable())
-    thread_.join();
-}
-
 void ReadAhead::advance() {
   const Batches batches = consumption_.batches(next_step_);
   if (++next_micro_ < batches.micro_steps(consumption_.rank))
@@ -94,7 +84,7 @@ const ReadAhead::Block& ReadAhead::take(std::int64_t step,
     next_micro_ = micro;
   }
   if (!thread_.joinable())
-    thread_ = std::thread([this] { work(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
   const bool wakes = begins || is_low();
   if (made_ == taken_) {
     freed_.notify_one();
@@ -110,7 +100,7 @@ const ReadAhead::Block& ReadAhead::take(std::int64_t step,
   return block;
 }
 
-void ReadAhead::work() {
+void ReadAhead::work(const std::stop_token& stop) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
@@ -121,8 +111,8 @@ void ReadAhead::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (made_ - taken_ == blocks_.size())
-      freed_.wait(lock, [&] { return stops_ || is_low(); });
-    if (stops_)
+      freed_.wait(lock, stop, [&] { return is_low(); });
+    if (stop.stop_requested())
       return;
     const std::uint64_t turn = turns_;
     Block& block = blocks_[made_ % blocks_.size()];

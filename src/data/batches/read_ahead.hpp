@@ -20,6 +20,7 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -56,9 +57,6 @@ class ReadAhead {
 
   /// `bytes_of`: bytes of text of each token; tokens beyond it have none.
   ReadAhead(const Dataset& dataset, Consumption consumption, std::vector<std::int32_t> bytes_of);
-  ~ReadAhead();
-  ReadAhead(const ReadAhead&) = delete;
-  ReadAhead& operator=(const ReadAhead&) = delete;
 
   /// The block of micro-step `micro` of step `step`, which begins with sample `step_first`; until
   /// the next take().
@@ -67,7 +65,7 @@ class ReadAhead {
   [[nodiscard]] std::size_t ahead() const { return blocks_.size() - 1; }
 
  private:
-  void work();
+  void work(const std::stop_token& stop);
   void fill(Block& block) const;
   /// Whether the thread should fill blocks again. Under the lock.
   [[nodiscard]] bool is_low() const;
@@ -80,12 +78,13 @@ class ReadAhead {
   std::vector<Block> blocks_;  // a ring
 
   std::mutex mutex_;
-  std::condition_variable filled_, freed_;
+  std::condition_variable filled_;
+  std::condition_variable_any freed_;
   std::size_t taken_ = 0, made_ = 0;  // counts; block i is blocks_[i % size]
   std::int64_t next_step_ = 0, next_first_ = 0, next_micro_ = 0;
   std::uint64_t turns_ = 0;  // of beginning elsewhere
-  bool holds_ = false, stops_ = false;
-  std::thread thread_;
+  bool holds_ = false;
+  std::jthread thread_;  // last: it uses the other members
 };
 
 /// Bytes of text that the tokens stand for.

@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
+#include <future>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -83,26 +80,19 @@ class Counting {
     const std::int64_t half = request_.memory_bytes / 2;
     next_ = 0;
     bytes_ = text_bytes_ = 0;
-    running_ = request_.threads;
     std::vector<std::unique_ptr<PieceCounts>> counts;
-    counts.reserve(static_cast<std::size_t>(request_.threads));
-    std::vector<std::thread> threads;
-    threads.reserve(static_cast<std::size_t>(request_.threads));
+    std::vector<std::future<void>> threads;  // which end before the counts go
     for (int t = 0; t < request_.threads; ++t)
       counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
-    for (auto& mine : counts) threads.emplace_back([this, &mine] { count_blocks(*mine); });
-    {
-      std::unique_lock lock(mutex_);
-      while (running_ > 0) {
-        changed_.wait_for(lock, std::chrono::seconds(1));
+    for (const auto& mine : counts)
+      threads.push_back(std::async(std::launch::async, [&] { count_blocks(*mine); }));
+    for (const auto& thread : threads)
+      while (thread.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
         progress_.bytes = bytes_;
-        if (request_.progress && running_ > 0)
+        if (request_.progress)
           request_.progress(progress_);
       }
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (failure_)
-      std::rethrow_exception(failure_);
+    for (auto& thread : threads) thread.get();
     auto sum = std::make_unique<PieceCounts>(first_class, half);
     for (auto& mine : counts) {
       sum->add(*mine);
@@ -110,6 +100,7 @@ class Counting {
     }
     return sum;
   }
+
   void count_blocks(PieceCounts& counts) {
     try {
       for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
@@ -117,15 +108,11 @@ class Counting {
         bytes_ += blocks_[i].bytes();
       }
     } catch (...) {
-      next_ = blocks_.size();
-      const std::lock_guard lock(mutex_);
-      if (!failure_)
-        failure_ = std::current_exception();
+      next_ = blocks_.size();  // for the other threads
+      throw;
     }
-    const std::lock_guard lock(mutex_);
-    --running_;
-    changed_.notify_all();
   }
+
   void count_block(const Block& block, PieceCounts& counts) {
     const std::string& path = block.file->path;
     if (const files::InputFile now(path); now.size() != block.file->size)
@@ -180,10 +167,6 @@ class Counting {
   CountProgress progress_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> bytes_{0}, text_bytes_{0};  ///< in this pass
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int running_ = 0;
-  std::exception_ptr failure_;
 };
 
 }  // namespace

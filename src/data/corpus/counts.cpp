@@ -129,24 +129,12 @@ void PieceCounts::add(const PieceCounts& other) {
   for (const auto& [piece, count] : other.long_) add_long(piece, count);
 }
 
-void PieceCounts::for_each(const std::function<void(std::string_view, std::uint64_t)>& take) const {
-  for (const Slot& slot : slots_)
-    if (slot.count != 0)
-      take(slot.key.piece(), slot.count);
-  for (const auto& [piece, count] : long_) take(piece, count);
-}
-
 std::string PieceCounts::packed(int first, int end) const {
   std::string out;
-  const auto within = [&](std::uint64_t hash) {
-    return class_of(hash) >= first && class_of(hash) < end;
-  };
-  for (const Slot& slot : slots_)
-    if (slot.count != 0 && within(slot.key.hash()))
-      put(out, slot.key.piece(), slot.count);
-  for (const auto& [piece, count] : long_)
-    if (within(hash_bytes(piece)))
+  for_each([&](std::string_view piece, std::uint64_t count, std::uint64_t hash) {
+    if (class_of(hash) >= first && class_of(hash) < end)
       put(out, piece, count);
+  });
   return out;
 }
 
@@ -170,7 +158,7 @@ void PieceCounts::add_packed(std::string_view packed) {
 }
 
 void KeptPieces::add(const PieceCounts& counts) {
-  counts.for_each([this](std::string_view piece, std::uint64_t count) {
+  counts.for_each([this](std::string_view piece, std::uint64_t count, auto) {
     if (count < threshold_) {
       ++dropped_;
       dropped_occurrences_ += count;

@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -64,7 +63,14 @@ class PieceCounts {
   /// About how many bytes packed() of all classes has.
   [[nodiscard]] std::int64_t packed_bytes() const;
 
-  void for_each(const std::function<void(std::string_view, std::uint64_t)>& take) const;
+  /// Calls take(piece, count, hash).
+  template <class Take>
+  void for_each(Take&& take) const {
+    for (const Slot& slot : slots_)
+      if (slot.count != 0)
+        take(slot.key.piece(), slot.count, slot.key.hash());
+    for (const auto& [piece, count] : long_) take(piece, count, hash_bytes(piece));
+  }
   /// The counts of the classes first ... end - 1, for another process of the same program.
   [[nodiscard]] std::string packed(int first, int end) const;
 

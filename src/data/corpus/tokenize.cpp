@@ -32,19 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string manifest_path(const TokenizeRequest& request) {
-  return request.output + "_manifest.json";
-}
-std::string parts_path(const TokenizeRequest& request) {
-  return request.output + ".parts";
-}
-std::string lock_path(const TokenizeRequest& request) {
-  return parts_path(request) + "/lock";
-}
-std::string record_path(const TokenizeRequest& request, std::size_t unit) {
-  return fmt::format("{}/{:06}.json", parts_path(request), unit);
-}
-
 /// What decides the bytes that come out: of the same words, the same corpus is made.
 std::string fingerprint(const TokenizeRequest& request, const tokens::TextSources& sources) {
   return fmt::format(
@@ -59,12 +46,11 @@ enum class State { absent, unfinished, damaged, finished };
 
 /// What the output holds of this corpus. Throws UserError when something else is there.
 State state_of(const TokenizeRequest& request, const std::string& job) {
-  const std::string manifest_file = manifest_path(request), parts = parts_path(request);
-  const std::string job_file = parts + "/job";
+  const std::string manifest_file = request.manifest(), job_file = request.parts("job");
   if (fs::exists(job_file)) {
     if (files::read_whole(job_file) == job)
       return State::unfinished;
-    throw UserError(Place{parts},
+    throw UserError(Place{request.parts()},
                     "an unfinished corpus of other text, of another tokenizer or with other "
                     "options is here: finish it as it was begun, remove this directory and its "
                     "shards, or give another --output");
@@ -100,7 +86,7 @@ void expect_no_shards(const TokenizeRequest& request) {
 void expect_free(files::Taken taken, const files::FileLock& lock, const TokenizeRequest& request) {
   if (taken == files::Taken::by_another)
     throw UserError(
-        Place{parts_path(request)},
+        Place{request.parts()},
         fmt::format("another start of trireme tokenize ({}, or a rank of its job) is at "
                     "work on this corpus: wait for it, or stop it",
                     lock.holder("an unknown process")));
@@ -108,8 +94,8 @@ void expect_free(files::Taken taken, const files::FileLock& lock, const Tokenize
 
 /// The directory of what is unfinished, made where it is missing, and its lock for rank 0.
 files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, Log& log) {
-  files::make_directories(parts_path(request));
-  files::FileLock lock(lock_path(request));
+  files::make_directories(request.parts());
+  files::FileLock lock(request.parts("lock"));
   auto taken = lock.take_alone();
   while (request.is_cache && taken == files::Taken::by_another) {
     log.info("data: waiting for another start ({}), which encodes the same text",
@@ -117,8 +103,8 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
     taken = lock.wait_alone();
     if (lock.in_place())
       break;
-    files::make_directories(parts_path(request));  // that start has finished and removed it
-    lock = files::FileLock(lock_path(request));
+    files::make_directories(request.parts());  // that start has finished and removed it
+    lock = files::FileLock(request.parts("lock"));
     taken = lock.take_alone();
   }
   expect_free(taken, lock, request);
@@ -126,7 +112,7 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
     log.warning(
         "{} cannot be locked on this file system: do not start another tokenize with this --output "
         "before this one has ended",
-        lock_path(request));
+        request.parts("lock"));
   lock.sign(world.host());
   return lock;
 }
@@ -136,7 +122,7 @@ using Results = std::vector<std::pair<std::size_t, std::string>>;
 
 /// What a start before left of a unit that it had finished.
 std::optional<tokens::Manifest> done_before(const TokenizeRequest& request, std::size_t unit) {
-  const std::string path = record_path(request, unit);
+  const std::string path = request.record_of(unit);
   if (!fs::exists(path))
     return std::nullopt;
   try {
@@ -169,7 +155,7 @@ std::string make_units(const TokenizeRequest& request,
       total -= units[i].bytes();
     } else {
       result = make_unit(units[i], i, request, report);
-      files::write_staged(record_path(request, i), tokens::to_json(*result));
+      files::write_staged(request.record_of(i), tokens::to_json(*result));
       done += units[i].bytes();
     }
     results.emplace_back(i, tokens::to_json(*result));
@@ -183,7 +169,7 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
   std::vector<tokens::Manifest> results(units);
   for (const std::string& bytes : all)
     for (const auto& [unit, result] : unpack<Results>(bytes))
-      results.at(unit) = tokens::manifest_from_json(result, record_path(request, unit));
+      results.at(unit) = tokens::manifest_from_json(result, request.record_of(unit));
   tokens::Manifest manifest;
   manifest.tokenizer = request.tokenizer->hash();
   manifest.kind = request.tokenizer->kind();
@@ -213,7 +199,7 @@ void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manif
 /// What is left does no harm: the next start takes its units over.
 void remove_parts(const TokenizeRequest& request) {
   std::error_code ignored;
-  fs::remove_all(parts_path(request), ignored);
+  fs::remove_all(request.parts(), ignored);
 }
 
 void finish(const TokenizeRequest& request,
@@ -221,7 +207,7 @@ void finish(const TokenizeRequest& request,
             const std::string& job) {
   auto json = nlohmann::ordered_json::parse(tokens::to_json(manifest));
   json["made_of"] = job;
-  files::write_staged(manifest_path(request), json.dump(2) + "\n");
+  files::write_staged(request.manifest(), json.dump(2) + "\n");
   remove_drafts(request, manifest);
   remove_parts(request);
 }
@@ -243,8 +229,7 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
         "the validation split is empty: there are too few documents for a fraction of {}. "
         "Use data.validation_fraction in the deck to split tokens instead",
         request.validation_fraction);
-  log.info("the shards are {}_*.bin, and {} describes them", request.output,
-           manifest_path(request));
+  log.info("the shards are {}_*.bin, and {} describes them", request.output, request.manifest());
 }
 
 }  // namespace
@@ -265,8 +250,8 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
       log.warning(
           "{}: a shard is missing, or has another size or header than is stated here; encoding the "
           "text again",
-          manifest_path(request));
-    else if (!fs::exists(parts_path(request)))
+          request.manifest());
+    else if (!fs::exists(request.parts()))
       expect_no_shards(request);
     lock.emplace(locked_parts(request, world, log));
     if (state_of(request, job) == State::finished) {  // by a start that ended just now
@@ -274,7 +259,7 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
       return;
     }
     plan = pack(units_of(sources, request));
-    files::write_staged(parts_path(request) + "/job", job);
+    files::write_staged(request.parts("job"), job);
     expect_free(lock->share(), *lock, request);
   });
   request.output = world.broadcast(std::move(request.output), 0);
@@ -283,7 +268,7 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
     comm::together(world, [&] {  // a rank that outlives its job keeps the next start out
       if (world.rank() == 0)
         return;
-      lock.emplace(lock_path(request));
+      lock.emplace(request.parts("lock"));
       expect_free(lock->share(), *lock, request);
     });
     const std::vector<Unit> units = unpack<std::vector<Unit>>(plan);
@@ -298,8 +283,8 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
     });
   }
   const std::string manifest =
-      comm::from_first_rank(world, [&] { return files::read_whole(manifest_path(request)); });
-  Corpus corpus{request.output, tokens::manifest_from_json(manifest, manifest_path(request)),
+      comm::from_first_rank(world, [&] { return files::read_whole(request.manifest()); });
+  Corpus corpus{request.output, tokens::manifest_from_json(manifest, request.manifest()),
                 !plan.empty()};
   if (corpus.is_new || !request.is_cache)
     corpus.manifest.notes.say(request.format, request.key, log);

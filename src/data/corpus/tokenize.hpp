@@ -28,6 +28,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/log.hpp"
 
 #include "comm/control/world.hpp"
@@ -47,6 +49,14 @@ struct TokenizeRequest {
   std::int64_t shard_bytes = std::int64_t{100} << 20U;
   std::string key = "--text";  ///< names the text in findings
   bool is_cache = false;
+
+  [[nodiscard]] std::string manifest() const { return output + "_manifest.json"; }
+  /// The directory of what is unfinished, and the record of a finished unit in it.
+  [[nodiscard]] std::string parts() const { return output + ".parts"; }
+  [[nodiscard]] std::string parts(const std::string& file) const { return parts() + "/" + file; }
+  [[nodiscard]] std::string record_of(std::size_t unit) const {
+    return parts(fmt::format("{:06}.json", unit));
+  }
 };
 
 struct Corpus {

@@ -155,7 +155,14 @@ class Neighbours {
 /// and after.
 class Trainer {
  public:
-  Trainer(const std::vector<CountedPiece>& pieces, std::int64_t vocabulary);
+  Trainer(const std::vector<CountedPiece>& pieces, std::int64_t vocabulary) : lengths_(256, 1) {
+    for (int id = 0; id < 256; ++id)
+      known_.insert(tokens_.emplace_back(1, static_cast<char>(text::byte_of_gpt2_id(id))));
+    before_.resize(static_cast<std::size_t>(vocabulary));
+    after_.resize(static_cast<std::size_t>(vocabulary));
+    add_bytes(pieces);
+    count_first_pairs();
+  }
   /// The next merge, or nothing when no pair is left.
   std::optional<text::MergePair> step() {
     while (!candidates_.empty()) {
@@ -307,16 +314,6 @@ class Trainer {
   std::vector<CellIndex> first_places_;
 };
 
-Trainer::Trainer(const std::vector<CountedPiece>& pieces, std::int64_t vocabulary)
-    : lengths_(256, 1) {
-  for (int id = 0; id < 256; ++id)
-    known_.insert(tokens_.emplace_back(1, static_cast<char>(text::byte_of_gpt2_id(id))));
-  before_.resize(static_cast<std::size_t>(vocabulary));
-  after_.resize(static_cast<std::size_t>(vocabulary));
-  add_bytes(pieces);
-  count_first_pairs();
-}
-
 }  // namespace
 
 text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
@@ -347,7 +344,7 @@ text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
 }
 
 std::string training_json(const text::Vocabulary& vocabulary, const CountedCorpus& corpus) {
-  const nlohmann::ordered_json root = {{"pattern", text::name_of(vocabulary.pattern)},
+  const nlohmann::ordered_json root = {{"pattern", word(vocabulary.pattern)},
                                        {"unicode", text::unicode_version},
                                        {"ids", vocabulary.tokens.size()},
                                        {"bytes", corpus.bytes},

@@ -11,8 +11,8 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 
+#include "text/characters.hpp"
 #include "text/merging.hpp"
-#include "text/nfc.hpp"
 #include "text/piece_cache.hpp"
 #include "text/spellings.hpp"
 #include "text/vocabulary.hpp"
@@ -77,16 +77,16 @@ class Bpe final : public Tokenizer {
   std::vector<Token> ends_of_text() const override { return find_ends_of_text(vocabulary_); }
   std::vector<std::pair<std::string, Token>> special_tokens() const override {
     std::vector<std::pair<std::string, Token>> found;
-    for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
-      if (vocabulary_.tokens[id].special)
-        found.emplace_back(vocabulary_.tokens[id].bytes, static_cast<Token>(id));
+    for (Token id = 0; id < vocabulary(); ++id)
+      if (vocabulary_[id].special)
+        found.emplace_back(vocabulary_[id].bytes, id);
     return found;
   }
   std::vector<std::string> uncut() const override {
     std::vector<std::string> all = added_.spellings.texts();
-    for (std::size_t id = 0; vocabulary_.characters && id < vocabulary_.tokens.size(); ++id)
-      if (const VocabularyEntry& entry = vocabulary_.tokens[id];
-          entry.ordinary() && next_cut(entry.bytes, 1, true) < entry.bytes.size())
+    for (const VocabularyEntry& entry : vocabulary_.tokens)
+      if (vocabulary_.characters && entry.ordinary() &&
+          next_cut(entry.bytes, 1, true) < entry.bytes.size())
         all.push_back(entry.bytes);
     return all;
   }
@@ -115,37 +115,33 @@ class Bpe final : public Tokenizer {
  private:
   const VocabularyEntry& entry_of(Token token) const {
     TRIREME_EXPECT(token >= 0 && token < vocabulary(), "token {} of {}", token, vocabulary());
-    return vocabulary_.tokens[static_cast<std::size_t>(token)];
+    return vocabulary_[token];
   }
   TokenOfBytes tokens_of_bytes(const std::string& source) {
     Findings findings;
     TokenOfBytes ids;
     ids.reserve(vocabulary_.tokens.size());
     byte_tokens_.fill(-1);
-    for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
-      const VocabularyEntry& entry = vocabulary_.tokens[i];
-      const auto token = static_cast<Token>(i);
+    for (Token token = 0; token < vocabulary(); ++token) {
+      const VocabularyEntry& entry = vocabulary_[token];
       if (entry.fallback)
         byte_tokens_[static_cast<unsigned char>(entry.bytes.front())] = token;
       if (!entry.ordinary())
         continue;
       if (const auto [at, fresh] = ids.emplace(entry.bytes, token); !fresh)
-        findings.add({{source},
-                      "",
-                      fmt::format("tokens {} and {} have the same bytes, {}", at->second, i,
-                                  to_alphabet(entry.bytes))});
+        findings.add({source}, "",
+                     fmt::format("tokens {} and {} have the same bytes, {}", at->second, token,
+                                 to_alphabet(entry.bytes)));
     }
     for (std::size_t b = 0; b < 256; ++b) {
       const char byte = static_cast<char>(b);
       if (const auto at = ids.find(std::string_view(&byte, 1)); at != ids.end())
         byte_tokens_[b] = at->second;
       else if (byte_tokens_[b] < 0)
-        findings.add(
-            {{source},
-             "",
-             fmt::format("no token for the byte 0x{:02X}; a vocabulary has one for each of "
-                         "the 256 bytes",
-                         b)});
+        findings.add({source}, "",
+                     fmt::format("no token for the byte 0x{:02X}; a vocabulary has one for each of "
+                                 "the 256 bytes",
+                                 b));
     }
     findings.settle();
     return ids;
@@ -158,15 +154,13 @@ class Bpe final : public Tokenizer {
       const std::string &first = entry_of(left).bytes, &second = entry_of(right).bytes;
       const auto made = ids.find(first + second);
       if (made == ids.end())
-        findings.add({{source},
-                      "",
-                      fmt::format("merge {} makes {}, which the vocabulary lacks", rank + 1,
-                                  to_alphabet(first + second))});
+        findings.add({source}, "",
+                     fmt::format("merge {} makes {}, which the vocabulary lacks", rank + 1,
+                                 to_alphabet(first + second)));
       else if (!merges_.add(left, right, rank, made->second))
-        findings.add({{source},
-                      "",
-                      fmt::format("merge {} occurs twice: {} {}", rank + 1, to_alphabet(first),
-                                  to_alphabet(second))});
+        findings.add({source}, "",
+                     fmt::format("merge {} occurs twice: {} {}", rank + 1, to_alphabet(first),
+                                 to_alphabet(second)));
       ++rank;
     }
     findings.settle();
@@ -211,11 +205,10 @@ class Bpe final : public Tokenizer {
   [[nodiscard]] Named named(bool with_special) const {
     Named found;
     std::vector<std::string> texts;
-    for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
-      if (const VocabularyEntry& entry = vocabulary_.tokens[id];
-          entry.added || (with_special && entry.special)) {
-        texts.push_back(entry.bytes);
-        found.ids.push_back(static_cast<Token>(id));
+    for (Token id = 0; id < vocabulary(); ++id)
+      if (vocabulary_[id].added || (with_special && vocabulary_[id].special)) {
+        texts.push_back(vocabulary_[id].bytes);
+        found.ids.push_back(id);
       }
     found.spellings = Spellings(std::move(texts));
     return found;
@@ -244,20 +237,13 @@ class Bpe final : public Tokenizer {
     }
   }
   [[nodiscard]] bool wants_space(std::string_view part, bool first) const {
+    const SpacePrefix prefix = vocabulary_.prefix;
+    if (prefix == SpacePrefix::parts)
+      return !part.empty();
     const bool word = !part.empty() && part.front() != ' ' && !part.starts_with(written_space);
-    switch (vocabulary_.prefix) {
-      case SpacePrefix::none:
-      case SpacePrefix::text:
-        return false;
-      case SpacePrefix::parts:
-        return !part.empty();
-      case SpacePrefix::first_word:
-        return first && word;
-      case SpacePrefix::words:
-        return word;
-    }
-    return false;
+    return word && (prefix == SpacePrefix::words || (prefix == SpacePrefix::first_word && first));
   }
+
   /// Of text without added tokens.
   void encode_part(std::string_view text, std::vector<Token>& out) const {
     PieceCache& cache = PieceCache::of_thread(number_);

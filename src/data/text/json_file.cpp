@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 namespace trireme::text {
 namespace {
 
-constexpr std::size_t deepest = 32;
+constexpr int deepest = 32;
 
 /// Where a byte of a text is; both count from 1.
 Place place_of(const FileText& file, std::size_t offset) {
@@ -20,72 +21,6 @@ Place place_of(const FileText& file, std::size_t offset) {
   return {file.path, static_cast<int>(std::ranges::count(before, '\n')) + 1,
           static_cast<int>(before.size() - (before.rfind('\n') + 1)) + 1};
 }
-
-/// Makes the value. Throws at the first thing that is not to be read.
-class Builder {
- public:
-  explicit Builder(const FileText& file) : file_(file) {}
-
-  bool null() { return put(nullptr); }
-  bool boolean(bool value) { return put(value); }
-  bool number_integer(std::int64_t value) { return put(value); }
-  bool number_unsigned(std::uint64_t value) { return put(value); }
-  bool number_float(double value, const std::string& /*as_written*/) { return put(value); }
-  bool string(std::string& value) { return put(std::move(value)); }
-  static bool binary(Json::binary_t& /*value*/) { return false; }
-  bool start_object(std::size_t /*size*/) { return open(Json::object()); }
-  bool start_array(std::size_t /*size*/) { return open(Json::array()); }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool key(std::string& value) {
-    if (open_.back()->contains(value))
-      refuse_key(file_.path, shortened(value), "the key occurs twice in one object");
-    key_ = std::move(value);
-    return true;
-  }
-  bool parse_error(std::size_t position,
-                   const std::string& /*last_token*/,
-                   const nlohmann::detail::exception& /*error*/) {
-    throw UserError(place_of(file_, std::max<std::size_t>(position, 1) - 1),
-                    position > file_.bytes.size()
-                        ? "the JSON ends too early: the file was truncated"
-                        : "this is not JSON");
-  }
-
-  Json result;
-
- private:
-  Json* place(Json&& value) {
-    if (open_.empty()) {
-      result = std::move(value);
-      return &result;
-    }
-    Json& parent = *open_.back();
-    if (parent.is_array()) {
-      parent.push_back(std::move(value));
-      return &parent.back();
-    }
-    return &(parent[key_] = std::move(value));
-  }
-  bool put(Json&& value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json&& value) {
-    if (open_.size() == deepest)
-      throw UserError({file_.path}, fmt::format("nested more than {} levels deep", deepest));
-    open_.push_back(place(std::move(value)));
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  const FileText& file_;
-  std::vector<Json*> open_;
-  std::string key_;
-};
 
 }  // namespace
 
@@ -100,9 +35,30 @@ FileText read_bounded(const std::string& path) {
 }
 
 Json parse_json(const FileText& file) {
-  Builder builder(file);
-  Json::sax_parse(file.bytes, &builder);
-  return std::move(builder.result);
+  using Event = Json::parse_event_t;
+  std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open
+  const auto look = [&](int depth, Event event, const Json& value) {
+    if ((event == Event::object_start || event == Event::array_start) && depth >= deepest)
+      throw UserError({file.path}, fmt::format("nested more than {} levels deep", deepest));
+    if (event == Event::object_start)
+      keys.emplace_back();
+    else if (event == Event::object_end)
+      keys.pop_back();
+    else if (event == Event::key && !keys.back().insert(value.get<std::string>()).second)
+      refuse_key(file.path, shortened(value.get_ref<const std::string&>()),
+                 "the key occurs twice in one object");
+    return true;
+  };
+  try {
+    return Json::parse(file.bytes, look);
+  } catch (const Json::parse_error& error) {
+    throw UserError(place_of(file, std::max<std::size_t>(error.byte, 1) - 1),
+                    error.byte > file.bytes.size()
+                        ? "the JSON ends too early: the file was truncated"
+                        : "this is not JSON");
+  } catch (const Json::out_of_range& error) {
+    throw UserError({file.path}, fmt::format("this is not JSON: {}", error.what()));
+  }
 }
 
 std::string shortened(std::string_view text) {
@@ -122,9 +78,9 @@ void expect_keys(const std::string& path,
   Findings findings;
   for (const auto& [key, value] : object.items())
     if (std::ranges::find(known, key) == known.end())
-      findings.add({{path},
-                    where.empty() ? shortened(key) : fmt::format("{}.{}", where, shortened(key)),
-                    "this is not supported"});
+      findings.add({path},
+                   where.empty() ? shortened(key) : fmt::format("{}.{}", where, shortened(key)),
+                   "this is not supported");
   findings.settle();
 }
 
@@ -138,7 +94,7 @@ void each_line(const FileText& file,
     if (line.ends_with('\r'))
       line.remove_suffix(1);
     if (std::string problem = take(number, line); !problem.empty())
-      findings.add({{file.path, number, 1}, "", std::move(problem)});
+      findings.add({file.path, number, 1}, "", std::move(problem));
   }
   findings.settle();
 }

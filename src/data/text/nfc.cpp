@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/nfc.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -39,9 +38,10 @@ struct Tables {
       at += run >> 8U;
     }
     rest = decompositions;
-    for (std::uint32_t code = 0; !rest.empty();) {
+    for (std::uint32_t code = 0, first = 0; !rest.empty();) {
       code += next_number(rest);
-      const std::uint32_t first = next_number(rest), second = next_number(rest);
+      const std::uint32_t step = next_number(rest), second = next_number(rest);
+      first += (step & 1U) != 0 ? ~(step >> 1U) : step >> 1U;
       parts.emplace(code, Parts{first, second >> 1U});
       if ((second & 1U) != 0)
         composed.emplace(key(first, second >> 1U), code);
@@ -124,27 +124,6 @@ void compose(std::vector<std::uint32_t>& codes) {
     codes[kept++] = code;
   }
   codes.resize(kept);
-}
-
-void put_utf8(std::uint32_t code, std::string& out) {
-  const auto tail_of = [&](unsigned shift) {
-    out.push_back(static_cast<char>(0x80U | (code >> shift & 0x3FU)));
-  };
-  if (code < 0x80) {
-    out.push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    out.push_back(static_cast<char>(0xC0U | code >> 6U));
-    tail_of(0);
-  } else if (code < 0x10000) {
-    out.push_back(static_cast<char>(0xE0U | code >> 12U));
-    tail_of(6);
-    tail_of(0);
-  } else {
-    out.push_back(static_cast<char>(0xF0U | code >> 18U));
-    tail_of(12);
-    tail_of(6);
-    tail_of(0);
-  }
 }
 
 /// Calls take(code, begin, bytes) for every character; what is not UTF-8 has the code `no_code`.

@@ -2,18 +2,13 @@
 #include "text/pieces.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "text/nfc.hpp"
-
 namespace trireme::text {
 namespace {
-
-/// In the order of the enumeration.
-constexpr std::string_view pattern_words[] = {"gpt2",  "cl100k", "llama3",   "nanochat", "qwen2",
-                                              "o200k", "tekken", "deepseek", "smollm"};
 
 // The first spelling of each is the one that is written. Possessive intervals, as in \p{N}{1,3}+,
 // are not among them: Oniguruma, which other tools run these with, reads one as any number of them.
@@ -57,18 +52,8 @@ constexpr Spelling spellings[] = {
 
 }  // namespace
 
-std::string_view name_of(Pattern pattern) {
-  return pattern_words[static_cast<std::size_t>(pattern)];
-}
-
-std::optional<Pattern> pattern_named(std::string_view name) {
-  const auto number = std::ranges::find(pattern_words, name) - std::begin(pattern_words);
-  return number == std::ssize(pattern_words) ? std::nullopt
-                                             : std::optional(static_cast<Pattern>(number));
-}
-
 std::string pattern_names() {
-  return fmt::format("{}", fmt::join(pattern_words, ", "));
+  return fmt::format("{}", fmt::join(EnumNames<Pattern>::table | std::views::values, ", "));
 }
 
 std::vector<std::string_view> expressions_of(Pattern pattern) {

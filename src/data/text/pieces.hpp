@@ -36,6 +36,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/key.hpp"
+
 #include "text/word_pieces.hpp"
 
 namespace trireme::text {
@@ -52,9 +54,6 @@ enum class Pattern : std::uint8_t {
   smollm
 };
 
-/// Its name in options and files.
-std::string_view name_of(Pattern pattern);
-std::optional<Pattern> pattern_named(std::string_view name);
 /// "gpt2, cl100k, ...".
 std::string pattern_names();
 /// The regular expressions, in the order of their passes, in the spelling that is written into

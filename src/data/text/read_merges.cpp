@@ -18,8 +18,8 @@ bool looks_special(std::string_view name) {
   return name.size() > 2 && name.front() == '<' && name.back() == '>';
 }
 
-/// Tokens by id as vocab.json spells them; the same in `ids`.
-std::vector<std::string> read_vocab(const FileText& file, Ids& ids) {
+/// Tokens as vocab.json spells them; the same in `ids`.
+std::vector<VocabularyEntry> read_vocab(const FileText& file, Ids& ids) {
   const Json root = parse_json(file);
   if (!root.is_object())
     throw UserError({file.path}, "expected an object {\"token\": id, ...}");
@@ -30,16 +30,13 @@ std::vector<std::string> read_vocab(const FileText& file, Ids& ids) {
     found.emplace_back(id.get<std::int64_t>(), name);
   }
   std::ranges::sort(found);
-  std::vector<std::string> names;
-  Vocabulary checked;  // for put_token's rules
+  Vocabulary spelled;
   for (auto& [id, name] : found) {
-    if (const std::string problem = put_token(checked, id, {name, false}); !problem.empty())
+    if (const std::string problem = put_token(spelled, id, {name}); !problem.empty())
       refuse_key(file.path, shortened(name), problem);
-    names.resize(static_cast<std::size_t>(id) + 1);
-    names.back() = name;
     ids.emplace(std::move(name), static_cast<Token>(id));
   }
-  return names;
+  return std::move(spelled.tokens);
 }
 
 /// The merges; `made` marks the tokens that are made by one.
@@ -76,24 +73,22 @@ std::vector<MergePair> read_merges_txt(const FileText& file,
 Vocabulary read_vocab_and_merges(const FileText& vocab, const FileText& merges) {
   Vocabulary vocabulary;
   Ids ids;
-  const std::vector<std::string> names = read_vocab(vocab, ids);
-  std::vector<bool> made(names.size(), false);
+  vocabulary.tokens = read_vocab(vocab, ids);
+  std::vector<bool> made(vocabulary.tokens.size(), false);
   vocabulary.merges = read_merges_txt(merges, ids, made);
   Findings findings;
-  for (std::size_t id = 0; id < names.size(); ++id) {
-    const std::string& name = names[id];
+  for (std::size_t id = 0; id < made.size(); ++id) {
+    const std::string name = std::move(vocabulary.tokens[id].bytes);
     const auto bytes = from_alphabet(name);
     const bool special = !made[id] && looks_special(name);
     if (!bytes && !special)
-      findings.add({{vocab.path},
-                    shortened(name),
-                    "this is not in the alphabet of byte-level vocabularies"});
+      findings.add({vocab.path}, shortened(name),
+                   "this is not in the alphabet of byte-level vocabularies");
     else if (!special && !made[id] && bytes->size() > 1)
-      findings.add({{merges.path},
-                    "",
-                    fmt::format("no line makes token {}, '{}', of {}: a line is missing", id,
-                                shortened(name), vocab.path)});
-    vocabulary.tokens.push_back({special ? name : bytes.value_or(""), special});
+      findings.add({merges.path}, "",
+                   fmt::format("no line makes token {}, '{}', of {}: a line is missing", id,
+                               shortened(name), vocab.path));
+    vocabulary.tokens[id] = {special ? name : bytes.value_or(""), special};
   }
   findings.settle();
   vocabulary.end_of_text = find_end_of_text(vocabulary);

@@ -130,8 +130,9 @@ Companion read_companion(const FileText& file) {
   const Json root = parse_json(file);
   expect_keys(file.path, "", root, {"pattern", "special_tokens"});
   const Json& pattern = member(root, "pattern");
-  const auto known =
-      pattern.is_string() ? pattern_named(pattern.get_ref<const std::string&>()) : std::nullopt;
+  const auto known = pattern.is_string()
+                         ? value_named<Pattern>(pattern.get_ref<const std::string&>())
+                         : std::nullopt;
   if (!known)
     refuse_key(file.path, "pattern", fmt::format("it must be one of {}", pattern_names()));
   Companion companion{*known, {}};

@@ -172,9 +172,9 @@ Vocabulary read_sentencepiece(const FileText& file) {
       throw UserError({file.path}, fmt::format("piece {}, '{}': {}", id, shortened(name), problem));
   }
   const auto special = [&](std::uint64_t id) {
-    return id < vocabulary.tokens.size() && vocabulary.tokens[id].special
-               ? std::optional(static_cast<Token>(id))
-               : std::nullopt;
+    const auto token = static_cast<Token>(id);
+    return vocabulary.has_special(static_cast<std::int64_t>(id)) ? std::optional(token)
+                                                                 : std::nullopt;
   };
   vocabulary.begin_of_text = special(model.begin);
   if (const auto end = special(model.end))

@@ -137,8 +137,7 @@ class Reader {
       refuse(where + ".use_regex", with_expression
                                        ? "without it no pattern splits the text; that is "
                                          "not supported"
-                                       : "two patterns, one after the other, are not "
-                                         "implemented");
+                                       : "two patterns, one after the other, are not implemented");
   }
   std::string_view expression_in(const Json& object, const std::string& where) const {
     expect_keys(path_, where, object, {"type", "pattern", "behavior", "invert"});
@@ -152,6 +151,7 @@ class Reader {
       refuse(where + ".pattern.Regex", "this is no expression");
     return expression.get_ref<const std::string&>();
   }
+  /// NFC, and with byte_fallback Prepend and Replace; alone or in a Sequence.
   void read_normalizer(const Json& object, const std::string& where) {
     if (object.is_null() || object == "")
       return;
@@ -322,7 +322,6 @@ class Reader {
   std::string begin_;           ///< the special token that a TemplateProcessing puts before a text
 };
 
-/// NFC, and with byte_fallback Prepend and Replace; alone or in a Sequence.
 }  // namespace
 
 Vocabulary read_tokenizer_json(const FileText& file) {

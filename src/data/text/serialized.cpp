@@ -14,9 +14,6 @@ namespace trireme::text {
 namespace {
 
 constexpr std::string_view digits = "0123456789abcdef";
-/// In the order of their enumerations.
-constexpr std::string_view rules[] = {"listed", "ranked", "scored"},
-                           prefixes[] = {"none", "text", "parts", "first_word", "words"};
 /// What stands for a token that merges do not make.
 constexpr std::string_view marks = "*+#";
 constexpr std::string_view characters_pattern = "characters";
@@ -51,12 +48,12 @@ class Words {
     next();
     return next();
   }
-  /// The number of the next value among `names`.
-  std::size_t named(std::span<const std::string_view> names) {
-    const auto found = std::ranges::find(names, value());
-    if (found == names.end())
+  template <class E>
+  E named() {
+    const auto found = value_named<E>(value());
+    if (!found)
       refuse("a word is not known");
-    return static_cast<std::size_t>(found - names.begin());
+    return *found;
   }
   [[nodiscard]] bool done() const { return rest_.empty(); }
 
@@ -121,8 +118,7 @@ void read_roles(Words& words, Vocabulary& vocabulary) {
     if (role)
       all.push_back(*role);
   for (const Token token : all)
-    if (token < 0 || token >= std::ssize(vocabulary.tokens) ||
-        !vocabulary.tokens[static_cast<std::size_t>(token)].special)
+    if (!vocabulary.has_special(token))
       refuse(fmt::format("token {} is not a special one", token));
 }
 
@@ -130,14 +126,13 @@ void read_roles(Words& words, Vocabulary& vocabulary) {
 std::string tokens_text(const Vocabulary& vocabulary, std::string_view unicode) {
   std::string text(serialized_bpe);
   text += fmt::format("pattern {}\nunicode {}\nrule {}\nwhole_pieces {}\nend_of_text {}\n",
-                      vocabulary.characters ? characters_pattern : name_of(vocabulary.pattern),
-                      unicode, rules[static_cast<std::size_t>(vocabulary.rule)],
-                      vocabulary.whole_pieces ? "yes" : "no",
+                      vocabulary.characters ? characters_pattern : word(vocabulary.pattern),
+                      unicode, word(vocabulary.rule), vocabulary.whole_pieces ? "yes" : "no",
                       vocabulary.end_of_text ? std::to_string(*vocabulary.end_of_text) : "none");
   if (vocabulary.nfc)
     text += "normalize nfc\n";
   if (vocabulary.characters)
-    text += fmt::format("prefix {}\n", prefixes[static_cast<std::size_t>(vocabulary.prefix)]);
+    text += fmt::format("prefix {}\n", word(vocabulary.prefix));
   text += fmt::format("tokens {}\n", vocabulary.tokens.size());
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const VocabularyEntry& entry = vocabulary.tokens[id];
@@ -182,19 +177,19 @@ Vocabulary vocabulary_from(std::string_view text) {
   Vocabulary vocabulary;
   const std::string_view pattern = words.value();
   vocabulary.characters = pattern == characters_pattern;
-  if (const auto known = pattern_named(pattern))
+  if (const auto known = value_named<Pattern>(pattern))
     vocabulary.pattern = *known;
   else if (!vocabulary.characters)
     refuse(fmt::format("a pattern that is not one of {}", pattern_names()));
   const std::string_view unicode = words.value();  // when it was written; this one's counts now
-  vocabulary.rule = static_cast<MergeRule>(words.named(rules));
+  vocabulary.rule = words.named<MergeRule>();
   vocabulary.whole_pieces = words.value() == "yes";
   if (const std::string_view end = words.value(); end != "none")
     vocabulary.end_of_text = static_cast<Token>(number(end));
   if (words.next_is("normalize"))
     vocabulary.nfc = words.value() == "nfc";
   if (vocabulary.characters)
-    vocabulary.prefix = static_cast<SpacePrefix>(words.named(prefixes));
+    vocabulary.prefix = words.named<SpacePrefix>();
   read_tokens(words, vocabulary);
   read_merges(words, vocabulary);
   read_roles(words, vocabulary);

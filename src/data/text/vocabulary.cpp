@@ -46,15 +46,7 @@ unsigned char byte_of_gpt2_id(int id) {
 
 std::string to_alphabet(std::string_view bytes) {
   std::string text;
-  for (const char c : bytes) {
-    const std::uint32_t code = alphabet().code[static_cast<unsigned char>(c)];
-    if (code < 0x80) {
-      text.push_back(static_cast<char>(code));
-    } else {
-      text.push_back(static_cast<char>(0xC0U | code >> 6U));
-      text.push_back(static_cast<char>(0x80U | (code & 0x3FU)));
-    }
-  }
+  for (const char c : bytes) put_utf8(alphabet().code[static_cast<unsigned char>(c)], text);
   return text;
 }
 
@@ -93,7 +85,8 @@ std::optional<char> byte_named(std::string_view name) {
   return static_cast<char>(value);
 }
 
-std::string spelling_of(const Vocabulary& vocabulary, const VocabularyEntry& entry) {
+std::string spelling_of(const Vocabulary& vocabulary, Token id) {
+  const VocabularyEntry& entry = vocabulary[id];
   if (entry.fallback)
     return fmt::format("<0x{:02X}>", static_cast<unsigned char>(entry.bytes.front()));
   if (!entry.ordinary())
@@ -107,6 +100,14 @@ std::string spelling_of(const Vocabulary& vocabulary, const VocabularyEntry& ent
     else
       spelling.push_back(c);
   return spelling;
+}
+
+TokenOfBytes ordinary_tokens(const Vocabulary& vocabulary) {
+  TokenOfBytes ids;
+  for (Token id = 0; id < std::ssize(vocabulary.tokens); ++id)
+    if (vocabulary[id].ordinary())
+      ids.emplace(vocabulary[id].bytes, id);
+  return ids;
 }
 
 std::vector<MadeToken> made_tokens(const Vocabulary& vocabulary, const TokenOfBytes& ids) {

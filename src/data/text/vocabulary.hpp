@@ -67,13 +67,21 @@ struct Vocabulary {
   Pattern pattern = Pattern::gpt2;         ///< without
   MergeRule rule = MergeRule::listed;
   bool whole_pieces = false;
-  bool nfc = false;  ///< a text is brought into normalization form C first (nfc.hpp)
+  bool nfc = false;  ///< a text is brought into normalization form C first (characters.hpp)
   std::vector<VocabularyEntry> tokens;  ///< by id
   std::vector<MergePair> merges;        ///< for `listed`
   std::vector<std::uint32_t> ranks;     ///< for `scored`, by id
   std::optional<Token> end_of_text;     ///< what begins a document in a stream
   std::optional<Token> begin_of_text;   ///< what begins a text that is given to a model
   std::vector<Token> ends_of_text;      ///< what ends one; empty: find_ends_of_text() goes by name
+
+  [[nodiscard]] const VocabularyEntry& operator[](Token id) const {
+    return tokens[static_cast<std::size_t>(id)];
+  }
+  /// Whether there is such a token, and it is special.
+  [[nodiscard]] bool has_special(std::int64_t id) const {
+    return id >= 0 && id < std::ssize(tokens) && (*this)[static_cast<Token>(id)].special;
+  }
   bool operator==(const Vocabulary&) const = default;
 };
 
@@ -100,11 +108,12 @@ std::string with_spaces(std::string_view text);
 /// The byte of a fallback token: of "<0x0A>", 10.
 std::optional<char> byte_named(std::string_view name);
 /// How vocabularies spell a token: with `characters`, or in the alphabet of bytes.
-std::string spelling_of(const Vocabulary& vocabulary, const VocabularyEntry& entry);
+std::string spelling_of(const Vocabulary& vocabulary, Token id);
 
 /// Ordinary tokens by their bytes.
 using TokenOfBytes = std::unordered_map<std::string_view, Token>;
 
+TokenOfBytes ordinary_tokens(const Vocabulary& vocabulary);
 /// Two tokens whose bytes together are a third.
 struct MadeToken {
   Token left, right, token;

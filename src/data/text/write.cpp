@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/write.hpp"
 
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+
+#include "text/json_file.hpp"
+#include "text/merging.hpp"
 
 namespace trireme::text {
 namespace {
@@ -12,17 +22,14 @@ using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson ids_of(const Vocabulary& vocabulary) {
   OrderedJson ids = OrderedJson::object();
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    if (!vocabulary.tokens[id].bytes.empty())
-      ids.push_back({spelling_of(vocabulary, vocabulary.tokens[id]), id});
+  for (Token id = 0; id < std::ssize(vocabulary.tokens); ++id)
+    if (!vocabulary[id].bytes.empty())
+      ids.push_back({spelling_of(vocabulary, id), id});
   return ids;
 }
 
 std::string spelling(const Vocabulary& vocabulary, const MergePair& merge) {
-  const auto of = [&](Token id) {
-    return spelling_of(vocabulary, vocabulary.tokens[static_cast<std::size_t>(id)]);
-  };
-  return of(merge.first) + " " + of(merge.second);
+  return spelling_of(vocabulary, merge.first) + " " + spelling_of(vocabulary, merge.second);
 }
 
 OrderedJson byte_level(bool with_expression) {
@@ -72,7 +79,7 @@ OrderedJson post_processor(const Vocabulary& vocabulary) {
   if (!vocabulary.begin_of_text)
     return nullptr;
   const Token id = *vocabulary.begin_of_text;
-  const std::string& name = vocabulary.tokens[static_cast<std::size_t>(id)].bytes;
+  const std::string& name = vocabulary[id].bytes;
   const auto text = [](const char* which, int type) {
     return OrderedJson{{"Sequence", {{"id", which}, {"type_id", type}}}};
   };
@@ -106,7 +113,61 @@ OrderedJson pre_tokenizer(const Vocabulary& vocabulary) {
   return sequence("pretokenizers", passes);
 }
 
+/// In the order in which transformers lists the merges of a model of SentencePiece.
+void list_scored(Vocabulary& vocabulary, const TokenOfBytes& ids) {
+  std::vector<MadeToken> made = made_tokens(vocabulary, ids);
+  const auto characters = [&](Token token) {
+    return std::ranges::count_if(vocabulary[token].bytes,
+                                 [](char c) { return (c & 0xC0) != 0x80; });
+  };
+  std::ranges::sort(made, {}, [&](const MadeToken& one) {
+    return std::tuple(vocabulary.ranks[static_cast<std::size_t>(one.token)], -characters(one.left),
+                      -characters(one.right), one.token, one.left, one.right);
+  });
+  for (const auto& [left, right, token] : made) vocabulary.merges.emplace_back(left, right);
+  vocabulary.ranks.clear();
+}
+
+/// Of each token the last merge that makes it, by those of lower ranks.
+void list_ranked(Vocabulary& vocabulary, const TokenOfBytes& ids) {
+  const std::vector<MadeToken> made = made_tokens(vocabulary, ids);
+  MergeTable lower(made.size());
+  std::vector<Token> parts;
+  auto pair = made.begin();
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const VocabularyEntry& entry = vocabulary.tokens[id];
+    if (!entry.ordinary() || entry.bytes.size() < 2)
+      continue;
+    parts.clear();
+    for (const char& c : entry.bytes) parts.push_back(ids.at({&c, 1}));
+    if (lower.merge(parts) != 2)
+      throw UserError(
+          fmt::format("token {} ({:?}) is not a merge of two tokens of lower ranks, so this "
+                      "tokenizer has no list of merges",
+                      id, shortened(entry.bytes)));
+    vocabulary.merges.emplace_back(parts[0], parts[1]);
+    for (; pair != made.end() && std::cmp_equal(pair->token, id); ++pair)
+      lower.add(pair->left, pair->right, static_cast<std::uint32_t>(id), pair->token);
+  }
+}
+
 }  // namespace
+
+Vocabulary listed_vocabulary(std::string_view serialized) {
+  Vocabulary vocabulary;
+  if (serialized == serialized_bytes) {
+    for (int byte = 0; byte < 256; ++byte)
+      vocabulary.tokens.push_back({std::string(1, static_cast<char>(byte)), false});
+    return vocabulary;
+  }
+  vocabulary = vocabulary_from(serialized);
+  if (vocabulary.rule == MergeRule::listed)
+    return vocabulary;
+  const TokenOfBytes ids = ordinary_tokens(vocabulary);
+  (vocabulary.rule == MergeRule::ranked ? list_ranked : list_scored)(vocabulary, ids);
+  vocabulary.rule = MergeRule::listed;
+  return vocabulary;
+}
 
 std::string tokenizer_json(const Vocabulary& vocabulary) {
   TRIREME_EXPECT(vocabulary.rule == MergeRule::listed, "merges by rank have no list");

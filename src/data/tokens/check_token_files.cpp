@@ -106,7 +106,7 @@ class Checker {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       const ExaminedFile& examined = files_[i];
       if (auto problem = problem_of(examined, known_[i].header); !problem.empty())
-        found.add({{examined.file.path}, "", std::move(problem)});
+        found.add({examined.file.path}, "", std::move(problem));
       if (marks)
         for (const std::int64_t document : examined.documents)
           made.marks.push_back(tokens + document);

@@ -269,8 +269,7 @@ bool Documents::read_line(std::string_view line, std::string& problem, std::size
   }
   if (!object.is_object()) {
     problem = fmt::format(
-        "is not a JSON object but {}; without --field or data's `field` the file "
-        "is plain text",
+        "is not a JSON object but {}; without --field or data's `field` the file is plain text",
         object.type_name());
     return false;
   }

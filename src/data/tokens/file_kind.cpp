@@ -19,9 +19,8 @@ constexpr std::string_view parquet =
     "datasets.load_dataset(\"parquet\", data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), "
     "and set `field`.";
 constexpr std::string_view arrow =
-    "Write its text column as JSON lines, for example in Python: "
-    "datasets.load_dataset(\"arrow\", data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), "
-    "and set `field`.";
+    "Write its text column as JSON lines, for example in Python: datasets.load_dataset(\"arrow\", "
+    "data_files=FILE, split=\"train\").to_json(\"text.jsonl\"), and set `field`.";
 constexpr std::string_view unpack = "Unpack it and name the files that it contains.";
 constexpr std::string_view utf8 = "Convert it: iconv -f UTF-16 -t UTF-8 FILE > OUTPUT.";
 

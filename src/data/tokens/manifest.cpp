@@ -108,8 +108,7 @@ Manifest manifest_from_json(std::string_view text, const std::string& path) {
   const auto refuse = [&](const std::string& what) -> Manifest {
     throw UserError(
         Place{path},
-        fmt::format("is not a manifest of trireme tokenize: {}; tokenize again, or move "
-                    "it away",
+        fmt::format("is not a manifest of trireme tokenize: {}; tokenize again, or move it away",
                     what));
   };
   try {

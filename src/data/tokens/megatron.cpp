@@ -9,7 +9,6 @@
 // Source: NVIDIA/Megatron-LM megatron/core/datasets/indexed_dataset.py.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 
 #include <fmt/format.h>
@@ -21,15 +20,15 @@
 namespace trireme::tokens {
 namespace {
 
-constexpr std::int64_t header_bytes = 34;
+struct [[gnu::packed]] Header {
+  std::array<char, 9> magic;
+  std::uint64_t version;
+  std::uint8_t type;
+  std::int64_t sequences, documents;
+};
+constexpr std::int64_t header_bytes = sizeof(Header);
+static_assert(header_bytes == 34);
 constexpr std::array<char, 9> magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-
-template <class T>
-T number_at(const std::byte* place) {
-  T value;
-  std::memcpy(&value, place, sizeof value);
-  return value;
-}
 
 /// Bytes per token of a type that tokens have; 0: another one.
 int width_of_type(int type) {
@@ -95,23 +94,21 @@ std::string check_sequences(const files::InputFile& file,
 
 std::string examine_megatron(const std::string& index_path, ExaminedFile& made) {
   const files::InputFile file(index_path);
-  std::array<std::byte, header_bytes> header{};
-  if (file.read_some(0, header) < header.size())
+  Header header{};
+  if (file.read_some(0, std::as_writable_bytes(std::span(&header, 1))) < sizeof header)
     return fmt::format("is not an index of Megatron: {} bytes, its header alone takes {}",
                        file.size(), header_bytes);
-  if (std::memcmp(header.data(), magic.data(), magic.size()) != 0)
+  if (header.magic != magic)
     return "is not an index of Megatron: it does not begin with MMIDIDX";
-  const auto version = number_at<std::uint64_t>(header.data() + 9);
-  const auto type = number_at<std::uint8_t>(header.data() + 17);
-  const auto sequences = number_at<std::int64_t>(header.data() + 18);
-  const auto documents = number_at<std::int64_t>(header.data() + 26);
+  const std::uint64_t version = header.version;
+  const int type = header.type;
+  const std::int64_t sequences = header.sequences, documents = header.documents;
   if (version != 1)
     return fmt::format("is an index of version {}, this program reads version 1", version);
   made.file.width = width_of_type(type);
   if (made.file.width == 0)
     return fmt::format(
-        "says tokens of type {}; those of types 1 (uint8), 4 (int32) and 8 (uint16) "
-        "can be read",
+        "says tokens of type {}; those of types 1 (uint8), 4 (int32) and 8 (uint16) can be read",
         type);
   // Compared with the size before anything is multiplied that might not fit.
   if (sequences < 1 || documents < 1 || sequences > file.size() / 12 || documents > file.size() / 8)

@@ -75,11 +75,10 @@ void Segment::check_block(const Opened& opened, std::int64_t block) const {
       opened.hashes->blocks[static_cast<std::size_t>(block)])
     throw StorageError(
         "data", "read " + file_.path,
-        fmt::format("bytes {} to {} do not match their hash in {}: the file is "
-                    "damaged, was changed while it was in use, or differs from that "
-                    "of rank 0. Restore it, or remove it if it is a cache of text; "
-                    "if it was changed on purpose, remove the index. Then start "
-                    "again",
+        fmt::format("bytes {} to {} do not match their hash in {}: the file is damaged, was "
+                    "changed while it was in use, or differs from that of rank 0. Restore it, or "
+                    "remove it if it is a cache of text; if it was changed on purpose, remove the "
+                    "index. Then start again",
                     file_.offset + block * block_bytes,
                     file_.offset + std::min(bytes(), (block + 1) * block_bytes), file_.index));
   checked.store(true, std::memory_order_relaxed);

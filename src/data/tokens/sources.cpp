@@ -82,7 +82,7 @@ class Finder {
  private:
   template <class... Args>
   void report(fmt::format_string<Args...> text, Args&&... args) {
-    found_.add({{}, key_, fmt::format(text, std::forward<Args>(args)...)});
+    found_.add({}, key_, fmt::format(text, std::forward<Args>(args)...));
   }
 
   /// What the user pointed at, by name or by a glob.
@@ -278,9 +278,8 @@ void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
     if (100 * file.size > all)
       log.warning(
           "{}: skipped {}, which holds {:.0f} % of the bytes, because it is not text: more than 1 "
-          "% "
-          "of its beginning are control characters. Remove it, or give it by its own name to read "
-          "it anyway",
+          "% of its beginning are control characters. Remove it, or give it by its own name to "
+          "read it anyway",
           key, file.path, 100 * static_cast<double>(file.size) / static_cast<double>(all));
   for (const std::string& path : sources.odd)
     log.warning(

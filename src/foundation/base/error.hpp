@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -62,6 +63,9 @@ class UserError : public std::exception {
 class Findings {
  public:
   void add(Diagnostic finding);
+  void add(Place place, std::string subject, std::string text) {
+    add(Diagnostic{std::move(place), std::move(subject), std::move(text)});
+  }
   [[nodiscard]] std::size_t size() const { return first_.size() + more_; }
   /// Throws UserError; returns if there are none.
   void settle();

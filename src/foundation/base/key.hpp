@@ -108,6 +108,15 @@ constexpr const char* word(E value) {
   return "?";
 }
 
+/// The value that is spelled so, if one is.
+template <NamedEnum E>
+constexpr std::optional<E> value_named(std::string_view spelling) {
+  for (const auto& [value, text] : EnumNames<E>::table)
+    if (spelling == text)
+      return value;
+  return std::nullopt;
+}
+
 /// A number, or one of the words of an enum with EnumNames instead of it: `replicate: node`.
 template <class E>
 struct NumberOr {

@@ -33,13 +33,15 @@ std::optional<std::string> nearest(std::string_view word,
   return *best;
 }
 
+std::size_t promised_bytes(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0xC2 || byte > 0xF4 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
-  const std::size_t bytes = lead >= 0xF0 && lead < 0xF5   ? 4
-                            : lead >= 0xE0 && lead < 0xF0 ? 3
-                            : lead >= 0xC2 && lead < 0xE0 ? 2
-                                                          : 1;
+  const std::size_t bytes = promised_bytes(text[0]);
   if (bytes == 1 || text.size() < bytes)
     return 1;
   // The shortest form, no surrogates, at most U+10FFFF (Unicode, table 3-7).

@@ -23,6 +23,9 @@ std::optional<std::string> nearest(std::string_view word,
 /// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
 /// they are, anything else as \xNN.
 std::string for_terminal(std::string_view text);
+/// Length of a character that begins with this byte, if it is well-formed; 1 for a byte that begins
+/// none.
+std::size_t promised_bytes(char lead);
 /// Length of the character at the beginning of `text`, which is not empty: 2 to 4 for a well-formed
 /// sequence of UTF-8, 1 for ASCII and for a byte that belongs to no such sequence.
 std::size_t character_bytes(std::string_view text);

@@ -33,6 +33,7 @@ class Descriptor {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_open() const { return file_ >= 0; }
+  [[nodiscard]] int number() const { return file_; }
   /// Bytes now.
   [[nodiscard]] std::int64_t size() const;
   /// At most bytes.size() of them, from `offset` on; fewer at the end only.

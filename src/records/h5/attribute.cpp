@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "h5/attribute.hpp"
-
 #include <algorithm>
 #include <type_traits>
 
@@ -34,22 +32,17 @@ Attribute open(hid_t object, const std::string& name, bool strings, std::size_t&
 }
 
 template <class T>
-std::vector<T> read_numbers(hid_t object, const std::string& name) {
+std::vector<T> read_values(hid_t object, const std::string& name) {
+  constexpr bool texts = std::is_same_v<T, std::string>;
   std::size_t elements = 0;
-  const Attribute attribute = open(object, name, false, elements);
-  std::vector<T> values(elements);
+  const Attribute attribute = open(object, name, texts, elements);
+  std::vector<std::conditional_t<texts, char*, T>> values(elements);
   if (elements > 0)
     TRIREME_H5_OF(object, name, H5Aread(attribute.get(), type_of<T>().get(), values.data()));
-  return values;
-}
-
-std::vector<std::string> read_texts(hid_t object, const std::string& name) {
-  std::size_t elements = 0;
-  const Attribute attribute = open(object, name, true, elements);
-  std::vector<char*> texts(elements, nullptr);
-  if (elements > 0)
-    TRIREME_H5_OF(object, name, H5Aread(attribute.get(), string_type().get(), texts.data()));
-  return take_texts(std::move(texts));
+  if constexpr (texts)
+    return take_texts(std::move(values));
+  else
+    return values;
 }
 
 template <class T>
@@ -80,22 +73,20 @@ void write_attribute(
 
 template <class T>
 void write_attribute(hid_t object, const std::string& name, const T& value) {
-  if constexpr (std::is_same_v<T, std::string>) {
+  if constexpr (std::is_same_v<T, std::string>)
     write_attribute(object, name, value.c_str());
-  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-    std::vector<const char*> texts;
-    texts.reserve(value.size());
-    for (const std::string& text : value) texts.push_back(text.c_str());
-    write_attribute(object, name, string_type(), list(value.size()), texts.data());
-  } else if constexpr (std::is_arithmetic_v<T>) {
+  else if constexpr (std::is_arithmetic_v<T>)
     write_attribute(object, name, type_of<T>(), scalar(), &value);
-  } else {
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    write_attribute(object, name, type_of<std::string>(), list(value.size()),
+                    pointers_to(value).data());
+  else
     write_attribute(object, name, type_of<typename T::value_type>(), list(value.size()),
                     value.data());
-  }
 }
+
 void write_attribute(hid_t object, const std::string& name, const char* value) {
-  write_attribute(object, name, string_type(), scalar(), &value);
+  write_attribute(object, name, type_of<std::string>(), scalar(), &value);
 }
 
 bool has_attribute(hid_t object, const std::string& name) {
@@ -114,14 +105,10 @@ std::vector<std::string> attribute_names(hid_t object) {
 
 template <class T>
 T read_attribute(hid_t object, const std::string& name) {
-  if constexpr (std::is_same_v<T, std::string>)
-    return only(read_texts(object, name), object, name);
-  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
-    return read_texts(object, name);
-  else if constexpr (std::is_arithmetic_v<T>)
-    return only(read_numbers<T>(object, name), object, name);
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
+    return only(read_values<T>(object, name), object, name);
   else
-    return read_numbers<typename T::value_type>(object, name);
+    return read_values<typename T::value_type>(object, name);
 }
 
 template void write_attribute(hid_t, const std::string&, const std::string&);
@@ -130,13 +117,11 @@ template void write_attribute(hid_t, const std::string&, const std::uint64_t&);
 template void write_attribute(hid_t, const std::string&, const double&);
 template void write_attribute(hid_t, const std::string&, const std::vector<std::string>&);
 template void write_attribute(hid_t, const std::string&, const std::vector<std::int64_t>&);
-template void write_attribute(hid_t, const std::string&, const std::vector<double>&);
 template std::string read_attribute(hid_t, const std::string&);
 template std::int64_t read_attribute(hid_t, const std::string&);
 template std::uint64_t read_attribute(hid_t, const std::string&);
 template double read_attribute(hid_t, const std::string&);
 template std::vector<std::string> read_attribute(hid_t, const std::string&);
 template std::vector<std::int64_t> read_attribute(hid_t, const std::string&);
-template std::vector<double> read_attribute(hid_t, const std::string&);
 
 }  // namespace trireme::h5

@@ -8,8 +8,6 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
-#include "h5/attribute.hpp"
-
 namespace trireme::h5 {
 namespace {
 
@@ -59,7 +57,12 @@ Properties with_room_for_conversions() {
 template <class T>
 Type type_of() {
   const auto copied = [](hid_t type) { return Type(TRIREME_H5(H5Tcopy(type))); };
-  if constexpr (std::is_same_v<T, Bf16>) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    Type type = copied(H5T_C_S1);
+    TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
+    TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+    return type;
+  } else if constexpr (std::is_same_v<T, Bf16>) {
     // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
     Type type = copied(H5T_IEEE_F32LE);
     TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
@@ -72,43 +75,35 @@ Type type_of() {
   } else if constexpr (std::is_signed_v<T>) {
     return copied(sizeof(T) == 4 ? H5T_NATIVE_INT32 : H5T_NATIVE_INT64);
   } else {
-    return copied(sizeof(T) == 2   ? H5T_NATIVE_UINT16
+    return copied(sizeof(T) == 1   ? H5T_NATIVE_UINT8
+                  : sizeof(T) == 2 ? H5T_NATIVE_UINT16
                   : sizeof(T) == 4 ? H5T_NATIVE_UINT32
                                    : H5T_NATIVE_UINT64);
   }
 }
+template Type type_of<std::string>();
 template Type type_of<Bf16>();
 template Type type_of<float>();
 template Type type_of<double>();
 template Type type_of<std::int32_t>();
 template Type type_of<std::int64_t>();
+template Type type_of<std::uint8_t>();
 template Type type_of<std::uint16_t>();
 template Type type_of<std::uint32_t>();
 template Type type_of<std::uint64_t>();
 
 Type type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return type_of<float>();
-    case DType::bf16:
-      return type_of<Bf16>();
-    case DType::f64:
-      return type_of<double>();
-    case DType::i32:
-      return type_of<std::int32_t>();
-    case DType::i64:
-      return type_of<std::int64_t>();
-    case DType::u8:
-      return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT8)));
-  }
-  TRIREME_EXPECT(false, "dtype {} has no HDF5 type", static_cast<int>(dtype));
+  constexpr Type (*types[])() = {type_of<float>,        type_of<Bf16>,
+                                 type_of<double>,       type_of<std::int32_t>,
+                                 type_of<std::uint8_t>, type_of<std::int64_t>};
+  return types[static_cast<std::size_t>(dtype)]();
 }
 
-Type string_type() {
-  Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
-  TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
-  TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
-  return type;
+std::vector<const char*> pointers_to(std::span<const std::string> texts) {
+  std::vector<const char*> pointers;
+  pointers.reserve(texts.size());
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  return pointers;
 }
 
 std::vector<std::string> take_texts(std::vector<char*> texts) {
@@ -116,7 +111,7 @@ std::vector<std::string> take_texts(std::vector<char*> texts) {
   values.reserve(texts.size());
   for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
   if (!texts.empty())
-    TRIREME_H5(H5Dvlen_reclaim(string_type().get(), line(std::ssize(texts), false).get(),
+    TRIREME_H5(H5Dvlen_reclaim(type_of<std::string>().get(), line(std::ssize(texts), false).get(),
                                H5P_DEFAULT, texts.data()));
   return values;
 }
@@ -237,19 +232,6 @@ void Dataset::append(std::int64_t count, const Type& type, const void* data) {
 void Dataset::resize(std::int64_t elements) {
   const hsize_t dims[] = {static_cast<hsize_t>(elements)};
   TRIREME_H5_OF(id(), "", H5Dset_extent(id(), dims));
-}
-
-void Dataset::append_strings(std::span<const std::string> values) {
-  std::vector<const char*> texts;
-  texts.reserve(values.size());
-  for (const std::string& value : values) texts.push_back(value.c_str());
-  append(static_cast<std::int64_t>(texts.size()), string_type(), texts.data());
-}
-
-std::vector<std::string> Dataset::read_strings() const {
-  std::vector<char*> texts(static_cast<std::size_t>(stored_elements()), nullptr);
-  read(0, std::ssize(texts), string_type(), texts.data());
-  return take_texts(std::move(texts));
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-dimensional datasets of numbers, compounds or strings: extendible ones that grow by
-// appending, and fixed contiguous ones that are written once.
+// Attributes, and one-dimensional datasets of numbers, compounds or strings: extendible ones that
+// grow by appending, and fixed contiguous ones that are written once.
 //
 // 1. Extendible datasets are chunked and unfiltered; the fill value is never written.
 // 2. What is read or written has the dataset's own type or one that HDF5 converts to it; bf16 is
@@ -13,6 +13,8 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -21,13 +23,14 @@
 
 namespace trireme::h5 {
 
-/// An owned copy of the type that memory of T (a number of dataset.cpp) or of `dtype` has.
+/// An owned copy of the type that memory of T (a number of dataset.cpp) or of `dtype` has. That of
+/// a std::string is variable-length UTF-8.
 template <class T>
 Type type_of();
 Type type_of(DType dtype);
-/// Variable-length UTF-8.
-Type string_type();
 
+/// Texts as HDF5 writes them.
+std::vector<const char*> pointers_to(std::span<const std::string> texts);
 /// What HDF5 read as texts, whose memory it gets back.
 std::vector<std::string> take_texts(std::vector<char*> texts);
 
@@ -77,16 +80,22 @@ class Dataset {
 
   template <class T>
   void append(std::span<const T> values) {
-    append(static_cast<std::int64_t>(values.size()), type_of<T>(), values.data());
+    if constexpr (std::is_same_v<T, std::string>)
+      append(std::ssize(values), type_of<T>(), pointers_to(values).data());
+    else
+      append(std::ssize(values), type_of<T>(), values.data());
   }
   template <class T>
   [[nodiscard]] std::vector<T> read_all() const {
-    std::vector<T> values(static_cast<std::size_t>(stored_elements()));
+    constexpr bool texts = std::is_same_v<T, std::string>;
+    std::vector<std::conditional_t<texts, char*, T>> values(
+        static_cast<std::size_t>(stored_elements()));
     read(0, std::ssize(values), type_of<T>(), values.data());
-    return values;
+    if constexpr (texts)
+      return take_texts(std::move(values));
+    else
+      return values;
   }
-  void append_strings(std::span<const std::string> values);
-  [[nodiscard]] std::vector<std::string> read_strings() const;
 
  private:
   explicit Dataset(DatasetId id) : id_(std::move(id)) {}
@@ -95,6 +104,25 @@ class Dataset {
 
   DatasetId id_;
 };
+
+// Typed attributes. Writing replaces an attribute of the same name, whatever its type was.
+
+/// T: std::string, std::int64_t, std::uint64_t, double, or a std::vector of the first or second.
+template <class T>
+void write_attribute(hid_t object, const std::string& name, const T& value);
+void write_attribute(hid_t object, const std::string& name, const char* value);
+/// Of any type and space.
+void write_attribute(
+    hid_t object, const std::string& name, const Type& type, const Space& space, const void* data);
+
+bool has_attribute(hid_t object, const std::string& name);
+/// Names in alphabetical order.
+std::vector<std::string> attribute_names(hid_t object);
+
+/// Of the same types. Numbers are converted by HDF5. Throws StorageError when it is missing or of
+/// another kind.
+template <class T>
+T read_attribute(hid_t object, const std::string& name);
 
 /// Makes `scale` the dimension scale of all of `others`, which are as long: the coordinate of their
 /// elements, for programs that know HDF5's dimension scales. Once per scale.

@@ -102,15 +102,9 @@ herr_t query(const H5FD_t*, unsigned long* flags) {
   return 0;
 }
 
-haddr_t allocated(const H5FD_t* file, H5FD_mem_t) {
-  return of(file).allocated;
-}
 herr_t set_allocated(H5FD_t* file, H5FD_mem_t, haddr_t end) {
   of(file).allocated = end;
   return 0;
-}
-haddr_t end(const H5FD_t* file, H5FD_mem_t) {
-  return of(file).end;
 }
 herr_t handle(H5FD_t* file, hid_t, void** out) {
   *out = &of(file);
@@ -159,9 +153,9 @@ H5FD_class_t make_class() {
   made.open = open;
   made.close = close;
   made.query = query;
-  made.get_eoa = allocated;
+  made.get_eoa = [](const H5FD_t* file, H5FD_mem_t) { return of(file).allocated; };
   made.set_eoa = set_allocated;
-  made.get_eof = end;
+  made.get_eof = [](const H5FD_t* file, H5FD_mem_t) { return of(file).end; };
   made.get_handle = handle;
   made.read = read;
   made.write = write;

@@ -2,7 +2,6 @@
 #include "h5/handle.hpp"
 
 #include <cstddef>
-#include <mutex>
 
 namespace trireme::h5 {
 namespace {
@@ -43,12 +42,7 @@ std::recursive_mutex& library_mutex() {
 
 }  // namespace
 
-LibraryLock::LibraryLock() {
-  library_mutex().lock();
-}
-LibraryLock::~LibraryLock() {
-  library_mutex().unlock();
-}
+LibraryLock::LibraryLock() : lock_guard(library_mutex()) {}
 
 bool is_the_systems(const std::string& message) {
   return message.starts_with(by_system) ||

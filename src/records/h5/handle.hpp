@@ -14,6 +14,7 @@
 // 4. HDF5's exit handler is off: objects that are still open at exit are not written.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -29,21 +30,16 @@ class DamagedError : public StorageError {
   using StorageError::StorageError;
 };
 
-/// Holds the process's one lock on HDF5. A thread may take it again (it is recursive).
-class LibraryLock {
+/// Holds the process's one lock on HDF5. A thread may take it again.
+class LibraryLock : std::lock_guard<std::recursive_mutex> {
  public:
   LibraryLock();
-  ~LibraryLock();
-  LibraryLock(const LibraryLock&) = delete;
-  LibraryLock& operator=(const LibraryLock&) = delete;
 };
 
 /// The innermost message of the current error stack, in one line.
 std::string innermost_message();
 
 namespace detail {
-template <class R, class A>
-A argument_of(R (*)(A));  // never defined: it names the type of the handle
 void silence() noexcept;
 /// `reason` is innermost_message() after the call that failed.
 [[noreturn]] void fail(const std::string& statement,
@@ -53,22 +49,18 @@ void silence() noexcept;
 /// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
 /// `object`, or empty. Asking for names clears HDF5's messages.
 std::string about(const char* call, hid_t object, const std::string& name);
+/// The call is about `name` below `object`, if one of them is given.
 template <class T>
-T check(T result, const char* statement, const char* file, int line) {
-  if (result < 0)
-    fail(statement, innermost_message(), file, line);
-  return result;
-}
-template <class T>
-T check_of(T result,
-           hid_t object,
-           const std::string& name,
-           const char* statement,
-           const char* file,
-           int line) {
+T check(T result,
+        const char* statement,
+        const char* file,
+        int line,
+        hid_t object = H5I_INVALID_HID,
+        const std::string& name = "") {
   if (result < 0) {
     const std::string reason = innermost_message();
-    fail(about(statement, object, name), reason, file, line);
+    const bool known = object != H5I_INVALID_HID || !name.empty();
+    fail(known ? about(statement, object, name) : statement, reason, file, line);
   }
   return result;
 }
@@ -77,32 +69,30 @@ T check_of(T result,
 /// Whether that message is the system's, or reports a lack of memory.
 bool is_the_systems(const std::string& message);
 
-/// Owns one C handle: move-only, as large as the handle. `Invalid` means "nothing here".
-template <auto Destroy, auto Invalid = -1>
+/// Owns one id: move-only.
+template <herr_t (*Destroy)(hid_t)>
 class Handle {
  public:
-  using Raw = decltype(detail::argument_of(Destroy));
-
   Handle() noexcept = default;
-  explicit Handle(Raw raw) noexcept : raw_(raw) {}
-  Handle(Handle&& other) noexcept : raw_(other.release()) {}
+  explicit Handle(hid_t id) noexcept : id_(id) {}
+  Handle(Handle&& other) noexcept : id_(other.release()) {}
   Handle& operator=(Handle&& other) noexcept {
     Handle taken(std::move(other));
-    std::swap(raw_, taken.raw_);
+    std::swap(id_, taken.id_);
     return *this;
   }
   ~Handle() {
     const LibraryLock lock;
     if (*this)
-      Destroy(raw_);
+      Destroy(id_);
   }
 
-  [[nodiscard]] Raw get() const noexcept { return raw_; }
-  Raw release() noexcept { return std::exchange(raw_, static_cast<Raw>(Invalid)); }
-  explicit operator bool() const noexcept { return raw_ != static_cast<Raw>(Invalid); }
+  [[nodiscard]] hid_t get() const noexcept { return id_; }
+  hid_t release() noexcept { return std::exchange(id_, H5I_INVALID_HID); }
+  explicit operator bool() const noexcept { return id_ != H5I_INVALID_HID; }
 
  private:
-  Raw raw_ = static_cast<Raw>(Invalid);
+  hid_t id_ = H5I_INVALID_HID;
 };
 
 /// As H5Fclose, but does not fail because of a write (file.hpp).
@@ -128,4 +118,4 @@ using DatasetId = Handle<&H5Dclose>;
 /// them, and the file that they are in.
 #define TRIREME_H5_OF(object, name, call)                          \
   (::trireme::h5::LibraryLock(), ::trireme::h5::detail::silence(), \
-   ::trireme::h5::detail::check_of((call), object, name, #call, __FILE__, __LINE__))
+   ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__, object, name))

@@ -46,8 +46,7 @@ void describe(V& v, RecordConfig& c) {
   v("span_megabytes", c.span_megabytes,
     {.unit = "MiB",
      .help = "Maximum size of the full spans, in the memory of rank 0 and in run.h5. If all steps "
-             "would "
-             "take more, only every second, third, ... step is kept.",
+             "would take more, only every second, third, ... step is kept.",
      .min = 1,
      .max = 1 << 20});
   v("norms_every_steps", c.norms_every_steps,

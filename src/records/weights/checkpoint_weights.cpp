@@ -81,9 +81,7 @@ class FactReader {
 
  private:
   [[nodiscard]] const std::string* find(const char* name) const {
-    const auto found =
-        std::ranges::find(facts_, prefix_ + name, &record::NameValues::value_type::first);
-    return found == facts_.end() ? nullptr : &found->second;
+    return record::find_fact(facts_, prefix_ + name);
   }
   template <Fact T>
   void read(const char* name, const std::string& text, T& value) const {
@@ -94,12 +92,10 @@ class FactReader {
     } else if constexpr (std::same_as<T, std::string>) {
       value = text;
     } else if constexpr (NamedEnum<T>) {
-      for (const auto& [known, spelling] : EnumNames<T>::table)
-        if (text == spelling) {
-          value = known;
-          return;
-        }
-      refuse(name, text);
+      const auto known = value_named<T>(text);
+      if (!known)
+        refuse(name, text);
+      value = *known;
     } else if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
       refuse(name, text);
     }
@@ -237,9 +233,8 @@ StoredModel open_checkpoint(const std::string& directory) {
     if (p >= table.size() || p >= manifest.parameters.size() ||
         manifest.parameters[p].name != table[p].name ||
         manifest.parameters[p].shape != table[p].shape) {
-      findings.add({{directory},
-                    p < table.size() ? table[p].name : manifest.parameters[p].name,
-                    "the parameters in the checkpoint do not match its model"});
+      findings.add({directory}, p < table.size() ? table[p].name : manifest.parameters[p].name,
+                   "the parameters in the checkpoint do not match its model");
       continue;
     }
     StoredTensor tensor{.parameter = table[p].name, .name = table[p].name, .shape = table[p].shape};
@@ -247,9 +242,8 @@ StoredModel open_checkpoint(const std::string& directory) {
     for (const record::Piece& piece : manifest.pieces_of(number_of_state, p))
       tensor.extents.push_back({piece.rank, piece.offset, piece.begin, piece.count});
     if (tensor.extents.empty())
-      findings.add({{directory},
-                    tensor.name,
-                    "the checkpoint does not contain the weights of this parameter"});
+      findings.add({directory}, tensor.name,
+                   "the checkpoint does not contain the weights of this parameter");
     model.tensors.push_back(std::move(tensor));
   }
   findings.settle();

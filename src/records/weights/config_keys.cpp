@@ -51,7 +51,7 @@ const Json& KeyReader::value(const std::string& key) {
 }
 
 void KeyReader::say(const std::string& key, std::string text) {
-  findings_.add({{path_}, key, std::move(text)});
+  findings_.add({path_}, key, std::move(text));
 }
 
 std::string KeyReader::shown(const std::string& key) {

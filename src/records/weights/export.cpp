@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "base/round_up.hpp"
 #include "files/new_directory.hpp"
 #include "files/output_file.hpp"
 
@@ -112,27 +111,8 @@ class Exporter {
                         .tensors = tensors_by_their_names()};
     if (const auto hash = hash_of_weights())
       content.facts = {{"trireme.weights_hash", fmt::format("{:016x}", *hash)}};
-    for (TensorOutput& tensor : content.tensors)
-      tensor.type = gguf_type(tensor.their, request_.type);
-    const std::vector<float> divisors = gguf_rotary_divisors(shape_);
-    const std::size_t computed = divisors.empty() ? 0 : 1;
-    if (computed > 0)
-      content.tensors.insert(content.tensors.begin(), {.their = {.name = "rope_freqs.weight",
-                                                                 .shape = {std::ssize(divisors)}},
-                                                       .zeros = std::ssize(divisors)});
     files::Descriptor file = files::new_file(directory.file(gguf_file));
-    const auto align = [&] {
-      file.write(std::string(
-          static_cast<std::size_t>(rounded_up(file.size(), gguf_alignment) - file.size()), '\0'));
-    };
-    file.write(gguf_header(content));
-    file.write(std::as_bytes(std::span(divisors)));
-    align();
-    TensorWriter writer(model_);
-    for (const TensorOutput& tensor : std::span(content.tensors).subspan(computed)) {
-      writer.write(tensor, file);
-      align();
-    }
+    weights::write_gguf(std::move(content), model_, file);
     finish(file, gguf_file);
     if (model_.tokenizer.empty())
       exported_.notes.emplace_back("the model has no tokenizer, so the file has no vocabulary");

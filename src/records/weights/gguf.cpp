@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/round_up.hpp"
 
 #include "text/vocabulary.hpp"
@@ -17,6 +17,8 @@ namespace trireme::weights {
 namespace {
 
 using text::Pattern;
+
+constexpr std::int64_t alignment = 32;
 
 constexpr NameRule gpt2_tensors[] = {{"wte", {"token_embd"}},
                                      {"wpe", {"position_embd"}},
@@ -91,23 +93,14 @@ const char* pre_tokenizer_of(const text::Vocabulary& vocabulary) {
     throw UserError(fmt::format(
         "the tokenizer cuts texts by the pattern {}, for which llama.cpp has no pre-tokenizer. A "
         "program that reads a GGUF file would give other tokens.",
-        text::name_of(vocabulary.pattern)));
+        word(vocabulary.pattern)));
   return found->name;
 }
 
 /// The numbers of types in the format.
 std::uint32_t number_of(StoredType type) {
-  switch (type) {
-    case StoredType::f32:
-      return 0;
-    case StoredType::f16:
-      return 1;
-    case StoredType::q8_0:
-      return 8;
-    case StoredType::bf16:
-      return 30;
-  }
-  return 0;
+  constexpr std::uint32_t numbers[] = {0, 30, 1, 8};  // in the order of the enumeration
+  return numbers[static_cast<std::size_t>(type)];
 }
 
 /// The number of the type of most tensors of a file (general.file_type).
@@ -115,32 +108,9 @@ std::uint32_t file_type(StoredType type) {
   return type == StoredType::q8_0 ? 7 : type == StoredType::bf16 ? 32 : number_of(type);
 }
 
-/// Appends keys with their values.
-class Keys {
+/// Appends values as the format stores them.
+class Output {
  public:
-  void add(const std::string& key, std::uint32_t value) { put(key, 4, value); }
-  void add(const std::string& key, std::int64_t value) {
-    add(key, static_cast<std::uint32_t>(value));
-  }
-  void add(const std::string& key, double value) { put(key, 6, static_cast<float>(value)); }
-  void add(const std::string& key, bool value) { put(key, 7, static_cast<std::uint8_t>(value)); }
-  void add(const std::string& key, const std::string& value) {
-    begin(key, string_type);
-    text(value);
-  }
-  void add(const std::string& key, const std::vector<std::string>& values) {
-    begin_array(key, string_type, values.size());
-    for (const std::string& value : values) text(value);
-  }
-  void add(const std::string& key, const std::vector<std::int32_t>& values) {
-    begin_array(key, 5, values.size());
-    for (const std::int32_t value : values) number(value);
-  }
-  void add(const std::string& key, const std::vector<float>& values) {
-    begin_array(key, 6, values.size());
-    for (const float value : values) number(value);
-  }
-
   template <class T>
   void number(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -149,67 +119,76 @@ class Keys {
     number(static_cast<std::uint64_t>(value.size()));
     bytes_ += value;
   }
+  /// Its type and itself. A list has values of one type; an empty one is of texts.
+  void typed(const trireme::Json& value) {
+    number(type_of(value));
+    if (!value.is_array())
+      return plain(value);
+    number(value.empty() ? string_type : value[0].is_number_integer() ? i32 : type_of(value[0]));
+    number(static_cast<std::uint64_t>(value.size()));
+    for (const trireme::Json& one : value) plain(one);
+  }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
-  [[nodiscard]] std::uint64_t count() const { return count_; }
 
  private:
-  static constexpr std::uint32_t string_type = 8, array_type = 9;
+  static constexpr std::uint32_t u32 = 4, i32 = 5, f32 = 6, boolean = 7, string_type = 8, list = 9;
 
-  void begin(const std::string& key, std::uint32_t type) {
-    ++count_;
-    text(key);
-    number(type);
+  static std::uint32_t type_of(const trireme::Json& value) {
+    return value.is_array()            ? list
+           : value.is_string()         ? string_type
+           : value.is_boolean()        ? boolean
+           : value.is_number_integer() ? u32
+                                       : f32;
   }
-  void begin_array(const std::string& key, std::uint32_t type, std::size_t size) {
-    begin(key, array_type);
-    number(type);
-    number(static_cast<std::uint64_t>(size));
-  }
-  template <class T>
-  void put(const std::string& key, std::uint32_t type, T value) {
-    begin(key, type);
-    number(value);
+  void plain(const trireme::Json& value) {
+    if (value.is_string())
+      text(value.get_ref<const std::string&>());
+    else if (value.is_boolean())
+      number(static_cast<std::uint8_t>(value.get<bool>()));
+    else if (value.is_number_integer())
+      number(value.get<std::uint32_t>());
+    else
+      number(value.get<float>());
   }
 
   std::string bytes_;
-  std::uint64_t count_ = 0;
 };
 
-void add_sizes(const GgufContent& content, Keys& keys) {
+void add_sizes(const GgufContent& content, trireme::Json& keys) {
   const model::GptShape& shape = content.shape;
   const std::string arch = content.family->model_type;
-  keys.add("general.architecture", arch);
-  keys.add("general.file_type", file_type(content.type));
+  keys["general.architecture"] = arch;
+  keys["general.file_type"] = file_type(content.type);
   if (content.type == StoredType::q8_0)
-    keys.add("general.quantization_version", std::uint32_t{2});
-  for (const auto& [key, value] : content.facts) keys.add(key, value);
-  keys.add(arch + ".block_count", shape.layers);
-  keys.add(arch + ".context_length", shape.context);
-  keys.add(arch + ".embedding_length", shape.channels);
-  keys.add(arch + ".feed_forward_length", shape.mlp_channels());
-  keys.add(arch + ".vocab_size", shape.vocabulary);
-  keys.add(arch + ".attention.head_count", shape.heads);
-  keys.add(arch + ".attention.head_count_kv", shape.key_value_heads());
-  keys.add(arch + (shape.norm == model::Norm::layer_norm ? ".attention.layer_norm_epsilon"
-                                                         : ".attention.layer_norm_rms_epsilon"),
-           shape.norm_epsilon);
+    keys["general.quantization_version"] = 2;
+  for (const auto& [key, value] : content.facts) keys[key] = value;
+  keys[arch + ".block_count"] = shape.layers;
+  keys[arch + ".context_length"] = shape.context;
+  keys[arch + ".embedding_length"] = shape.channels;
+  keys[arch + ".feed_forward_length"] = shape.mlp_channels();
+  keys[arch + ".vocab_size"] = shape.vocabulary;
+  keys[arch + ".attention.head_count"] = shape.heads;
+  keys[arch + ".attention.head_count_kv"] = shape.key_value_heads();
+  keys[arch + (shape.norm == model::Norm::layer_norm ? ".attention.layer_norm_epsilon"
+                                                     : ".attention.layer_norm_rms_epsilon")] =
+      shape.norm_epsilon;
   if (shape.positions == model::Positions::learned)
     return;
-  keys.add(arch + ".attention.key_length", shape.head_channels());
-  keys.add(arch + ".attention.value_length", shape.head_channels());
-  keys.add(arch + ".rope.dimension_count", shape.head_channels());
-  keys.add(arch + ".rope.freq_base", shape.rotary_theta);
+  keys[arch + ".attention.key_length"] = shape.head_channels();
+  keys[arch + ".attention.value_length"] = shape.head_channels();
+  keys[arch + ".rope.dimension_count"] = shape.head_channels();
+  keys[arch + ".rope.freq_base"] = shape.rotary_theta;
   const model::RotaryScaling& s = shape.rotary_scaling;
   if (!s.active() || s.type == ops::RotaryScalingType::llama3)
     return;
-  keys.add(arch + ".rope.scaling.type", std::string(word(s.type)));
-  keys.add(arch + ".rope.scaling.factor", s.factor);
+  keys[arch + ".rope.scaling.type"] = word(s.type);
+  keys[arch + ".rope.scaling.factor"] = s.factor;
   if (s.type == ops::RotaryScalingType::linear)
     return;
-  keys.add(arch + ".rope.scaling.original_context_length", s.original_context);
+  keys[arch + ".rope.scaling.original_context_length"] = s.original_context;
   // llama.cpp multiplies this by YaRN's own factor.
-  keys.add(arch + ".rope.scaling.attn_factor",
-           s.attention_factor / model::yarn_attention_factor(s.factor));
+  keys[arch + ".rope.scaling.attn_factor"] =
+      s.attention_factor / model::yarn_attention_factor(s.factor);
 }
 
 /// llama.cpp merges what makes the token of the highest score. Tokens of equal rank have equal
@@ -222,17 +201,11 @@ std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tok
         "program that reads a GGUF file would give other tokens.");
   std::vector<float> scores(tokens);
   // A list of merges is an order of tokens if all merges that make a token follow each other.
-  std::unordered_map<std::string, text::Token> ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    if (vocabulary.tokens[id].ordinary())
-      ids.emplace(vocabulary.tokens[id].bytes, static_cast<text::Token>(id));
+  const text::TokenOfBytes ids = text::ordinary_tokens(vocabulary);
   float rank = 0;
   text::Token before = -1;
   for (const auto& [first, second] : vocabulary.merges) {
-    const auto& bytes = [&](text::Token id) -> const std::string& {
-      return vocabulary.tokens[static_cast<std::size_t>(id)].bytes;
-    };
-    const text::Token made = ids.at(bytes(first) + bytes(second));
+    const text::Token made = ids.at(vocabulary[first].bytes + vocabulary[second].bytes);
     float& score = scores[static_cast<std::size_t>(made)];
     if (made != before && score != 0)
       throw UserError(
@@ -245,46 +218,45 @@ std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tok
   return scores;
 }
 
-void add_vocabulary(const GgufContent& content, Keys& keys) {
+void add_vocabulary(const GgufContent& content, trireme::Json& keys) {
   constexpr std::int32_t normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5,
                          byte = 6;
-  if (content.tokenizer.empty())
-    return keys.add("tokenizer.ggml.model", std::string("no_vocab"));
+  if (content.tokenizer.empty()) {
+    keys["tokenizer.ggml.model"] = "no_vocab";
+    return;
+  }
   const text::Vocabulary vocabulary = text::listed_vocabulary(content.tokenizer);
   std::vector<std::string> tokens, merges;
   std::vector<std::int32_t> types;
-  const auto spelling = [&](text::Token id) {
-    return text::spelling_of(vocabulary, vocabulary.tokens[static_cast<std::size_t>(id)]);
-  };
-  for (std::int64_t id = 0; id < content.shape.vocabulary; ++id) {
-    const auto at = static_cast<std::size_t>(id);
-    const bool known = at < vocabulary.tokens.size() && !vocabulary.tokens[at].bytes.empty();
-    tokens.push_back(known ? spelling(static_cast<text::Token>(id)) : fmt::format("[PAD{}]", id));
-    types.push_back(!known                           ? unused
-                    : tokens.back() == "<unk>"       ? unknown
-                    : vocabulary.tokens[at].special  ? control
-                    : vocabulary.tokens[at].added    ? user_defined
-                    : vocabulary.tokens[at].fallback ? byte
-                                                     : normal);
+  for (text::Token id = 0; id < content.shape.vocabulary; ++id) {
+    const bool known = id < std::ssize(vocabulary.tokens) && !vocabulary[id].bytes.empty();
+    tokens.push_back(known ? text::spelling_of(vocabulary, id) : fmt::format("[PAD{}]", id));
+    types.push_back(!known                     ? unused
+                    : tokens.back() == "<unk>" ? unknown
+                    : vocabulary[id].special   ? control
+                    : vocabulary[id].added     ? user_defined
+                    : vocabulary[id].fallback  ? byte
+                                               : normal);
   }
-  keys.add("tokenizer.ggml.model", std::string(vocabulary.characters ? "llama" : "gpt2"));
-  keys.add("tokenizer.ggml.tokens", tokens);
-  keys.add("tokenizer.ggml.token_type", types);
+  keys["tokenizer.ggml.model"] = vocabulary.characters ? "llama" : "gpt2";
+  keys["tokenizer.ggml.tokens"] = tokens;
+  keys["tokenizer.ggml.token_type"] = types;
   if (vocabulary.characters) {
-    keys.add("tokenizer.ggml.pre", std::string("default"));
-    keys.add("tokenizer.ggml.scores", scores_of(vocabulary, tokens.size()));
-    keys.add("tokenizer.ggml.add_space_prefix", vocabulary.prefix != text::SpacePrefix::none);
-    keys.add("tokenizer.ggml.remove_extra_whitespaces", false);
+    keys["tokenizer.ggml.pre"] = "default";
+    keys["tokenizer.ggml.scores"] = scores_of(vocabulary, tokens.size());
+    keys["tokenizer.ggml.add_space_prefix"] = vocabulary.prefix != text::SpacePrefix::none;
+    keys["tokenizer.ggml.remove_extra_whitespaces"] = false;
   } else {
     for (const auto& [first, second] : vocabulary.merges)
-      merges.push_back(spelling(first) + " " + spelling(second));
-    keys.add("tokenizer.ggml.pre", std::string(pre_tokenizer_of(vocabulary)));
-    keys.add("tokenizer.ggml.merges", merges);
+      merges.push_back(text::spelling_of(vocabulary, first) + " " +
+                       text::spelling_of(vocabulary, second));
+    keys["tokenizer.ggml.pre"] = pre_tokenizer_of(vocabulary);
+    keys["tokenizer.ggml.merges"] = merges;
   }
   const Roles& roles = content.roles;
   const auto add = [&](const char* key, const std::optional<std::int32_t>& id) {
     if (id)
-      keys.add(std::string("tokenizer.ggml.") + key, std::int64_t{*id});
+      keys[std::string("tokenizer.ggml.") + key] = *id;
   };
   add("bos_token_id", roles.begin);
   if (!roles.ends.empty())
@@ -293,24 +265,21 @@ void add_vocabulary(const GgufContent& content, Keys& keys) {
     add("eot_token_id", roles.ends[1]);
   add("padding_token_id", roles.padding);
   // A token that only begins texts begins every prompt, as in Llama and unlike in GPT-2.
-  keys.add("tokenizer.ggml.add_bos_token",
-           roles.begin && std::ranges::find(roles.ends, *roles.begin) == roles.ends.end());
+  keys["tokenizer.ggml.add_bos_token"] =
+      roles.begin && std::ranges::find(roles.ends, *roles.begin) == roles.ends.end();
 }
 
-}  // namespace
-
-std::span<const Family> gguf_families() {
-  return architectures;
-}
-
-StoredType gguf_type(const TheirTensor& tensor, StoredType wanted) {
+/// The type in which a tensor is stored if `wanted` is the type of matrices.
+StoredType type_of(const TheirTensor& tensor, StoredType wanted) {
   if (tensor.shape.size() == 1 || tensor.name == "position_embd.weight")
     return StoredType::f32;
   return wanted == StoredType::q8_0 && tensor.shape.back() % q8_0_block != 0 ? StoredType::f16
                                                                              : wanted;
 }
 
-std::vector<float> gguf_rotary_divisors(const model::GptShape& shape) {
+/// The divisors of frequencies (tensor rope_freqs.weight) for positions that are scaled as in Llama
+/// 3.1; empty for others.
+std::vector<float> rotary_divisors(const model::GptShape& shape) {
   const model::RotaryScaling& s = shape.rotary_scaling;
   if (!s.active() || s.type != ops::RotaryScalingType::llama3)
     return {};
@@ -322,38 +291,68 @@ std::vector<float> gguf_rotary_divisors(const model::GptShape& shape) {
   return divisors;
 }
 
-std::string gguf_header(const GgufContent& content) {
+/// The file up to the data of the first tensor; each tensor begins at a multiple of `alignment`.
+std::string header_of(const GgufContent& content) {
   const model::RotaryScaling &s = content.shape.rotary_scaling, usual;
   if (s.beta_slow != usual.beta_slow || s.beta_fast != usual.beta_fast)
     throw UserError(
         fmt::format("a GGUF file cannot express model.rotary_scaling.beta_slow: {} and beta_fast: "
-                    "{}. llama.cpp "
-                    "uses {} and {}.",
+                    "{}. llama.cpp uses {} and {}.",
                     s.beta_slow, s.beta_fast, usual.beta_slow, usual.beta_fast));
-  Keys keys;
+  trireme::Json keys;
   add_sizes(content, keys);
   add_vocabulary(content, keys);
-  Keys file;
+  Output file;
   file.number(std::uint32_t{0x46554747});  // "GGUF"
   file.number(std::uint32_t{3});
   file.number(static_cast<std::uint64_t>(content.tensors.size()));
-  file.number(keys.count());
-  std::string header = file.bytes() + keys.bytes();
-  Keys list;
+  file.number(static_cast<std::uint64_t>(keys.size()));
+  for (const auto& [key, value] : keys.items()) {
+    file.text(key);
+    file.typed(value);
+  }
   std::int64_t offset = 0;
   for (const TensorOutput& tensor : content.tensors) {
     const std::vector<std::int64_t>& shape = tensor.their.shape;
-    list.text(tensor.their.name);
-    list.number(static_cast<std::uint32_t>(shape.size()));
+    file.text(tensor.their.name);
+    file.number(static_cast<std::uint32_t>(shape.size()));
     for (auto extent = shape.rbegin(); extent != shape.rend(); ++extent)
-      list.number(static_cast<std::uint64_t>(*extent));
-    list.number(number_of(tensor.type));
-    list.number(static_cast<std::uint64_t>(offset));
-    offset = rounded_up(offset + tensor.bytes(), gguf_alignment);
+      file.number(static_cast<std::uint64_t>(*extent));
+    file.number(number_of(tensor.type));
+    file.number(static_cast<std::uint64_t>(offset));
+    offset = rounded_up(offset + tensor.bytes(), alignment);
   }
-  header += list.bytes();
-  header.resize(static_cast<std::size_t>(rounded_up(std::ssize(header), gguf_alignment)), '\0');
+  std::string header = file.bytes();
+  header.resize(static_cast<std::size_t>(rounded_up(std::ssize(header), alignment)), '\0');
   return header;
+}
+
+}  // namespace
+
+std::span<const Family> gguf_families() {
+  return architectures;
+}
+
+void write_gguf(GgufContent content, const StoredModel& model, files::Descriptor& file) {
+  for (TensorOutput& tensor : content.tensors) tensor.type = type_of(tensor.their, content.type);
+  const std::vector<float> divisors = rotary_divisors(content.shape);
+  const std::size_t computed = divisors.empty() ? 0 : 1;
+  if (computed > 0)
+    content.tensors.insert(content.tensors.begin(),
+                           {.their = {.name = "rope_freqs.weight", .shape = {std::ssize(divisors)}},
+                            .zeros = std::ssize(divisors)});
+  const auto align = [&] {
+    file.write(std::string(
+        static_cast<std::size_t>(rounded_up(file.size(), alignment) - file.size()), '\0'));
+  };
+  file.write(header_of(content));
+  file.write(std::as_bytes(std::span(divisors)));
+  align();
+  TensorWriter writer(model);
+  for (const TensorOutput& tensor : std::span(content.tensors).subspan(computed)) {
+    writer.write(tensor, file);
+    align();
+  }
 }
 
 }  // namespace trireme::weights

@@ -21,17 +21,8 @@
 
 namespace trireme::weights {
 
-inline constexpr std::int64_t gguf_alignment = 32;
-
 /// The architectures of llama.cpp, with its names of tensors.
 std::span<const Family> gguf_families();
-
-/// The type in which a tensor is stored if `wanted` is the type of matrices.
-StoredType gguf_type(const TheirTensor& tensor, StoredType wanted);
-
-/// The divisors of frequencies (tensor rope_freqs.weight) for positions that are scaled as in Llama
-/// 3.1; empty for others.
-std::vector<float> gguf_rotary_divisors(const model::GptShape& shape);
 
 struct GgufContent {
   const Family* family = nullptr;
@@ -39,12 +30,12 @@ struct GgufContent {
   StoredType type = StoredType::f32;  ///< of matrices
   Roles roles = {};
   std::string tokenizer = {};              ///< text::Tokenizer::serialized(); "": no vocabulary
-  std::vector<TensorOutput> tensors = {};  ///< in the order of their data
+  std::vector<TensorOutput> tensors = {};  ///< in the order of their data, of any type
   /// More keys, with text as value.
   std::vector<std::pair<std::string, std::string>> facts = {};
 };
-/// The file up to the data of the first tensor; each tensor begins at a multiple of gguf_alignment.
-/// Throws UserError if llama.cpp cuts texts in no way that the tokenizer does.
-std::string gguf_header(const GgufContent& content);
+/// Writes the whole file, with tensors of `model`. Throws UserError if llama.cpp cuts texts in no
+/// way that the tokenizer does.
+void write_gguf(GgufContent content, const StoredModel& model, files::Descriptor& file);
 
 }  // namespace trireme::weights

@@ -64,7 +64,7 @@ class Folder {
 
  private:
   void say(std::string file, std::string_view subject, std::string text) {
-    findings_.add({{std::move(file)}, text::shortened(subject), std::move(text)});
+    findings_.add({std::move(file)}, text::shortened(subject), std::move(text));
   }
 
   void take_file(const std::string& name, const std::set<std::string>& expected) {
@@ -142,7 +142,7 @@ class Folder {
     std::vector<std::int64_t> stored = their.shape;
     if (their.transposed)
       std::ranges::reverse(stored);
-    const auto type = stored_type_named(entry.dtype);
+    const auto type = value_named<StoredType>(entry.dtype);
     if (entry.shape != stored) {
       say(path, entry.name,
           fmt::format("its shape is {}, but the model described by {} needs {}",

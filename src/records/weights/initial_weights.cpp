@@ -13,6 +13,7 @@
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/manifest_share.hpp"
 #include "weights/checkpoint_weights.hpp"
 #include "weights/open.hpp"
 #include "weights/safetensors.hpp"
@@ -36,21 +37,6 @@ std::vector<float> mean_row(const StoredTensor& tensor, TensorReader& reader) {
     return static_cast<float>(sum / static_cast<double>(rows));
   });
   return mean;
-}
-
-/// Sum over all ranks, modulo 2^64; in halves, because World adds signed numbers.
-std::vector<std::uint64_t> summed(std::span<const std::uint64_t> values, comm::World& world) {
-  std::vector<std::int64_t> halves;
-  for (const std::uint64_t value : values) {
-    halves.push_back(static_cast<std::int64_t>(value & 0xffffffffU));
-    halves.push_back(static_cast<std::int64_t>(value >> 32U));
-  }
-  world.sum(halves);
-  std::vector<std::uint64_t> sums;
-  for (std::size_t i = 0; i < halves.size(); i += 2)
-    sums.push_back(static_cast<std::uint64_t>(halves[i]) +
-                   (static_cast<std::uint64_t>(halves[i + 1]) << 32U));
-  return sums;
 }
 
 }  // namespace
@@ -135,7 +121,7 @@ void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View val
 }
 
 Origin InitialWeights::settle(std::span<const std::uint64_t> hashes) {
-  const auto sums = summed(hashes, world_);
+  const auto sums = record::sums_modulo(hashes, world_);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors[p];
     if (tensor.shape == table_[p].shape)

@@ -51,7 +51,7 @@ std::string of_block(std::string pattern, std::int64_t block) {
 void expect_header(const std::string& path, const LlmcHeader& header) {
   Findings findings;
   const auto say = [&](int word, std::string text) {
-    findings.add({{path}, "", fmt::format("at byte {}: {}", 4 * word, text)});
+    findings.add({path}, "", fmt::format("at byte {}: {}", 4 * word, text));
   };
   if (header[0] != llmc_model_magic)
     say(0, fmt::format("the magic number is {}; a model file of llm.c has {}", header[0],

@@ -27,13 +27,6 @@ constexpr std::pair<std::string_view, int> dtype_bits[] = {
     {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
     {"I64", 64},        {"U64", 64}};
 
-std::optional<int> bits_of(std::string_view dtype) {
-  for (const auto& [name, bits] : dtype_bits)
-    if (dtype == name)
-      return bits;
-  return std::nullopt;
-}
-
 /// The value if it is an integer from 0 to 2^63 - 1, else nothing.
 std::optional<std::int64_t> natural(const Json& value) {
   if (!value.is_number_unsigned())
@@ -64,7 +57,7 @@ class Parser {
 
  private:
   void say(std::string_view subject, std::string text) {
-    findings_.add({{path_}, text::shortened(subject), std::move(text)});
+    findings_.add({path_}, text::shortened(subject), std::move(text));
   }
 
   void metadata(const Json& value) {
@@ -81,20 +74,19 @@ class Parser {
   void tensor(const std::string& name, const Json& value) {
     if (!value.is_object())
       return say(name, "expected an object {dtype, shape, data_offsets}");
-    bool known = true;
+    const std::size_t before = findings_.size();
     for (const auto& [key, ignored] : value.items())
-      if (key != "dtype" && key != "shape" && key != "data_offsets") {
+      if (key != "dtype" && key != "shape" && key != "data_offsets")
         say(name, fmt::format("unknown key '{}' of a tensor", text::shortened(key)));
-        known = false;
-      }
     SafetensorsEntry entry{.name = name};
-    const auto bits = dtype(name, text::member(value, "dtype"), entry);
-    const auto elements = shape(name, text::member(value, "shape"), entry);
-    if (!offsets(name, text::member(value, "data_offsets"), entry) || !bits || !elements || !known)
+    const std::int64_t bits = dtype(text::member(value, "dtype"), entry);
+    const std::int64_t elements = shape(text::member(value, "shape"), entry);
+    offsets(text::member(value, "data_offsets"), entry);
+    if (findings_.size() > before)
       return;
     std::int64_t size = 0;
-    if (__builtin_mul_overflow(*elements, std::int64_t{*bits}, &size))
-      return say(name, fmt::format("the size in bytes of {} elements of {} overflows", *elements,
+    if (__builtin_mul_overflow(elements, bits, &size))
+      return say(name, fmt::format("the size in bytes of {} elements of {} overflows", elements,
                                    entry.dtype));
     if (size % 8 != 0 || size / 8 != entry.end - entry.begin)
       return say(
@@ -102,54 +94,45 @@ class Parser {
                             shape_text(entry.shape), size / 8, entry.end - entry.begin));
     header_.tensors.push_back(std::move(entry));
   }
-
-  std::optional<int> dtype(const std::string& name, const Json& value, SafetensorsEntry& entry) {
+  /// Each reads a part of the entry, or reports what is wrong with it.
+  std::int64_t dtype(const Json& value, SafetensorsEntry& entry) {
     if (value.is_string())
       entry.dtype = value.get<std::string>();
-    const auto bits = bits_of(entry.dtype);
-    if (!bits)
-      say(name, value.is_string() ? fmt::format("unknown dtype '{}'", text::shortened(entry.dtype))
-                                  : "its dtype is not a string");
-    return bits;
+    for (const auto& [name, bits] : dtype_bits)
+      if (entry.dtype == name)
+        return bits;
+    say(entry.name, value.is_string()
+                        ? fmt::format("unknown dtype '{}'", text::shortened(entry.dtype))
+                        : "its dtype is not a string");
+    return 0;
   }
-
-  std::optional<std::int64_t> shape(const std::string& name,
-                                    const Json& value,
-                                    SafetensorsEntry& entry) {
-    if (!value.is_array()) {
-      say(name, "its shape is not a list [...]");
-      return std::nullopt;
-    }
+  std::int64_t shape(const Json& value, SafetensorsEntry& entry) {
+    if (!value.is_array())
+      say(entry.name, "its shape is not a list [...]");
     std::int64_t elements = 1;
-    for (const Json& extent : value) {
-      const auto size = natural(extent);
+    for (std::size_t i = 0; value.is_array() && i < value.size(); ++i) {
+      const auto size = natural(value[i]);
       if (!size || __builtin_mul_overflow(elements, *size, &elements)) {
-        say(name, size ? "the number of elements of its shape overflows"
-                       : "an extent of its shape is not an integer from 0 to 2^63 - 1");
-        return std::nullopt;
+        say(entry.name, size ? "the number of elements of its shape overflows"
+                             : "an extent of its shape is not an integer from 0 to 2^63 - 1");
+        break;
       }
       entry.shape.push_back(*size);
     }
     return elements;
   }
-
-  bool offsets(const std::string& name, const Json& value, SafetensorsEntry& entry) {
+  void offsets(const Json& value, SafetensorsEntry& entry) {
     const auto begin = value.is_array() && value.size() == 2 ? natural(value[0]) : std::nullopt;
     const auto end = begin ? natural(value[1]) : std::nullopt;
-    if (!end || *begin > *end) {
-      say(name, "its data_offsets are not two integers [begin, end] with begin <= end");
-      return false;
-    }
-    if (*end > data_bytes_) {
-      say(name,
-          fmt::format("it ends at byte {} of the data, but the file has {}", *end, data_bytes_));
-      return false;
-    }
+    if (!end || *begin > *end)
+      return say(entry.name,
+                 "its data_offsets are not two integers [begin, end] with begin <= end");
+    if (*end > data_bytes_)
+      return say(entry.name, fmt::format("it ends at byte {} of the data, but the file has {}",
+                                         *end, data_bytes_));
     entry.begin = data_begin_ + *begin;
     entry.end = data_begin_ + *end;
-    return true;
   }
-
   void tile() {
     std::ranges::sort(header_.tensors, {}, [](const SafetensorsEntry& entry) {
       return std::tuple(entry.begin, entry.end, std::string_view(entry.name));

@@ -25,13 +25,6 @@ void convert_16(const std::byte* from, std::int64_t count, float* to, Convert co
 
 }  // namespace
 
-std::optional<StoredType> stored_type_named(std::string_view name) {
-  for (const auto& [type, known] : EnumNames<StoredType>::table)
-    if (name == known && type != StoredType::q8_0)
-      return type;
-  return std::nullopt;
-}
-
 float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = (half & 0x8000U) << 16U;
   const std::uint32_t exponent = (half >> 10U) & 0x1fU;

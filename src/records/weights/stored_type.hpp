@@ -5,9 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -28,9 +26,6 @@ constexpr std::int64_t bytes_of(StoredType type, std::int64_t elements) {
   return type == StoredType::q8_0 ? elements / q8_0_block * (q8_0_block + 2)
                                   : elements * static_cast<std::int64_t>(size_bytes(type));
 }
-
-/// The type named "F32", "BF16" or "F16" in safetensors; nothing for other names.
-std::optional<StoredType> stored_type_named(std::string_view name);
 
 /// Exact; infinities and NaNs are kept.
 float half_to_float(std::uint16_t half);

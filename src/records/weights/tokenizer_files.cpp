@@ -48,9 +48,8 @@ void write_huggingface_tokenizer(const files::NewDirectory& directory,
                           {"clean_up_tokenization_spaces", false},
                           {"model_max_length", context}};
   const auto spell = [&](const char* key, text::Token token) {
-    if (token >= 0 && token < std::ssize(vocabulary.tokens) &&
-        vocabulary.tokens[static_cast<std::size_t>(token)].special)
-      config[key] = vocabulary.tokens[static_cast<std::size_t>(token)].bytes;
+    if (vocabulary.has_special(token))
+      config[key] = vocabulary[token].bytes;
   };
   config["add_bos_token"] = vocabulary.begin_of_text.has_value();
   spell("bos_token", roles.begin.value_or(-1));

@@ -22,9 +22,8 @@ const text::Tokenizer& LoadedModel::known_tokenizer() const {
     throw UserError(
         Place{stored.path},
         from_checkpoint()
-            ? "the deck of this run does not name the tokenizer of its tokens, so "
-              "there is no text; resume with data.tokenizer in the deck, and use the "
-              "next checkpoint"
+            ? "the deck of this run does not name the tokenizer of its tokens, so there is no "
+              "text; resume with data.tokenizer in the deck, and use the next checkpoint"
             : "there is no tokenizer next to these weights, so there is no text; put its "
               "files there, or give `trireme import` a --tokenizer");
   if (stored.shape.vocabulary < tokenizer->vocabulary())

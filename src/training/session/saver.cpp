@@ -126,8 +126,8 @@ class HostSlabs {
 
 /// A fact of CheckpointFacts::more, if it is stated.
 std::optional<std::string> told(const record::CheckpointFacts& facts, const std::string& name) {
-  const auto told = std::ranges::find(facts.more, name, &record::NameValues::value_type::first);
-  return told == facts.more.end() ? std::nullopt : std::optional(told->second);
+  const std::string* told = record::find_fact(facts.more, name);
+  return told == nullptr ? std::nullopt : std::optional(*told);
 }
 
 /// Whether a checkpoint is written from a copy: record/ reads only host memory.

@@ -351,8 +351,7 @@ void Journal::compare_with_ceiling(MeasureCeiling measure_ceiling) {
     file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
     log_.info(
         "{} step: {} tokens/s, {:.4g} TFLOP/s per rank ({:.1f} % of the {:.4g} TFLOP/s that {} "
-        "matrix "
-        "products alone reach on this machine)",
+        "matrix products alone reach on this machine)",
         grows ? "mean" : "median", count_text(rate), achieved / 1e12, 100 * achieved / ceiling,
         ceiling / 1e12, name(session_.dtype));
   });

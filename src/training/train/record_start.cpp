@@ -13,7 +13,7 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"
-#include "record/run/move_aside.hpp"
+#include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
 #include "record/run/run_log.hpp"
 
@@ -67,8 +67,7 @@ record::RunRecord begun(const std::string& directory,
     if (const std::string moves = set_aside(directory, "attempt"); !moves.empty())
       log.warning(
           "no checkpoint found in {}: starting from step 0. Moved the record of the earlier "
-          "attempt "
-          "({} step{}): {}",
+          "attempt ({} step{}): {}",
           directory, found.last_step.value_or(0), found.last_step == 1 ? "" : "s", moves);
   return record::RunRecord::create(directory, header, options_of(job, log));
 }

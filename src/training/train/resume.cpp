@@ -68,23 +68,17 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
   take(deck, "optimizer.schedule.warmup_steps", then.schedule.warmup_steps);
   take(deck, "optimizer.schedule.final_fraction", then.schedule.final_fraction);
   take(deck, "optimizer.schedule.decay_fraction", then.schedule.decay_fraction);
-  for (const auto& [kind, name] : EnumNames<optim::Schedule>::table)
-    if (fact_of(deck, "optimizer.schedule.kind") == name)
-      then.schedule.kind = kind;
-  for (const auto& [shape, name] : EnumNames<optim::DecayShape>::table)
-    if (fact_of(deck, "optimizer.schedule.decay_shape") == name)
-      then.schedule.decay_shape = shape;
+  const auto choose = [&]<class E>(const char* key, E& value) {
+    value = value_named<E>(fact_of(deck, key)).value_or(value);
+  };
+  choose("optimizer.schedule.kind", then.schedule.kind);
+  choose("optimizer.schedule.decay_shape", then.schedule.decay_shape);
   take(deck, "run.steps", steps);
   take(deck, "optimizer.schedule.steps", steps);  // "auto" is not a number
   return then;
 }
 
 }  // namespace
-
-std::string fact_of(const record::NameValues& facts, const std::string& name) {
-  const auto found = std::ranges::find(facts, name, &record::NameValues::value_type::first);
-  return found == facts.end() ? "" : found->second;
-}
 
 std::string tokenizer_text(const session::Job& job) {
   return job.tokenizer ? fmt::format("{:016x}", job.tokenizer->hash()) : unknown_tokenizer;
@@ -106,10 +100,9 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const sessi
   std::vector<DeckChange> changes;
   for (std::size_t i = 0; i < job.deck.size(); ++i) {
     const auto& [key, now] = job.deck[i];
-    const auto old = std::ranges::find(then, key, &record::NameValues::value_type::first);
-    if (old != then.end() && old->second != now && key != "run.allow_changes")
-      changes.push_back(
-          {key, old->second, now, i < job.rules.size() ? job.rules[i] : Change::free});
+    const std::string* old = record::find_fact(then, key);
+    if (old != nullptr && *old != now && key != "run.allow_changes")
+      changes.push_back({key, *old, now, i < job.rules.size() ? job.rules[i] : Change::free});
   }
   return changes;
 }
@@ -155,9 +148,8 @@ void expect_allowed(const Resumption& resumed,
     found.push_back(
         {{},
          "data.tokenizer",
-         fmt::format("{} has hash {}, but {} was written with a tokenizer of hash {}, "
-                     "and a run cannot change it; put the old one back, or name "
-                     "another run.directory",
+         fmt::format("{} has hash {}, but {} was written with a tokenizer of hash {}, and a run "
+                     "cannot change it; put the old one back, or name another run.directory",
                      job.data.tokenizer, tokenizer, resumed.checkpoint, resumed.tokenizer)});
   const bool data_said = std::ranges::any_of(
       found, [](const Diagnostic& finding) { return is_data(finding.subject); });
@@ -186,11 +178,10 @@ std::string choose_run_id(const record::RunDirectory& directory,
     throw UserError(
         Place{resumed->checkpoint},
         fmt::format(
-            "this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was "
-            "changed. To resume the run of the checkpoint, move steps.jsonl, run.h5 and run.id to "
-            "another place and put back its own record if there is one "
-            "(steps.jsonl.attempt-N). To resume run {}, bring back its own checkpoints. "
-            "Otherwise choose another run.directory",
+            "this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was changed. To "
+            "resume the run of the checkpoint, move steps.jsonl, run.h5 and run.id to another "
+            "place and put back its own record if there is one (steps.jsonl.attempt-N). To resume "
+            "run {}, bring back its own checkpoints. Otherwise choose another run.directory",
             theirs, directory.path(), mine, mine));
   if (mine.empty() && !job.checkpoint.directory.empty() &&
       !std::filesystem::exists(directory.file(record::run_log_name)))

@@ -35,8 +35,7 @@ inline constexpr const char* noise_scale_fact = "noise_scale";
 /// The value of tokenizer_fact for a run.
 std::string tokenizer_text(const session::Job& job);
 
-/// The value of a fact; "" when it is absent.
-std::string fact_of(const record::NameValues& facts, const std::string& name);
+using record::fact_of;
 
 struct DeckChange {
   std::string key, then, now;

@@ -421,8 +421,7 @@ ExitCode Trainer::run() {
   if (run_.finished && run_.first_step <= job_.run.steps) {
     log_.info(
         "the run in {} is finished: steps.jsonl holds all {} steps, and the deck asks for no "
-        "checkpoint "
-        "of the last. To start over, name another run.directory",
+        "checkpoint of the last. To start over, name another run.directory",
         run_.directory.path(), job_.run.steps);
     return ExitCode::done;
   }

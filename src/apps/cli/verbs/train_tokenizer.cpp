@@ -98,7 +98,7 @@ void train_on(const corpus::CountedCorpus& corpus,
 
 ExitCode train(comm::World& world, const TrainOptions& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
-  const text::Pattern pattern = text::pattern_named(words.pattern).value();
+  const text::Pattern pattern = value_named<text::Pattern>(words.pattern).value();
   const auto files = files_of(world, words, log);
   StageProgress progress(log);
   corpus::CountRequest request{
@@ -132,7 +132,7 @@ Action declare_tokenizer_train(CLI::App& command) {
           "--pattern", words->pattern,
           "Pattern that splits text into pieces: " + text::pattern_names() + ". Default: gpt2.")
       ->check([](const std::string& word) {
-        return text::pattern_named(word) ? "" : "not one of " + text::pattern_names();
+        return value_named<text::Pattern>(word) ? "" : "not one of " + text::pattern_names();
       });
   command.add_option("--output", words->output, "Output directory, which must not exist.")
       ->required();

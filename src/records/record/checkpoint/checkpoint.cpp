@@ -20,8 +20,8 @@ namespace {
 
 void check_model(const std::string& directory, const NameValues& theirs, const NameValues& ours) {
   const auto value_in = [](const NameValues& values, const std::string& name) {
-    const auto found = std::ranges::find(values, name, &NameValues::value_type::first);
-    return found == values.end() ? std::string("not given") : found->second;
+    const std::string* found = find_fact(values, name);
+    return found == nullptr ? "not given" : *found;
   };
   std::vector<std::string> names;
   for (const auto* values : {&ours, &theirs})
@@ -51,48 +51,27 @@ void check_parameters(const std::string& directory,
                       i, text(theirs, i), text(ours, i)));
 }
 
-/// Sums of what all ranks read, by (state, parameter), compared with the manifest.
-class Totals {
- public:
-  explicit Totals(const ManifestShare& share)
-      : manifest_(share.manifest),
-        content_hashes_(share.content_hashes),
-        values_(3 * content_hashes_.size()) {}
-
-  void add(std::size_t state, std::size_t parameter, std::uint64_t hash, std::int64_t count) {
-    // Halves, because World adds signed numbers: 2^31 ranks fit.
-    std::int64_t* entry = &values_[3 * (state * manifest_.parameters.size() + parameter)];
-    const std::uint64_t so_far =
-        (static_cast<std::uint64_t>(entry[1]) << 32U) + static_cast<std::uint64_t>(entry[0]) + hash;
-    entry[0] = static_cast<std::int64_t>(so_far & 0xffffffffU);
-    entry[1] = static_cast<std::int64_t>(so_far >> 32U);
-    entry[2] += count;
+/// Collective. The first (state, parameter) of which the ranks read something else than was written:
+/// `hashes` and `counts` are those of the elements that this rank read, as ManifestShare has them.
+std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
+    const ManifestShare& share,
+    std::span<const std::uint64_t> hashes,
+    std::span<std::int64_t> counts,
+    comm::World& world) {
+  const Manifest& manifest = share.manifest;
+  const std::vector<std::uint64_t> sums = sums_modulo(hashes, world);
+  world.sum(counts);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::pair which(i / manifest.parameters.size(), i % manifest.parameters.size());
+    const std::int64_t elements = manifest.parameters[which.second].elements;
+    TRIREME_EXPECT(counts[i] % elements == 0, "{} elements of {} {} wanted, {} each", counts[i],
+                   manifest.states[which.first].name, manifest.parameters[which.second].name,
+                   elements);
+    if (sums[i] != static_cast<std::uint64_t>(counts[i] / elements) * share.content_hashes[i])
+      return which;
   }
-
-  /// The first (state, parameter) of which the ranks read something else than was written.
-  [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> wrong(comm::World& world) {
-    world.sum(values_);
-    for (std::size_t i = 0; i < content_hashes_.size(); ++i) {
-      const std::pair which(i / manifest_.parameters.size(), i % manifest_.parameters.size());
-      const std::int64_t* entry = &values_[3 * i];
-      const std::int64_t elements = manifest_.parameters[which.second].elements;
-      TRIREME_EXPECT(entry[2] % elements == 0, "{} elements of {} {} wanted, {} each", entry[2],
-                     manifest_.states[which.first].name, manifest_.parameters[which.second].name,
-                     elements);
-      const auto copies = static_cast<std::uint64_t>(entry[2] / elements);
-      const std::uint64_t sum =
-          (static_cast<std::uint64_t>(entry[1]) << 32U) + static_cast<std::uint64_t>(entry[0]);
-      if (sum != copies * content_hashes_[i])
-        return which;
-    }
-    return std::nullopt;
-  }
-
- private:
-  const Manifest& manifest_;
-  const std::vector<std::uint64_t>& content_hashes_;
-  std::vector<std::int64_t> values_;
-};
+  return std::nullopt;
+}
 
 /// The first rank's manifest, of a checkpoint from which this run can resume.
 Manifest expected_manifest(const std::string& directory,
@@ -154,17 +133,19 @@ CheckpointFacts load_checkpoint(const std::string& directory,
   const ManifestShare share = share_manifest(std::move(whole), wanted, world);
   comm::together(world, [&] { check_rank_files(directory, share.manifest, share.files); });
   PieceReader reader(directory, share.manifest);
-  Totals totals(share);
+  std::vector<std::uint64_t> hashes(share.content_hashes.size());
+  std::vector<std::int64_t> counts(hashes.size());
   comm::together(world, [&] {
     for (const MutableSlab& slab : wanted) {
       if (slab.data.empty())
         continue;
       const std::size_t state = reader.state(slab.state);
-      const std::uint64_t hash = reader.read(state, at(slab.parameter), slab.begin, slab.data);
-      totals.add(state, at(slab.parameter), hash, slab.data.elements);
+      const std::size_t which = state * share.manifest.parameters.size() + at(slab.parameter);
+      hashes[which] += reader.read(state, at(slab.parameter), slab.begin, slab.data);
+      counts[which] += slab.data.elements;
     }
   });
-  if (const auto wrong = totals.wrong(world))
+  if (const auto wrong = first_wrong(share, hashes, counts, world))
     name_damage(directory, share, *wrong, reader, world);
   return share.manifest.facts;
 }

@@ -43,18 +43,15 @@
 namespace trireme::record {
 
 /// A contiguous range of elements of one parameter in one state ("parameter", "moment1", …).
-struct Slab {
+template <class V>
+struct SlabOf {
   std::string state;
   ParameterIndex parameter{};
   std::int64_t begin = 0;  ///< first element within the parameter
-  ConstView data;
+  V data;
 };
-struct MutableSlab {
-  std::string state;
-  ParameterIndex parameter{};
-  std::int64_t begin = 0;
-  View data;
-};
+using Slab = SlabOf<ConstView>;
+using MutableSlab = SlabOf<View>;
 
 struct CheckpointFacts {
   std::int64_t step = 0;          ///< steps done

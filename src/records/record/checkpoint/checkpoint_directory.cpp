@@ -75,18 +75,6 @@ std::vector<fs::path> entries_of(const std::string& directory) {
   return found;
 }
 
-std::vector<std::string> directories_in(const std::string& path) {
-  std::vector<std::string> found;
-  for (const fs::path& entry : entries_of(path)) {
-    std::error_code problem;
-    if (fs::is_directory(entry, problem))
-      found.push_back(entry.string());
-    else if (problem != std::errc::no_such_file_or_directory)
-      check(problem, "look at " + entry.string());
-  }
-  return found;
-}
-
 /// Of a small text file; "" where it cannot be read.
 std::string first_word(const std::string& path) {
   std::string word;
@@ -101,9 +89,14 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
 /// By name, oldest first.
 std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
   std::vector<CheckpointPlace> places;
-  for (const std::string& directory : directories_in(checkpoints))
-    if (const std::int64_t step = step_of(fs::path(directory).filename().string()); step >= 0)
-      places.push_back({directory, step});
+  for (const fs::path& entry : entries_of(checkpoints)) {
+    std::error_code problem;
+    const std::int64_t step = step_of(entry.filename().string());
+    if (fs::is_directory(entry, problem) && step >= 0)
+      places.push_back({entry.string(), step});
+    else if (problem != std::errc::no_such_file_or_directory)
+      check(problem, "look at " + entry.string());
+  }
   std::ranges::sort(places, {}, &CheckpointPlace::step);
   return places;
 }
@@ -113,8 +106,7 @@ FoundCheckpoint look_at(CheckpointPlace place) {
   static_cast<CheckpointPlace&>(one) = std::move(place);
   try {
     const Manifest manifest = read_manifest(one.directory);
-    one.milestone = std::ranges::find(manifest.facts.more, std::string(milestone_fact),
-                                      &NameValues::value_type::first) != manifest.facts.more.end();
+    one.milestone = find_fact(manifest.facts.more, milestone_fact) != nullptr;
     one.bytes =
         std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
     one.ranks = manifest.ranks();
@@ -198,9 +190,8 @@ std::string checkpoint_name(std::int64_t step) {
 std::int64_t step_of(const std::string& name) {
   static constexpr std::string_view prefix = "step-";
   if (name.size() <= prefix.size() || name.size() > prefix.size() + 18 ||
-      name.compare(0, prefix.size(), prefix) != 0 ||
-      !std::all_of(name.begin() + prefix.size(), name.end(),
-                   [](unsigned char c) { return std::isdigit(c) != 0; }))
+      !name.starts_with(prefix) ||
+      name.find_first_not_of("0123456789", prefix.size()) != std::string::npos)
     return -1;
   return std::stoll(name.substr(prefix.size()));
 }
@@ -346,8 +337,7 @@ std::string name_problem(const std::string& directory, std::int64_t step) {
     return "";
   const std::string own = checkpoint_name(step);
   return fmt::format(
-      "this directory is named {}, and its manifest is of step {}: it was renamed or "
-      "copied; {}",
+      "this directory is named {}, and its manifest is of step {}: it was renamed or copied; {}",
       name, step,
       fs::exists(path.parent_path() / own) ? "move it away, " + own + " is there as well"
                                            : "give it the name " + own + " again");

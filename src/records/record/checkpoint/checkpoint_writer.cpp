@@ -17,30 +17,11 @@
 namespace trireme::record {
 
 void Background::start(Work work) {
-  TRIREME_EXPECT(!thread_.joinable(), "work is under way already");
-  done_.store(false, std::memory_order_relaxed);
-  const auto run = [this, work = std::move(work)](const std::stop_token& stop) {
-    try {
-      work(stop);
-    } catch (...) {
-      problem_ = std::current_exception();
-    }
-    done_.store(true, std::memory_order_release);
-  };
-  try {
-    thread_ = start_thread<std::jthread>("checkpoint", run);
-  } catch (...) {
-    done_.store(true, std::memory_order_relaxed);
-    throw;
-  }
-}
-
-void Background::wait() {
-  if (thread_.joinable())
-    thread_.join();
-  thread_ = {};
-  if (problem_)
-    std::rethrow_exception(std::exchange(problem_, nullptr));
+  TRIREME_EXPECT(!outcome_.valid(), "work is under way already");
+  std::packaged_task<void(const std::stop_token&)> task(std::move(work));
+  auto outcome = task.get_future();
+  thread_ = start_thread<std::jthread>("checkpoint", std::move(task));
+  outcome_ = std::move(outcome);
 }
 
 namespace {
@@ -140,10 +121,8 @@ void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {
     if (const Part& part = parts[rank]; part.bad_state >= 0)
       throw UserError(
           fmt::format("step {}: {} of {} is not finite on rank {}, so no checkpoint was written: "
-                      "the older ones "
-                      "in {} are as they were; a lower optimizer.learning_rate, "
-                      "optimizer.clip_norm, or fp32 may "
-                      "help",
+                      "the older ones in {} are as they were; a lower optimizer.learning_rate, "
+                      "optimizer.clip_norm, or fp32 may help",
                       facts_.step, part.states[static_cast<std::size_t>(part.bad_state)].name,
                       plan_.parameter(static_cast<ParameterIndex>(part.bad_parameter)).name, rank,
                       checkpoints_of(run_directory_)));

@@ -18,10 +18,10 @@
 //    next start() removes.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <cstdint>
-#include <exception>
 #include <functional>
+#include <future>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -57,14 +57,19 @@ class Background {
   /// Requires: nothing is under way.
   void start(Work work);
   /// True also when nothing was started.
-  [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool done() const {
+    return !outcome_.valid() ||
+           outcome_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
   /// Blocks until the work is done.
-  void wait();
+  void wait() {
+    if (outcome_.valid())
+      outcome_.get();
+  }
 
  private:
-  std::atomic<bool> done_ = true;
-  std::exception_ptr problem_;
-  std::jthread thread_;  // last: it ends before the others go
+  std::future<void> outcome_;
+  std::jthread thread_;  // last: it ends before the other goes
 };
 
 class CheckpointWriter {

@@ -18,10 +18,9 @@
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "record/run/date.hpp"
+#include "record/run/name_values.hpp"
 
 namespace trireme::record {
 namespace {
@@ -63,11 +62,12 @@ void write_column(hid_t group, const char* name, std::span<const T> values) {
 }
 
 void write_column(hid_t group, const char* name, std::span<const std::string> values) {
-  h5::Dataset::create_extendible(group, name, h5::string_type(), 1024).append_strings(values);
+  h5::Dataset::create_extendible(group, name, h5::type_of<std::string>(), 1024)
+      .append<std::string>(values);
 }
 
 std::vector<std::string> read_texts(const h5::File& file, const char* path) {
-  return h5::Dataset::open(file.get(), path).read_strings();
+  return h5::Dataset::open(file.get(), path).read_all<std::string>();
 }
 
 void write_group(const h5::File& file, const char* name, const NameValues& values) {

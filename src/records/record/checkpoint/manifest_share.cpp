@@ -27,37 +27,21 @@ auto head_of(ManifestShare& share, std::size_t& num_pieces) {
                   share.content_hashes, num_pieces);
 }
 
-/// Which pieces a rank keeps.
-class Wants {
- public:
-  Wants(const Manifest& manifest, std::span<const MutableSlab> wanted, comm::World& world)
-      : rank_(static_cast<std::uint32_t>(world.rank())),
-        ranks_(static_cast<std::uint32_t>(world.size())) {
-    for (const MutableSlab& slab : wanted) {
-      const auto state = std::ranges::find(manifest.states, slab.state, &SavedState::name);
-      if (state != manifest.states.end() && !slab.data.empty())
-        ranges_.emplace(std::pair(static_cast<std::uint32_t>(state - manifest.states.begin()),
-                                  static_cast<std::uint32_t>(at(slab.parameter))),
-                        std::pair(slab.begin, slab.begin + slab.data.elements));
-    }
-  }
+/// The elements that a rank wants, by (state, parameter): the first, and the one after the last.
+using Ranges =
+    std::multimap<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::int64_t, std::int64_t>>;
 
-  [[nodiscard]] bool keep(const Piece& piece) const {
-    if (piece.rank % ranks_ == rank_)
-      return true;
-    const auto [first, last] = ranges_.equal_range({piece.state, piece.parameter});
-    return std::any_of(first, last, [&](const auto& one) {
-      const auto& [begin, end] = one.second;
-      return piece.begin < end && begin < piece.begin + piece.count;
-    });
+Ranges ranges_of(std::span<const MutableSlab> wanted, const Manifest& manifest) {
+  Ranges ranges;
+  for (const MutableSlab& slab : wanted) {
+    const auto state = std::ranges::find(manifest.states, slab.state, &SavedState::name);
+    if (state != manifest.states.end() && !slab.data.empty())
+      ranges.emplace(std::pair(static_cast<std::uint32_t>(state - manifest.states.begin()),
+                               static_cast<std::uint32_t>(at(slab.parameter))),
+                     std::pair(slab.begin, slab.begin + slab.data.elements));
   }
-
- private:
-  std::uint32_t rank_, ranks_;
-  /// By (state, parameter): first element, and the one after the last.
-  std::multimap<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::int64_t, std::int64_t>>
-      ranges_;
-};
+  return ranges;
+}
 
 }  // namespace
 
@@ -74,7 +58,15 @@ ManifestShare share_manifest(Manifest whole,
   std::size_t num_pieces = pieces.size();
   const std::string head = first ? pack(head_of(all, num_pieces)) : std::string();
   unpack_to(head_of(share, num_pieces), world.broadcast(head, 0));
-  const Wants wants(share.manifest, wanted, world);
+  const auto rank = static_cast<std::uint32_t>(world.rank());
+  const auto ranks = static_cast<std::uint32_t>(world.size());
+  const Ranges ranges = ranges_of(wanted, share.manifest);
+  const auto keeps = [&](const Piece& piece) {
+    const auto [begin, end] = ranges.equal_range({piece.state, piece.parameter});
+    return piece.rank % ranks == rank || std::any_of(begin, end, [&](const auto& one) {
+             return piece.begin < one.second.second && one.second.first < piece.begin + piece.count;
+           });
+  };
   for (std::size_t done = 0; done < num_pieces; done += block_pieces) {
     std::vector<Piece> block;
     if (first) {
@@ -82,15 +74,26 @@ ManifestShare share_manifest(Manifest whole,
       const auto count = std::min(block_pieces, num_pieces - done);
       block.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
     }
-    const std::string bytes = world.broadcast(pack(block), 0);
-    for (const Piece& piece : unpack<std::vector<Piece>>(bytes))
-      if (wants.keep(piece))
-        share.manifest.pieces.push_back(piece);
+    block = unpack<std::vector<Piece>>(world.broadcast(pack(block), 0));
+    std::ranges::copy_if(block, std::back_inserter(share.manifest.pieces), keeps);
   }
-  for (auto file = static_cast<std::uint32_t>(world.rank());
-       file < share.manifest.file_bytes.size(); file += static_cast<std::uint32_t>(world.size()))
+  for (std::uint32_t file = rank; file < share.manifest.file_bytes.size(); file += ranks)
     share.files.push_back(file);
   return share;
+}
+
+std::vector<std::uint64_t> sums_modulo(std::span<const std::uint64_t> values, comm::World& world) {
+  std::vector<std::int64_t> halves;  // because World adds signed numbers: 2^31 ranks fit
+  for (const std::uint64_t value : values) {
+    halves.push_back(static_cast<std::int64_t>(value & 0xffffffffU));
+    halves.push_back(static_cast<std::int64_t>(value >> 32U));
+  }
+  world.sum(halves);
+  std::vector<std::uint64_t> sums;
+  for (std::size_t i = 0; i < halves.size(); i += 2)
+    sums.push_back(static_cast<std::uint64_t>(halves[i]) +
+                   (static_cast<std::uint64_t>(halves[i + 1]) << 32U));
+  return sums;
 }
 
 void check_rank_files(const std::string& directory,

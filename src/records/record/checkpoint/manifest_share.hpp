@@ -34,6 +34,9 @@ ManifestShare share_manifest(Manifest whole,
                              std::span<const MutableSlab> wanted,
                              comm::World& world);
 
+/// Collective. The sums over all ranks modulo 2^64, as hashes of elements add up.
+std::vector<std::uint64_t> sums_modulo(std::span<const std::uint64_t> values, comm::World& world);
+
 /// Throws UserError, naming the file and what to do, when one of `files` of the checkpoint in
 /// `directory` is missing, has another size, or holds another frame (rank_file.hpp) than the
 /// manifest states. `manifest` holds all pieces of those files.

@@ -11,7 +11,6 @@
 #include "device/device.hpp"
 #include "device/recorder.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "h5/raw_file.hpp"

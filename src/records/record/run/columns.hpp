@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables in HDF5: a group that holds one 1-D extendible dataset per column, each with the
 // attributes `units` and `long_name` (of the conventions that xarray and netCDF tools read); row i
-// is element i of all of them, and the first column is the dimension scale of the others. A table
-// is declared as an array of Column: its datasets are made from that array, and its rows are
-// written by it.
+// is element i of all of them, and the first column is the dimension scale of the others. The
+// columns are those that Row::columns() lists (rows.hpp).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
+#include "record/run/rows.hpp"
 
 namespace trireme::record {
-
-/// A dataset that holds one member of every row; `Types` are those that the members have.
-template <class Row, class... Types>
-struct Column {
-  const char* name;
-  const char* unit;
-  const char* help;
-  std::variant<Types Row::*...> member;
-};
 
 /// Empty; `chunk` elements are allocated at a time.
 inline h5::Dataset add_dataset(hid_t parent,
@@ -42,39 +30,51 @@ inline h5::Dataset add_dataset(hid_t parent,
   return dataset;
 }
 
-/// All columns of a table, empty.
-template <class Columns>
-std::vector<h5::Dataset> add_columns(hid_t parent, const Columns& columns, std::int64_t chunk) {
-  std::vector<h5::Dataset> datasets;
-  for (const auto& column : columns) {
-    const auto type_of = []<class Row, class T>(T Row::*) {
-      if constexpr (std::is_same_v<T, std::string>)
-        return h5::string_type();
-      else
-        return h5::type_of<T>();
-    };
-    datasets.push_back(add_dataset(parent, column.name, std::visit(type_of, column.member), chunk,
-                                   column.unit, column.help));
+/// A table that grows.
+template <class Row>
+class Table {
+ public:
+  explicit Table(const h5::File& file, const std::string& group = Row::table.group) {
+    const h5::Group parent = h5::open_group(file.get(), group);
+    const char* first = nullptr;
+    const Row row;
+    Row::columns(row, [&]<class T>(const char* name, const T&, const char* unit, const char* help) {
+      first = first == nullptr ? name : first;
+      datasets_.push_back(
+          add_dataset(parent.get(), name, h5::type_of<T>(), Row::table.chunk, unit, help));
+      waiting_.emplace_back(std::vector<T>());
+    });
+    h5::make_scale(datasets_.front(), first, std::span(datasets_).subspan(1));
   }
-  h5::make_scale(datasets.front(), columns[0].name, std::span(datasets).subspan(1));
-  return datasets;
-}
+  void add(const Row& row) {
+    std::size_t i = 0;
+    Row::columns(row, [&]<class T>(const char*, const T& value, auto...) {
+      std::get<std::vector<T>>(waiting_[i++]).push_back(value);
+    });
+    if (++rows_ == rows_at_once)
+      write();
+  }
+  /// What add() has kept so far.
+  void write() {
+    for (std::size_t i = 0; i < datasets_.size() && rows_ > 0; ++i)
+      std::visit(
+          [&]<class T>(std::vector<T>& values) {
+            datasets_[i].append<T>(values);
+            values.clear();
+          },
+          waiting_[i]);
+    rows_ = 0;
+  }
 
-/// The member of every row, after what `dataset` holds.
-template <class Row, class... Types>
-void append_column(h5::Dataset& dataset,
-                   const Column<Row, Types...>& column,
-                   std::span<const Row> rows) {
-  const auto append = [&]<class T>(T Row::*member) {
-    std::vector<T> values;
-    values.reserve(rows.size());
-    for (const Row& row : rows) values.push_back(row.*member);
-    if constexpr (std::is_same_v<T, std::string>)
-      dataset.append_strings(values);
-    else
-      dataset.append<T>(values);
-  };
-  std::visit(append, column.member);
-}
+ private:
+  static constexpr std::size_t rows_at_once = 4096;  ///< that are handed to HDF5
+
+  using Values =
+      std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+
+  std::vector<h5::Dataset> datasets_;
+  std::vector<Values> waiting_;  ///< of each
+  std::size_t rows_ = 0;         ///< that wait
+};
 
 }  // namespace trireme::record

@@ -58,20 +58,4 @@ Json parse_line(std::string_view line) {
   return object.is_object() ? object : Json::object();
 }
 
-std::string text_in(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-std::int64_t whole_in(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<std::int64_t>() : 0;
-}
-
-double number_in(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>()
-                                                     : std::numeric_limits<double>::quiet_NaN();
-}
-
 }  // namespace trireme::record

@@ -14,20 +14,16 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <variant>
 
 #include <fmt/format.h>
 
 #include "base/json.hpp"
 
-#include "record/run/columns.hpp"
+#include "record/run/rows.hpp"
 #include "record/run/run_log.hpp"
-#include "record/run/run_schema.hpp"
 
 namespace trireme::record {
 
@@ -51,10 +47,28 @@ std::string_view kind_of(std::string_view line);
 /// The object of a line that has a kind; an empty one where it is something else.
 Json parse_line(std::string_view line);
 
-/// Members of an object; "", 0 and NaN where there is none of that type.
-std::string text_in(const Json& object, const char* name);
-std::int64_t whole_in(const Json& object, const char* name);
-double number_in(const Json& object, const char* name);
+/// Reads a member of an object, if it has one of this type; null is NaN.
+template <class T>
+void read_member(const Json& object, const char* name, T& value) {
+  const auto found = object.find(name);
+  if (found == object.end())
+    return;
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (found->is_string())
+      value = found->template get<std::string>();
+  } else if (found->is_number()) {
+    value = found->template get<T>();
+  } else if constexpr (std::is_same_v<T, double>) {
+    value = not_known;
+  }
+}
+/// The member; "" and 0 where there is none of that type.
+template <class T>
+T member(const Json& object, const char* name) {
+  T value{};
+  read_member(object, name, value);
+  return value;
+}
 
 template <class T>
 std::string field(std::string_view name, const T& value) {
@@ -62,46 +76,42 @@ std::string field(std::string_view name, const T& value) {
 }
 
 /// All columns of a row, as log_line() takes them.
-template <class Row, class Columns>
-std::string fields_of(const Row& row, const Columns& columns) {
+template <class Row>
+std::string fields_of(const Row& row) {
   std::string text;
-  for (const auto& column : columns)
-    text += std::visit([&](auto member) { return field(column.name, row.*member); }, column.member);
+  Row::columns(row,
+               [&](const char* name, const auto& value, auto...) { text += field(name, value); });
   return text;
 }
 
 /// The row of an object. A column that it lacks or has with another type keeps its default.
-template <class Row, class Columns>
-Row row_of(const Json& object, const Columns& columns) {
+template <class Row>
+Row row_of(const Json& object) {
   Row row;
-  for (const auto& column : columns) {
-    const auto found = object.find(column.name);
-    if (found == object.end())
-      continue;
-    std::visit(
-        [&]<class T>(T Row::*member) {
-          if constexpr (std::is_same_v<T, std::string>) {
-            if (found->is_string())
-              row.*member = found->template get<std::string>();
-          } else if (found->is_number()) {
-            row.*member = found->template get<T>();
-          } else if constexpr (std::is_same_v<T, double>) {
-            row.*member = std::numeric_limits<double>::quiet_NaN();
-          }
-        },
-        column.member);
-  }
+  Row::columns(row,
+               [&](const char* name, auto& value, auto...) { read_member(object, name, value); });
   return row;
+}
+
+/// Whether a line with this row still counts. A row of several steps is one of its last.
+template <class Row>
+bool keeps(const Rewinds& rewinds, std::int64_t line, const Row& row) {
+  if constexpr (requires { row.step; })
+    return rewinds.keep(line, row.step);
+  else if constexpr (requires { row.last_step; })
+    return rewinds.keep(line, row.last_step);
+  else
+    return rewinds.keep(line, row.first_step);
 }
 
 /// Calls `each` with the rows of a table that count, in the order of the log. Throws StorageError.
 template <class Row, class Each>
 void read_rows(const std::string& log, const Rewinds& rewinds, Each&& each) {
   for_each_line(log, [&](std::int64_t number, std::string_view line) {
-    if (kind_of(line) != Table<Row>::kind)
+    if (kind_of(line) != Row::table.kind)
       return;
-    const auto row = row_of<Row>(parse_line(line), Table<Row>::columns);
-    if (rewinds.keep(number, row.*Table<Row>::key))
+    const auto row = row_of<Row>(parse_line(line));
+    if (keeps(rewinds, number, row))
       each(row);
   });
 }

@@ -7,14 +7,11 @@
 #include <fstream>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "files/output_file.hpp"
-
-#include "record/run/run_schema.hpp"
 
 namespace trireme::record {
 namespace {
@@ -71,15 +68,13 @@ bool MetricsFile::due(double now) {
 
 void MetricsFile::write(const StepRow& row) {
   std::string text = fmt::format("{}\n", first_line);
-  for (const auto& column : step_columns) {
-    const double value =
-        std::visit([&](auto member) { return static_cast<double>(row.*member); }, column.member);
-    if (!std::isnan(value))
+  StepRow::columns(row, [&](const char* name, auto value, const char* unit, const char* help) {
+    if (!std::isnan(static_cast<double>(value)))
       text += fmt::format(
           "# HELP trireme_{0} {1} Unit: {2}\n# TYPE trireme_{0} gauge\n"
           "trireme_{0}{3} {4}\n",
-          column.name, column.help, column.unit, labels_, value);
-  }
+          name, help, unit, labels_, static_cast<double>(value));
+  });
   std::string problem;
   try {
     problem = obstacle();

@@ -3,12 +3,36 @@
 // structs into these, so `record` depends neither on the deck nor on the model.
 #pragma once
 
+#include <algorithm>
+#include <ctime>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace trireme::record {
 
 using NameValues = std::vector<std::pair<std::string, std::string>>;
+
+/// The value of a fact; null where it is absent.
+inline const std::string* find_fact(const NameValues& facts, std::string_view name) {
+  const auto found = std::ranges::find(facts, name, &NameValues::value_type::first);
+  return found == facts.end() ? nullptr : &found->second;
+}
+/// The same; "" where it is absent.
+inline std::string fact_of(const NameValues& facts, std::string_view name) {
+  const std::string* found = find_fact(facts, name);
+  return found == nullptr ? "" : *found;
+}
+
+/// Now, in UTC: "2026-08-01 17:04:05 +0000". Source: openPMD 1.1, attribute `date`.
+inline std::string date_and_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S +0000", &utc);
+  return text;
+}
 
 }  // namespace trireme::record

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 #include "files/descriptor.hpp"
@@ -37,10 +35,17 @@ void refuse_what_is_in_the_way(const std::string& path, const std::string& key) 
           "file system", fmt::format("create {} {}", key, path),
           fmt::format("{} is a link to {}, which does not exist. If its file system is not "
                       "mounted, mount it and start again. Otherwise remove the link",
-                      part.string(), fs::read_symlink(part, problem).string()),
-          __FILE__, __LINE__);
+                      part.string(), fs::read_symlink(part, problem).string()));
     if (part == part.parent_path())
       break;
+  }
+}
+
+files::Descriptor opened(const std::string& directory) {
+  try {
+    return {directory, O_RDONLY | O_DIRECTORY};
+  } catch (const StorageError&) {  // it may be written and not listed
+    return {directory, O_PATH | O_DIRECTORY};
   }
 }
 
@@ -49,22 +54,15 @@ void refuse_what_is_in_the_way(const std::string& path, const std::string& key) 
 RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
     : path_(std::move(path)), key_(std::move(key)), host_(world.host()) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-  try {
-    comm::on_first_rank(world, [&] { create_and_lock(); });
-  } catch (...) {
-    release();
-    throw;
-  }
+  comm::on_first_rank(world, [&] { create_and_lock(); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
 }
 
 void RunDirectory::create_and_lock() {
   refuse_what_is_in_the_way(path_, key_);
   files::make_directories(path_);
-  place_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (place_ < 0)  // it may be written and not listed
-    place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  const bool held = ::flock(place_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  place_ = opened(path_);
+  const bool held = place_.lock(true) == files::Taken::by_another;
   files::FileLock lock(file("lock"), "write into " + key_ + ": ");
   const auto taken = held ? files::Taken::by_another : lock.take_alone();
   if (taken == files::Taken::by_another)
@@ -107,50 +105,42 @@ std::string new_run_id() {
   return fmt::format("{:016x}", number);
 }
 
-bool RunDirectory::is_where_it_was() const {
-  struct stat held {
-  }, found{};
-  return ::fstat(place_, &held) != 0 ||
-         (::stat(path_.c_str(), &found) == 0 && held.st_dev == found.st_dev &&
-          held.st_ino == found.st_ino);
-}
-
 void RunDirectory::expect_in_place() {
-  if (!is_where_it_was()) {
-    struct stat held {};
-    const bool removed = ::fstat(place_, &held) == 0 && held.st_nlink == 0;
+  struct stat held {};
+  if (::fstat(place_.number(), &held) == 0 && !place_.in_place()) {
+    const bool removed = held.st_nlink == 0;
     std::error_code ignored;
     const std::string now =
-        fs::read_symlink(fmt::format("/proc/self/fd/{}", place_), ignored).string();
+        fs::read_symlink(fmt::format("/proc/self/fd/{}", place_.number()), ignored).string();
     throw StorageError(
         "file system", "find " + key_ + " " + path_,
         removed ? "it was removed while the run used it, with all that the run wrote into it"
                 : fmt::format("it was moved away while the run used it{}; what the run wrote is "
                               "in {}",
                               fs::exists(path_, ignored) ? ", and another one is in its place" : "",
-                              now.empty() ? "an unknown place" : now),
-        __FILE__, __LINE__);
+                              now.empty() ? "an unknown place" : now));
   }
   if (!lock_->in_place()) {
     files::FileLock lock(file("lock"), "write into " + key_ + ": ");
     if (lock.take_alone() == files::Taken::by_another)
       throw StorageError("file system", "keep the lock " + file("lock"),
                          "it was removed while the run used it, and " + lock.holder("another run") +
-                             " has taken it. Stop one of the two runs, and start this one again",
-                         __FILE__, __LINE__);
+                             " has taken it. Stop one of the two runs, and start this one again");
     lock.sign(host_);
     lock_.emplace(std::move(lock));
   }
   lock_->touch();
 }
 
-RunDirectory::~RunDirectory() {
-  release();
-}
-
-void RunDirectory::release() noexcept {
-  if (place_ >= 0)
-    ::close(place_);
+std::string move_aside(const std::string& path, const char* why) {
+  std::string aside;
+  const auto taken = [](const std::string& name) {  // a link that leads nowhere is a file as well
+    return fs::exists(fs::symlink_status(name));
+  };
+  for (int number = 1; aside.empty() || taken(aside); ++number)
+    aside = fmt::format("{}.{}-{}", path, why, number);
+  files::rename(path, aside);
+  return aside;
 }
 
 }  // namespace trireme::record

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "files/descriptor.hpp"
 #include "files/file_lock.hpp"
 
 #include "comm/control/world.hpp"
@@ -31,9 +32,6 @@ class RunDirectory {
   /// created or written.
   /// `key`: the deck key that names it, for messages.
   RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
@@ -57,19 +55,21 @@ class RunDirectory {
 
  private:
   void create_and_lock();
-  void release() noexcept;
-  [[nodiscard]] bool is_where_it_was() const;
 
   std::string path_;
   std::string id_;
   const std::string key_;
   const std::string host_;
   std::optional<files::FileLock> lock_;
-  int place_ = -1;  ///< the directory itself, locked as well where it can be
+  files::Descriptor place_;  ///< the directory itself, locked as well where it can be
   bool locked_ = false;
 };
 
 /// 16 hexadecimal digits that no other run has: of the system's randomness.
 std::string new_run_id();
+
+/// Renames a file or directory that is in the way of a run's files to the first free `path`.`why`-N, N from 1, which is returned.
+/// Throws StorageError.
+std::string move_aside(const std::string& path, const char* why);
 
 }  // namespace trireme::record

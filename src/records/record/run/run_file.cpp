@@ -10,20 +10,20 @@
 
 #include "files/descriptor.hpp"
 
-#include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/run/columns.hpp"
 #include "record/run/log_line.hpp"
-#include "record/run/run_schema.hpp"
+#include "record/run/rows.hpp"
 
 namespace trireme::record {
 namespace {
 
 using Sample = device::TimeSample;
 
-/// Rows of a table, and samples, that are handed to HDF5 at a time.
-constexpr std::size_t rows_at_once = 4096, samples_at_once = std::size_t{1} << 16U;
+/// Samples that are handed to HDF5 at a time, and that a dataset grows by on disk: 128 KiB.
+constexpr std::size_t samples_at_once = std::size_t{1} << 16U;
+constexpr std::int64_t chunk_samples = 4096;
 
 h5::Type sample_type() {
   const auto u32 = h5::type_of<std::uint32_t>(), u16 = h5::type_of<std::uint16_t>();
@@ -36,30 +36,6 @@ h5::Type sample_type() {
                                             {"begin_s", offsetof(Sample, begin_s), f64},
                                             {"duration_s", offsetof(Sample, duration_s), f64}});
 }
-
-/// A table that grows.
-template <class Row>
-class Rows {
- public:
-  explicit Rows(const h5::File& file, const std::string& group = Table<Row>::group)
-      : datasets_(add_columns(
-            h5::open_group(file.get(), group).get(), Table<Row>::columns, Table<Row>::chunk)) {}
-
-  void add(Row row) {
-    waiting_.push_back(std::move(row));
-    if (waiting_.size() >= rows_at_once)
-      write();
-  }
-  void write() {
-    for (std::size_t i = 0; i < datasets_.size() && !waiting_.empty(); ++i)
-      append_column(datasets_[i], Table<Row>::columns[i], std::span<const Row>(waiting_));
-    waiting_.clear();
-  }
-
- private:
-  std::vector<h5::Dataset> datasets_;
-  std::vector<Row> waiting_;
-};
 
 void write_value(hid_t object, const std::string& name, const Json& value) {
   if (value.is_number_integer())
@@ -87,7 +63,7 @@ std::string lines_of(const Json& object) {
 class Builder {
  public:
   Builder(const h5::File& file, const Rewinds& rewinds)
-      : file_(file), rewinds_(rewinds), sessions_(file), tables_(each_of(file)) {
+      : file_(file), rewinds_(rewinds), sessions_(file), tables_(file) {
     make_names();
     h5::write_attribute(h5::open_group(file_.get(), "memory").get(), "unit", "byte");
     h5::write_attribute(file_.get(), "filetype", "trireme-run");
@@ -100,20 +76,19 @@ class Builder {
     const std::string_view kind = kind_of(line);
     if (kind.empty())
       return;
-    const auto take_row = [&]<class Row>(Rows<Row>& rows) {
-      if (kind != Table<Row>::kind)
+    const auto take_row = [&]<class Row>(Table<Row>& table) {
+      if (kind != Row::table.kind)
         return;
-      Row row = row_of<Row>(parse_line(line), Table<Row>::columns);
-      if (rewinds_.keep(number, row.*Table<Row>::key))
-        rows.add(std::move(row));
+      if (const auto row = row_of<Row>(parse_line(line)); keeps(rewinds_, number, row))
+        table.add(row);
     };
-    std::apply([&](auto&... rows) { (take_row(rows), ...); }, tables_);
-    if (kind == Table<EvaluationRow>::kind)
+    tables_.each(take_row);
+    if (kind == EvaluationRow::table.kind)
       take_evaluation(number, parse_line(line));
-    else if (kind == Table<SessionRow>::kind)
+    else if (kind == SessionRow::table.kind)
       take_session(parse_line(line));
     else if (kind == tokenizer_kind)
-      tokenizer_ = text_in(parse_line(line), "text");
+      tokenizer_ = member<std::string>(parse_line(line), "text");
     else if (kind == timing_fact_kind)
       take_timing_fact(parse_line(line));
     else if (kind == memory_kind)
@@ -122,35 +97,24 @@ class Builder {
 
   /// Once all lines were taken.
   void finish(const Spans& spans) {
-    std::apply([](auto&... rows) { (rows.write(), ...); }, tables_);
+    tables_.each([](auto& table) { table.write(); });
     sessions_.write();
-    for (auto& [set, rows] : sets_) rows.write();
+    for (auto& [set, table] : sets_) table.write();
     const h5::Group deck = h5::open_group(file_.get(), "deck");
     for (const auto& [name, value] : deck_.items()) write_value(deck.get(), name, value);
     if (!tokenizer_.empty())
-      add_dataset(file_.get(), "tokenizer", h5::string_type(), 1, "",
+      add_dataset(file_.get(), "tokenizer", h5::type_of<std::string>(), 1, "",
                   "The tokenizer of the run's tokens, in trireme's text form.")
-          .append_strings({&tokenizer_, 1});
+          .append<std::string>({&tokenizer_, 1});
     write_spans(spans);
   }
 
  private:
-  using Tables = std::tuple<Rows<StepRow>,
-                            Rows<ValidationRow>,
-                            Rows<CheckpointRow>,
-                            Rows<SkippedRow>,
-                            Rows<NoiseScaleRow>,
-                            Rows<NormRow>,
-                            Rows<RankSpanRow>,
-                            Rows<RankEnergyRow>,
-                            Rows<BucketRow>,
-                            Rows<AnchorRow>>;
-
   template <class... Row>
-  static std::tuple<Rows<Row>...> made(const h5::File& file, std::tuple<Rows<Row>...>*) {
-    return {Rows<Row>(file)...};
-  }
-  static Tables each_of(const h5::File& file) { return made(file, static_cast<Tables*>(nullptr)); }
+  struct Tables : Table<Row>... {
+    explicit Tables(const h5::File& file) : Table<Row>(file)... {}
+    void each(auto&& action) { (action(static_cast<Table<Row>&>(*this)), ...); }
+  };
 
   void make_names() {
     std::vector<std::string> dotted, index, help;
@@ -159,22 +123,22 @@ class Builder {
       index.emplace_back(row.index);
       help.emplace_back(row.help);
     }
-    h5::Dataset names = add_dataset(h5::open_group(file_.get(), "timings").get(), "names",
-                                    h5::string_type(), chunk_few, "", "Names of spans, by id.");
-    names.append_strings(dotted);
+    h5::Dataset names =
+        add_dataset(h5::open_group(file_.get(), "timings").get(), "names",
+                    h5::type_of<std::string>(), chunk_few, "", "Names of spans, by id.");
+    names.append<std::string>(dotted);
     h5::write_attribute(names.id(), "index_of", index);
     h5::write_attribute(names.id(), "help_of", help);
   }
 
   void take_evaluation(std::int64_t number, const Json& object) {
-    const std::string set = text_in(object, "set");
+    const std::string set = member<std::string>(object, "set");
     if (set.empty())
       return;
     const h5::Group sets = h5::open_group(file_.get(), "evaluation");
     const auto found = sets_.try_emplace(set, file_, "evaluation/" + set).first;
-    h5::write_attribute(sets.get(), set, text_in(object, "of"));
-    auto row = row_of<EvaluationRow>(object, evaluation_columns);
-    if (rewinds_.keep(number, row.step))
+    h5::write_attribute(sets.get(), set, member<std::string>(object, "of"));
+    if (const auto row = row_of<EvaluationRow>(object); keeps(rewinds_, number, row))
       found->second.add(row);
   }
 
@@ -183,7 +147,7 @@ class Builder {
       const auto found = object.find(name);
       return found != object.end() && found->is_object() ? *found : Json::object();
     };
-    auto row = row_of<SessionRow>(object, session_columns);
+    auto row = row_of<SessionRow>(object);
     const Json facts = part("facts");
     deck_ = part("deck");
     row.facts = lines_of(facts);
@@ -194,22 +158,24 @@ class Builder {
       for (const auto& [name, value] : facts.items()) write_value(file_.get(), name, value);
     }
     is_first_ = false;
-    sessions_.add(std::move(row));
+    sessions_.add(row);
   }
 
   void take_timing_fact(const Json& object) {
-    const std::string name = text_in(object, "name");
+    const std::string name = member<std::string>(object, "name");
     if (name.empty())
       return;
     const h5::Group group = h5::open_group(file_.get(), "timings");
-    h5::write_attribute(group.get(), name, number_in(object, "value"));
-    h5::write_attribute(group.get(), name + "_unit", text_in(object, "unit"));
+    double value = not_known;
+    read_member(object, "value", value);
+    h5::write_attribute(group.get(), name, value);
+    h5::write_attribute(group.get(), name + "_unit", member<std::string>(object, "unit"));
   }
 
   void take_memory(const Json& object) {
-    if (const std::string name = text_in(object, "name"); !name.empty())
+    if (const std::string name = member<std::string>(object, "name"); !name.empty())
       h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name,
-                          whole_in(object, "bytes"));
+                          member<std::int64_t>(object, "bytes"));
   }
 
   void write_spans(const Spans& spans) {
@@ -230,9 +196,19 @@ class Builder {
 
   const h5::File& file_;
   const Rewinds& rewinds_;
-  Rows<SessionRow> sessions_;
-  Tables tables_;
-  std::map<std::string, Rows<EvaluationRow>> sets_;
+  Table<SessionRow> sessions_;
+  Tables<StepRow,
+         ValidationRow,
+         CheckpointRow,
+         SkippedRow,
+         NoiseScaleRow,
+         NormRow,
+         RankSpanRow,
+         RankEnergyRow,
+         BucketRow,
+         AnchorRow>
+      tables_;
+  std::map<std::string, Table<EvaluationRow>> sets_;
   Json deck_ = Json::object();
   std::string tokenizer_;
   bool is_first_ = true;

@@ -9,13 +9,13 @@
 #include <span>
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 #include "files/descriptor.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
-#include "record/run/run_schema.hpp"
 
 namespace trireme::record {
 namespace {
@@ -45,9 +45,9 @@ void forget(std::optional<std::int64_t>& dropped, std::int64_t step, Order order
 
 /// What one line adds to the facts.
 void take(LogFacts& facts, std::int64_t number, std::string_view kind, std::string_view line) {
-  if (kind == Table<StepRow>::kind) {
+  if (kind == StepRow::table.kind) {
     facts.last_step = step_of(line);
-  } else if (kind == Table<CheckpointRow>::kind) {
+  } else if (kind == CheckpointRow::table.kind) {
     facts.last_checkpoint = step_of(line).value_or(0);
   } else if (kind == rewind_kind) {
     const std::int64_t step = step_of(line).value_or(0);
@@ -58,22 +58,24 @@ void take(LogFacts& facts, std::int64_t number, std::string_view kind, std::stri
     forget(facts.dropped_validation, step, std::greater{});
     forget(facts.dropped_evaluation, step, std::greater{});
   } else if (kind == dropped_kind) {
-    const bool validation = text_in(parse_line(line), "what") == Table<ValidationRow>::kind;
+    const bool validation =
+        member<std::string>(parse_line(line), "what") == ValidationRow::table.kind;
     (validation ? facts.dropped_validation : facts.dropped_evaluation) = step_of(line);
-  } else if (kind == Table<ValidationRow>::kind) {
+  } else if (kind == ValidationRow::table.kind) {
     forget(facts.dropped_validation, step_of(line).value_or(0));
-  } else if (kind == Table<EvaluationRow>::kind) {
+  } else if (kind == EvaluationRow::table.kind) {
     forget(facts.dropped_evaluation, step_of(line).value_or(0));
-  } else if (kind == Table<SessionRow>::kind) {
+  } else if (kind == SessionRow::table.kind) {
     const Json object = parse_line(line);
     if (const auto found = object.find("facts"); found != object.end())
-      if (const std::string id = text_in(*found, run_id_fact); !id.empty())
+      if (const std::string id = member<std::string>(*found, run_id_fact); !id.empty())
         facts.run_id = id;
   } else if (kind == tokenizer_kind) {
     facts.has_tokenizer = true;
   } else if (kind == run_file_kind) {
     const Json object = parse_line(line);
-    facts.run_files[{whole_in(object, "bytes"), text_in(object, "crc32_of_file")}] = number;
+    facts.run_files[{member<std::int64_t>(object, "bytes"),
+                     member<std::string>(object, "crc32_of_file")}] = number;
   }
 }
 
@@ -138,9 +140,9 @@ LogFacts look_at_log(const std::string& path) {
 
 std::string lines_text(const std::vector<std::int64_t>& lines) {
   constexpr std::size_t most = 5;
-  std::string text = lines.size() == 1 ? "line " : "lines ";
-  for (std::size_t i = 0; i < std::min(lines.size(), most); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", lines[i]);
+  const auto first = std::span(lines).first(std::min(lines.size(), most));
+  const std::string text =
+      fmt::format("{} {}", lines.size() == 1 ? "line" : "lines", fmt::join(first, ", "));
   return lines.size() > most ? fmt::format("{} and {} more", text, lines.size() - most) : text;
 }
 
@@ -167,8 +169,7 @@ void RunLog::sync() {
     throw StorageError("record", "write " + path(),
                        std::filesystem::exists(path())
                            ? "another file is in its place"
-                           : "it was removed or moved away while the run wrote it",
-                       __FILE__, __LINE__);
+                           : "it was removed or moved away while the run wrote it");
   file_.sync();
   usable_ = true;
   waits_ = false;

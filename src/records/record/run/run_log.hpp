@@ -12,7 +12,7 @@
 //                the run had to stop: the next start makes it up, and a row of that step follows
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, norms, rank_spans,
 //   rank_energy, bucket, anchor
-//                rows of the tables of run.h5 (run_schema.hpp)
+//                rows of the tables of run.h5 (rows.hpp)
 //   tokenizer, timing_fact, memory
 //                single facts; a later one of the same name replaces an earlier one
 //   run_file     run.h5 was written: its bytes and its CRC-32
@@ -36,6 +36,8 @@
 
 #include "files/descriptor.hpp"
 
+#include "record/run/rows.hpp"
+
 namespace trireme::record {
 
 inline constexpr const char* run_log_name = "steps.jsonl";
@@ -46,6 +48,43 @@ inline constexpr const char* cut_kind = "cut";
 inline constexpr const char* run_file_kind = "run_file";
 
 inline constexpr const char* dropped_kind = "dropped";
+/// Those of single facts.
+inline constexpr const char* tokenizer_kind = "tokenizer";
+inline constexpr const char* timing_fact_kind = "timing_fact";
+inline constexpr const char* memory_kind = "memory";
+
+// The rows that RunRecord makes itself.
+
+struct AnchorRow {
+  std::int64_t first_step = 0, rank = 0;
+  double calendar_s = 0;
+
+  static constexpr TableInfo table{"anchor", "timings/anchors"};
+  static void columns(auto& r, auto&& v) {
+    v("first_step", r.first_step, "steps",
+      "First step of a session; its anchors hold up to the next such step.");
+    v("rank", r.rank, "rank", "Rank whose clock the anchor belongs to.");
+    v("calendar_s", r.calendar_s, "seconds since 1970-01-01 00:00:00",
+      "Calendar time at which begin_s of the rank's samples is 0.");
+  }
+};
+
+/// A start or a resumption.
+struct SessionRow {
+  std::string date_and_time;
+  std::int64_t first_step = 0, ranks = 0;
+  std::string machine, facts, deck;
+
+  static constexpr TableInfo table{"session", "sessions"};
+  static void columns(auto& r, auto&& v) {
+    v("first_step", r.first_step, "steps", "The first step of the session.");
+    v("date_and_time", r.date_and_time, "", "When the session began, UTC.");
+    v("ranks", r.ranks, "ranks", "Number of ranks of the session.");
+    v("machine", r.machine, "", "Hosts of the ranks, in rank order.");
+    v("facts", r.facts, "", "Versions and settings of the session, one per line.");
+    v("deck", r.deck, "", "The resolved deck that the session's steps were made with.");
+  }
+};
 
 /// Which rows still count: those of a step that no later rewind took back.
 class Rewinds {

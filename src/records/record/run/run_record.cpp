@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,11 +19,9 @@
 #include "files/path.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/run/date.hpp"
 #include "record/run/log_line.hpp"
-#include "record/run/move_aside.hpp"
+#include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
-#include "record/run/run_schema.hpp"
 
 namespace trireme::record {
 namespace {
@@ -37,19 +36,16 @@ std::string file_in(const std::string& directory) {
 }
 
 [[noreturn]] void refuse(const std::string& what, int reason) {
-  throw StorageError("record", what, std::strerror(reason), __FILE__, __LINE__);
+  throw StorageError("record", what, std::strerror(reason));
 }
 
 /// Distinct hosts in rank order.
 std::string machine(const std::vector<std::string>& hosts) {
   std::vector<std::string> seen;
-  std::string text;
   for (const std::string& host : hosts)
-    if (std::ranges::find(seen, host) == seen.end()) {
+    if (std::ranges::find(seen, host) == seen.end())
       seen.push_back(host);
-      text += (text.empty() ? "" : " ") + host;
-    }
-  return text;
+  return fmt::format("{}", fmt::join(seen, " "));
 }
 
 /// A value of the deck, which is a YAML word: a number becomes one, and text loses its quotes.
@@ -71,16 +67,11 @@ std::string session_line(const RunHeader& header, std::int64_t first_step) {
   for (const auto& [name, value] : header.facts) add(facts, name, json_text(value));
   for (const auto& [name, value] : header.counts) add(facts, name, json_text(value));
   for (const auto& [name, value] : header.deck) add(deck, name, json_of_word(value));
-  return log_line(Table<SessionRow>::kind,
+  return log_line(SessionRow::table.kind,
                   field("date_and_time", date_and_time()) + field("first_step", first_step) +
                       field("ranks", static_cast<std::int64_t>(header.hosts.size())) +
                       field("machine", machine(header.hosts)) +
                       fmt::format(", \"facts\": {{{}}}, \"deck\": {{{}}}", facts, deck));
-}
-
-std::string id_in(const RunHeader& header) {
-  const auto found = std::ranges::find(header.facts, run_id_fact, &NameValues::value_type::first);
-  return found == header.facts.end() ? "" : found->second;
 }
 
 /// Which line of the log states the file at `path` as it is; nothing: another program made or
@@ -152,14 +143,10 @@ void replace_file(const std::string& directory,
 
 RunRecord::RunRecord(std::string directory,
                      RunLog log,
-                     Rewinds rewinds,
-                     Spans spans,
                      std::int64_t first_step,
                      RunRecordOptions options)
     : directory_(std::move(directory)),
       log_(std::move(log)),
-      rewinds_(std::move(rewinds)),
-      spans_(std::move(spans)),
       first_step_(first_step),
       options_(std::move(options)) {
   last_sync_ = last_file_ = options_.clock();
@@ -172,7 +159,7 @@ void RunRecord::append_line(std::string_view kind, const std::string& fields) {
 
 template <class Row>
 requires(!std::ranges::range<Row>) void RunRecord::append(const Row& row) {
-  append_line(Table<Row>::kind, fields_of(row, Table<Row>::columns));
+  append_line(Row::table.kind, fields_of(row));
   if constexpr (std::is_same_v<Row, CheckpointRow>)
     file_wanted_ = true;
 }
@@ -252,8 +239,7 @@ void RunRecord::write_file_or_warn() {
       throw;
     if (!file_fails_)
       options_.warn(fmt::format(
-          "cannot write {}: {}. The run continues and tries again later; all rows are in "
-          "{}",
+          "cannot write {}: {}. The run continues and tries again later; all rows are in {}",
           file_in(directory_), problem.what(), log_.path()));
     file_fails_ = true;
   }
@@ -285,8 +271,7 @@ RunRecord RunRecord::create(const std::string& directory,
     throw UserError(Place{path},
                     "the record of a run is here already: nothing was changed; choose another "
                     "run.directory");
-  RunRecord record(directory, RunLog(path, RunLog::Open::create), Rewinds{}, Spans{}, step + 1,
-                   std::move(options));
+  RunRecord record(directory, RunLog(path, RunLog::Open::create), step + 1, std::move(options));
   record.start(header, true);
   return record;
 }
@@ -296,7 +281,7 @@ RunRecord RunRecord::resume(const std::string& directory,
                             std::int64_t step,
                             const LogFacts& before,
                             RunRecordOptions options) {
-  const std::string path = log_in(directory), mine = id_in(header);
+  const std::string path = log_in(directory), mine = fact_of(header.facts, run_id_fact);
   if (!mine.empty() && !before.run_id.empty() && before.run_id != mine)
     throw UserError(Place{path},
                     fmt::format("this is the record of another run ({}, and this one is {}): move "
@@ -310,21 +295,20 @@ RunRecord RunRecord::resume(const std::string& directory,
   std::vector<std::string> warnings;
   Spans spans = earlier_spans(file_in(directory), facts, warnings);
   for (const std::string& warning : warnings) options.warn(warning);
-  RunRecord record(directory, std::move(log), std::move(facts.rewinds), std::move(spans), step + 1,
-                   std::move(options));
+  RunRecord record(directory, std::move(log), step + 1, std::move(options));
+  record.rewinds_ = std::move(facts.rewinds);
+  record.spans_ = std::move(spans);
   record.start(header, !before.has_tokenizer);
   return record;
 }
 
 void RunRecord::append(const std::string& set, const std::string& of, const EvaluationRow& row) {
-  append_line(Table<EvaluationRow>::kind,
-              fields_of(row, evaluation_columns) + field("set", set) + field("of", of));
+  append_line(EvaluationRow::table.kind, fields_of(row) + field("set", set) + field("of", of));
 }
 void RunRecord::append_dropped(std::int64_t step, bool validation) {
-  append_line(
-      dropped_kind,
-      field("step", step) + field("what", std::string(validation ? Table<ValidationRow>::kind
-                                                                 : Table<EvaluationRow>::kind)));
+  append_line(dropped_kind, field("step", step) +
+                                field("what", std::string(validation ? ValidationRow::table.kind
+                                                                     : EvaluationRow::table.kind)));
 }
 void RunRecord::set_timing_fact(const std::string& name, double value, std::string_view unit) {
   append_line(timing_fact_kind,

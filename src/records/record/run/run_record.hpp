@@ -25,15 +25,28 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "device/recorder.hpp"
 
+#include "record/run/name_values.hpp"
 #include "record/run/rows.hpp"
 #include "record/run/run_file.hpp"
 #include "record/run/run_log.hpp"
 
 namespace trireme::record {
+
+/// What a run states about itself at each start.
+struct RunHeader {
+  NameValues facts;                ///< root attributes
+  NameValues deck;                 ///< dotted key, value as in YAML
+  std::vector<std::string> hosts;  ///< of each rank, in rank order
+  std::vector<BucketRow> buckets;  ///< in bucket order
+  std::string tokenizer = {};      ///< text::Tokenizer::serialized(); empty: not known
+  std::vector<std::pair<std::string, std::int64_t>> counts =
+      {};  ///< root attributes that are numbers
+};
 
 struct RunRecordOptions {
   double sync_seconds = 2, sync_share = 0.02;
@@ -63,8 +76,7 @@ class RunRecord {
   /// Syncs and writes run.h5; prints a failure on stderr instead of throwing.
   ~RunRecord();
 
-  /// A row of any type that has a Table (run_schema.hpp).
-  /// run.h5 is written soon after a CheckpointRow.
+  /// A row of a table of rows.hpp. run.h5 is written soon after a CheckpointRow.
   template <class Row>
   requires(!std::ranges::range<Row>) void append(const Row& row);
   /// `set` names a group of run.h5; `of` describes the set.
@@ -95,12 +107,7 @@ class RunRecord {
   void close();
 
  private:
-  RunRecord(std::string directory,
-            RunLog log,
-            Rewinds rewinds,
-            Spans spans,
-            std::int64_t first_step,
-            RunRecordOptions options);
+  RunRecord(std::string directory, RunLog log, std::int64_t first_step, RunRecordOptions options);
   void start(const RunHeader& header, bool with_tokenizer);
   void append_line(std::string_view kind, const std::string& fields);
   void write_file();

@@ -2,9 +2,8 @@
 #include "record/run/run_requests.hpp"
 
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
 #include <utility>
 
@@ -14,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/threads.hpp"
+#include "files/descriptor.hpp"
 #include "files/file_lock.hpp"
 
 namespace trireme::record {
@@ -25,15 +25,8 @@ constexpr std::chrono::seconds between_looks{1};
 }  // namespace
 
 std::string file_of(RunRequest request) {
-  switch (request) {
-    case RunRequest::save:
-      return "save.request";
-    case RunRequest::stop:
-      return "stop.request";
-    case RunRequest::stop_now:
-      break;
-  }
-  return "stop-now.request";
+  constexpr const char* words[] = {"save", "stop", "stop-now"};  // in the order of the enumeration
+  return fmt::format("{}.request", words[static_cast<std::size_t>(request)]);
 }
 
 std::string ask_run(const std::string& run_directory, RunRequest request) {
@@ -45,27 +38,16 @@ std::string ask_run(const std::string& run_directory, RunRequest request) {
   files::FileLock lock(run_directory + "/lock");
   if (lock.share() == files::Taken::yes)
     throw UserError(Place{run_directory}, "no run is using this directory now");
-  const std::string path = run_directory + "/" + file_of(request);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (file < 0)
-    throw StorageError("file system", "open " + path, std::strerror(errno), __FILE__, __LINE__);
-  ::close(file);
+  static_cast<void>(
+      files::Descriptor(run_directory + "/" + file_of(request), O_WRONLY | O_CREAT | O_NOFOLLOW));
   return lock.holder("a run");
 }
 
 RunRequests::RunRequests(std::string run_directory, std::function<void(RunRequest)> listener)
     : run_directory_(std::move(run_directory)), listener_(std::move(listener)) {
   for (const RunRequest request : all_requests) static_cast<void>(take(request));
-  thread_ = start_thread("run-requests", [this] { serve(); });
-}
-
-RunRequests::~RunRequests() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  thread_ = start_thread<std::jthread>("run-requests",
+                                       [this](const std::stop_token& stop) { serve(stop); });
 }
 
 bool RunRequests::take(RunRequest request) const {
@@ -73,17 +55,15 @@ bool RunRequests::take(RunRequest request) const {
   return ::unlink(path.c_str()) == 0;
 }
 
-void RunRequests::serve() {
+void RunRequests::serve(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, between_looks, [this] { return ending_; })) {
-    lock.unlock();
+  while (!changed_.wait_for(lock, stop, between_looks, [&] { return stop.stop_requested(); })) {
     if (const int directory = ::open(run_directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         directory >= 0)
       ::close(directory);
     for (const RunRequest request : all_requests)
       if (take(request))
         listener_(request);
-    lock.lock();
   }
 }
 

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -35,21 +36,17 @@ class RunRequests {
  public:
   /// `listener` is called by the thread of this object, for each request once.
   RunRequests(std::string run_directory, std::function<void(RunRequest)> listener);
-  ~RunRequests();
-  RunRequests(const RunRequests&) = delete;
-  RunRequests& operator=(const RunRequests&) = delete;
 
  private:
   /// Whether there was such a request; its file is removed.
   [[nodiscard]] bool take(RunRequest request) const;
-  void serve();
+  void serve(const std::stop_token& stop);
 
   const std::string run_directory_;
   const std::function<void(RunRequest)> listener_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ending_ = false;
-  std::thread thread_;  // last: it uses the other members
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // last: it uses the other members
 };
 
 }  // namespace trireme::record

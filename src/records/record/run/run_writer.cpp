@@ -16,16 +16,8 @@ constexpr std::chrono::seconds idle_time{1};
 }  // namespace
 
 RunWriter::RunWriter(RunRecord record) : record_(std::move(record)) {
-  thread_ = start_thread("run-writer", [this] { serve(); });
-}
-
-RunWriter::~RunWriter() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  thread_ = start_thread<std::jthread>("run-writer",
+                                       [this](const std::stop_token& stop) { serve(stop); });
 }
 
 void RunWriter::write(Entry entry, std::size_t bytes) {
@@ -58,11 +50,11 @@ void RunWriter::throw_problem() {
     std::rethrow_exception(problem_);
 }
 
-void RunWriter::serve() {
+void RunWriter::serve(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait_for(lock, idle_time, [this] { return ending_ || !queue_.empty(); });
-    if (queue_.empty() && ending_)
+    changed_.wait_for(lock, stop, idle_time, [this] { return !queue_.empty(); });
+    if (queue_.empty() && stop.stop_requested())
       return;
     if (problem_ || (queue_.empty() && lent_))
       continue;

@@ -18,6 +18,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "record/run/run_record.hpp"
@@ -33,9 +34,6 @@ class RunWriter {
 
   /// Throws DeviceError when no thread can be started.
   explicit RunWriter(RunRecord record);
-  ~RunWriter();
-  RunWriter(const RunWriter&) = delete;
-  RunWriter& operator=(const RunWriter&) = delete;
 
   /// `entry` holds copies of what it writes, `bytes` of them in addition to a small object.
   void write(Entry entry, std::size_t bytes = 0);
@@ -49,7 +47,7 @@ class RunWriter {
     std::size_t bytes;
   };
 
-  void serve();
+  void serve(const std::stop_token& stop);
   [[nodiscard]] bool is_full() const {
     return queue_.size() >= most_waiting || bytes_ >= most_bytes;
   }
@@ -57,14 +55,13 @@ class RunWriter {
 
   RunRecord record_;
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<Waiting> queue_;  // the first one is being written
   std::size_t bytes_ = 0;      // of all of them
   std::exception_ptr problem_;
-  bool ending_ = false;
   bool at_work_ = false;  // the thread uses the record
   bool lent_ = false;     // the caller does
-  std::thread thread_;    // last: starts when all else is ready
+  std::jthread thread_;   // last: starts when all else is ready, and ends before it goes
 };
 
 }  // namespace trireme::record
