@@ -413,6 +413,10 @@ TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
     EXPECT_EQ(coded.budgets[0].gradient_wire_bytes, (ranks - 1) * part);
     EXPECT_EQ(coded.host_traffic[0].gradient_bytes, ranks / 2 * (ranks / 2) * part);
   }
+  EXPECT_EQ(traffic({"parallel.gradient_dtype=int8", "parallel.transport=mpi"}, 1, 1)
+                .host_traffic[0]
+                .gradient_bytes,
+            0);
   const plan::DeckPlan whole =
       traffic({"parallel.gradient_dtype=fp8", "parallel.shard=none"}, 2, 2);
   EXPECT_EQ(whole.host_traffic[0].gradient_bytes, 2 * whole.plan.owned_elements() / 64 * 65);

@@ -113,6 +113,26 @@ TEST(BucketTraffic, NamesTheLinkAcrossCopiesThatIsMissing) {
       << traffic.missing();
 }
 
+/// A quarter of the bytes takes a quarter of the time; with two ranks on a host, whose terms are not
+/// added there, half of it.
+TEST(BucketTraffic, CountsWhatCompressedGradientsSend) {
+  for (const auto& [transport, ranks] :
+       {std::pair{Transport::mpi, 2}, {Transport::hierarchical, 4}}) {
+    const Machine machine = linked_machine({microsecond_link(transport, ranks, 2, 5e-9)});
+    const layout::Plan plan(table_of(3), {.ranks = ranks, .bucket_elements = 1});
+    layout::BudgetOptions options;
+    for (const layout::Bucket& bucket : plan.buckets())
+      options.compressed_bytes.push_back(bucket.shard_elements * (ranks - 1));
+    const BucketTraffic traffic(
+        machine, plan, options,
+        wires_of(comm::Hosts::in_blocks(ranks, 2), 1, transport, Reduction::sum));
+    const StepModel model = model_of(machine, plan, traffic);
+    const auto elements = static_cast<double>(plan.buckets()[0].elements);
+    EXPECT_NEAR(model.buckets[0].reduce_s, 1e-6 + 5e-9 * elements * ranks / 2, 1e-15);
+    EXPECT_EQ(model.buckets[0].reduce_bytes, options.compressed_bytes[0]);
+  }
+}
+
 /// Whatever the model, the shards, the copies and the micro-steps: what is played sends what the
 /// plan counts.
 TEST(BucketTraffic, SendsTheBytesOfThePlan) {

@@ -8,68 +8,19 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/block_code_reference.hpp"
-
-#include "reduce/steps.hpp"
+#include "reduce/coded_steps.hpp"
 #include "reduce/thread_ranks.hpp"
 
 namespace trireme::reduce {
 namespace {
 
-using trireme::test::decoded;
-using trireme::test::Values;
-using trireme::testing::initial_value;
-using trireme::testing::pattern;
 using trireme::testing::run_ranks;
 using trireme::testing::Setting;
 using trireme::testing::table;
 using trireme::testing::ThreadRank;
+using trireme::testing::train_in_codes;
 
 constexpr GradientDType coded[] = {GradientDType::int8, GradientDType::fp8};
-
-/// What is left of values + error after it was sent; returns what was sent.
-Values send(GradientDType wire, const std::vector<float>& values, Values& error) {
-  Values both;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    both.push_back(static_cast<double>(values[i] + static_cast<float>(error[i])));
-  Values sent =
-      decoded(wire == GradientDType::int8 ? ops::BlockCode::int8 : ops::BlockCode::fp8, both);
-  for (std::size_t i = 0; i < both.size(); ++i) error[i] = both[i] - sent[i];
-  return sent;
-}
-
-/// The steps of testing::train(), computed parameter by parameter.
-std::vector<float> train_in_codes(const Setting& setting, int steps, int ranks) {
-  std::vector<float> all;
-  const auto parameters = table();
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const auto elements = static_cast<std::size_t>(parameters[p].elements());
-    std::vector<float> values(elements);
-    for (std::size_t i = 0; i < elements; ++i)
-      values[i] = initial_value(p, static_cast<std::int64_t>(i));
-    std::vector<Values> errors(static_cast<std::size_t>(ranks) + 1, Values(elements));
-    for (int step = 0; step < steps; ++step) {
-      std::vector<float> sum(elements);
-      for (int rank = 0; rank < ranks; ++rank) {
-        std::vector<float> gradient(elements);
-        for (std::size_t i = 0; i < elements; ++i) {
-          for (int times = 0; times <= rank; ++times) gradient[i] += values[i];
-          gradient[i] += pattern(step, static_cast<std::int64_t>(i));
-        }
-        const Values sent =
-            send(setting.gradient_dtype, gradient, errors[static_cast<std::size_t>(rank)]);
-        for (std::size_t i = 0; i < elements; ++i) sum[i] += static_cast<float>(sent[i]);
-      }
-      if (setting.shard == layout::Shard::none) {
-        const Values sent = send(setting.gradient_dtype, sum, errors.back());
-        for (std::size_t i = 0; i < elements; ++i) sum[i] = static_cast<float>(sent[i]);
-      }
-      for (std::size_t i = 0; i < elements; ++i) values[i] += sum[i];
-    }
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
 
 class CompressionAtRanks : public ::testing::TestWithParam<int> {};
 

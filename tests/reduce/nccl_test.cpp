@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/control/mpi_world.hpp"
-#include "reduce/steps.hpp"
+#include "reduce/coded_steps.hpp"
 
 #include "support/shared_gpu.hpp"
 
@@ -39,6 +39,17 @@ TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {
 
 TEST_P(EngineOverNccl, RoundsGradientsThatAreSentAsBf16) {
   expect_the_plain_loop({.gradient_dtype = GradientDType::bf16});
+}
+
+TEST_P(EngineOverNccl, SendsGradientsInCodes) {
+  for (Setting setting :
+       {Setting{.shard = layout::Shard::none, .gradient_dtype = GradientDType::int8},
+        Setting{.gradient_dtype = GradientDType::fp8}}) {
+    setting.dtype = GetParam();
+    EXPECT_EQ(train(setting, 3, *communicator_, *device_, *compute_, &world_),
+              train_in_codes(setting, 3, world_.size()))
+        << setting.text();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes,

@@ -160,7 +160,8 @@ DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts) {
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     DeckPlan::Sharding& one = result.shardings.emplace_back();
     one.shard = shard;
-    if ((layout::shards_gradients(shard) && !deck.config.parallel.can_shard_gradients()) ||
+    if ((layout::shards_gradients(shard) &&
+         (!deck.config.parallel.can_shard_gradients() || deck.config.parallel.compresses())) ||
         (replicas && shard == layout::Shard::none))
       continue;
     deck::Deck other = deck;
