@@ -22,23 +22,28 @@
 
 namespace trireme::deck {
 
-bool Findings::readable(std::initializer_list<const char*> paths) const {
+bool Rules::readable(std::initializer_list<const char*> paths) const {
   return std::ranges::all_of(paths, [&](const char* path) { return places_.readable(path); });
 }
 
-void Findings::say(const std::string& path, std::string text) {
+void Rules::say(const std::string& path, std::string text) const {
   findings_.push_back({places_.of(path), path, std::move(text)});
 }
 
-void Findings::disagree(std::vector<Side> sides) {
-  bool said = false;
-  for (Side& side : sides)
-    if (places_.given(side.path)) {
-      say(side.path, std::move(side.text));
-      said = true;
-    }
-  if (!said)
-    say(sides.front().path, std::move(sides.front().text));
+void Rules::disagree(const std::vector<Side>& sides) const {
+  const auto given = [&](const Side& side) { return places_.given(side.path); };
+  if (!std::ranges::all_of(sides, [&](const Side& side) { return places_.readable(side.path); }))
+    return;
+  if (std::ranges::none_of(sides, given))
+    return say(sides.front().path, sides.front().text);
+  for (const Side& side : sides)
+    if (given(side))
+      say(side.path, side.text);
+}
+
+std::string multiples_near(std::int64_t size, std::int64_t unit) {
+  const std::int64_t below = size / unit * unit;
+  return below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
 }
 
 bool has_token_files(const batches::DataConfig& data) {
@@ -61,33 +66,24 @@ namespace {
 
 using optim::Schedule;
 
-class Checker : Findings {
- public:
-  Checker(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings)
-      : Findings(deck.places, findings),
-        config_(deck.config),
-        circumstances_(circumstances),
-        tokenizer_(deck.tokenizer.get()),
-        shape_(deck.shape()) {}
-
-  void run() {
+struct AllRules : Rules {
+  void check() const {
     texts_are_there();
-    check_batch(config_, shape_, circumstances_, *this);
+    check_batch(*this);
     sizes_are_complete();
-    check_model(config_, shape_, places_, *this);
+    check_model(*this);
     one_source();
     files_agree();
     documents_begin();
-    mask_finds_documents();
     vocabulary_holds_tokens();
     schedule_fits();
     momentum_warms_up();
     validation_exists();
-    check_evaluation_sets(config_.evaluate, places_, *this);
+    check_evaluation_sets(*this);
     machine_is_there();
     boundaries_are_parameters();
-    check_tree(config_, circumstances_, *this);
-    check_shard(config_, circumstances_, *this);
+    check_tree(*this);
+    check_shard(*this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
     sample_can_begin();
@@ -95,18 +91,17 @@ class Checker : Findings {
     numbers_fit_the_arithmetic();
     changes_can_be_allowed();
     groups_have_parameters();
-    check_checkpoints(config_.checkpoint, *this);
+    check_checkpoints(*this);
   }
 
- private:
-  void texts_are_there() {
+  void texts_are_there() const {
     if (readable({"run.directory"}) && config_.run.directory.empty())
       say("run.directory", "must not be empty. Name a directory.");
     if (readable({"run.name"}) && config_.run.name.empty())
       say("run.name", "must not be empty. Name the run.");
   }
 
-  void sizes_are_complete() {
+  void sizes_are_complete() const {
     if (!readable({"model.preset"}))
       return;
     const auto needs = [&](const char* path, std::int64_t size) {
@@ -121,31 +116,33 @@ class Checker : Findings {
       needs("model.vocabulary", shape_.vocabulary);
   }
 
-  void one_source() {
+  [[nodiscard]] bool all_sizes_are_known() const {
+    return std::min({shape_.layers, shape_.heads, shape_.channels, shape_.context,
+                     shape_.vocabulary}) > 0;
+  }
+
+  void one_source() const {
     if (!readable({"data", "data.train", "data.train.text", "data.train.tokens",
                    "data.train.synthetic", "data.train.mixture"}))
       return;
     const batches::SourceConfig& source = config_.data.train;
-    std::vector<const char*> given;
-    if (!source.text.empty())
-      given.push_back("data.train.text");
-    if (!source.tokens.empty())
-      given.push_back("data.train.tokens");
-    if (source.synthetic != 0)
-      given.push_back("data.train.synthetic");
-    if (!source.mixture.empty())
-      given.push_back("data.train.mixture");
-    if (given.empty())
+    const std::pair<const char*, bool> sources[] = {
+        {"data.train.text", !source.text.empty()},
+        {"data.train.tokens", !source.tokens.empty()},
+        {"data.train.synthetic", source.synthetic != 0},
+        {"data.train.mixture", !source.mixture.empty()}};
+    const auto given = std::ranges::count_if(sources, [](const auto& one) { return one.second; });
+    if (given == 0)
       say("data.train", "no data. Give one of text, tokens, synthetic and mixture.");
-    if (given.size() > 1)
-      for (const char* path : given)
+    for (const auto& [path, is_given] : sources)
+      if (given > 1 && is_given)
         say(path,
             "there are several sources of data. Give only one of text, tokens, synthetic and "
             "mixture.");
   }
 
   /// Keys for text need text, and keys for tokens need tokens.
-  void files_agree() {
+  void files_agree() const {
     files_agree_in("data.train", config_.data.train);
     files_agree_in("data.validation", config_.data.validation);
     for (std::size_t i = 0; i < config_.data.train.mixture.size(); ++i) {
@@ -165,7 +162,7 @@ class Checker : Findings {
           "a mixture needs at least two parts. Write a single one as data.train.");
   }
 
-  void files_agree_in(const std::string& section, const batches::FilesConfig& files) {
+  void files_agree_in(const std::string& section, const batches::FilesConfig& files) const {
     const auto expect_with = [&](const char* key, bool needs, const char* other) {
       const std::string path = section + "." + key, source = section + "." + other;
       if (places_.given(path) && needs && places_.readable(path) && places_.readable(source))
@@ -179,44 +176,30 @@ class Checker : Findings {
                 "tokens");
   }
 
-  /// Rows of documents need a token that begins a document.
-  void documents_begin() {
-    if (!readable({"data.rows", "data.train", "data.tokenizer"}) || tokenizer_ == nullptr ||
-        config_.data.rows != batches::Rows::documents)
-      return;
-    if (config_.data.train.synthetic != 0)
-      disagree({{"data.rows", "documents is not possible: synthetic data have no documents"},
-                {"data.train.synthetic",
-                 "synthetic data have no documents, which data.rows: documents needs"}});
-    const bool text = !config_.data.train.text.empty() ||
-                      std::ranges::any_of(config_.data.train.mixture,
-                                          [](const auto& part) { return !part.text.empty(); });
-    if (text && !tokenizer_->end_of_text())
-      disagree({{"data.rows",
-                 "documents is not possible: data.tokenizer has no end-of-text token, which begins "
-                 "a document"},
-                {"data.tokenizer",
-                 fmt::format("{} has no end-of-text token, which data.rows: documents needs",
-                             config_.data.tokenizer)}});
+  /// Rows of documents, and a document mask, need a token that begins a document.
+  void documents_begin() const {
+    const batches::SourceConfig& train = config_.data.train;
+    const auto needs = [&](const char* key, const std::string& problem, const char* who) {
+      if (train.synthetic != 0)
+        disagree({{key, problem + "synthetic data have no documents"},
+                  {"data.train.synthetic",
+                   fmt::format("synthetic data have no documents, which {} needs", who)}});
+      else if (tokenizer_ != nullptr && !tokenizer_->end_of_text())
+        disagree(
+            {{key, problem + "data.tokenizer has no end-of-text token, which begins a document"},
+             {"data.tokenizer", fmt::format("{} has no end-of-text token, which {} needs",
+                                            config_.data.tokenizer, who)}});
+    };
+    const bool text =
+        !train.text.empty() ||
+        std::ranges::any_of(train.mixture, [](const auto& part) { return !part.text.empty(); });
+    if (config_.data.rows == batches::Rows::documents && (text || train.synthetic != 0))
+      needs("data.rows", "documents is not possible: ", "data.rows: documents");
+    if (config_.model.document_mask)
+      needs("model.document_mask", "", "model.document_mask");
   }
 
-  /// A document mask needs a token that begins a document.
-  void mask_finds_documents() {
-    constexpr const char* key = "model.document_mask";
-    if (!readable({key}) || !config_.model.document_mask)
-      return;
-    if (readable({"data.train"}) && config_.data.train.synthetic != 0)
-      disagree({{key, "synthetic data have no documents"},
-                {"data.train.synthetic",
-                 "synthetic data have no documents, which model.document_mask needs"}});
-    else if (readable({"data.tokenizer"}) && tokenizer_ != nullptr && !tokenizer_->end_of_text())
-      disagree({{key, "data.tokenizer has no end-of-text token, which begins a document"},
-                {"data.tokenizer",
-                 fmt::format("{} has no end-of-text token, which model.document_mask needs",
-                             config_.data.tokenizer)}});
-  }
-
-  void vocabulary_holds_tokens() {
+  void vocabulary_holds_tokens() const {
     if (!readable({"model.preset", "model.vocabulary", "data.tokenizer", "data.train"}) ||
         tokenizer_ == nullptr || shape_.vocabulary == 0 ||
         shape_.vocabulary >= tokenizer_->vocabulary() || config_.data.train.synthetic != 0 ||
@@ -237,7 +220,7 @@ class Checker : Findings {
                                              config_.data.tokenizer, needed, shape_.vocabulary)}});
   }
 
-  void schedule_fits() {
+  void schedule_fits() const {
     const optim::ScheduleConfig& schedule = config_.optimizer.schedule;
     if (!readable({"run.steps", "optimizer.schedule.warmup_steps", "optimizer.schedule.steps"}))
       return;
@@ -268,15 +251,15 @@ class Checker : Findings {
                              schedule.warmup_steps, schedule.decay_fraction, steps)}});
   }
 
-  void momentum_warms_up() {
+  void momentum_warms_up() const {
     const optim::MuonConfig& muon = config_.optimizer.muon;
     if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
-        readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
+        readable({"optimizer.muon.momentum_warmup_steps"}))
       disagree({{"optimizer.muon.momentum_start",
                  "without effect: optimizer.muon.momentum_warmup_steps is 0"}});
   }
 
-  void validation_exists() {
+  void validation_exists() const {
     if (!readable({"evaluate.every_steps", "data.validation_fraction", "data.validation",
                    "data.train.mixture"}))
       return;
@@ -304,14 +287,14 @@ class Checker : Findings {
                         config_.evaluate.every_steps)}});
   }
 
-  void machine_is_there() {
+  void machine_is_there() const {
     if (readable({"run.device"}) && config_.run.device == session::DeviceChoice::cuda &&
         !circumstances_.cuda)
       say("run.device", "cuda is not available: this build has no CUDA");
     if (readable({"parallel.transport"}) && config_.parallel.transport == comm::Transport::nccl) {
       if (!circumstances_.cuda)
         say("parallel.transport", "nccl is not available: this build has no CUDA");
-      else if (readable({"run.device"}) && config_.run.device == session::DeviceChoice::cpu)
+      else if (config_.run.device == session::DeviceChoice::cpu)
         disagree({{"parallel.transport", "nccl needs GPUs, but run.device is cpu"},
                   {"run.device", "cpu, but parallel.transport is nccl"}});
     }
@@ -321,17 +304,16 @@ class Checker : Findings {
           fmt::format("self is only for one rank, but there are {}", circumstances_.ranks));
   }
 
-  void boundaries_are_parameters() {
+  void boundaries_are_parameters() const {
     const auto& boundaries = config_.parallel.bucket_boundaries;
     if (boundaries.empty() || !readable({"parallel.bucket_boundaries"}))
       return;
-    if (readable({"parallel.bucket_elements"}) && config_.parallel.bucket_elements.given())
+    if (config_.parallel.bucket_elements.given())
       disagree(
           {{"parallel.bucket_boundaries", "cannot be combined with parallel.bucket_elements"},
            {"parallel.bucket_elements", "cannot be combined with parallel.bucket_boundaries"}});
-    if (std::min(
-            {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
-      return;  // reported elsewhere
+    if (!all_sizes_are_known())
+      return;
     std::vector<std::string> names;
     for (const auto& parameter : model::parameter_table(shape_)) names.push_back(parameter.name);
     for (std::size_t i = 0; i < boundaries.size(); ++i) {
@@ -347,11 +329,10 @@ class Checker : Findings {
     }
   }
 
-  void groups_have_parameters() {
+  void groups_have_parameters() const {
     const auto& rules = config_.optimizer.groups;
-    if (rules.empty() || std::min({shape_.layers, shape_.heads, shape_.channels, shape_.context,
-                                   shape_.vocabulary}) <= 0)
-      return;  // reported elsewhere
+    if (rules.empty() || !all_sizes_are_known())
+      return;
     const auto table = model::parameter_table(shape_);
     const auto groups = optim::resolve_groups(config_.optimizer, table);
     for (std::size_t i = 0; i < rules.size(); ++i) {
@@ -372,9 +353,9 @@ class Checker : Findings {
     }
   }
 
-  void walltime_can_checkpoint() {
-    if (!readable({"run.walltime", "checkpoint.every_steps", "checkpoint.every_minutes"}) ||
-        !config_.run.walltime.given() || config_.checkpoint.regular())
+  void walltime_can_checkpoint() const {
+    if (!readable({"checkpoint.every_minutes"}) || !config_.run.walltime.given() ||
+        config_.checkpoint.regular())
       return;
     disagree({{"run.walltime",
                "the run must write a checkpoint before it stops, but checkpoint.every_steps is 0 "
@@ -383,9 +364,8 @@ class Checker : Findings {
                "0 (none) is not possible with run.walltime, which stops with a checkpoint"}});
   }
 
-  void graphs_keep_their_memory() {
-    if (!readable({"gpu.graphs", "memory.pool"}) || !config_.gpu.graphs.value_or(false) ||
-        config_.memory.pool)
+  void graphs_keep_their_memory() const {
+    if (!config_.gpu.graphs.value_or(false) || config_.memory.pool)
       return;
     disagree({{"gpu.graphs",
                "true needs fixed addresses of scratch memory, but memory.pool = false allocates it "
@@ -395,9 +375,8 @@ class Checker : Findings {
                "scratch memory"}});
   }
 
-  void checkpoints_are_one_runs() {
-    if (!readable({"run.when_finished", "checkpoint.directory"}) ||
-        config_.run.when_finished != session::WhenFinished::renew ||
+  void checkpoints_are_one_runs() const {
+    if (config_.run.when_finished != session::WhenFinished::renew ||
         config_.checkpoint.directory.empty())
       return;
     disagree({{"checkpoint.directory",
@@ -408,10 +387,10 @@ class Checker : Findings {
                "finished run's checkpoints"}});
   }
 
-  void sample_can_begin() {
-    if (!readable({"sample.every_steps"}) || config_.sample.every_steps == 0)
+  void sample_can_begin() const {
+    if (config_.sample.every_steps == 0)
       return;
-    if (readable({"sample.prompt"}) && config_.sample.prompt.empty())
+    if (config_.sample.prompt.empty())
       disagree({{"sample.every_steps", "needs sample.prompt, the text to continue"},
                 {"sample.prompt", "must not be empty with sample.every_steps > 0"}});
     if (readable({"data.train", "data.tokenizer", "model.vocabulary"}) &&
@@ -426,7 +405,7 @@ class Checker : Findings {
   }
 
   /// The optimizer computes in fp32. A number that rounds to 0 or 1 there has another meaning.
-  void numbers_fit_the_arithmetic() {
+  void numbers_fit_the_arithmetic() const {
     constexpr double smallest = std::numeric_limits<float>::min();
     const std::pair<const char*, double> numbers[] = {
         {"optimizer.learning_rate", config_.optimizer.learning_rate},
@@ -457,7 +436,7 @@ class Checker : Findings {
                 value));
   }
 
-  void changes_can_be_allowed() {
+  void changes_can_be_allowed() const {
     if (!readable({"run.allow_changes"}) || config_.run.allow_changes.empty())
       return;
     const std::vector<Entry> entries = survey(config_);
@@ -465,10 +444,9 @@ class Checker : Findings {
       const auto inside = [&](const Entry& entry) {
         return entry.path == word || entry.path.starts_with(word + ".");
       };
-      std::vector<std::string> names;
-      names.reserve(entries.size());
-      for (const Entry& entry : entries) names.push_back(entry.path);
       if (std::ranges::none_of(entries, inside)) {
+        std::vector<std::string> names;
+        for (const Entry& entry : entries) names.push_back(entry.path);
         const auto near = nearest(word, names);
         say("run.allow_changes",
             fmt::format("'{}' is not a key or section of a deck{}", word,
@@ -480,11 +458,6 @@ class Checker : Findings {
       }
     }
   }
-
-  const JobConfig& config_;
-  const Circumstances& circumstances_;
-  const text::Tokenizer* tokenizer_;  // null if it could not be read
-  model::GptShape shape_;
 };
 
 }  // namespace
@@ -492,7 +465,7 @@ class Checker : Findings {
 void check(const Deck& deck,
            const Circumstances& circumstances,
            std::vector<Diagnostic>& findings) {
-  Checker(deck, circumstances, findings).run();
+  AllRules{Rules(deck, circumstances, findings)}.check();
 }
 
 }  // namespace trireme::deck

@@ -29,31 +29,26 @@ void check_weights(const Deck& deck,
 
 /// "FILE:3:14: text", for a finding about a file other than the deck.
 std::string elsewhere(const Diagnostic& finding);
+/// Runs `action`, whose errors about the value of `key` become findings.
+template <class Action>
+void find_at(const char* key,
+             const KeyPlaces& places,
+             std::vector<Diagnostic>& findings,
+             const Action& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    for (const Diagnostic& one : error.findings())
+      findings.push_back({places.of(key), key, one.place.file.empty() ? one.text : elsewhere(one)});
+  } catch (const StorageError& error) {
+    findings.push_back({places.of(key), key, error.what()});
+  }
+}
 
 /// The message for one of the keys in a conflict.
 struct Side {
   std::string path;
   std::string text;
-};
-
-class Findings {
- public:
-  /// Both must outlive the object; findings are appended to `all`.
-  Findings(const KeyPlaces& places, std::vector<Diagnostic>& all)
-      : places_(places), findings_(all) {}
-
-  /// Whether all of these keys could be read.
-  [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const;
-  void say(const std::string& path, std::string text);
-  /// Adds a line for each key that was given, or for the first key's section if none was.
-  void disagree(std::vector<Side> sides);
-  [[nodiscard]] const KeyPlaces& places() const { return places_; }
-
- protected:
-  const KeyPlaces& places_;
-
- private:
-  std::vector<Diagnostic>& findings_;
 };
 
 /// A size that a step's batch may have, and the key that sets it.
@@ -62,37 +57,55 @@ struct BatchSize {
   std::int64_t sequences = 0;
 };
 
-/// The sizes that could be read, from batch.sequences and batch.schedule.
-std::vector<BatchSize> readable_sizes(const session::BatchConfig& batch, const KeyPlaces& places);
+/// What a rule reads, and where its findings go.
+class Rules {
+ public:
+  /// All must outlive the object and its copies; findings are appended to `findings`.
+  Rules(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings)
+      : places_(deck.places),
+        config_(deck.config),
+        circumstances_(circumstances),
+        tokenizer_(deck.tokenizer.get()),
+        shape_(deck.shape()),
+        findings_(findings) {}
+
+ protected:
+  /// Whether all of these keys could be read.
+  [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const;
+  void say(const std::string& path, std::string text) const;
+  /// Adds a line for each of these keys that was given, or for the first key's section if none was.
+  /// Nothing if one of them could not be read.
+  void disagree(const std::vector<Side>& sides) const;
+  /// The sizes that could be read, from batch.sequences and batch.schedule.
+  [[nodiscard]] std::vector<BatchSize> readable_sizes() const;
+
+  const KeyPlaces& places_;
+  const JobConfig& config_;
+  const Circumstances& circumstances_;
+  const text::Tokenizer* tokenizer_;  // null if it could not be read
+  const model::GptShape shape_;       // sizes that are missing are 0, and reported
+
+ private:
+  std::vector<Diagnostic>& findings_;
+};
+
+/// "96 or 128": the multiples of `unit` around `size`, which is none; above 0.
+std::string multiples_near(std::int64_t size, std::int64_t unit);
 
 /// Batches that cannot be split over the ranks, and invalid schedules.
-void check_batch(const JobConfig& config,
-                 const model::GptShape& shape,
-                 const Circumstances& circumstances,
-                 Findings& findings);
-
-/// Whether the parts of the model are compatible and there are kernels for them. `shape` is that of
-/// `config.model`. The caller reports missing sizes.
-void check_model(const JobConfig& config,
-                 const model::GptShape& shape,
-                 const KeyPlaces& places,
-                 Findings& findings);
-
+void check_batch(const Rules& rules);
+/// Whether the parts of the model are compatible and there are kernels for them.
+void check_model(const Rules& rules);
 /// checkpoint.keep_every without a checkpoint of its steps.
-void check_checkpoints(const record::CheckpointConfig& config, Findings& findings);
-
+void check_checkpoints(const Rules& rules);
 /// Adds a finding for each of evaluate.sets whose name is not unique or cannot name a group of
 /// run.h5, and for each set without exactly one source.
-void check_evaluation_sets(const session::EvaluateConfig& config,
-                           const KeyPlaces& places,
-                           Findings& findings);
-
+void check_evaluation_sets(const Rules& rules);
 /// parallel.shard: gradients and parameters, and parallel.replicate. With these, each bucket is
 /// reduced in every micro-step as soon as its gradients are complete, and with parameters no rank
 /// has a whole model. Replicas must divide the ranks equally. And optimizer.outer.local_steps.
-void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings);
-
+void check_shard(const Rules& rules);
 /// parallel.reduction: tree, and keys that need its leaves.
-void check_tree(const JobConfig& config, const Circumstances& circumstances, Findings& findings);
+void check_tree(const Rules& rules);
 
 }  // namespace trireme::deck

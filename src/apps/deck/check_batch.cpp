@@ -13,26 +13,17 @@
 namespace trireme::deck {
 namespace {
 
-class BatchChecker : Findings {
- public:
-  BatchChecker(const JobConfig& config,
-               const model::GptShape& shape,
-               const Circumstances& circumstances,
-               const Findings& findings)
-      : Findings(findings),
-        config_(config),
-        shape_(shape),
-        circumstances_(circumstances),
-        sizes_(readable_sizes(config.batch, places_)) {}
+struct BatchRules : Rules {
+  const std::vector<BatchSize> sizes = readable_sizes();
 
-  void batches_split() {
+  void batches_split() const {
     if (!circumstances_.trains || !config_.batch.equal_ranks ||
         !readable({"batch.micro_sequences", "batch.equal_ranks"}))
       return;
-    for (const BatchSize& size : sizes_) splits(size);
+    for (const BatchSize& size : sizes) splits(size);
   }
 
-  void steps_ascend() {
+  void steps_ascend() const {
     const auto& schedule = config_.batch.schedule;
     for (std::size_t i = 1; i < schedule.size(); ++i) {
       const std::string path = fmt::format("batch.schedule[{}].step", i);
@@ -45,7 +36,7 @@ class BatchChecker : Findings {
   }
 
   /// data.skip: ranges of samples that do not overlap, and that the run reaches.
-  void skips_are_reached() {
+  void skips_are_reached() const {
     const std::vector<std::string>& words = config_.data.skip;
     std::vector<batches::Range> ranges;
     for (std::size_t i = 0; i < words.size() && readable({"data.skip"}); ++i) {
@@ -66,7 +57,7 @@ class BatchChecker : Findings {
     const auto ascends = [&](const auto& one) { return std::exchange(step, one.step) < one.step; };
     const auto& schedule = config_.batch.schedule;
     if (ranges.size() < words.size() || !readable({"run.steps"}) ||
-        sizes_.size() <= schedule.size() || !std::ranges::all_of(schedule, ascends))
+        sizes.size() <= schedule.size() || !std::ranges::all_of(schedule, ascends))
       return;
     const std::int64_t samples = config_.batch.sizes().until(config_.run.steps);
     const std::int64_t end = batches::Skips(words).after(0, samples);
@@ -77,10 +68,10 @@ class BatchChecker : Findings {
                                 end - 1));
   }
 
-  void run_is_countable() {
-    if (!readable({"run.steps", "model.context"}) || sizes_.empty())
+  void run_is_countable() const {
+    if (!readable({"run.steps", "model.context"}) || sizes.empty())
       return;
-    const std::int64_t largest = std::ranges::max(sizes_, {}, &BatchSize::sequences).sequences;
+    const std::int64_t largest = std::ranges::max(sizes, {}, &BatchSize::sequences).sequences;
     const double tokens = static_cast<double>(config_.run.steps) * static_cast<double>(largest) *
                           static_cast<double>(shape_.context);
     if (tokens >= 0x1p62)
@@ -90,12 +81,11 @@ class BatchChecker : Findings {
               config_.run.steps, largest, shape_.context, tokens));
   }
 
- private:
-  void say_skip(std::size_t i, const std::string& text) {
+  void say_skip(std::size_t i, const std::string& text) const {
     say(fmt::format("data.skip[{}]", i), config_.data.skip[i] + " " + text);
   }
 
-  void splits(const BatchSize& size) {
+  void splits(const BatchSize& size) const {
     const std::int64_t sequences = size.sequences;
     const std::int64_t micro = config_.batch.micro_sequences;
     const std::int64_t ranks = circumstances_.ranks;
@@ -108,9 +98,6 @@ class BatchChecker : Findings {
                                  sequences, ranks, sequences, unit));
       return;
     }
-    const std::int64_t below = sequences / unit * unit;
-    std::string works =
-        below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
     std::string micro_works;
     if (sequences % ranks == 0) {
       std::int64_t divisor = std::min(micro, sequences / ranks);
@@ -118,42 +105,36 @@ class BatchChecker : Findings {
       micro_works = fmt::format(". Use {}.", divisor);
     }
     disagree(
-        {{size.path, fmt::format("{} is not a multiple of {} = {} micro_sequences x {}. Use {}.",
-                                 sequences, unit, micro, counted(ranks, "rank"), works)},
+        {{size.path,
+          fmt::format("{} is not a multiple of {} = {} micro_sequences x {}. Use {}.", sequences,
+                      unit, micro, counted(ranks, "rank"), multiples_near(sequences, unit))},
          {"batch.micro_sequences",
           fmt::format("{} x {} does not divide the {} sequences of a step{}", micro,
                       counted(ranks, "rank"), sequences, micro_works)}});
   }
-
-  const JobConfig& config_;
-  const model::GptShape& shape_;
-  const Circumstances& circumstances_;
-  const std::vector<BatchSize> sizes_;
 };
 
 }  // namespace
 
-std::vector<BatchSize> readable_sizes(const session::BatchConfig& batch, const KeyPlaces& places) {
+std::vector<BatchSize> Rules::readable_sizes() const {
+  const session::BatchConfig& batch = config_.batch;
   std::vector<BatchSize> sizes;
-  if (places.readable("batch.sequences"))
+  if (places_.readable("batch.sequences"))
     sizes.push_back({"batch.sequences", batch.sequences});
   for (std::size_t i = 0; i < batch.schedule.size(); ++i) {
     const std::string item = fmt::format("batch.schedule[{}]", i), path = item + ".sequences";
-    if (places.readable(item) && places.readable(path))
+    if (places_.readable(item) && places_.readable(path))
       sizes.push_back({path, batch.schedule[i].sequences});
   }
   return sizes;
 }
 
-void check_batch(const JobConfig& config,
-                 const model::GptShape& shape,
-                 const Circumstances& circumstances,
-                 Findings& findings) {
-  BatchChecker checker(config, shape, circumstances, findings);
-  checker.batches_split();
-  checker.steps_ascend();
-  checker.run_is_countable();
-  checker.skips_are_reached();
+void check_batch(const Rules& rules) {
+  const BatchRules batch{rules};
+  batch.batches_split();
+  batch.steps_ascend();
+  batch.run_is_countable();
+  batch.skips_are_reached();
 }
 
 }  // namespace trireme::deck

@@ -8,186 +8,173 @@
 namespace trireme::deck {
 namespace {
 
-using model::GptShape;
 using model::Positions;
 
 /// Limit of our own attention kernels on a GPU (ops/cuda/attention.hpp); cuDNN's is lower.
 constexpr std::int64_t most_gpu_head_channels = 256;
 
-std::string multiples_near(std::int64_t size, std::int64_t unit) {
-  const std::int64_t below = size / unit * unit;
-  return below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
-}
-
-void heads_divide_channels(const GptShape& shape, Findings& findings) {
-  if (shape.head_width != 0 || shape.channels % shape.heads == 0)
-    return;
-  findings.disagree(
-      {{"model.channels", fmt::format("{} is not a multiple of heads = {}. Use {}.", shape.channels,
-                                      shape.heads, multiples_near(shape.channels, shape.heads))},
-       {"model.heads",
-        fmt::format("{} does not divide channels = {}", shape.heads, shape.channels)}});
-}
-
-void groups_divide_heads(const GptShape& shape, Findings& findings) {
-  const std::int64_t groups = shape.key_value_heads();
-  if (shape.heads % groups == 0)
-    return;
-  std::int64_t below = groups;
-  while (shape.heads % below != 0) --below;
-  findings.disagree({{"model.key_value_heads", fmt::format("{} does not divide heads = {}. Use {}.",
-                                                           groups, shape.heads, below)},
-                     {"model.heads", fmt::format("{} is not a multiple of key_value_heads = {}",
-                                                 shape.heads, groups)}});
-}
-
-void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Findings& findings) {
-  const std::int64_t width = shape.head_channels();
-  if (shape.positions == Positions::rotary && width % 2 != 0 && shape.head_width != 0)
-    findings.disagree(
-        {{"model.positions",
-          fmt::format("rotary needs an even number of channels per head, but a head has {}",
-                      width)},
-         {"model.head_channels",
-          fmt::format("rotary positions need an even number of channels per head, not {}",
-                      width)}});
-  else if (shape.positions == Positions::rotary && width % 2 != 0)
-    findings.disagree(
-        {{"model.positions",
-          fmt::format(
-              "rotary needs an even number of channels per head, but a head has {} = {} / {}",
-              width, shape.channels, shape.heads)},
-         {"model.heads", fmt::format("{} heads have an odd number of channels, {}, but rotary "
-                                     "positions need an even number",
-                                     shape.heads, width)},
-         {"model.channels",
-          fmt::format(
-              "{} / {} heads are {} channels per head, but rotary positions need an even number",
-              shape.channels, shape.heads, width)}});
-  if (findings.readable({"run.device"}) && config.run.device == session::DeviceChoice::cuda &&
-      width > most_gpu_head_channels)
-    findings.disagree(
-        {{shape.head_width != 0 ? "model.head_channels" : "model.heads",
-          fmt::format("heads have {} channels, but attention on a GPU supports at most {}", width,
-                      most_gpu_head_channels)},
-         {"run.device",
-          fmt::format(
-              "cuda: attention supports heads of at most {} channels, but the model's have {}",
-              most_gpu_head_channels, width)}});
-}
-
-/// Checks model.window_pattern: letters S and L, of which some layer gets a window.
-void window_pattern_means_something(const JobConfig& config,
-                                    const GptShape& shape,
-                                    Findings& findings) {
-  constexpr const char* key = "model.window_pattern";
-  if (!config.model.window_pattern.given())
-    return;
-  const std::string& pattern = *config.model.window_pattern.value;
-  if (pattern.empty() || pattern.find_first_not_of("SL") != std::string::npos) {
-    findings.say(key,
-                 fmt::format("'{}' must consist of the letters S (with the window) and L (without)",
-                             pattern));
-    return;
+struct ModelRules : Rules {
+  void heads_divide_channels() const {
+    if (shape_.head_width != 0 || shape_.channels % shape_.heads == 0)
+      return;
+    disagree({{"model.channels",
+               fmt::format("{} is not a multiple of heads = {}. Use {}.", shape_.channels,
+                           shape_.heads, multiples_near(shape_.channels, shape_.heads))},
+              {"model.heads",
+               fmt::format("{} does not divide channels = {}", shape_.heads, shape_.channels)}});
   }
-  if (findings.readable({"model.attention_window"}) && !config.model.attention_window.given())
-    findings.say(key, "without effect: model.attention_window is none");
-  else if (pattern.find('S') == std::string::npos)
-    findings.say(key, fmt::format("with {} no layer uses model.attention_window", pattern));
-  if (findings.readable({"model.layers", "model.preset"}) && shape.layers > 0 &&
-      std::ssize(pattern) > shape.layers)
-    findings.disagree(
-        {{key, fmt::format("{} has {} letters, but there are {} layers", pattern, pattern.size(),
-                           shape.layers)},
-         {"model.layers",
-          fmt::format("{} layers are fewer than the {} letters of model.window_pattern",
-                      shape.layers, pattern.size())}});
-}
 
-/// A list must have one word per block.
-void recompute_of_every_block(const JobConfig& config, const GptShape& shape, Findings& findings) {
-  const auto* list = config.model.recompute.list();
-  if (list == nullptr || shape.layers == 0 || std::ssize(*list) == shape.layers)
-    return;
-  findings.disagree(
-      {{"model.recompute",
-        fmt::format(
-            "the list has {} words for {} layers. Give one word per layer, or one word for all.",
-            list->size(), shape.layers)},
-       {"model.layers", fmt::format("{} layers, but model.recompute is a list of {}", shape.layers,
-                                    list->size())}});
-}
-
-/// Findings about keys of rotary positions.
-void rotary_keys_mean_something(const JobConfig& config,
-                                const GptShape& shape,
-                                const KeyPlaces& places,
-                                Findings& findings) {
-  static constexpr std::pair<const char*, std::string_view> scaling[] = {
-      {"model.rotary_scaling.type", "llama3, yarn, linear"},
-      {"model.rotary_scaling.low_freq_factor", "llama3"},
-      {"model.rotary_scaling.high_freq_factor", "llama3"},
-      {"model.rotary_scaling.beta_slow", "yarn"},
-      {"model.rotary_scaling.beta_fast", "yarn"},
-      {"model.rotary_scaling.attention_factor", "yarn"},
-      {"model.rotary_scaling.original_context", "llama3, yarn"}};
-  const auto without_effect = [&](const char* key, const std::string& reason) {
-    if (places.given(key) && places.readable(key))
-      findings.say(key, fmt::format("without effect: {}", reason));
-  };
-  if (!findings.readable({"model.positions", "model.family", "model.preset"}))
-    return;
-  if (shape.positions != Positions::rotary) {
-    constexpr const char* reason = "model.positions is learned, not rotary";
-    if (config.model.rotary_theta.given())
-      without_effect("model.rotary_theta", reason);
-    if (config.model.rotary_scaling.factor.value_or(1) != 1)
-      without_effect("model.rotary_scaling.factor", reason);
-    return;
+  void groups_divide_heads() const {
+    const std::int64_t groups = shape_.key_value_heads();
+    if (shape_.heads % groups == 0)
+      return;
+    std::int64_t below = groups;
+    while (shape_.heads % below != 0) --below;
+    disagree({{"model.key_value_heads",
+               fmt::format("{} does not divide heads = {}. Use {}.", groups, shape_.heads, below)},
+              {"model.heads",
+               fmt::format("{} is not a multiple of key_value_heads = {}", shape_.heads, groups)}});
   }
-  if (!findings.readable({"model.rotary_scaling.factor", "model.rotary_scaling.type"}))
-    return;
-  const auto& s = shape.rotary_scaling;
-  for (const auto& [key, types] : scaling)
-    if (!s.active())
-      without_effect(key, "model.rotary_scaling.factor is 1, no scaling");
-    else if (types.find(word(s.type)) == std::string_view::npos)
-      without_effect(key, fmt::format("model.rotary_scaling.type is {}", word(s.type)));
-  const auto in_order = [&](std::size_t below, double low, std::size_t above, double high) {
-    const char *first = scaling[below].first, *second = scaling[above].first;
-    const auto name = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
-    if (findings.readable({first, second}) && high <= low)
-      findings.disagree({{first, fmt::format("{} is not below {} = {}", low, name(second), high)},
-                         {second, fmt::format("{} is not above {} = {}", high, name(first), low)}});
-  };
-  in_order(1, s.low_freq_factor, 2, s.high_freq_factor);
-  in_order(3, s.beta_slow, 4, s.beta_fast);
-}
+
+  void heads_suit_the_kernels() const {
+    const std::int64_t width = shape_.head_channels();
+    if (shape_.positions == Positions::rotary && width % 2 != 0 && shape_.head_width != 0)
+      disagree({{"model.positions",
+                 fmt::format("rotary needs an even number of channels per head, but a head has {}",
+                             width)},
+                {"model.head_channels",
+                 fmt::format("rotary positions need an even number of channels per head, not {}",
+                             width)}});
+    else if (shape_.positions == Positions::rotary && width % 2 != 0)
+      disagree(
+          {{"model.positions",
+            fmt::format(
+                "rotary needs an even number of channels per head, but a head has {} = {} / {}",
+                width, shape_.channels, shape_.heads)},
+           {"model.heads", fmt::format("{} heads have an odd number of channels, {}, but rotary "
+                                       "positions need an even number",
+                                       shape_.heads, width)},
+           {"model.channels",
+            fmt::format(
+                "{} / {} heads are {} channels per head, but rotary positions need an even number",
+                shape_.channels, shape_.heads, width)}});
+    if (config_.run.device == session::DeviceChoice::cuda && width > most_gpu_head_channels)
+      disagree(
+          {{shape_.head_width != 0 ? "model.head_channels" : "model.heads",
+            fmt::format("heads have {} channels, but attention on a GPU supports at most {}", width,
+                        most_gpu_head_channels)},
+           {"run.device",
+            fmt::format(
+                "cuda: attention supports heads of at most {} channels, but the model's have {}",
+                most_gpu_head_channels, width)}});
+  }
+
+  /// Checks model.window_pattern: letters S and L, of which some layer gets a window.
+  void window_pattern_means_something() const {
+    constexpr const char* key = "model.window_pattern";
+    if (!config_.model.window_pattern.given())
+      return;
+    const std::string& pattern = *config_.model.window_pattern.value;
+    if (pattern.empty() || pattern.find_first_not_of("SL") != std::string::npos) {
+      say(key, fmt::format("'{}' must consist of the letters S (with the window) and L (without)",
+                           pattern));
+      return;
+    }
+    if (readable({"model.attention_window"}) && !config_.model.attention_window.given())
+      say(key, "without effect: model.attention_window is none");
+    else if (pattern.find('S') == std::string::npos)
+      say(key, fmt::format("with {} no layer uses model.attention_window", pattern));
+    if (readable({"model.layers", "model.preset"}) && shape_.layers > 0 &&
+        std::ssize(pattern) > shape_.layers)
+      disagree({{key, fmt::format("{} has {} letters, but there are {} layers", pattern,
+                                  pattern.size(), shape_.layers)},
+                {"model.layers",
+                 fmt::format("{} layers are fewer than the {} letters of model.window_pattern",
+                             shape_.layers, pattern.size())}});
+  }
+
+  /// A list must have one word per block.
+  void recompute_of_every_block() const {
+    const auto* list = config_.model.recompute.list();
+    if (list == nullptr || shape_.layers == 0 || std::ssize(*list) == shape_.layers)
+      return;
+    disagree(
+        {{"model.recompute",
+          fmt::format(
+              "the list has {} words for {} layers. Give one word per layer, or one word for all.",
+              list->size(), shape_.layers)},
+         {"model.layers", fmt::format("{} layers, but model.recompute is a list of {}",
+                                      shape_.layers, list->size())}});
+  }
+
+  /// Findings about keys of rotary positions.
+  void rotary_keys_mean_something() const {
+    static constexpr std::pair<const char*, std::string_view> scaling[] = {
+        {"model.rotary_scaling.type", "llama3, yarn, linear"},
+        {"model.rotary_scaling.low_freq_factor", "llama3"},
+        {"model.rotary_scaling.high_freq_factor", "llama3"},
+        {"model.rotary_scaling.beta_slow", "yarn"},
+        {"model.rotary_scaling.beta_fast", "yarn"},
+        {"model.rotary_scaling.attention_factor", "yarn"},
+        {"model.rotary_scaling.original_context", "llama3, yarn"}};
+    const auto without_effect = [&](const char* key, const std::string& reason) {
+      if (places_.given(key) && places_.readable(key))
+        say(key, fmt::format("without effect: {}", reason));
+    };
+    if (!readable({"model.positions", "model.family", "model.preset"}))
+      return;
+    if (shape_.positions != Positions::rotary) {
+      constexpr const char* reason = "model.positions is learned, not rotary";
+      if (config_.model.rotary_theta.given())
+        without_effect("model.rotary_theta", reason);
+      if (config_.model.rotary_scaling.factor.value_or(1) != 1)
+        without_effect("model.rotary_scaling.factor", reason);
+      return;
+    }
+    if (!readable({"model.rotary_scaling.factor", "model.rotary_scaling.type"}))
+      return;
+    const auto& s = shape_.rotary_scaling;
+    for (const auto& [key, types] : scaling)
+      if (!s.active())
+        without_effect(key, "model.rotary_scaling.factor is 1, no scaling");
+      else if (types.find(word(s.type)) == std::string_view::npos)
+        without_effect(key, fmt::format("model.rotary_scaling.type is {}", word(s.type)));
+    const auto in_order = [&](std::size_t below, double low, std::size_t above, double high) {
+      const char *first = scaling[below].first, *second = scaling[above].first;
+      const auto name = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
+      if (high <= low)
+        disagree({{first, fmt::format("{} is not below {} = {}", low, name(second), high)},
+                  {second, fmt::format("{} is not above {} = {}", high, name(first), low)}});
+    };
+    in_order(1, s.low_freq_factor, 2, s.high_freq_factor);
+    in_order(3, s.beta_slow, 4, s.beta_fast);
+  }
+
+  void check() const {
+    if (config_.model.qkv_bias.given() && shape_.bias && readable({"model.bias"}))
+      say("model.qkv_bias", "without effect: model.bias is true");
+    if (readable({"model", "model.rotary_scaling"}))
+      rotary_keys_mean_something();
+    if (readable({"model.window_pattern"}))
+      window_pattern_means_something();
+    if (readable({"model.recompute", "model.layers", "model.preset"}))
+      recompute_of_every_block();
+    if (!readable({"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
+        shape_.heads == 0)
+      return;
+    heads_divide_channels();
+    if (readable({"model.key_value_heads"}))
+      groups_divide_heads();
+    if ((shape_.head_width != 0 || shape_.channels % shape_.heads == 0) &&
+        readable({"model.positions", "model.family"}))
+      heads_suit_the_kernels();
+  }
+};
 
 }  // namespace
 
-void check_model(const JobConfig& config,
-                 const GptShape& shape,
-                 const KeyPlaces& places,
-                 Findings& findings) {
-  if (config.model.qkv_bias.given() && shape.bias && findings.readable({"model.bias"}))
-    findings.say("model.qkv_bias", "without effect: model.bias is true");
-  if (findings.readable({"model", "model.rotary_scaling"}))
-    rotary_keys_mean_something(config, shape, places, findings);
-  if (findings.readable({"model.window_pattern"}))
-    window_pattern_means_something(config, shape, findings);
-  if (findings.readable({"model.recompute", "model.layers", "model.preset"}))
-    recompute_of_every_block(config, shape, findings);
-  if (!findings.readable(
-          {"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
-      shape.heads == 0)
-    return;
-  heads_divide_channels(shape, findings);
-  if (findings.readable({"model.key_value_heads"}))
-    groups_divide_heads(shape, findings);
-  if ((shape.head_width != 0 || shape.channels % shape.heads == 0) &&
-      findings.readable({"model.positions", "model.family"}))
-    heads_suit_the_kernels(config, shape, findings);
+void check_model(const Rules& rules) {
+  ModelRules{rules}.check();
 }
 
 }  // namespace trireme::deck

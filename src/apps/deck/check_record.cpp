@@ -20,54 +20,56 @@ bool names_a_group(const std::string& name) {
   });
 }
 
+struct RecordRules : Rules {
+  void checkpoints_are_kept() const {
+    const std::int64_t every = config_.checkpoint.every_steps, kept = config_.checkpoint.keep_every;
+    if (kept == 0 || (every > 0 && kept % every == 0))
+      return;
+    if (every == 0)
+      return disagree(
+          {{"checkpoint.keep_every",
+            "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)"},
+           {"checkpoint.every_steps",
+            "0 (none) writes no checkpoints that checkpoint.keep_every could keep"}});
+    disagree({{"checkpoint.keep_every",
+               fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.", kept,
+                           every, multiples_near(kept, every))},
+              {"checkpoint.every_steps",
+               fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept)}});
+  }
+
+  void sets_have_names_and_sources() const {
+    const auto& sets = config_.evaluate.sets;
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const std::string item = fmt::format("evaluate.sets[{}]", i), name = item + ".name";
+      if (places_.given(name) && places_.readable(item) && places_.readable(name)) {
+        if (!names_a_group(sets[i].name))
+          say(name,
+              "a name must consist of letters, digits and . _ -, and begin with a letter or digit");
+        const auto before = sets.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::any_of(sets.begin(), before,
+                        [&](const auto& other) { return other.name == sets[i].name; }))
+          say(name, "another set has the same name");
+      }
+      const int given = (sets[i].text.empty() ? 0 : 1) + (sets[i].tokens.empty() ? 0 : 1) +
+                        (sets[i].multiple_choice.empty() ? 0 : 1);
+      const bool known = std::ranges::all_of(
+          std::initializer_list<const char*>{"", ".text", ".tokens", ".multiple_choice"},
+          [&](const char* key) { return places_.readable(item + key); });
+      if (given != 1 && known)
+        say(item, fmt::format("give one of text, tokens and multiple_choice, not {}", given));
+    }
+  }
+};
+
 }  // namespace
 
-void check_checkpoints(const record::CheckpointConfig& config, Findings& findings) {
-  const std::int64_t every = config.every_steps, kept = config.keep_every;
-  if (!findings.readable({"checkpoint.every_steps", "checkpoint.keep_every"}) || kept == 0 ||
-      (every > 0 && kept % every == 0))
-    return;
-  if (every == 0)
-    return findings.disagree(
-        {{"checkpoint.keep_every",
-          "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)"},
-         {"checkpoint.every_steps",
-          "0 (none) writes no checkpoints that checkpoint.keep_every could keep"}});
-  const std::int64_t below = kept / every * every;
-  const std::string works =
-      below > 0 ? fmt::format("{} or {}", below, below + every) : fmt::format("{}", every);
-  findings.disagree({{"checkpoint.keep_every",
-                      fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.",
-                                  kept, every, works)},
-                     {"checkpoint.every_steps",
-                      fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept)}});
+void check_checkpoints(const Rules& rules) {
+  RecordRules{rules}.checkpoints_are_kept();
 }
 
-void check_evaluation_sets(const session::EvaluateConfig& config,
-                           const KeyPlaces& places,
-                           Findings& findings) {
-  const auto& sets = config.sets;
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    const std::string item = fmt::format("evaluate.sets[{}]", i), name = item + ".name";
-    if (places.given(name) && places.readable(item) && places.readable(name)) {
-      if (!names_a_group(sets[i].name))
-        findings.say(
-            name,
-            "a name must consist of letters, digits and . _ -, and begin with a letter or digit");
-      const auto before = sets.begin() + static_cast<std::ptrdiff_t>(i);
-      if (std::any_of(sets.begin(), before,
-                      [&](const auto& other) { return other.name == sets[i].name; }))
-        findings.say(name, "another set has the same name");
-    }
-    const int given = (sets[i].text.empty() ? 0 : 1) + (sets[i].tokens.empty() ? 0 : 1) +
-                      (sets[i].multiple_choice.empty() ? 0 : 1);
-    const bool known = std::ranges::all_of(
-        std::initializer_list<const char*>{"", ".text", ".tokens", ".multiple_choice"},
-        [&](const char* key) { return places.readable(item + key); });
-    if (given != 1 && known)
-      findings.say(item,
-                   fmt::format("give one of text, tokens and multiple_choice, not {}", given));
-  }
+void check_evaluation_sets(const Rules& rules) {
+  RecordRules{rules}.sets_have_names_and_sources();
 }
 
 }  // namespace trireme::deck

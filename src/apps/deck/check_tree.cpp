@@ -9,12 +9,8 @@
 namespace trireme::deck {
 namespace {
 
-class TreeChecker : Findings {
- public:
-  TreeChecker(const JobConfig& config, const Circumstances& circumstances, const Findings& findings)
-      : Findings(findings), config_(config), circumstances_(circumstances) {}
-
-  void tree_can_grow() {
+struct TreeRules : Rules {
+  void tree_can_grow() const {
     if (!readable({"parallel.reduction", "parallel.logical_shards"}))
       return;
     const bool tree = config_.parallel.reduction == comm::Reduction::tree;
@@ -32,14 +28,12 @@ class TreeChecker : Findings {
     if (!tree)
       return;
     leaves_are_equal(*config_.parallel.logical_shards.value);
-    if (readable({"parallel.reduce_every"}) &&
-        config_.parallel.reduce_every == reduce::ReduceEvery::micro_step)
+    if (config_.parallel.reduce_every == reduce::ReduceEvery::micro_step)
       disagree({{"parallel.reduce_every",
                  "micro_step reduces every micro-step over the ranks, but parallel.reduction = "
                  "tree first adds up leaves. Use step."},
                 {"parallel.reduction", "tree reduces the leaves of a step, not every micro-step"}});
-    if (readable({"parallel.gradient_dtype"}) &&
-        config_.parallel.gradient_dtype != reduce::GradientDType::fp32)
+    if (config_.parallel.gradient_dtype != reduce::GradientDType::fp32)
       disagree(
           {{"parallel.gradient_dtype",
             fmt::format("{} would round partial sums differently for different numbers of ranks, "
@@ -51,7 +45,7 @@ class TreeChecker : Findings {
   }
 
   /// The noise scale compares a step with its leaves, which only exist with tree.
-  void noise_has_leaves() {
+  void noise_has_leaves() const {
     if (!readable({"evaluate.noise_scale", "evaluate.noise_scale.every_steps", "parallel.reduction",
                    "parallel.logical_shards"}) ||
         config_.evaluate.noise_scale.every_steps == 0)
@@ -74,7 +68,7 @@ class TreeChecker : Findings {
   }
 
   /// Every rank needs a whole subtree, and every leaf the same number of micro-steps.
-  void leaves_are_equal(std::int64_t shards) {
+  void leaves_are_equal(std::int64_t shards) const {
     const auto is_power = [](std::int64_t n) {
       return std::has_single_bit(static_cast<std::uint64_t>(n));
     };
@@ -93,38 +87,30 @@ class TreeChecker : Findings {
                       least));
     if (!readable({"batch.micro_sequences"}))
       return;
-    for (const auto& [path, sequences] : readable_sizes(config_.batch, places_))
-      leaves_divide(shards, path, sequences);
+    for (const auto& [path, sequences] : readable_sizes()) leaves_divide(shards, path, sequences);
   }
 
- private:
-  void leaves_divide(std::int64_t shards, const std::string& path, std::int64_t sequences) {
+  void leaves_divide(std::int64_t shards, const std::string& path, std::int64_t sequences) const {
     const std::int64_t micro = config_.batch.micro_sequences;
     const std::int64_t unit = micro * shards;
     if (sequences % unit == 0)
       return;
-    const std::int64_t below = sequences / unit * unit;
     disagree(
         {{"parallel.logical_shards",
           fmt::format("{} x {} micro_sequences does not divide the {} sequences of a step", shards,
                       micro, sequences)},
          {path, fmt::format(
                     "{} is not a multiple of {} = {} micro_sequences x {} logical shards. Use {}.",
-                    sequences, unit, micro, shards,
-                    below > 0 ? fmt::format("{} or {}", below, below + unit)
-                              : fmt::format("{}", unit))}});
+                    sequences, unit, micro, shards, multiples_near(sequences, unit))}});
   }
-
-  const JobConfig& config_;
-  const Circumstances& circumstances_;
 };
 
 }  // namespace
 
-void check_tree(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
-  TreeChecker checker(config, circumstances, findings);
-  checker.tree_can_grow();
-  checker.noise_has_leaves();
+void check_tree(const Rules& rules) {
+  const TreeRules tree{rules};
+  tree.tree_can_grow();
+  tree.noise_has_leaves();
 }
 
 }  // namespace trireme::deck

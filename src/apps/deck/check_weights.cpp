@@ -59,17 +59,10 @@ void check_weights(const Deck& deck,
                      places.readable("data.tokenizer");
   for (const auto& [key, ignored] : model::key_values({}))
     sizes_known = sizes_known && places.readable("model." + key);
-  try {
-    if (!circumstances.reads_weights || !sizes_known || resumes(config))
-      return;
-    compare(deck, findings);
-  } catch (const UserError& error) {
-    for (const Diagnostic& finding : error.findings())
-      findings.push_back({places.of(weights_key), weights_key,
-                          finding.place.file.empty() ? finding.text : elsewhere(finding)});
-  } catch (const StorageError& error) {
-    findings.push_back({places.of(weights_key), weights_key, error.what()});
-  }
+  find_at(weights_key, places, findings, [&] {
+    if (circumstances.reads_weights && sizes_known && !resumes(config))
+      compare(deck, findings);
+  });
 }
 
 }  // namespace trireme::deck

@@ -138,20 +138,6 @@ void cite_override(Diagnostic& finding, const std::vector<std::string>& override
     finding.text += " (in " + quoted + ")";
 }
 
-/// Reads the tokenizer; errors become findings.
-void find_tokenizer(Deck& deck, std::vector<Diagnostic>& findings) {
-  constexpr const char* key = "data.tokenizer";
-  try {
-    deck.tokenizer = read_tokenizer(deck.config);
-  } catch (const UserError& error) {
-    for (const Diagnostic& finding : error.findings())
-      findings.push_back({deck.places.of(key), key,
-                          finding.place.file.empty() ? finding.text : elsewhere(finding)});
-  } catch (const StorageError& error) {
-    findings.push_back({deck.places.of(key), key, error.what()});
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const text::Tokenizer> read_tokenizer(const JobConfig& config) {
@@ -273,7 +259,8 @@ Deck parse(const std::string& bytes,
   if (circumstances) {
     deck.tokenizer = circumstances->tokenizer;
     if (!deck.tokenizer && deck.places.readable("data.tokenizer"))
-      find_tokenizer(deck, findings);
+      find_at("data.tokenizer", deck.places, findings,
+              [&] { deck.tokenizer = read_tokenizer(deck.config); });
     check(deck, *circumstances, findings);
     check_weights(deck, *circumstances, findings);
   }

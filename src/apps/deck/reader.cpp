@@ -6,6 +6,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.hpp"
 
@@ -131,9 +132,8 @@ std::string Reader::hint(const std::string& unknown) const {
   const auto near = nearest(unknown, known_);
   if (near && edit_distance(*near, unknown) < std::min(near->size(), unknown.size()))
     return fmt::format("did you mean '{}'?", *near);
-  std::string list;
-  for (const std::string& known : known_) list += (list.empty() ? "" : ", ") + known;
-  return fmt::format("{}: {}", path_.empty() ? "the sections are" : "known keys are", list);
+  return fmt::format("{}: {}", path_.empty() ? "the sections are" : "known keys are",
+                     fmt::join(known_, ", "));
 }
 
 }  // namespace trireme::deck

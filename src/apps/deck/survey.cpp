@@ -37,24 +37,19 @@ class Surveyor {
   }
   template <class S>
   void list(const char* name, std::vector<S>& items, const ListKey& key) {
-    const auto keys_of = [](S item) {
-      std::vector<Entry> keys;
-      Surveyor inner("", keys);
-      describe(inner, item);
-      return keys;
-    };
     Entry entry;
     entry.path = prefix_ + name;
     entry.change = key.change;
     entry.type = "list of maps";
     entry.help = key.help;
-    entry.items = keys_of(S{});
+    Surveyor inner("", entry.items);
+    S usual;
+    describe(inner, usual);
     std::vector<std::string> values;
-    for (const S& item : items) {
-      std::string text;
-      for (const Entry& one : keys_of(item))
-        text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", one.path, one.text);
-      values.push_back(text + "}");
+    for (S& item : items) {
+      LineWriter line;
+      describe(line, item);
+      values.push_back(line.map());
     }
     entry.text = fmt::format("[{}]", fmt::join(values, ", "));
     entry.value = std::move(values);

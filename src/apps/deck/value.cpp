@@ -8,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 
+#include <fmt/ranges.h>
+
 #include "base/text.hpp"
 
 #include "deck/references.hpp"
@@ -237,8 +239,7 @@ Problem decode(const Node& node, std::vector<std::string>& value) {
 }
 
 std::string not_one_of(const Node& node, const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& choice : words) list += (list.empty() ? "" : ", ") + choice;
+  const std::string list = fmt::format("{}", fmt::join(words, ", "));
   if (node.kind == Node::Kind::null)
     return fmt::format("the value is missing; expected one of {}", list);
   if (node.kind != Node::Kind::word)
@@ -291,10 +292,9 @@ std::string yaml_text(const std::string& value) {
   return text + "\"";
 }
 std::string yaml_text(const std::vector<std::string>& value) {
-  std::string text = "[";
-  for (const std::string& element : value)
-    text += (text.size() > 1 ? ", " : "") + yaml_text(element);
-  return text + "]";
+  std::vector<std::string> elements;
+  for (const std::string& element : value) elements.push_back(yaml_text(element));
+  return fmt::format("[{}]", fmt::join(elements, ", "));
 }
 
 }  // namespace trireme::deck

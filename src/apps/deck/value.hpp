@@ -198,4 +198,23 @@ Value plain(const T& value) {
     return value;
 }
 
+/// The describe() visitor that writes all keys as a map on one line, but for lists of maps.
+class LineWriter {
+ public:
+  template <class T>
+  void operator()(const char* name, const T& value, const Key<T>& /*key*/) {
+    keys_ += fmt::format("{}{}: {}", keys_.empty() ? "" : ", ", name, yaml_text(value));
+  }
+  template <class S>
+  void list(const char* /*name*/, std::vector<S>& /*items*/, const ListKey& /*key*/) {
+    has_lists_ = true;
+  }
+  [[nodiscard]] std::string map() const { return "{" + keys_ + "}"; }
+  [[nodiscard]] bool has_lists() const { return has_lists_; }
+
+ private:
+  std::string keys_;
+  bool has_lists_ = false;
+};
+
 }  // namespace trireme::deck

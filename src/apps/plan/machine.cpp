@@ -18,22 +18,6 @@
 namespace trireme::plan {
 namespace {
 
-/// The describe() visitor that writes an item in one line, and notes whether that is possible.
-class LineWriter {
- public:
-  template <class T>
-  void operator()(const char* name, const T& value, const Key<T>& /*key*/) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", name, deck::yaml_text(value));
-  }
-  template <class S>
-  void list(const char* /*name*/, std::vector<S>& /*items*/, const ListKey& /*key*/) {
-    has_lists = true;
-  }
-
-  std::string text;
-  bool has_lists = false;
-};
-
 /// The describe() visitor that writes a line per key. Items that hold lists begin with a key that
 /// is none.
 class Writer {
@@ -49,13 +33,13 @@ class Writer {
   void list(const char* name, std::vector<S>& items, const ListKey& /*key*/) {
     text_ += fmt::format("{}{}:{}\n", indent_, name, items.empty() ? " []" : "");
     for (S& item : items) {
-      LineWriter line;
+      deck::LineWriter line;
       describe(line, item);
-      if (line.has_lists) {
+      if (line.has_lists()) {
         Writer inner(indent_ + "    ", indent_ + "  - ", text_);
         describe(inner, item);
       } else {
-        text_ += fmt::format("{}  - {{{}}}\n", indent_, line.text);
+        text_ += fmt::format("{}  - {}\n", indent_, line.map());
       }
     }
   }
