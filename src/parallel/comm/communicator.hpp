@@ -59,6 +59,7 @@ inline constexpr BucketIndex matrices_of_the_step{-2};
 /// reads peers' memory stores one address per rank of the host; the others need constant space.
 class Shards {
  public:
+  Shards(View bucket, int rank, int size);
   virtual ~Shards() = default;
 
   View full;
@@ -66,9 +67,6 @@ class Shards {
 
   /// A rank's shard inside `full`.
   [[nodiscard]] View of(int rank) const { return full.slice(rank * own.elements, own.elements); }
-
- protected:
-  Shards(View bucket, int rank, int size);
 };
 
 class Communicator {

@@ -66,9 +66,7 @@ Exchange::Exchange(MPI_Comm comm,
                    device::Device& device,
                    std::size_t chunk_bytes,
                    std::size_t scratch_bytes)
-    : comm_(comm), progress_(progress) {
-  TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
-  TRIREME_MPI(MPI_Comm_size(comm_, &size_));
+    : comm_(comm), progress_(progress), rank_(rank_of(comm)), size_(size_of(comm)) {
   TRIREME_EXPECT(hosts.ranks() == size_, "hosts of {} ranks for {}", hosts.ranks(), size_);
   if (hosts.count() == 1)
     return;

@@ -106,8 +106,7 @@ class Exchange {
 
   MPI_Comm comm_;
   Progress& progress_;
-  int rank_ = 0;
-  int size_ = 1;
+  const int rank_, size_;
   std::size_t message_bytes_ = 0;
   Table f32_, bf16_;
   device::Buffer scratch_;

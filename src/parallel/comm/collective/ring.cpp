@@ -48,9 +48,12 @@ Ring::Ring(MPI_Comm comm,
            std::vector<int> owners,
            device::Device& device,
            std::size_t chunk_bytes)
-    : comm_(comm), progress_(progress), owners_(std::move(owners)), chunk_bytes_(chunk_bytes) {
-  TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
-  TRIREME_MPI(MPI_Comm_size(comm_, &size_));
+    : comm_(comm),
+      progress_(progress),
+      owners_(std::move(owners)),
+      rank_(rank_of(comm)),
+      size_(size_of(comm)),
+      chunk_bytes_(chunk_bytes) {
   TRIREME_EXPECT(owners_.size() == static_cast<std::size_t>(size_), "{} owners for {} ranks",
                  owners_.size(), size_);
   const std::size_t window = std::clamp(window_bytes / chunk_bytes_, least_window, largest_window);

@@ -57,8 +57,7 @@ class Ring {
   MPI_Comm comm_;
   Progress& progress_;
   std::vector<int> owners_;
-  int rank_ = 0;
-  int size_ = 1;
+  const int rank_, size_;
   std::size_t chunk_bytes_;
   device::Buffer scratch_;              // [window][chunk_bytes]
   std::vector<MPI_Request> sending_;    // [window]

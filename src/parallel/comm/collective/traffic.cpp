@@ -15,9 +15,8 @@ std::int64_t bytes_of(DType dtype) {
   return static_cast<std::int64_t>(size_bytes(dtype));
 }
 
-void expect_between_hosts(Transport transport) {
-  TRIREME_EXPECT(transport == Transport::mpi || transport == Transport::hierarchical,
-                 "traffic between hosts of {}", word(transport));
+bool sends_between_hosts(Transport transport) {
+  return transport == Transport::mpi || transport == Transport::hierarchical;
 }
 
 /// A ring over all ranks: each sends all shards but one to the next rank.
@@ -58,10 +57,6 @@ void add_traffic(std::vector<std::int64_t>& bytes,
     bytes[static_cast<std::size_t>(host_of[static_cast<std::size_t>(first)])] +=
         added[static_cast<std::size_t>(host)];
   }
-}
-
-bool sends_between_hosts(Transport transport) {
-  return transport == Transport::mpi || transport == Transport::hierarchical;
 }
 
 }  // namespace
@@ -111,7 +106,7 @@ std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
                                                  DType dtype,
                                                  const Hosts& hosts,
                                                  std::int64_t shard_elements) {
-  expect_between_hosts(transport);
+  TRIREME_EXPECT(sends_between_hosts(transport), "traffic between hosts of {}", word(transport));
   if (transport == Transport::hierarchical)
     return reduce_bytes_between_hosts(reduction, dtype, hosts, shard_elements);
   if (reduction == Reduction::sum && dtype == DType::f32)
@@ -128,7 +123,7 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
                                              DType dtype,
                                              const Hosts& hosts,
                                              std::int64_t shard_elements) {
-  expect_between_hosts(transport);
+  TRIREME_EXPECT(sends_between_hosts(transport), "traffic between hosts of {}", word(transport));
   if (transport == Transport::mpi)
     return ring_traffic(dtype, hosts, shard_elements);
   std::vector<std::int64_t> bytes;

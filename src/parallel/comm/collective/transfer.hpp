@@ -8,12 +8,9 @@
 //    buckets, ordered with their collectives (Communicator, rule 3): kernels of two communicators
 //    that wait for their peers may block each other. Data is copied, never added, so the bits do
 //    not depend on the transport.
-// 2. Messages are received in place, without scratch. With MPI they are sent in chunks of the size
-//    that buckets use, with a window of chunks per peer and direction. If each message were sent
-//    whole, two ranks that start at different times would send one after the other, at half the
-//    link's rate (Open MPI over TCP; docs/results/choices.csv). A peer's window does not wait for
-//    another peer, so ranks cannot deadlock. send() and send_back() allocate nothing. They run one
-//    at a time, on one stream or on streams ordered by events.
+// 2. Messages are received in place. With MPI they are sent in chunks (comm/collective/channels.hpp).
+//    send() and send_back() allocate nothing. They run one at a time, on one stream or on streams
+//    ordered by events.
 // 3. Between two ranks, the messages that one sends and the other receives in a group must have the
 //    same number, sizes and order. A rank sends nothing to itself.
 // 4. The world's deadline applies, as in every collective: MPI requests are polled

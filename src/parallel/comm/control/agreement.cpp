@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,19 +16,8 @@
 namespace trireme::comm {
 namespace {
 
-// Separators that no readable value contains: ASCII record and unit separator.
-constexpr char between_facts = '\x1e', between_fields = '\x1f';
-constexpr char users = 'U', machines = 'M';
 /// Length at which a message cuts a value.
 constexpr std::size_t longest_value = 60;
-
-std::string packed(const std::vector<Fact>& facts) {
-  std::string text;
-  for (const Fact& fact : facts)
-    text += std::string(1, fact.owner == Fact::Owner::user ? users : machines) + fact.name +
-            between_fields + fact.value + between_facts;
-  return text;
-}
 
 /// For each fact, the ranks by value. Facts are in the order in which the ranks first named them.
 struct Differences {
@@ -40,16 +28,11 @@ struct Differences {
   };
   std::vector<Values> facts;
 
-  void add(int rank, const std::string& text) {
-    std::istringstream stream(text);
-    for (std::string one; std::getline(stream, one, between_facts);) {
-      const auto end = one.find(between_fields);
-      const std::string name = one.substr(1, end - 1);
-      auto known = std::ranges::find(facts, name, &Values::name);
-      if (known == facts.end())
-        known = facts.insert(known, {name, one[0] == users, {}});
-      known->ranks[one.substr(end + 1)].push_back(rank);
-    }
+  void add(int rank, const Fact& fact) {
+    auto known = std::ranges::find(facts, fact.name, &Values::name);
+    if (known == facts.end())
+      known = facts.insert(known, {fact.name, fact.owner == Fact::Owner::user, {}});
+    known->ranks[fact.value].push_back(rank);
   }
 };
 
@@ -78,19 +61,20 @@ std::string text_of(const Differences::Values& fact, int size) {
 }  // namespace
 
 void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_view what) {
-  const std::string mine = packed(facts);
+  const std::string mine = pack(facts);
   const std::uint64_t hash = hash_bytes(mine);
   if (differing(world, {&hash, 1}).empty())
     return;
   Differences differences;
-  const auto all = world.gather_all(mine);
+  const auto all = gather_packed(world, facts);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    differences.add(static_cast<int>(rank), all[rank]);
+    for (const Fact& fact : all[rank]) differences.add(static_cast<int>(rank), fact);
   std::erase_if(differences.facts, [&](const auto& fact) {
     return fact.ranks.size() == 1 &&
            fact.ranks.begin()->second.size() == static_cast<std::size_t>(world.size());
   });
-  TRIREME_EXPECT(!differences.facts.empty(), "hashes of facts differ, and facts do not: {}", mine);
+  TRIREME_EXPECT(!differences.facts.empty(), "hashes of {} facts differ, and facts do not",
+                 facts.size());
   std::vector<Diagnostic> findings;
   std::string text;
   for (const auto& fact : differences.facts) {

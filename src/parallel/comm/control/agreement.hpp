@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "comm/control/world.hpp"
@@ -27,6 +28,8 @@ struct Fact {
   std::string name;   ///< "optimizer.learning_rate"
   std::string value;  ///< readable, because messages print it
   Owner owner = Owner::user;
+
+  auto fields() { return std::tie(name, value, owner); }
 };
 
 /// Collective. Throws when ranks differ: a UserError with one finding per fact if any of these

@@ -46,8 +46,9 @@ class Interruption {
   void check() {
     if (!wanted_)
       return;
+    const std::int64_t wanted = wanted_() ? 1 : 0;  // first: it may wait for the work
     const auto now = Clock::now();
-    std::int64_t request[] = {wanted_() ? 1 : 0, std::max<std::int64_t>((now - asked_).count(), 1)};
+    std::int64_t request[] = {wanted, std::max<std::int64_t>((now - asked_).count(), 1)};
     asked_ = now;
     world_.max(request);
     if (request[0] > 0)

@@ -192,16 +192,16 @@ OwnedComm OwnedComm::duplicate(MPI_Comm comm) {
   return OwnedComm(copy);
 }
 
-int OwnedComm::rank() const {
-  int value = 0;
-  TRIREME_MPI(MPI_Comm_rank(comm_, &value));
-  return value;
+int rank_of(MPI_Comm comm) {
+  int rank = 0;
+  TRIREME_MPI(MPI_Comm_rank(comm, &rank));
+  return rank;
 }
 
-int OwnedComm::size() const {
-  int value = 0;
-  TRIREME_MPI(MPI_Comm_size(comm_, &value));
-  return value;
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  TRIREME_MPI(MPI_Comm_size(comm, &size));
+  return size;
 }
 
 }  // namespace trireme::comm

@@ -26,6 +26,9 @@ void check_mpi(int code,
                const char* file = __builtin_FILE(),
                int line = __builtin_LINE());
 
+int rank_of(MPI_Comm comm);
+int size_of(MPI_Comm comm);
+
 /// Whether the error `code` is due to a lost rank: MPI says so, or a rank of this world is lost
 /// within 10 seconds.
 bool means_lost_rank(int code);
@@ -66,8 +69,8 @@ class OwnedComm {
   static OwnedComm duplicate(MPI_Comm comm);
 
   [[nodiscard]] MPI_Comm get() const { return comm_; }
-  [[nodiscard]] int rank() const;
-  [[nodiscard]] int size() const;
+  [[nodiscard]] int rank() const { return rank_of(comm_); }
+  [[nodiscard]] int size() const { return size_of(comm_); }
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -171,17 +171,11 @@ MpiWorld::MpiWorld(MPI_Comm base) : base_(base) {
   progress_ = std::make_unique<Progress>(*watchdog_);
 }
 
-void MpiWorld::finish(MPI_Request& request) {
-  const GiveUpOnExit open(request);
-  while (!completed(request)) progress_->pause();
-  progress_->moved();
-}
-
 void MpiWorld::barrier() {
   const auto entered = progress_->enter("a barrier");
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Ibarrier(comm(), &request));
-  finish(request);
+  await(request, *progress_);
 }
 
 void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* what) {
@@ -191,7 +185,7 @@ void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* wha
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(
       MPI_Iallreduce(MPI_IN_PLACE, at, count_of(values.size()), MPI_INT64_T, op, comm(), &request));
-  finish(request);
+  await(request, *progress_);
   std::copy_n(at, values.size(), values.begin());
 }
 
@@ -216,7 +210,7 @@ std::vector<double> MpiWorld::gather_numbers(std::span<const double> values) {
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(
       MPI_Iallgather(MPI_IN_PLACE, count, MPI_DOUBLE, at, count, MPI_DOUBLE, comm(), &request));
-  finish(request);
+  await(request, *progress_);
   return {at, at + total};
 }
 
@@ -250,7 +244,7 @@ std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_CHAR, at, lengths_.data(), starts_.data(),
                               MPI_CHAR, comm(), &request));
-  finish(request);
+  await(request, *progress_);
   return texts_at(at);
 }
 
@@ -263,7 +257,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& text) {
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Igatherv(first ? MPI_IN_PLACE : at, count_of(text.size()), MPI_CHAR, at,
                            lengths_.data(), starts_.data(), MPI_CHAR, 0, comm(), &request));
-  finish(request);
+  await(request, *progress_);
   return first ? texts_at(at) : std::vector<std::string>();
 }
 
@@ -273,14 +267,14 @@ std::string MpiWorld::broadcast(std::string bytes, int root) {
   *length = bytes.size();
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Ibcast(length, 1, MPI_UINT64_T, root, comm(), &request));
-  finish(request);
+  await(request, *progress_);
   bytes.resize(*length);
   for (std::size_t done = 0; done < bytes.size(); done += piece_bytes) {
     const std::size_t count = std::min(piece_bytes, bytes.size() - done);
     char* at = buffer<char>(count);
     bytes.copy(at, count, done);
     TRIREME_MPI(MPI_Ibcast(at, count_of(count), MPI_BYTE, root, comm(), &request));
-    finish(request);
+    await(request, *progress_);
     std::copy_n(at, count, bytes.begin() + static_cast<std::ptrdiff_t>(done));
   }
   return bytes;

@@ -73,8 +73,6 @@ class MpiWorld final : public World {
   /// Inside the current collective: sends the bytes of `mine` to one rank and receives those of
   /// `theirs` from another.
   void swap(std::span<const char> mine, int to, std::span<char> theirs, int from);
-  /// Waits inside the current collective until `request` is complete.
-  void finish(MPI_Request& request);
   /// Memory for `elements` elements. MPI reads and writes no other memory, because after a timeout
   /// a collective is still active, and may receive a late rank's message.
   template <class T>

@@ -11,8 +11,9 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "base/packing.hpp"
 #include "base/text.hpp"
+
+#include "comm/control/together.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -138,10 +139,7 @@ RankPlace place_here(const std::string& host, int threads) {
 }
 
 Placement gather_placement(World& world, int threads) {
-  Placement placement;
-  for (const std::string& text : world.gather_all(pack(place_here(world.host(), threads))))
-    placement.ranks.push_back(unpack<RankPlace>(text));
-  return placement;
+  return {gather_packed(world, place_here(world.host(), threads))};
 }
 
 std::vector<PlacementLine> describe(const Placement& placement) {

@@ -60,7 +60,7 @@ int Backoff::waited_us() const {
   return static_cast<int>(std::min<std::int64_t>(waited.count(), 1'000'000));
 }
 
-Progress::Entered Progress::enter(const Collective& collective) {
+void Progress::begin(const Collective& collective) {
   watchdog_.check();
   TRIREME_EXPECT(!busy_.exchange(true, std::memory_order_acquire),
                  "{} started while {} is still running", collective.text(),
@@ -68,7 +68,6 @@ Progress::Entered Progress::enter(const Collective& collective) {
   watchdog_.enter(lane_, collective);
   renew();
   first_ = true;
-  return Entered(*this);
 }
 
 void Progress::leave() {

@@ -30,6 +30,7 @@
 #include <chrono>
 
 #include "base/index.hpp"
+#include "base/on_exit.hpp"
 
 #include "comm/control/watchdog.hpp"
 
@@ -83,21 +84,17 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// While it exists, the rank is inside the collective.
-  class Entered {
-   public:
-    explicit Entered(Progress& progress) : progress_(progress) {}
-    ~Entered() { progress_.leave(); }
-    Entered(const Entered&) = delete;
-    Entered& operator=(const Entered&) = delete;
-
-   private:
-    Progress& progress_;
-  };
+  /// While the result exists, the rank is inside the collective.
+  [[nodiscard]] auto enter(const Collective& collective) {
+    begin(collective);
+    return OnExit([this] { leave(); });
+  }
   /// `operation` is a literal.
-  [[nodiscard]] Entered enter(const char* operation) { return enter({operation, {}, false}); }
-  [[nodiscard]] Entered enter(const char* operation, BucketIndex bucket) {
-    return enter({operation, bucket, true});
+  [[nodiscard]] auto enter(const char* operation) {
+    return enter(Collective{operation, {}, false});
+  }
+  [[nodiscard]] auto enter(const char* operation, BucketIndex bucket) {
+    return enter(Collective{operation, bucket, true});
   }
 
   /// A message was completed.
@@ -116,7 +113,7 @@ class Progress {
   void after_sleep();
 
  private:
-  [[nodiscard]] Entered enter(const Collective& collective);
+  void begin(const Collective& collective);
   void leave();
   void learn();
   void renew() {

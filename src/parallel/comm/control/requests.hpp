@@ -6,9 +6,11 @@
 
 #include <mpi.h>
 
+#include "base/on_exit.hpp"
 #include "device/buffer.hpp"
 
 #include "comm/control/mpi_comm.hpp"
+#include "comm/control/progress.hpp"
 
 namespace trireme::comm {
 
@@ -35,26 +37,28 @@ class CancelOnExit {
   std::span<MPI_Request> requests_;
 };
 
-/// After a lost rank, waits until MPI has given up a collective, and with it the memory. MPI cannot
-/// cancel collectives.
-class GiveUpOnExit {
- public:
-  explicit GiveUpOnExit(MPI_Request& request) : request_(request) {}
-  ~GiveUpOnExit() {
-    if (request_ != MPI_REQUEST_NULL && ranks_are_lost())
-      MPI_Wait(&request_, MPI_STATUS_IGNORE);
-  }
-  GiveUpOnExit(const GiveUpOnExit&) = delete;
-  GiveUpOnExit& operator=(const GiveUpOnExit&) = delete;
-
- private:
-  MPI_Request& request_;
-};
-
 inline bool completed(MPI_Request& request) {
   int flag = 0;
   TRIREME_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
   return flag != 0;
+}
+
+/// Waits inside the current collective until one of MPI is complete; `meanwhile` returns whether it
+/// made progress. After a lost rank, also waits until MPI has given the collective up, and with it
+/// the memory: MPI cannot cancel collectives.
+template <class Meanwhile>
+void await(MPI_Request& request, Progress& progress, const Meanwhile& meanwhile) {
+  const OnExit give_up([&] {
+    if (request != MPI_REQUEST_NULL && ranks_are_lost())
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+  });
+  while (!completed(request))
+    if (!meanwhile())
+      progress.pause();
+  progress.moved();
+}
+inline void await(MPI_Request& request, Progress& progress) {
+  await(request, progress, [] { return false; });
 }
 
 }  // namespace trireme::comm

@@ -23,11 +23,16 @@ constexpr char user = 'U', outside = 'E';
 
 namespace detail {
 
-std::string packed(const std::exception& error) {
-  const auto* mistake = dynamic_cast<const UserError*>(&error);
-  if (mistake == nullptr)
+std::string packed_error() {
+  try {
+    throw;
+  } catch (const UserError& mistake) {
+    return user + pack(mistake.findings());
+  } catch (const EnvironmentError& error) {
     return outside + std::string(error.what());
-  return user + pack(mistake->findings());
+  } catch (const std::bad_alloc& error) {
+    return outside + std::string(error.what());
+  }
 }
 
 void settle(World& world, const std::string& mine, const std::exception_ptr& own) {

@@ -19,6 +19,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "base/packing.hpp"
 
@@ -36,8 +37,8 @@ class FailedElsewhere : public EnvironmentError {
 };
 
 namespace detail {
-/// An error as bytes, to send to the other ranks.
-std::string packed(const std::exception& error);
+/// The exception that is being handled as bytes, to send to the other ranks. Rethrows a bug.
+std::string packed_error();
 /// Collective. Throws when any rank's `mine` is not empty; `own` is what this rank caught.
 void settle(World& world, const std::string& mine, const std::exception_ptr& own);
 }  // namespace detail
@@ -49,14 +50,8 @@ void together(World& world, Action&& action) {
   try {
     const World::AtWork work(world);
     action();
-  } catch (const UserError& error) {
-    mine = detail::packed(error);
-    own = std::current_exception();
-  } catch (const EnvironmentError& error) {
-    mine = detail::packed(error);
-    own = std::current_exception();
-  } catch (const std::bad_alloc& error) {
-    mine = detail::packed(error);
+  } catch (...) {
+    mine = detail::packed_error();
     own = std::current_exception();
   }
   detail::settle(world, mine, own);
@@ -76,6 +71,14 @@ auto from_first_rank(World& world, Make&& make) {
   decltype(make()) made{};
   on_first_rank(world, [&] { made = make(); });
   return unpack<decltype(made)>(world.broadcast(world.rank() == 0 ? pack(made) : "", 0));
+}
+
+/// Every rank's `mine`, in rank order; a type that base/packing.hpp packs. Collective.
+template <class T>
+std::vector<T> gather_packed(World& world, const T& mine) {
+  std::vector<T> all;
+  for (const std::string& text : world.gather_all(pack(mine))) all.push_back(unpack<T>(text));
+  return all;
 }
 
 }  // namespace trireme::comm

@@ -152,17 +152,12 @@ std::vector<NodeReport> exchange_reports(MPI_Comm node,
                                          const NodeReport& mine,
                                          const std::function<bool()>& meanwhile) {
   const auto entered = progress.enter("sharing memory");
-  int size = 1;
-  TRIREME_MPI(MPI_Comm_size(node, &size));
-  std::vector<NodeReport> all(static_cast<std::size_t>(size), mine);
+  std::vector<NodeReport> all(static_cast<std::size_t>(size_of(node)), mine);
   constexpr int bytes = sizeof(NodeReport);
   MPI_Request request = MPI_REQUEST_NULL;
   static_assert(std::is_trivially_copyable_v<NodeReport>);
   TRIREME_MPI(MPI_Iallgather(&mine, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node, &request));
-  const GiveUpOnExit open(request);
-  while (!completed(request))
-    if (!meanwhile || !meanwhile())
-      progress.pause();
+  await(request, progress, [&] { return meanwhile && meanwhile(); });
   return all;
 }
 
@@ -173,9 +168,7 @@ std::vector<OwnedFile> exchange_files(
     NodeReport& mine,
     std::vector<NodeReport>& reports,
     const std::function<void(const std::vector<NodeReport>&)>& agree) {
-  int rank = 0, size = 1;
-  TRIREME_MPI(MPI_Comm_rank(node, &rank));
-  TRIREME_MPI(MPI_Comm_size(node, &size));
+  const int rank = rank_of(node), size = size_of(node);
   Mailbox mailbox(rank, size, mine);
   reports = exchange_reports(node, progress, mine);
   agree(reports);

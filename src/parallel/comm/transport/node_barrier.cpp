@@ -41,10 +41,10 @@ bool behind(std::uint32_t arrivals, std::uint32_t point) {
 }  // namespace
 
 NodeBarrier::NodeBarrier(MPI_Comm node, Progress& progress)
-    : segment_(node, progress, sizeof(Counter), "the node's barrier"), progress_(progress) {
-  TRIREME_MPI(MPI_Comm_rank(node, &rank_));
-  TRIREME_MPI(MPI_Comm_size(node, &size_));
-}
+    : segment_(node, progress, sizeof(Counter), "the node's barrier"),
+      progress_(progress),
+      rank_(rank_of(node)),
+      size_(size_of(node)) {}
 
 void NodeBarrier::arrive() {
   Counter& mine = counter(rank_);

@@ -47,8 +47,7 @@ class NodeBarrier {
 
   SharedSegment segment_;
   Progress& progress_;
-  int rank_ = 0;
-  int size_ = 1;
+  const int rank_, size_;
   std::uint32_t point_ = 0;
 };
 

@@ -8,7 +8,7 @@
 // bucket; so between two barriers no rank writes memory that another reads.
 //
 //   reduce_scatter  barrier; sum; (ring along the column, or exchange;) barrier
-//   all_gather      (ring along the column, or uneven gather;) arrive; wait for each peer and copy
+//   all_gather      (ring along the column, or messages;) arrive; wait for each peer and copy
 //                   the shards that it has; barrier
 //
 // Between hosts, fp32 sums with Reduction::sum use rings if every host has the same number of
@@ -26,9 +26,9 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #include "comm/collective/accumulate.hpp"
+#include "comm/collective/channels.hpp"
 #include "comm/collective/exchange.hpp"
 #include "comm/collective/ring.hpp"
-#include "comm/collective/uneven_gather.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/transport/byte_range_set.hpp"
 #include "comm/transport/node_barrier.hpp"
@@ -36,6 +36,8 @@
 
 namespace trireme::comm {
 namespace {
+
+constexpr int gather_tag = 13;
 
 /// Memory of buckets, shared by the node.
 class Windows final : public device::MemorySource {
@@ -90,6 +92,7 @@ class NodeShards final : public Shards {
   std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
   // Whether the other ranks' memory was read for a sum, or for a gather, and was counted.
   mutable bool read_to_sum = false, read_to_gather = false;
+  std::vector<Channel> sent, received;  ///< of a gather between hosts without columns
 };
 
 /// By local rank: the owners of the shards that it has after the exchange between hosts.
@@ -108,6 +111,20 @@ std::vector<int> column_of(const NodeGrid& grid) {
   for (int row = 0; row < grid.num_rows() && grid.has_columns(); ++row)
     ranks.push_back(grid.hosts.members(row)[static_cast<std::size_t>(grid.local_rank)]);
   return ranks.empty() ? std::vector<int>{0} : ranks;
+}
+
+/// If hosts have different numbers of ranks, every owner sends its shard to its agent on every other
+/// host, and the host's other ranks copy it from the agent. So a host receives each shard once.
+void find_channels(NodeShards& shards, const NodeGrid& grid, int rank) {
+  std::vector<Message> outgoing, incoming;
+  for (int row = 0; row < grid.num_rows(); ++row)
+    if (row != grid.row)
+      outgoing.push_back({grid.hosts.agent(row, rank), shards.own});
+  for (int owner = 0; owner < grid.hosts.ranks(); ++owner)
+    if (owner != rank && grid.hosts.agent(grid.row, owner) == rank)
+      incoming.push_back({owner, shards.of(owner)});
+  shards.sent = channels_of(outgoing);
+  shards.received = channels_of(incoming);
 }
 
 class NodeCommunicator final : public Communicator {
@@ -144,7 +161,7 @@ class NodeCommunicator final : public Communicator {
                   device,
                   chunk_bytes,
                   options.exchange_bytes),
-        uneven_gather_(comm_.get(), progress_, grid_.hosts, chunk_bytes) {
+        channels_(comm_.get(), progress_, gather_tag, chunk_bytes) {
     if (shares_memory())
       barrier_.emplace(grid_.node.get(), progress_);
   }
@@ -163,7 +180,12 @@ class NodeCommunicator final : public Communicator {
     expect_bucket(full, size_);
     const SharedSegment* segment =
         shares_memory() && !full.empty() ? &windows_.segment_of(full) : nullptr;
-    return std::make_unique<NodeShards>(full, rank_, size_, grid_, segment);
+    auto made = std::make_unique<NodeShards>(full, rank_, size_, grid_, segment);
+    if (!grid_.has_columns()) {
+      find_channels(*made, grid_, rank_);
+      channels_.reserve(made->sent, made->received);
+    }
+    return made;
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
@@ -239,9 +261,7 @@ class NodeCommunicator final : public Communicator {
     MPI_Request request = MPI_REQUEST_NULL;
     TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, integers_.data(), static_cast<int>(integers_.size()),
                                MPI_INT64_T, MPI_SUM, comm_.get(), &request));
-    const GiveUpOnExit open(request);
-    while (!completed(request)) progress_.pause();
-    progress_.moved();
+    await(request, progress_);
     std::ranges::copy(integers_, at);
   }
 
@@ -251,7 +271,7 @@ class NodeCommunicator final : public Communicator {
     if (grid_.has_columns())
       ring_.all_gather(s.full, s.own.elements);
     else
-      uneven_gather_.all_gather(s.full);
+      channels_.exchange(s.sent, s.received);
     if (!shares_memory())
       return;
     barrier_->arrive();
@@ -307,7 +327,7 @@ class NodeCommunicator final : public Communicator {
   std::vector<ByteRangeSet> read_to_gather_;
   Ring ring_;
   Exchange exchange_;
-  UnevenGather uneven_gather_;
+  Channels channels_;
   std::vector<std::int64_t> integers_;
 };
 

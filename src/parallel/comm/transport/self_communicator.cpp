@@ -4,11 +4,6 @@
 namespace trireme::comm {
 namespace {
 
-class SelfShards final : public Shards {
- public:
-  explicit SelfShards(View bucket) : Shards(bucket, 0, 1) {}
-};
-
 /// With one rank the bucket is the shard, and it already is the sum. The calls still check their
 /// arguments, so that tests on one rank find mistakes.
 class SelfCommunicator final : public Communicator {
@@ -24,7 +19,7 @@ class SelfCommunicator final : public Communicator {
   }
   std::unique_ptr<Shards> shards(View full) override {
     expect_bucket(full, 1);
-    return std::make_unique<SelfShards>(full);
+    return std::make_unique<Shards>(full, 0, 1);
   }
   void reduce_scatter(const Shards& shards,
                       BucketIndex /*bucket*/,

@@ -51,10 +51,8 @@ SharedSegment::SharedSegment(MPI_Comm node,
                              std::size_t bytes,
                              std::string_view what)
     : bytes_(bytes), mapped_bytes_((bytes + sizeof(Nonce) + 63) / 64 * 64) {
-  int rank = 0, size = 1;
-  TRIREME_MPI(MPI_Comm_rank(node, &rank));
-  TRIREME_MPI(MPI_Comm_size(node, &size));
-  pieces_.assign(static_cast<std::size_t>(size), nullptr);
+  const int rank = rank_of(node);
+  pieces_.assign(static_cast<std::size_t>(size_of(node)), nullptr);
   const auto agree = [&](const std::vector<NodeReport>& reports) {
     for (std::size_t r = 0; r < reports.size(); ++r)
       if (reports[r].error != 0)
