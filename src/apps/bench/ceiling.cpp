@@ -13,6 +13,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include "base/on_exit.hpp"
 #include "device/recorder.hpp"
 
 #include "model/layers.hpp"
@@ -29,6 +30,10 @@ namespace {
 
 using nn::LinearShape;
 using nn::ListedProduct;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 /// A row that is being measured.
 struct Contestant {
@@ -59,159 +64,134 @@ class Operands {
   std::map<std::string, std::vector<device::Buffer>> buffers_;
 };
 
-/// The three products of one layer, each with its kernels.
-class LayerBench {
- public:
-  LayerBench(const ListedProduct& p,
-             DType dtype,
-             device::Device& device,
-             device::Stream& stream,
-             const ops::ProductOptions& options)
-      : products_(p), dtype_(dtype), device_(device), stream_(stream), options_(options) {}
-
-  void add(std::vector<Contestant>& all, Operands& operands, int threads, Field field) {
-    const LinearShape& p = products_.products;
-    const View x = operands.of("x", dtype_, p.rows * p.in),
-               weight = operands.of("weight", dtype_, p.in * p.out);
-    const View bias = p.bias ? operands.of("bias", dtype_, p.out) : View(nullptr, 0, dtype_);
-    const View dy = operands.of("y", dtype_, p.rows * p.out);
-    const View y = operands.of("result", p.y, p.rows * p.out);
-    const View dx = operands.of("result", dtype_, p.rows * p.in);
-    const View dweight = operands.of("weight gradient", DType::f32, p.in * p.out);
-
-    auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain(), options_);
-    linear->prepare_backward(device_);
-    const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
-      return ProductRow{products_.layer,
-                        pass,
-                        how,
-                        s.m,
-                        s.n,
-                        s.k,
-                        products_.count,
-                        threads,
-                        0,
-                        ops::product_library(device_),
-                        {}};
-    };
-    const ops::MatmulShape forward{.m = p.rows,
-                                   .n = p.out,
-                                   .k = p.in,
-                                   .b_transposed = true,
-                                   .a = dtype_,
-                                   .b = dtype_,
-                                   .c = p.y,
-                                   .bias = p.bias};
-    const ops::MatmulShape input{
-        .m = p.rows, .n = p.in, .k = p.out, .a = dtype_, .b = dtype_, .c = dtype_};
-    const ops::MatmulShape gradient{.m = p.out,
-                                    .n = p.in,
-                                    .k = p.rows,
-                                    .a_transposed = true,
-                                    .a = dtype_,
-                                    .b = dtype_,
-                                    .c = DType::f32,
-                                    .accumulate = true};
-    device::Stream& s = stream_;
-    const InOneProduct in_one = in_one_product(operands, field);
-    const auto add = [&](const char* pass, const ops::MatmulShape& shape,
-                         std::function<void()> plain, const std::function<void()>& with_more) {
-      all.push_back({row(pass, with_more ? "plain" : "step", shape), std::move(plain)});
-      if (with_more)
-        all.push_back({row(pass, "step", shape), with_more});
-    };
-    add(
-        "forward", forward, [=, &s] { linear->forward(y, x, weight, bias, s); }, in_one.forward);
-    add(
-        "input", input, [=, &s] { linear->backward_input(dx, dy, weight, s); }, in_one.input);
-    add(
-        "weight", gradient, [=, &s] { linear->backward_weight(dweight, dy, x, s); }, in_one.weight);
-    if (device_.kind() != device::Kind::cpu || !ops::library_multiplies(dtype_))
-      return;
-    for (const bool packed : {false, true}) {
-      if (!packed && field == Field::likely)
-        continue;
-      add_library(all, row("forward", packed ? "packed" : "library", forward), forward, packed, x,
-                  weight, bias, y);
-      add_library(all, row("input", packed ? "packed" : "library", input), input, packed, dy,
-                  weight, View(nullptr, 0, dtype_), dx);
-    }
-    add_library(all, row("weight", "library", gradient), gradient, false, dy, x,
-                View(nullptr, 0, dtype_), dweight);
-  }
-
- private:
-  /// The fused operations of a step's product; empty if there are none.
-  struct InOneProduct {
-    std::function<void()> forward, input, weight;
+/// Adds the three products of one layer, each with its kernels.
+void add_layer(const ListedProduct& listed,
+               std::size_t number,
+               DType dtype,
+               int threads,
+               Field field,
+               const ops::ProductOptions& options,
+               Operands& operands,
+               device::Stream& stream,
+               std::vector<Contestant>& all) {
+  const device::Device& device = stream.device();
+  const LinearShape& p = listed.products;
+  const LayerRuns runs = runs_of(listed, dtype, options, field == Field::all ? &options : nullptr,
+                                 stream, [&](const char* name, DType type, std::int64_t size) {
+                                   return operands.of(name, type, size);
+                                 });
+  const auto add = [&](const char* pass, const char* how,
+                       const ops::MatmulShape& s) -> Contestant& {
+    return all.emplace_back(Contestant{.row = {.layer = listed.layer,
+                                               .pass = pass,
+                                               .how = how,
+                                               .m = s.m,
+                                               .n = s.n,
+                                               .k = s.k,
+                                               .count = listed.count,
+                                               .threads = threads,
+                                               .library = ops::product_library(device),
+                                               .kernel = {},
+                                               .listed = number},
+                                       .run = {}});
   };
-  InOneProduct in_one_product(Operands& operands, Field field) {
-    InOneProduct made;
-    if (field == Field::likely)
-      return made;
-    const LinearShape& p = products_.products;
-    auto linear = std::make_shared<nn::LinearProducts>(device_, p, options_);
-    linear->prepare_backward(device_);
-    const View x = operands.of("x", dtype_, p.rows * p.in),
-               dy = operands.of("y", dtype_, p.rows * p.out);
-    const View weight = operands.of("weight", dtype_, p.in * p.out);
-    device::Stream& s = stream_;
-    if (p.gelu_after && linear->fuses_gelu_after())
-      made.forward = [=, &s, y = operands.of("result", p.y, p.rows * p.out),
-                      z = operands.of("before gelu", dtype_, p.rows * p.out),
-                      bias =
-                          p.bias ? operands.of("bias", dtype_, p.out) : View(nullptr, 0, dtype_)] {
-        linear->forward_gelu(y, z, x, weight, bias, s);
-      };
-    if (p.gelu_before && linear->fuses_gelu_before())
-      made.input = [=, &s, dz = operands.of("result", dtype_, p.rows * p.in),
-                    z = operands.of("before gelu", dtype_, p.rows * p.in)] {
-        linear->backward_input_gelu(dz, z, dy, weight, s);
-      };
-    if (p.bias && !products_.bias_is_fused && linear->sums_bias())
-      made.weight = [=, &s, dweight = operands.of("weight gradient", DType::f32, p.in * p.out),
-                     dbias = operands.of("bias gradient", DType::f32, p.out)] {
-        linear->backward_weight_and_bias(dweight, dbias, dy, x, s);
-      };
-    return made;
+  const auto add_own = [&](const char* pass, const ops::MatmulShape& shape,
+                           const LayerRuns::Run& plain, const LayerRuns::Run& with_more) {
+    add(pass, with_more ? "plain" : "step", shape).run = plain;
+    if (with_more)
+      add(pass, "step", shape).run = with_more;
+  };
+  const ops::MatmulShape forward{.m = p.rows,
+                                 .n = p.out,
+                                 .k = p.in,
+                                 .b_transposed = true,
+                                 .a = dtype,
+                                 .b = dtype,
+                                 .c = p.y,
+                                 .bias = p.bias};
+  const ops::MatmulShape input{
+      .m = p.rows, .n = p.in, .k = p.out, .a = dtype, .b = dtype, .c = dtype};
+  const ops::MatmulShape gradient{.m = p.out,
+                                  .n = p.in,
+                                  .k = p.rows,
+                                  .a_transposed = true,
+                                  .a = dtype,
+                                  .b = dtype,
+                                  .c = DType::f32,
+                                  .accumulate = true};
+  add_own("forward", forward, runs.forward, runs.forward_with_gelu);
+  add_own("input", input, runs.input, runs.input_with_gelu);
+  add_own("weight", gradient, runs.weight_gradient, runs.weight_gradient_with_bias);
+  if (device.kind() != device::Kind::cpu || !ops::library_multiplies(dtype))
+    return;
+  const auto add_library = [&](const char* pass, const ops::MatmulShape& shape, bool packed,
+                               ConstView a, ConstView b, ConstView bias, View c) {
+    const auto product = ops::make_library_matmul(stream.device(), shape, packed, b);
+    Contestant& one = add(pass, packed ? "packed" : "library", shape);
+    one.row.library = fmt::format("oneDNN {}", ops::onednn_version());
+    one.row.kernel = product.kernel;
+    one.run = [=] { product.multiply(a, bias, c); };
+  };
+  const LayerRuns::Operands& o = runs.operands;
+  const View none(nullptr, 0, dtype);
+  for (const bool packed : {false, true}) {
+    if (!packed && field == Field::likely)
+      continue;
+    add_library("forward", forward, packed, o.x, o.weight, o.bias, o.y);
+    add_library("input", input, packed, o.dy, o.weight, none, o.dx);
   }
-
-  void add_library(std::vector<Contestant>& all,
-                   ProductRow row,
-                   const ops::MatmulShape& shape,
-                   bool packed,
-                   ConstView a,
-                   ConstView b,
-                   ConstView bias,
-                   View c) {
-    const auto product = ops::make_library_matmul(device_, shape, packed, b);
-    row.library = fmt::format("oneDNN {}", ops::onednn_version());
-    row.kernel = product.kernel;
-    all.push_back({std::move(row), [=] { product.multiply(a, bias, c); }});
-  }
-
-  const ListedProduct& products_;
-  const DType dtype_;
-  device::Device& device_;
-  device::Stream& stream_;
-  const ops::ProductOptions options_;
-};
-
-/// Sets the number of OpenMP threads for its lifetime.
-class ThreadScope {
- public:
-  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
-  }
-  ~ThreadScope() { omp_set_num_threads(before_); }
-  ThreadScope(const ThreadScope&) = delete;
-  ThreadScope& operator=(const ThreadScope&) = delete;
-
- private:
-  int before_;
-};
+  add_library("weight", gradient, false, o.dy, o.x, none, o.dweight);
+}
 
 }  // namespace
+
+LayerRuns runs_of(const ListedProduct& listed,
+                  DType dtype,
+                  const ops::ProductOptions& options,
+                  const ops::ProductOptions* fused_options,
+                  device::Stream& stream,
+                  const std::function<View(const char*, DType, std::int64_t)>& operand) {
+  const LinearShape& p = listed.products;
+  const bool own_bias = p.bias && !listed.bias_is_fused;
+  const LayerRuns::Operands o{
+      .x = operand("x", dtype, p.rows * p.in),
+      .weight = operand("weight", dtype, p.in * p.out),
+      .bias = p.bias ? operand("bias", dtype, p.out) : View(nullptr, 0, dtype),
+      .y = operand("result", p.y, p.rows * p.out),
+      .dx = operand("result", dtype, p.rows * p.in),
+      .dy = operand("y", dtype, p.rows * p.out),
+      .dweight = operand("weight gradient", DType::f32, p.in * p.out),
+      .dbias =
+          own_bias ? operand("bias gradient", DType::f32, p.out) : View(nullptr, 0, DType::f32)};
+  const auto products = [&](const LinearShape& shape, const ops::ProductOptions& with) {
+    auto linear = std::make_shared<nn::LinearProducts>(stream.device(), shape, with);
+    linear->prepare_backward(stream.device());
+    return linear;
+  };
+  device::Stream& s = stream;
+  const auto linear = products(listed.plain(), options);
+  LayerRuns made;
+  made.operands = o;
+  made.forward = [=, &s] { linear->forward(o.y, o.x, o.weight, o.bias, s); };
+  made.input = [=, &s] { linear->backward_input(o.dx, o.dy, o.weight, s); };
+  made.weight_gradient = [=, &s] { linear->backward_weight(o.dweight, o.dy, o.x, s); };
+  if (fused_options == nullptr)
+    return made;
+  const auto fused = products(p, *fused_options);
+  if (p.gelu_after && fused->fuses_gelu_after())
+    made.forward_with_gelu = [=, &s, z = operand("before gelu", dtype, p.rows * p.out)] {
+      fused->forward_gelu(o.y, z, o.x, o.weight, o.bias, s);
+    };
+  if (p.gelu_before && fused->fuses_gelu_before())
+    made.input_with_gelu = [=, &s, z = operand("before gelu", dtype, p.rows * p.in)] {
+      fused->backward_input_gelu(o.dx, z, o.dy, o.weight, s);
+    };
+  if (own_bias && fused->sums_bias())
+    made.weight_gradient_with_bias = [=, &s] {
+      fused->backward_weight_and_bias(o.dweight, o.dbias, o.dy, o.x, s);
+    };
+  return made;
+}
 
 double measure_blocks(DType dtype, device::Device& device, comm::World& world, int threads) {
   constexpr int trials = 20;
@@ -227,8 +207,7 @@ double measure_blocks(DType dtype, device::Device& device, comm::World& world, i
     flops += product.run_blocks(blocks);
     best = std::max(best, flops / (device::steady_seconds() - start));
   }
-  const auto all = world.gather_all({&best, 1});
-  return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  return mean(world.gather_all({&best, 1}));
 }
 
 std::size_t bytes_to_copy(const device::Device& device, const comm::World& world) {
@@ -261,16 +240,13 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
                                          Field field,
                                          const RaceLimits& limits,
                                          const ops::ProductOptions& options) {
-  const ThreadScope scope(threads);
+  const OnExit restore([before = omp_get_max_threads()] { omp_set_num_threads(before); });
+  omp_set_num_threads(threads);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   Operands operands(device, *stream);
   std::vector<Contestant> contestants;
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    const std::size_t first = contestants.size();
-    LayerBench(products[i], dtype, device, *stream, options)
-        .add(contestants, operands, threads, field);
-    for (std::size_t row = first; row < contestants.size(); ++row) contestants[row].row.listed = i;
-  }
+  for (std::size_t i = 0; i < products.size(); ++i)
+    add_layer(products[i], i, dtype, threads, field, options, operands, *stream, contestants);
   std::vector<std::function<void()>> entrants;
   entrants.reserve(contestants.size());
   for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
@@ -343,25 +319,17 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
   return world.gather_all({&best, 1});
 }
 
-double measure_ceiling(const model::GptShape& shape,
+double measure_ceiling(const session::Job& job,
                        DType dtype,
-                       std::int64_t micro_sequences,
                        device::Device& device,
-                       comm::World& world,
-                       const ops::ProductOptions& options) {
-  double sum = 0;
-  for (const double one : measure_ceilings(shape, dtype, micro_sequences, device, world, options)) {
-    if (one == 0)
-      return 0;
-    sum += one;
-  }
-  return sum / static_cast<double>(world.size());
+                       comm::World& world) {
+  const auto rates = measure_ceilings(job.shape, dtype, job.batch.micro_sequences, device, world,
+                                      session::operation_options(job, device).products);
+  return std::ranges::min(rates) == 0 ? 0 : mean(rates);
 }
 
 double ceiling_of(const session::Session& session, comm::World& world) {
-  return measure_ceiling(session.shape, session.dtype, session.job.batch.micro_sequences,
-                         *session.device, world,
-                         session::operation_options(session.job, *session.device).products);
+  return measure_ceiling(session.job, session.dtype, *session.device, world);
 }
 
 }  // namespace trireme::bench

@@ -19,10 +19,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/view.hpp"
 #include "device/device.hpp"
 
 #include "model/config.hpp"
@@ -40,6 +42,25 @@ namespace trireme::bench {
 /// Which kernels run: all, or only those that may be the fastest (no library, and plain if there is
 /// one).
 enum class Field : std::uint8_t { all, likely };
+
+/// The products of a layer as functions, with their operands. Those in one product with GELU, its
+/// gradient or the gradient of the bias are empty where the device does not compute them so.
+struct LayerRuns {
+  using Run = std::function<void()>;
+  struct Operands {
+    View x, weight, bias, y, dx, dy, dweight, dbias;
+  } operands;
+  Run forward, input, weight_gradient;
+  Run forward_with_gelu, input_with_gelu, weight_gradient_with_bias;
+};
+/// `operand` makes operands by name, type and elements. `fused`: options of what is in one product;
+/// null: nothing is.
+LayerRuns runs_of(const nn::ListedProduct& listed,
+                  DType dtype,
+                  const ops::ProductOptions& options,
+                  const ops::ProductOptions* fused,
+                  device::Stream& stream,
+                  const std::function<View(const char*, DType, std::int64_t)>& operand);
 
 /// The measurement of one product in one pass with one kernel.
 struct ProductRow {
@@ -94,13 +115,11 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      device::Device& device,
                                      comm::World& world,
                                      const ops::ProductOptions& options = {});
-/// The mean of the rates; 0 if one of them is 0. Collective; the same on all ranks.
-double measure_ceiling(const model::GptShape& shape,
+/// The mean of these rates for a job; 0 if one of them is 0. Collective; the same on all ranks.
+double measure_ceiling(const session::Job& job,
                        DType dtype,
-                       std::int64_t micro_sequences,
                        device::Device& device,
-                       comm::World& world,
-                       const ops::ProductOptions& options);
+                       comm::World& world);
 /// The same for the model and the device of a run.
 double ceiling_of(const session::Session& session, comm::World& world);
 

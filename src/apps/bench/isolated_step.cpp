@@ -85,23 +85,12 @@ StepPieces IsolatedStep::step() {
 
 StepPieces IsolatedStep::slowest() {
   world_.barrier();
-  const StepPieces mine = step();
-  std::vector<double> values = {mine.step, mine.micro_step, mine.last_micro_step,
-                                mine.norm, mine.update,     mine.matrices};
-  const auto singles = static_cast<std::ptrdiff_t>(values.size());
-  values.insert(values.end(), mine.ready.begin(), mine.ready.end());
-  const auto all = world_.gather_all(values);
-  auto slowest = all.begin();
-  const auto each = static_cast<std::ptrdiff_t>(values.size());
+  const std::vector<StepPieces> all = comm::gather_packed(world_, step());
+  StepPieces slowest = *std::ranges::max_element(all, {}, &StepPieces::step);
   double sum = 0;
-  for (auto rank = all.begin(); rank != all.end(); rank += each) {
-    sum += *rank;
-    if (*rank > *slowest)
-      slowest = rank;
-  }
-  const double waiting = *slowest - sum / world_.size();
-  return {slowest[0], slowest[1], slowest[2], slowest[3],
-          slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
+  for (const StepPieces& one : all) sum += one.step;
+  slowest.waiting = slowest.step - sum / world_.size();
+  return slowest;
 }
 
 plan::Compute IsolatedStep::measure(int steps) {

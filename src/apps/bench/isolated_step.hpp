@@ -34,6 +34,9 @@ struct StepPieces {
   double waiting = 0;         ///< slowest rank's step minus the mean over ranks
   std::vector<double> ready;  ///< by bucket: share of the last micro-step
 
+  auto fields() {
+    return std::tie(step, micro_step, last_micro_step, norm, update, matrices, ready);
+  }
   [[nodiscard]] double rest() const {
     return step - micro_step - last_micro_step - norm - update - matrices;
   }

@@ -83,6 +83,10 @@ class Maker {
     return view;
   }
   View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
+  /// Empty where the model does not have it.
+  View tensor_if(bool has, DType dtype, std::int64_t elements) {
+    return has ? tensor(dtype, elements) : View(nullptr, 0, dtype);
+  }
   void fill_tokens(View to) {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(to.elements));
     for (std::size_t i = 0; i < ids.size(); ++i)
@@ -128,55 +132,37 @@ class Maker {
   /// Products with and without an operation that the device can fuse. The step contains one of the
   /// two; the other shows the gain.
   void add_linear(const nn::ListedProduct& listed) {
-    const nn::LinearShape& p = listed.products;
     const ops::ProductOptions& chosen = options_.products;
     ops::ProductOptions most = chosen;
     most.fused_gelu = most.fused_gelu_backward = most.fused_row_sums = true;
-    auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain(), chosen);
-    auto fused = std::make_shared<nn::LinearProducts>(device_, p, most);
-    linear->prepare_backward(device_);
-    fused->prepare_backward(device_);
-    const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
-    const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
-    const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
-    const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
+    const LayerRuns runs =
+        runs_of(listed, dtype_, chosen, &most, stream_,
+                [&](const char*, DType type, std::int64_t size) { return tensor(type, size); });
     const double count = static_cast<double>(listed.count) * micro_steps_;
-    const bool in_parts = listed.logits && shape_.loss_rows > 0;  // add_loss() has them
-    device::Stream& s = stream_;
-
-    const bool gelu_after = p.gelu_after && fused->fuses_gelu_after();
-    const double with_gelu = gelu_after && chosen.fused_gelu ? count : 0;
-    gelu_forwards_ += p.gelu_after ? count - with_gelu : 0;
-    add_product(listed.layer + ".forward", in_parts ? 0 : count - with_gelu, listed.flops(),
-                [=, &s] { linear->forward(y, x, weight, bias, s); });
-    if (gelu_after)
-      add_product(
-          listed.layer + ".forward with gelu", with_gelu, listed.flops(),
-          [=, z = tensor(p.rows * p.out), &s] { fused->forward_gelu(y, z, x, weight, bias, s); });
-
-    const bool gelu_before = p.gelu_before && fused->fuses_gelu_before();
-    const double with_gradient = gelu_before && chosen.fused_gelu_backward ? count : 0;
-    gelu_backwards_ += p.gelu_before ? count - with_gradient : 0;
-    add_product(listed.layer + ".input_gradient", count - with_gradient, listed.flops(),
-                [=, &s] { linear->backward_input(dx, dy, weight, s); });
-    if (gelu_before)
-      add_product(
-          listed.layer + ".input_gradient with gelu", with_gradient, listed.flops(),
-          [=, z = tensor(p.rows * p.in), &s] { fused->backward_input_gelu(dx, z, dy, weight, s); });
-
-    const bool own_bias = p.bias && !listed.bias_is_fused;
-    const bool sums = own_bias && fused->sums_bias();
+    // Adds both, and returns how often a step makes the operation apart.
+    const auto add_both = [&](const std::string& pass, const LayerRuns::Run& alone,
+                              const char* more, const LayerRuns::Run& with, bool fuses) {
+      const double apart = with && fuses ? 0 : count;
+      const bool in_parts = pass == "forward" && listed.logits && shape_.loss_rows > 0;
+      const std::string op = listed.layer + "." + pass;
+      add_product(op, in_parts ? 0 : apart, listed.flops(), alone);  // add_loss() has the parts
+      if (with)
+        add_product(op + more, count - apart, listed.flops(), with);
+      return apart;
+    };
+    const double forwards =
+        add_both("forward", runs.forward, " with gelu", runs.forward_with_gelu, chosen.fused_gelu);
+    const double backwards = add_both("input_gradient", runs.input, " with gelu",
+                                      runs.input_with_gelu, chosen.fused_gelu_backward);
+    gelu_forwards_ += listed.products.gelu_after ? forwards : 0;
+    gelu_backwards_ += listed.products.gelu_before ? backwards : 0;
     const bool on_cpu = device_.kind() == device::Kind::cpu;  // always, if the kernel can
-    const double with_bias = sums && (on_cpu || chosen.fused_row_sums) ? count : 0;
-    const View dbias = own_bias ? tensor(DType::f32, p.out) : View(nullptr, 0, DType::f32);
-    add_product(listed.layer + ".weight_gradient", count - with_bias, listed.flops(),
-                [=, &s] { linear->backward_weight(dweight, dy, x, s); });
-    if (sums)
-      add_product(listed.layer + ".weight_gradient with bias", with_bias, listed.flops(),
-                  [=, &s] { fused->backward_weight_and_bias(dweight, dbias, dy, x, s); });
-    if (own_bias)
-      add(listed.layer + ".bias_gradient", count - with_bias,
-          bytes(static_cast<double>(dy.elements)), ops::BiasBackward{.db = dbias, .dy = dy});
+    const double biases = add_both("weight_gradient", runs.weight_gradient, " with bias",
+                                   runs.weight_gradient_with_bias, on_cpu || chosen.fused_row_sums);
+    const View dy = runs.operands.dy, dbias = runs.operands.dbias;
+    if (!dbias.empty())
+      add(listed.layer + ".bias_gradient", biases, bytes(static_cast<double>(dy.elements)),
+          ops::BiasBackward{.db = dbias, .dy = dy});
   }
 
   void add_attention() {
@@ -231,21 +217,20 @@ class Maker {
   void add_norms() {
     const std::int64_t C = shape_.channels, n = rows_ * C;
     const bool centered = shape_.norm == model::Norm::layer_norm;
-    const View none(nullptr, 0, DType::f32);
-    const View bias = shape_.bias && centered ? tensor(C) : none;
+    const View bias = tensor_if(shape_.bias && centered, dtype_, C);
     ops::LayerNormForward forward{.kind = centered ? ops::NormKind::layer : ops::NormKind::rms,
                                   .y = tensor(n),
-                                  .mean = centered ? tensor(DType::f32, rows_) : none,
+                                  .mean = tensor_if(centered, DType::f32, rows_),
                                   .rstd = tensor(DType::f32, rows_),
                                   .x = tensor(n),
-                                  .gamma = shape_.norm_gain ? tensor(C) : none,
+                                  .gamma = tensor_if(shape_.norm_gain, dtype_, C),
                                   .beta = bias,
                                   .channels = C,
                                   .epsilon = static_cast<float>(shape_.norm_epsilon)};
     const ops::LayerNormBackward backward{.kind = forward.kind,
                                           .dx = tensor(n),
-                                          .dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none,
-                                          .dbeta = bias.empty() ? none : tensor(DType::f32, C),
+                                          .dgamma = tensor_if(shape_.norm_gain, DType::f32, C),
+                                          .dbeta = tensor_if(!bias.empty(), DType::f32, C),
                                           .dbias = tensor(DType::f32, C),
                                           .dy = forward.y,
                                           .x = forward.x,
@@ -319,11 +304,10 @@ class Maker {
     const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
     const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
     const bool rotates = shape_.positions == model::Positions::rotary;
-    const View none(nullptr, 0, DType::f32);
-    const View gain = gains ? tensor(D) : none, d_gain = gains ? tensor(DType::f32, D) : none;
+    const View gain = tensor_if(gains, dtype_, D), d_gain = tensor_if(gains, DType::f32, D);
     const ops::HeadNorm norm{.query_gain = gain,
                              .key_gain = gain,
-                             .table = rotates ? tensor(DType::f32, attention.time * D) : none,
+                             .table = tensor_if(rotates, DType::f32, attention.time * D),
                              .shape = {.time = attention.time,
                                        .heads = heads,
                                        .head_channels = D,
@@ -365,11 +349,10 @@ class Maker {
     const std::int64_t C = shape_.channels, V = shape_.vocabulary;
     const ops::EmbeddingShape embedding{job_.batch.micro_sequences, shape_.context, C, V};
     const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
-    const std::int64_t positions =
-        shape_.positions == model::Positions::learned ? shape_.context * C : 0;
+    const bool learned = shape_.positions == model::Positions::learned;
     const View wte = tensor(V * C), dwte = tensor(DType::f32, V * C);
-    const View wpe = positions > 0 ? tensor(positions) : View(nullptr, 0, dtype_);
-    const View dwpe = positions > 0 ? tensor(DType::f32, positions) : View(nullptr, 0, DType::f32);
+    const View wpe = tensor_if(learned, dtype_, shape_.context * C);
+    const View dwpe = tensor_if(learned, DType::f32, shape_.context * C);
     const ops::Dropout dropout = this->dropout();
     const double elements = static_cast<double>(rows_ * C);
     add("embedding.forward", micro_steps_, bytes(3 * elements),
@@ -526,8 +509,7 @@ OpsBench bench_ops(const session::Job& job,
   bench.dtype = session::choose_dtype(job.run.precision, device, world);
   bench.ranks = world.size();
   bench.threads = omp_get_max_threads();
-  bench.matrix_ceiling = measure_ceiling(job.shape, bench.dtype, job.batch.micro_sequences, device,
-                                         world, session::operation_options(job, device).products);
+  bench.matrix_ceiling = measure_ceiling(job, bench.dtype, device, world);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
   bench.copied_bytes = bytes_to_copy(device, world);

@@ -42,23 +42,6 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   return job;
 }
 
-/// Logs the combination if an exception is thrown.
-class Witness {
- public:
-  Witness(Log& log, const Combination& combination) : log_(log), combination_(combination) {}
-  ~Witness() {
-    if (std::uncaught_exceptions() > before_)
-      log_.error("while verifying {}", combination_.text());
-  }
-  Witness(const Witness&) = delete;
-  Witness& operator=(const Witness&) = delete;
-
- private:
-  Log& log_;
-  const Combination& combination_;
-  const int before_ = std::uncaught_exceptions();
-};
-
 class Verifier {
  public:
   Verifier(const Job& job,
@@ -133,8 +116,7 @@ Verified Verifier::run() {
   return {num_run_, {}};
 }
 
-std::string Verifier::run_one(const Combination& combination) {
-  const Witness witness(log_, combination);
+std::string Verifier::run_one(const Combination& combination) try {
   const Job job = with(combination, job_, request_.steps);
   adds_sums_ = several_micro_steps_ && job.parallel.reduces_micro_steps();
   if (plain().text.empty())
@@ -155,6 +137,9 @@ std::string Verifier::run_one(const Combination& combination) {
   // A rank must not free memory that a peer still reads.
   world_.barrier();
   return found;
+} catch (...) {
+  log_.error("while verifying {}", combination.text());
+  throw;
 }
 
 std::string Verifier::train(Session& session, const Combination& combination) {
