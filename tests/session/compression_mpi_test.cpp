@@ -67,6 +67,8 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   const auto saver_of = [&job](Session& session, comm::World& of) {
     return Saver(job, session.plan, session.engine, session.optimizer, *session.device, of);
   };
+  MemoryCopies copies;
+  copies.choose_partners(world);
   std::vector<double> errors, sum_errors, all_errors, all_sum_errors;
   {
     Session session(job, data, world);
@@ -76,6 +78,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
     saver.prepare(path, {});
     saver.begin(2, session.next_sample, *session.compute_stream);
     saver.finish();
+    saver.copy_to(copies, 2, session.next_sample, *session.compute_stream, {});
     errors = carried(session, "error");
     sum_errors = carried(session, "sum_error");
     all_errors = world.gather_all(errors);
@@ -91,9 +94,16 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   }
   const bool left = world.rank() + 1 == world.size();
   comm::MpiWorld fewer(world, left ? 1 : 0);
-  if (!left) {
+  for (const bool from_memory : {false, true}) {
+    if (left)
+      break;
+    SCOPED_TRACE(from_memory);
     Session session(job, data, fewer);
-    saver_of(session, fewer).load_newest(path, log, *session.compute_stream);
+    const std::string place = from_memory ? path + "/memory" : path;
+    if (from_memory) {
+      EXPECT_TRUE(saver_of(session, fewer).write_from(copies, place, log));
+    }
+    saver_of(session, fewer).load_newest(place, log, *session.compute_stream);
     EXPECT_EQ(carried(session, "error"),
               sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
     EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),

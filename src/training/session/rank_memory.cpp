@@ -76,6 +76,8 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
   budget.gradient_bytes += compression.held;
   if (budget.snapshot_bytes > 0)
     budget.snapshot_bytes += compression.carried;
+  if (budget.copies_bytes > 0)
+    budget.copies_bytes += MemoryCopies::number * compression.carried;
   return budget;
 }
 

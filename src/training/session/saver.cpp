@@ -341,14 +341,18 @@ void Saver::make_snapshot() {
   std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
 }
 
+std::vector<record::MutableSlab> Saver::slabs_to_write() const {
+  auto slabs = carried_slabs(plan_, engine_.carried(), world_.rank());
+  std::ranges::move(owned_slabs(plan_, optimizer_, world_.rank()), std::back_inserter(slabs));
+  return slabs;
+}
+
 std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
   if (snapshot_.bytes() == 0 && takes_snapshot(job_.checkpoint, device_.kind()))
     make_snapshot();
   std::vector<record::Slab> slabs;
   std::size_t used = 0;
-  auto owned = carried_slabs(plan_, engine_.carried(), world_.rank());
-  std::ranges::move(owned_slabs(plan_, optimizer_, world_.rank()), std::back_inserter(owned));
-  for (const auto& slab : owned) {
+  for (const auto& slab : slabs_to_write()) {
     View kept = slab.data;
     if (snapshot_.bytes() > 0) {
       TRIREME_EXPECT(slab.data.bytes() <= snapshot_.bytes() - used, "a snapshot of {} bytes",
@@ -376,6 +380,9 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.emplace_back("precision", precision());
   facts.more.insert(facts.more.end(), more_.begin(), more_.end());
   facts.more.insert(facts.more.end(), now.begin(), now.end());
+  for (const reduce::Carried& one : engine_.carried())
+    if (!told(facts, carried_fact(one)))
+      facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
   return facts;
 }
 
@@ -388,7 +395,7 @@ void Saver::copy_to(MemoryCopies& copies,
   facts.step = step;
   if (world_.rank() == 0)  // the others' are not read, and hold a whole tokenizer
     facts = facts_of_step(step, next_sample, now);
-  copies.take(facts, owned_slabs(plan_, optimizer_, world_.rank()), compute, world_);
+  copies.take(facts, slabs_to_write(), compute, world_);
 }
 
 std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,
@@ -426,11 +433,7 @@ void Saver::begin(std::int64_t step,
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
     saved_.copy_s = device::steady_seconds() - saved_.begin;
-  record::CheckpointFacts facts = facts_of_step(step, next_sample, now);
-  for (const reduce::Carried& one : engine_.carried())
-    if (!told(facts, carried_fact(one)))
-      facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
-  writer_->start(std::move(facts), std::move(slabs));
+  writer_->start(facts_of_step(step, next_sample, now), std::move(slabs));
   saved_.stall_s = device::steady_seconds() - saved_.begin;
 }
 

@@ -141,6 +141,8 @@ class Saver {
   /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
   void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill,
                      device::Stream& compute);
+  /// The part of the state that this rank writes.
+  [[nodiscard]] std::vector<record::MutableSlab> slabs_to_write() const;
   std::vector<record::Slab> owned_state(device::Stream& compute);
 
   const Job& job_;
