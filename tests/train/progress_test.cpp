@@ -37,14 +37,20 @@ TEST(Progress, KnowsTheLaunchersByTheirEnvironment) {
   }
 }
 
+session::StepOutcome outcome(std::int64_t tokens, double seconds) {
+  session::StepOutcome made;
+  made.tokens = tokens;
+  made.seconds = seconds;
+  return made;
+}
+
 TEST(Progress, RemainingTimeLeavesTheFirstStepOut) {
   Log log(false, "test");
   Progress progress(log, false, 1, 101, 1.0);
-  progress.step({.step = 1, .seconds = 100, .tokens = 1, .tokens_left = 100});
+  progress.step(1, outcome(1, 100), 100);
   EXPECT_LT(progress.remaining_seconds(), 0);
   for (std::int64_t step = 2; step <= 11; ++step)
-    progress.step(
-        {.step = step, .seconds = 2, .tokens = 1, .tokens_left = 101 - static_cast<double>(step)});
+    progress.step(step, outcome(1, 2), 101 - static_cast<double>(step));
   EXPECT_DOUBLE_EQ(progress.remaining_seconds(), 2.0 * 90);
 }
 
@@ -52,12 +58,9 @@ TEST(Progress, RemainingTimeKnowsOfLargerSteps) {
   Log log(false, "test");
   Progress progress(log, false, 1, 10, 1.0);
   for (std::int64_t step = 1; step <= 4; ++step)  // then six of three times as many tokens
-    progress.step({.step = step,
-                   .seconds = 2,
-                   .tokens = 10,
-                   .tokens_left = 220 - 10 * static_cast<double>(step)});
+    progress.step(step, outcome(10, 2), 220 - 10 * static_cast<double>(step));
   EXPECT_DOUBLE_EQ(progress.remaining_seconds(), 36);
-  progress.step({.step = 5, .seconds = 6, .tokens = 30, .tokens_left = 150});
+  progress.step(5, outcome(30, 6), 150);
   EXPECT_DOUBLE_EQ(progress.remaining_seconds(), 30);
 }
 

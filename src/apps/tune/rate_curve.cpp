@@ -190,15 +190,8 @@ RateCurve find_rate(const session::Job& the_job,
   for (std::int64_t number = 1; number <= request.steps && ended.empty(); ++number) {
     const session::StepOutcome outcome = session.step(number, [] { return session::Requests{}; });
     if (progress)
-      progress->step(
-          {.step = number,
-           .loss = outcome.loss,
-           .bits_per_byte = outcome.bits_per_byte,
-           .grad_norm = outcome.grad_norm,
-           .learning_rate = outcome.learning_rate,
-           .seconds = outcome.seconds,
-           .tokens = static_cast<double>(outcome.tokens),
-           .tokens_left = static_cast<double>((request.steps - number) * outcome.tokens)});
+      progress->step(number, outcome,
+                     static_cast<double>((request.steps - number) * outcome.tokens));
     if (!outcome.not_finite.empty()) {
       ended = fmt::format("the gradient of step {} was not finite: {}", number, outcome.not_finite);
       not_finite = outcome.learning_rate;

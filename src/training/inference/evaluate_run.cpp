@@ -7,6 +7,7 @@
 #include "base/json.hpp"
 
 #include "inference/scorer.hpp"
+#include "session/session.hpp"
 
 namespace trireme::inference {
 namespace {
@@ -32,7 +33,7 @@ Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& 
   nn::Hooks hooks;
   Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views, hooks,
                 *loaded.stream);
-  const std::vector<std::int32_t> bytes_of = bytes_of_all_tokens(loaded.tokenizer.get());
+  const std::vector<std::int32_t> bytes_of = session::bytes_of_all_tokens(loaded.tokenizer.get());
   if (data[0].stream)
     evaluated.loss = token_loss(scorer, *data[0].stream, bytes_of, world);
   if (!data[0].questions.empty())

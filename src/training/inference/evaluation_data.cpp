@@ -122,12 +122,4 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
   return all;
 }
 
-Tokens bytes_of_all_tokens(const text::Tokenizer* tokenizer) {
-  Tokens bytes;
-  if (tokenizer != nullptr)
-    for (std::int32_t token = 0; token < tokenizer->vocabulary(); ++token)
-      bytes.push_back(tokenizer->bytes_of(token));
-  return bytes;
-}
-
 }  // namespace trireme::inference

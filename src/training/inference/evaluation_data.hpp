@@ -44,7 +44,4 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world);
 
-/// Bytes of text of each token; empty without a tokenizer.
-std::vector<std::int32_t> bytes_of_all_tokens(const text::Tokenizer* tokenizer);
-
 }  // namespace trireme::inference

@@ -9,8 +9,6 @@
 
 #include "base/error.hpp"
 
-#include "inference/share_out.hpp"
-
 namespace trireme::inference {
 namespace {
 

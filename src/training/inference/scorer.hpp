@@ -25,6 +25,8 @@
 #include "nn/hooks.hpp"
 #include "ops/options.hpp"
 
+#include "session/share_out.hpp"
+
 namespace trireme::inference {
 
 /// targets[i] is what comes after tokens[i]; a negative one is not judged. Equal lengths.
@@ -35,9 +37,7 @@ struct Row {
 /// The width of the window for this number of tokens: 64 times a power of two, at most the context.
 std::int64_t width_of(std::int64_t tokens, std::int64_t context);
 
-/// How many passes through the model a rank makes over its part of a set: as many as it needs, or
-/// as many as every other rank, because the hooks gather parameters of which all have a part.
-enum class Passes { needed, equal };
+using session::Passes, session::share_out;
 
 class Scorer {
  public:

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numbers>
 #include <vector>
 
 #include "base/error.hpp"
@@ -14,7 +12,7 @@
 
 #include "batches/read_ahead.hpp"
 
-#include "inference/share_out.hpp"
+#include "session/session.hpp"
 
 namespace trireme::inference {
 
@@ -23,8 +21,7 @@ double TokenLoss::perplexity() const {
 }
 
 double TokenLoss::bits_per_byte() const {
-  return bytes > 0 ? nats / (std::numbers::ln2 * static_cast<double>(bytes))
-                   : std::numeric_limits<double>::quiet_NaN();
+  return session::bits_per_byte(nats, bytes);
 }
 
 TokenLoss token_loss(Scorer& scorer,

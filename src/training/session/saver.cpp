@@ -124,12 +124,6 @@ class HostSlabs {
   std::vector<std::byte> memory_;
 };
 
-/// A fact of CheckpointFacts::more, if it is stated.
-std::optional<std::string> told(const record::CheckpointFacts& facts, const std::string& name) {
-  const std::string* told = record::find_fact(facts.more, name);
-  return told == nullptr ? std::nullopt : std::optional(*told);
-}
-
 /// Whether a checkpoint is written from a copy: record/ reads only host memory.
 bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.asynchronous || kind != device::Kind::cpu;
@@ -210,12 +204,12 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
         "run.seed is {}, but {} was written with seed {}; resume with that seed, or use another "
         "run.directory",
         job_.run.seed, directory, facts.seed));
-  if (const auto wrote = told(facts, "precision"); wrote && *wrote != precision())
-    throw UserError(
-        fmt::format("run.precision is {0}{1}, but {2} was written with {3}; resume with "
-                    "run.precision={3}, or use another run.directory",
-                    precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
-                    directory, *wrote));
+  if (const std::string told = record::fact_of(facts.more, "precision");
+      !told.empty() && told != precision())
+    throw UserError(fmt::format(
+        "run.precision is {0}{1}, but {2} was written with {3}; resume with "
+        "run.precision={3}, or use another run.directory",
+        precision(), job_.run.precision == Precision::automatic ? " (auto)" : "", directory, told));
   load_carried(directory, facts, compute);
   optimizer_.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
@@ -226,10 +220,13 @@ void Saver::load_carried(const std::string& directory,
                          const record::CheckpointFacts& facts,
                          device::Stream& compute) {
   std::vector<reduce::Carried> carried = engine_.carried();
-  std::erase_if(carried, [&](const auto& one) { return !told(facts, carried_fact(one)); });
+  std::erase_if(carried, [&](const auto& one) {
+    return record::fact_of(facts.more, carried_fact(one)).empty();
+  });
   int writers = 0;
   for (const auto& one : carried)
-    writers = std::max(writers, one.of_rank ? std::stoi(*told(facts, carried_fact(one))) : 1);
+    writers = std::max(writers,
+                       one.of_rank ? std::stoi(record::fact_of(facts.more, carried_fact(one))) : 1);
   // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
   for (int first = 0; first < writers; first += world_.size()) {
     const int whose = first + world_.rank();
@@ -381,7 +378,7 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.insert(facts.more.end(), more_.begin(), more_.end());
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   for (const reduce::Carried& one : engine_.carried())
-    if (!told(facts, carried_fact(one)))
+    if (record::fact_of(facts.more, carried_fact(one)).empty())
       facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
   return facts;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
+#include <numbers>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/packing.hpp"
+#include "base/round_up.hpp"
 
 #include "ops/attention.hpp"
 
@@ -22,6 +25,7 @@
 #include "session/machine.hpp"
 #include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
+#include "session/share_out.hpp"
 
 namespace trireme::session {
 
@@ -57,18 +61,18 @@ batches::Split open_data(const Job& job,
   return std::move(*split);
 }
 
-namespace {
-
-/// Bytes of text of each token; empty if not known.
-std::vector<std::int32_t> text_bytes(const Job& job) {
-  std::vector<std::int32_t> bytes;
-  if (job.tokenizer)
-    for (text::Token token = 0; token < job.tokenizer->vocabulary(); ++token)
-      bytes.push_back(job.tokenizer->bytes_of(token));
-  return bytes;
+double bits_per_byte(double nats, std::int64_t bytes) {
+  return bytes > 0 ? nats / (std::numbers::ln2 * static_cast<double>(bytes))
+                   : std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace
+std::vector<std::int32_t> bytes_of_all_tokens(const text::Tokenizer* tokenizer) {
+  std::vector<std::int32_t> bytes;
+  if (tokenizer != nullptr)
+    for (text::Token token = 0; token < tokenizer->vocabulary(); ++token)
+      bytes.push_back(tokenizer->bytes_of(token));
+  return bytes;
+}
 
 Session::Session(const Job& the_job,
                  const batches::Split& the_data,
@@ -110,7 +114,7 @@ Session::Session(const Job& the_job,
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
                device.get()),
       replicas_(engine, world, *device, *compute_stream),
-      bytes_of_(text_bytes(job)),
+      bytes_of_(bytes_of_all_tokens(job.tokenizer.get())),
       read_ahead_(data.train,
                   {.sizes = sizes, .rank = world.rank(), .of = batches_of(job, 0, world.size())},
                   bytes_of_),
@@ -127,22 +131,14 @@ Session::Session(const Job& the_job,
   if (job.record.norms_every_steps > 0)
     norms_.emplace(plan, *device);
   for (const batches::BatchSizes::Part& part : sizes.parts()) batches(part.step).validate();
-  std::vector<ConstView> parameters;
   std::vector<View> gradients;
-  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
-    parameters.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
-  }
-  model.bind(std::move(parameters), std::move(gradients));
+  model.bind(parameter_views(), std::move(gradients));
   if (device->kind() == device::Kind::cuda)
     if (std::string note = model::slow_attention_note(job.shape, dtype); !note.empty())
       choices.push_back(std::move(note));
   choose_graphs();
-  if (job.evaluate.every_steps > 0 && data.validation)
-    evaluator_.emplace(
-        *data.validation,
-        std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
-        micro_batch_, bytes_of_, world);
 }
 
 void Session::choose_graphs() {
@@ -325,31 +321,26 @@ optim::StepResult Session::result_of_replicas(const PendingStep& pending) {
 
 StepOutcome Session::outcome(std::int64_t number) {
   const PendingStep& pending = pending_of(number);
-  optim::StepResult result =
+  StepOutcome outcome;
+  static_cast<optim::StepResult&>(outcome) =
       local_steps() > 1 ? result_of_replicas(pending) : optimizer.result(number);
   pending.ended->wait();
   world.expect_no_loss();
-  StepOutcome outcome;
   outcome.tokens = sizes.at(number) * job.shape.context;
-  outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
-  outcome.bits_per_byte = bits_per_byte(result.loss_sum, pending.text_bytes);
-  outcome.grad_norm = result.grad_norm;
+  outcome.loss = outcome.loss_sum / static_cast<double>(outcome.tokens);
+  outcome.bits_per_byte = bits_per_byte(outcome.loss_sum, pending.text_bytes);
   if (measures_noise(number))
     outcome.leaf_norm_squared = leaf_norm_squared(number);
   if (measures_norms(number))
     outcome.norms = norms_->norms(number, world);
-  outcome.learning_rate = result.learning_rate;
   outcome.began = pending.began->seconds();
   outcome.optimizer_began = pending.optimizer_began->seconds();
   // The clock of a virtual machine may go back when the machine is moved.
   outcome.seconds = std::max(pending.ended->seconds() - outcome.began, 1e-9);
-  outcome.sums_begin = result.sums_begin;
-  outcome.sums_waited = result.sums_waited;
   outcome.control_begin = pending.control_begin;
   outcome.control_waited = pending.control_waited;
   outcome.energy = pending.energy;
   outcome.own_energy = pending.own_energy;
-  outcome.not_finite = std::move(result.not_finite);
   outcome.times = engine.times(pending.engine_step);
   if (local_steps() > 1) {
     outcome.average_begin = pending.optimizer_ended->seconds();
@@ -362,7 +353,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   recorder.add(device::SpanName::step, 0, outcome.began, outcome.seconds);
   recorder.add(device::SpanName::optim_step, 0, outcome.optimizer_began,
                pending.optimizer_ended->seconds() - outcome.optimizer_began);
-  for (const optim::StepResult::Span& span : result.matrices)
+  for (const optim::StepResult::Span& span : outcome.matrices)
     recorder.add(device::SpanName::optim_matrices, 0, span.begin, span.seconds);
   return outcome;
 }
@@ -379,16 +370,46 @@ void Session::record_for(std::int64_t number) {
 
 std::vector<ConstView> Session::parameter_views() const {
   std::vector<ConstView> views;
-  for (std::size_t p = 0; p < model::parameter_table(job.shape).size(); ++p)
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     views.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
   return views;
 }
 
 std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
-  if (!evaluator_)
+  if (job.evaluate.every_steps == 0 || !data.validation)
     return std::nullopt;
   const device::Span span(recorder, device::SpanName::evaluate);
-  return evaluator_->evaluate(model, hooks, *compute_stream, interrupts);
+  device::Stream& stream = *compute_stream;
+  const std::int64_t micro = micro_batch_.sequences();
+  const std::int64_t sequences =
+      std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples());
+  std::int64_t bytes = 0;
+  ops::StreamSum sum(*device);
+  const auto pass = [&](std::int64_t number, bool counts) {
+    const std::int64_t first = number * micro;
+    micro_batch_.load(*data.validation, first, std::min(micro, sequences - first), stream);
+    model.evaluate(micro_batch_.batch(), micro_batch_.losses(), hooks, stream);
+    if (!counts)
+      return;
+    bytes += batches::bytes_of_tokens(micro_batch_.targets(), bytes_of_);
+    sum.add_values(micro_batch_.losses(), stream);
+  };
+  const auto wanted = [&] {
+    stream.synchronize();
+    return interrupts();
+  };
+  // The model may gather parameters, which all ranks must do together.
+  share_out(Passes::equal, divided_up(sequences, micro), world, pass,
+            interrupts ? comm::Wanted(wanted) : comm::Wanted());
+  sum.fetch(stream);
+  stream.synchronize();
+  ops::OrderFreeSum& losses = sum.fetched();
+  losses.normalize();
+  world.sum(losses.words());
+  world.sum({&bytes, 1});
+  const double nats = losses.value();
+  return Evaluation{nats / static_cast<double>(sequences * shape.context),
+                    session::bits_per_byte(nats, bytes)};
 }
 
 }  // namespace trireme::session

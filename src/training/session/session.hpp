@@ -37,6 +37,7 @@
 #include "model/gpt.hpp"
 
 #include "comm/communicator.hpp"
+#include "comm/control/interruption.hpp"
 #include "comm/control/world.hpp"
 #include "reduce/engine.hpp"
 #include "reduce/replicas.hpp"
@@ -46,7 +47,6 @@
 #include "batches/read_ahead.hpp"
 
 #include "optim/optimizer.hpp"
-#include "session/evaluator.hpp"
 #include "session/job.hpp"
 #include "session/micro_step_graphs.hpp"
 #include "session/microbatch.hpp"
@@ -56,26 +56,32 @@
 
 namespace trireme::session {
 
-struct StepOutcome {
+struct StepOutcome : optim::StepResult {
   double loss = 0;           ///< mean over the global batch
   double bits_per_byte = 0;  ///< the same in bits per byte of text; NaN: not known
-  double grad_norm = 0;
   /// Mean over the step's leaves of the squared norm of their mean gradients, before clipping; in
   /// steps that evaluate.noise_scale measures.
   std::optional<double> leaf_norm_squared;
   std::vector<optim::LayerNorm> norms;  ///< of steps that record.norms_every_steps measures
-  double learning_rate = 0;
   std::int64_t tokens = 0;
   double seconds = 0;
-  double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
-  /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
-  double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
+  double began = 0, optimizer_began = 0;         ///< seconds of the host's steady clock
+  double control_begin = 0, control_waited = 0;  ///< the agreement on requests: begin, duration
   double average_begin = 0, average_waited = 0;  ///< of the replicas, after local steps
   device::Energy energy;                         ///< of all ranks, as far as it can be read
   device::Energy own_energy;                     ///< this rank's part
-  std::string not_finite;   ///< of a skipped step: the element that was not finite
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
+
+struct Evaluation {
+  double loss = 0;           ///< mean, nats per token
+  double bits_per_byte = 0;  ///< NaN: not known
+};
+/// `nats` of tokens with `bytes` bytes of text, in bits per byte; NaN if `bytes` is 0. In this unit,
+/// losses of different vocabularies can be compared. A special token has nats but no bytes.
+double bits_per_byte(double nats, std::int64_t bytes);
+/// Bytes of text of each token; empty without a tokenizer.
+std::vector<std::int32_t> bytes_of_all_tokens(const text::Tokenizer* tokenizer);
 
 /// The data of a deck, the same on every rank: rank 0 examines the files, builds the caches of
 /// text, and broadcasts the result. `sources` gets the streams. Collective.
@@ -116,8 +122,10 @@ class Session {
     return batches_of(job, sizes.at(step), world.size());
   }
 
-  /// Validation loss, if the deck has evaluation and validation data. Throws
-  /// comm::Interrupted when `interrupts` is true on any rank.
+  /// Validation loss, if the deck has evaluation and validation data: the mean over the same
+  /// sequences every time, without dropout. They are cut into micro-batches by their position, so
+  /// each has the same bits with any number of ranks, and so has the loss, which is an order-free
+  /// sum. Collective. Throws comm::Interrupted when `interrupts` is true on any rank.
   std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
 
   /// The parameters as they are bound now. Before compute reads them it must wait for all of them
@@ -205,7 +213,6 @@ class Session {
   batches::ReadAhead read_ahead_;
   std::int64_t text_bytes_ = 0;  // bytes of text of this rank's targets in this step
   MicroBatch micro_batch_;
-  std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;
   std::optional<optim::LayerNorms> norms_;  // if the deck wants them
   std::array<PendingStep, 2> pending_;      // of even and odd steps

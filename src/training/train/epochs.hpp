@@ -24,7 +24,9 @@ class Epochs {
   std::vector<std::string> passed(std::int64_t next_sample);
 
  private:
-  /// Epochs of each part that are over.
+  /// Epochs of each part in the first `samples` of the run.
+  [[nodiscard]] std::vector<double> epochs(std::int64_t samples) const;
+  /// Those that are over.
   [[nodiscard]] std::vector<std::int64_t> ended(std::int64_t samples) const;
 
   const batches::Dataset& dataset_;

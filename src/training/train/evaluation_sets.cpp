@@ -54,7 +54,7 @@ std::vector<inference::EvaluationData> read(const session::Job& job, comm::World
 EvaluationSets::EvaluationSets(const session::Job& job, comm::World& world)
     : job_(job),
       world_(world),
-      bytes_of_(inference::bytes_of_all_tokens(job.tokenizer.get())),
+      bytes_of_(session::bytes_of_all_tokens(job.tokenizer.get())),
       data_(read(job, world)) {}
 
 bool EvaluationSets::due(std::int64_t step) const {

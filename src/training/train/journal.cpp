@@ -189,29 +189,16 @@ double Journal::step(const record::StepRow& row, const session::StepOutcome& out
     recorder_.add(device::SpanName::step_sums, 0, outcome.average_begin, outcome.average_waited);
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
-    write([row](record::RunRecord& file) { file.append(row); });
+    append(row);
   if (metrics_ && (metrics_->due(device::steady_seconds()) || row.step == job_.run.steps))
     write([this, row](record::RunRecord&) { metrics_->write(row); });
   return waited_in_train_s_ - waited_before;
-}
-
-void Journal::skipped(std::int64_t step, const std::string& found) {
-  write([step, found](record::RunRecord& file) { file.append(record::SkippedRow{step, found}); });
-}
-
-void Journal::validation(std::int64_t step, const session::Evaluation& found) {
-  write([row = record::ValidationRow{step, found.loss, found.bits_per_byte}](
-            record::RunRecord& file) { file.append(row); });
 }
 
 void Journal::evaluation(const std::string& set,
                          const std::string& of,
                          const record::EvaluationRow& row) {
   write([set, of, row](record::RunRecord& file) { file.append(set, of, row); });
-}
-
-void Journal::noise_scale(const record::NoiseScaleRow& row) {
-  write([row](record::RunRecord& file) { file.append(row); });
 }
 
 void Journal::norms(std::int64_t step, std::span<const optim::LayerNorm> layers) {
@@ -246,12 +233,11 @@ void Journal::checkpoint(const session::Saver::Saved& saved) {
   recorder_.add(device::SpanName::checkpoint_stall, 0, saved.begin, saved.stall_s);
   recorder_.add(device::SpanName::checkpoint_write, 0, saved.begin,
                 device::steady_seconds() - saved.begin);
-  const record::CheckpointRow row{.step = saved.step,
-                                  .bytes = saved.files.bytes,
-                                  .copy_s = saved.copy_s,
-                                  .stall_s = saved.stall_s,
-                                  .write_s = saved.files.seconds};
-  write([row](record::RunRecord& file) { file.append(row); });
+  append(record::CheckpointRow{.step = saved.step,
+                               .bytes = saved.files.bytes,
+                               .copy_s = saved.copy_s,
+                               .stall_s = saved.stall_s,
+                               .write_s = saved.files.seconds});
 }
 
 std::vector<record::RankEnergyRow> Journal::energy_of_ranks(std::int64_t step) {

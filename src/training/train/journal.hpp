@@ -48,12 +48,13 @@ class Journal {
   /// A row of /steps when one is due, and the engine's bucket times as samples. Returns how long
   /// forward and backward waited for the network.
   double step(const record::StepRow& row, const session::StepOutcome& outcome);
-  /// The step's gradient was not finite, and nothing was updated.
-  void skipped(std::int64_t step, const std::string& found);
-  void validation(std::int64_t step, const session::Evaluation& found);
+  /// A row of another table.
+  template <class Row>
+  void append(const Row& row) {
+    write([row](record::RunRecord& file) { file.append(row); });
+  }
   /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
-  void noise_scale(const record::NoiseScaleRow& row);
   void norms(std::int64_t step, std::span<const optim::LayerNorm> layers);
   /// The validation, or else the evaluation of all sets, that was due after `step` was not
   /// finished.

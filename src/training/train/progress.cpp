@@ -44,45 +44,47 @@ Progress::~Progress() {
   clear();
 }
 
-void Progress::step(const StepReport& report) {
-  tokens_left_ = report.tokens_left;
-  if (report.step > first_step_) {
+void Progress::step(std::int64_t step,
+                    const session::StepOutcome& outcome,
+                    double tokens_left,
+                    double noise_scale) {
+  tokens_left_ = tokens_left;
+  const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
+  if (step > first_step_) {
     // The weight of old steps falls to 0.95 per step; the first ones count equally.
     const double weight = std::max(0.05, 1.0 / static_cast<double>(++measured_));
-    seconds_per_token_ += weight * (report.seconds / report.tokens - seconds_per_token_);
+    seconds_per_token_ +=
+        weight * (outcome.seconds / static_cast<double>(outcome.tokens) - seconds_per_token_);
   }
-  if (has_line(report.step, first_step_, steps_)) {
+  if (has_line(step, first_step_, steps_)) {
     clear();
-    const double rate = report.tokens / report.seconds;
     log_.info(
         "step {:>6}/{}  loss {:.4f}{}  grad norm {:.3g}{}  lr {:.3g}  {} tokens/s  {:.4g} "
         "TFLOP/s{}",
-        report.step, steps_, report.loss, bits_text(report.bits_per_byte), report.grad_norm,
-        std::isnan(report.noise_scale)
-            ? ""
-            : fmt::format("  noise scale {} tokens", count_text(report.noise_scale)),
-        report.learning_rate, count_text(rate), rate * flops_per_token_ / 1e12,
-        remaining_seconds() >= 0 && report.step < steps_
+        step, steps_, outcome.loss, bits_text(outcome.bits_per_byte), outcome.grad_norm,
+        std::isnan(noise_scale) ? ""
+                                : fmt::format("  noise scale {} tokens", count_text(noise_scale)),
+        outcome.learning_rate, count_text(rate), rate * flops_per_token_ / 1e12,
+        remaining_seconds() >= 0 && step < steps_
             ? "  " + duration_text(remaining_seconds()) + " left"
             : std::string());
   }
-  if (bar_ && report.step < steps_)
-    draw(report);
+  if (bar_ && step < steps_)
+    draw(step, outcome.loss, rate);
 }
 
-void Progress::draw(const StepReport& report) {
+void Progress::draw(std::int64_t step, double loss, double rate) {
   if (now() - last_drawn_ < 0.1)
     return;
   last_drawn_ = now();
   constexpr int width = 30;
-  const auto filled = static_cast<int>(width * report.step / std::max<std::int64_t>(steps_, 1));
+  const auto filled = static_cast<int>(width * step / std::max<std::int64_t>(steps_, 1));
   std::string bar(static_cast<std::size_t>(filled), '#');
   bar.resize(width, '.');
   const std::string left =
       remaining_seconds() >= 0 ? duration_text(remaining_seconds()) + " left" : "";
-  standard_output().write(fmt::format("\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar,
-                                      report.step, steps_, report.loss,
-                                      count_text(report.tokens / report.seconds), left));
+  standard_output().write(fmt::format("\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar, step,
+                                      steps_, loss, count_text(rate), left));
   drawn_ = true;
 }
 

@@ -13,20 +13,9 @@
 
 #include "base/log.hpp"
 
-namespace trireme::train {
+#include "session/session.hpp"
 
-/// One finished step, as printed.
-struct StepReport {
-  std::int64_t step = 0;  ///< counts from 1
-  double loss = 0;
-  double bits_per_byte = 0;  ///< NaN: not known
-  double grad_norm = 0;
-  double learning_rate = 0;
-  double seconds = 0;
-  double tokens = 0;
-  double tokens_left = 0;                                         ///< of the steps after this one
-  double noise_scale = std::numeric_limits<double>::quiet_NaN();  ///< in tokens; NaN: not known
-};
+namespace trireme::train {
 
 /// " (1.2340 bits per byte)"; "" for NaN.
 std::string bits_text(double bits_per_byte);
@@ -42,14 +31,19 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(const StepReport& report);
+  /// Step number `step` is over. `tokens_left`: of the steps after it. `noise_scale`: in tokens;
+  /// NaN: not known.
+  void step(std::int64_t step,
+            const session::StepOutcome& outcome,
+            double tokens_left,
+            double noise_scale = std::numeric_limits<double>::quiet_NaN());
   /// Makes room for a line that is printed elsewhere.
   void clear();
   /// Seconds that the remaining steps will take, as far as known; negative before the second step.
   [[nodiscard]] double remaining_seconds() const;
 
  private:
-  void draw(const StepReport& report);
+  void draw(std::int64_t step, double loss, double rate);
 
   Log& log_;
   const bool bar_;

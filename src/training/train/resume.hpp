@@ -28,7 +28,6 @@ namespace trireme::train {
 
 using record::data_hash_fact, record::run_id_fact, record::data_position_fact;
 using record::tokenizer_fact, record::unknown_tokenizer;
-
 /// NoiseScale::packed(), of runs that measure it.
 inline constexpr const char* noise_scale_fact = "noise_scale";
 

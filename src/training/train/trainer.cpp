@@ -72,6 +72,20 @@ class Trainer {
   void finish(bool whole);
   ExitCode steps();
 
+  /// A line for the log about a step.
+  template <class... Args>
+  void say(std::int64_t step, fmt::format_string<Args...> text, Args&&... args) {
+    run_.clear_progress();
+    log_.info("step {:>6}/{}  {}", step, job_.run.steps,
+              fmt::format(text, std::forward<Args>(args)...));
+  }
+  /// The same for a warning of the first rank, if there is one.
+  void warn(std::int64_t step, const std::string& line) {
+    if (world_.rank() != 0 || line.empty())
+      return;
+    run_.clear_progress();
+    log_.warning("step {:>6}/{}  {}", step, job_.run.steps, line);
+  }
   /// What this rank requests now.
   [[nodiscard]] session::Requests requests();
   [[nodiscard]] comm::Wanted stop_is_wanted() {
@@ -145,11 +159,7 @@ session::Requests Trainer::step(std::int64_t number) {
     mine.more = slow_ranks_.words();
     return mine;
   });
-  for (const std::string& line : slow_ranks_.look(number))
-    if (world_.rank() == 0) {
-      run_.clear_progress();
-      log_.warning("step {:>6}/{}  {}", number, job_.run.steps, line);
-    }
+  for (const std::string& line : slow_ranks_.look(number)) warn(number, line);
   look();
   for (const std::string& line : run_.training.device->take_notes())
     if (world_.rank() == 0) {
@@ -157,16 +167,11 @@ session::Requests Trainer::step(std::int64_t number) {
       log_.warning("{}", line);
     }
   const auto next_sample = static_cast<std::int64_t>(run_.training.next_sample);
-  for (const std::string& line : run_.epochs->passed(next_sample)) {
-    run_.clear_progress();
-    log_.info("step {:>6}/{}  {}", number, job_.run.steps, line);
-  }
+  for (const std::string& line : run_.epochs->passed(next_sample)) say(number, "{}", line);
   if (const std::int64_t sequences = run_.training.sizes.at(number);
-      number > run_.first_step && sequences != run_.training.sizes.at(number - 1)) {
-    run_.clear_progress();
-    log_.info("step {:>6}/{}  the batch is {} sequences now, in {} micro-steps", number,
-              job_.run.steps, sequences, run_.training.batches(number).micro_steps());
-  }
+      number > run_.first_step && sequences != run_.training.sizes.at(number - 1))
+    say(number, "the batch is {} sequences now, in {} micro-steps", sequences,
+        run_.training.batches(number).micro_steps());
   newest_ = {number,
              (next_sample - run_.data.train.skips().count(next_sample)) * job_.shape.context,
              static_cast<std::int64_t>(run_.training.scratch.num_allocations() - allocated), false};
@@ -212,37 +217,22 @@ void Trainer::look() {
                          run_.training.batches(newest_.step));
   if (outcome.leaf_norm_squared && outcome.not_finite.empty()) {
     const std::int64_t sequences = run_.training.sizes.at(newest_.step);
-    run_.journal->noise_scale(run_.noise_scale->add(
+    run_.journal->append(run_.noise_scale->add(
         newest_.step, {sequences / job_.parallel.logical_shards.value_or(1), sequences},
         *outcome.leaf_norm_squared, outcome.grad_norm * outcome.grad_norm));
   }
   if (outcome.not_finite.empty()) {
     if (!outcome.norms.empty())
       run_.journal->norms(newest_.step, outcome.norms);
-    const std::string spike =
-        world_.rank() == 0 ? spikes_.look(newest_.step, outcome.grad_norm, outcome.norms) : "";
-    if (!spike.empty()) {
-      run_.clear_progress();
-      log_.warning("step {:>6}/{}  {}", newest_.step, job_.run.steps, spike);
-    }
-  } else {
-    run_.journal->skipped(newest_.step, outcome.not_finite);
-    run_.clear_progress();
     if (world_.rank() == 0)
-      log_.warning("step {:>6}/{}  skipped: the gradient was not finite: {}", newest_.step,
-                   job_.run.steps, outcome.not_finite);
+      warn(newest_.step, spikes_.look(newest_.step, outcome.grad_norm, outcome.norms));
+  } else {
+    run_.journal->append(record::SkippedRow{newest_.step, outcome.not_finite});
+    warn(newest_.step, "skipped: the gradient was not finite: " + outcome.not_finite);
   }
   if (run_.progress)
-    run_.progress->step(
-        {.step = newest_.step,
-         .loss = outcome.loss,
-         .bits_per_byte = outcome.bits_per_byte,
-         .grad_norm = outcome.grad_norm,
-         .learning_rate = outcome.learning_rate,
-         .seconds = outcome.seconds,
-         .tokens = static_cast<double>(outcome.tokens),
-         .tokens_left = tokens_after(newest_.step),
-         .noise_scale = run_.noise_scale ? run_.noise_scale->tokens() : unknown_noise_scale});
+    run_.progress->step(newest_.step, outcome, tokens_after(newest_.step),
+                        run_.noise_scale ? run_.noise_scale->tokens() : unknown_noise_scale);
 }
 
 void Trainer::between_steps(std::int64_t number) {
@@ -288,10 +278,8 @@ void Trainer::evaluate(std::int64_t step) {
   if (!first_validation_)
     first_validation_ = found->loss;
   last_validation_ = found->loss;
-  run_.journal->validation(step, *found);
-  run_.clear_progress();
-  log_.info("step {:>6}/{}  validation loss {:.4f}{}", step, job_.run.steps, found->loss,
-            bits_text(found->bits_per_byte));
+  run_.journal->append(record::ValidationRow{step, found->loss, found->bits_per_byte});
+  say(step, "validation loss {:.4f}{}", found->loss, bits_text(found->bits_per_byte));
 }
 
 void Trainer::evaluate_sets(std::int64_t step) {
@@ -305,8 +293,7 @@ void Trainer::evaluate_sets(std::int64_t step) {
   }
   for (const auto& result : results) {
     run_.journal->evaluation(result.set->name, result.of, result.row);
-    run_.clear_progress();
-    log_.info("step {:>6}/{}  {}: {}", step, job_.run.steps, result.set->name, result.text);
+    say(step, "{}: {}", result.set->name, result.text);
   }
 }
 
@@ -380,10 +367,9 @@ void Trainer::note(const session::Saver::Saved& saved) {
   run_.clear_progress();
   for (const std::string& warning : saved.files.warnings) log_.warning("{}", warning);
   const auto bytes = static_cast<double>(saved.files.bytes);
-  log_.info("step {:>6}/{}  checkpoint {} ({} in {}, {}/s; training was paused for {})", saved.step,
-            job_.run.steps, saved.files.directory, bytes_text(bytes),
-            duration_text(saved.files.seconds), bytes_text(bytes / saved.files.seconds),
-            duration_text(saved.stall_s));
+  say(saved.step, "checkpoint {} ({} in {}, {}/s; training was paused for {})",
+      saved.files.directory, bytes_text(bytes), duration_text(saved.files.seconds),
+      bytes_text(bytes / saved.files.seconds), duration_text(saved.stall_s));
 }
 
 void Trainer::finish(bool whole) {

@@ -17,9 +17,11 @@
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 
-#include "inference/scorer.hpp"
+namespace trireme::session {
 
-namespace trireme::inference {
+/// How many passes through the model a rank makes over its part of a set: as many as it needs, or
+/// as many as every other rank, because the hooks gather parameters of which all have a part.
+enum class Passes { needed, equal };
 
 /// Collective. Calls pass(number, counts) for this rank's part of 0 <= number < `count`. Throws
 /// comm::Interrupted on all ranks when one of them wants to end.
@@ -52,4 +54,4 @@ void share_out(Passes passes,
   }
 }
 
-}  // namespace trireme::inference
+}  // namespace trireme::session
