@@ -2,6 +2,7 @@
 #include "base/threads.hpp"
 
 #include <array>
+#include <future>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -49,6 +50,19 @@ TEST(Threads, AreStartedUnderTheirName) {
     name = own;
   }).join();
   EXPECT_STREQ(name.data(), "some-name");
+}
+
+TEST(Threads, SleepUntilTheyAreStopped) {
+  std::promise<bool> slept;
+  bool stopped = false;
+  {
+    const auto thread = start_thread<std::jthread>("sleeps", [&](const std::stop_token& stop) {
+      slept.set_value(sleep_unless_stopped(stop, std::chrono::milliseconds(1)));
+      stopped = !sleep_unless_stopped(stop, std::chrono::hours(1));
+    });
+    EXPECT_TRUE(slept.get_future().get());
+  }
+  EXPECT_TRUE(stopped);
 }
 
 TEST(Threads, ThatAreRefusedNameTheLimit) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads.hpp"
 
+#include <condition_variable>
+#include <mutex>
+
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -28,6 +31,14 @@ void refuse_thread(const std::string& name, const std::string& reason) {
                     fmt::format("{} ({}). Raise the limit, or lower run.threads or the number of "
                                 "ranks per host",
                                 reason, thread_limits()));
+}
+
+bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::duration<double> time) {
+  std::mutex mutex;
+  std::condition_variable_any changed;  // wakes up when `stop` is requested
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
 }
 
 HeldThreads::HeldThreads(int count) {

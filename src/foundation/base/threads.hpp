@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <stop_token>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -32,6 +34,9 @@ Thread start_thread(const std::string& name, Run&& run) {
     refuse_thread(name, problem.what());
   }
 }
+
+/// Sleeps for `time`, or until `stop` is requested. Returns whether it was not requested.
+bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::duration<double> time);
 
 /// Threads that only exist, to learn whether this process may have `count` more. Throws DeviceError:
 /// OpenMP would end the process without a word about the rank, the host or the limit.

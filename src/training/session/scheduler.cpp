@@ -217,17 +217,8 @@ JobClock::JobClock(double deadline, SignalScope& signals, std::string& warning)
   const auto end = slurm_end(now, warning);
   ends_in(end ? *end - now : unlimited_s, "SLURM_JOB_END_TIME");
   if (!job_.question.empty())
-    thread_ = start_thread("job-clock", [this] { ask_every_minute(); });
-}
-
-JobClock::~JobClock() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable())
-    thread_.join();
+    thread_ = start_thread<std::jthread>(
+        "job-clock", [this](const std::stop_token& stop) { ask_every_minute(stop); });
 }
 
 void JobClock::ends_in(double seconds, const std::string& source) {
@@ -239,18 +230,12 @@ void JobClock::ends_in(double seconds, const std::string& source) {
           : TimeLimit{deadline_, "run.walltime"});
 }
 
-void JobClock::ask_every_minute() {
-  std::unique_lock lock(mutex_);
+void JobClock::ask_every_minute(const std::stop_token& stop) {
   do {
-    lock.unlock();
-    const auto left = ask_for_seconds_left(job_, [this] {
-      const std::lock_guard guard(mutex_);
-      return ending_;
-    });
+    const auto left = ask_for_seconds_left(job_, [&] { return stop.stop_requested(); });
     if (left && *left > 0)
       ends_in(*left, job_.question.front());
-    lock.lock();
-  } while (!changed_.wait_for(lock, between_questions, [this] { return ending_; }));
+  } while (sleep_unless_stopped(stop, between_questions));
 }
 
 }  // namespace trireme::session

@@ -7,9 +7,7 @@
 // a TERM, and kills after the grace period.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -56,21 +54,17 @@ class JobClock {
  public:
   /// The run ends at `deadline` on the steady clock if the job does not end earlier.
   JobClock(double deadline, SignalScope& signals, std::string& warning);
-  ~JobClock();
   JobClock(const JobClock&) = delete;
   JobClock& operator=(const JobClock&) = delete;
 
  private:
   void ends_in(double seconds, const std::string& source);
-  void ask_every_minute();
+  void ask_every_minute(const std::stop_token& stop);
 
   const double deadline_;
   SignalScope& signals_;
   const SchedulerJob job_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ending_ = false;
-  std::thread thread_;  // last: it uses the other members
+  std::jthread thread_;  // last: it uses the other members
 };
 
 }  // namespace trireme::session

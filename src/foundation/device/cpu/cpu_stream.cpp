@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu/cpu_stream.hpp"
 
-#include <system_error>
-
 #include <omp.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "base/threads.hpp"
 #include "device/recorder.hpp"
 
 namespace trireme::device::cpu {
@@ -105,16 +103,11 @@ Stream::Stream(Device& device, StreamMode mode, const std::string& name, int thr
   if (mode_ != StreamMode::concurrent)
     return;
   ring_ = std::make_unique<std::array<Entry, ring_size>>();
-  try {
-    worker_ = std::thread([this, threads] {
-      omp_set_num_threads(threads);  // OpenMP stores this per thread; the default is all CPUs
-      pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-      request_short_time_slices();
-      work();
-    });
-  } catch (const std::system_error& problem) {
-    throw DeviceError("CPU", "start a thread for stream " + name_, problem.what());
-  }
+  worker_ = start_thread(name_.substr(0, 15), [this, threads] {
+    omp_set_num_threads(threads);  // OpenMP stores this per thread; the default is all CPUs
+    request_short_time_slices();
+    work();
+  });
 }
 
 Stream::~Stream() {

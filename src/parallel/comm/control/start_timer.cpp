@@ -137,21 +137,11 @@ StartTimer::StartTimer() {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks == 1)
     return;
-  thread_ = start_thread("start-timer", [this, seconds = deadline_s()] {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ended_; }))
+  const auto run = [seconds = deadline_s()](const std::stop_token& stop) {
+    if (sleep_unless_stopped(stop, std::chrono::duration<double>(seconds)))
       end_job(seconds);
-  });
-}
-
-StartTimer::~StartTimer() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable())
-    thread_.join();
+  };
+  thread_ = start_thread<std::jthread>("start-timer", run);
 }
 
 }  // namespace trireme::comm

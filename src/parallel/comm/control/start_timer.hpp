@@ -7,8 +7,6 @@
 // launcher (MPI_Publish_name), and the timer reports addresses that two hosts share.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -17,6 +15,7 @@ namespace trireme::comm {
 /// The addresses of this host except loopback: "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)".
 std::string interfaces_text();
 
+/// Destroy it when the exchange has ended.
 class StartTimer {
  public:
   /// In seconds; the variable TRIREME_START_DEADLINE overrides it.
@@ -24,16 +23,9 @@ class StartTimer {
 
   /// Requires an initialized MPI.
   StartTimer();
-  /// Call when the exchange has ended.
-  ~StartTimer();
-  StartTimer(const StartTimer&) = delete;
-  StartTimer& operator=(const StartTimer&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ended_ = false;
-  std::thread thread_;  // last: it uses the other members
+  std::jthread thread_;
 };
 
 }  // namespace trireme::comm

@@ -69,18 +69,12 @@ Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)
   answering_.assign(num_ranks, MPI_REQUEST_NULL);
   if (size_ == 1)
     return;  // no other rank asks
-  responder_ = start_thread("watchdog", [this] { serve(); });
+  responder_ =
+      start_thread<std::jthread>("watchdog", [this](const std::stop_token& stop) { serve(stop); });
 }
 
 Watchdog::~Watchdog() {
-  if (responder_.joinable()) {
-    {
-      const std::lock_guard lock(stopping_mutex_);
-      stopping_ = true;
-    }
-    stopping_changed_.notify_one();
-    responder_.join();
-  }
+  responder_ = std::jthread();  // ends it
   const CancelOnExit questions(asking_), answers(answering_);
 }
 
@@ -114,10 +108,8 @@ std::int64_t Watchdog::num_entered() const {
   return entered;
 }
 
-void Watchdog::serve() {
-  std::unique_lock lock(stopping_mutex_);
-  while (!stopping_changed_.wait_for(lock, between_looks, [&] { return stopping_; })) {
-    lock.unlock();
+void Watchdog::serve(const std::stop_token& stop) {
+  while (sleep_unless_stopped(stop, between_looks)) {
     try {
       expect_all_alive();
       answer_questions();
@@ -134,7 +126,6 @@ void Watchdog::serve() {
                  problem.what());
       return;
     }
-    lock.lock();
   }
 }
 

@@ -29,7 +29,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -114,7 +113,7 @@ class Watchdog {
     std::array<char, 240> place{};  ///< "in reduce_scatter of bucket 3", or empty
   };
 
-  void serve();
+  void serve(const std::stop_token& stop);
   /// Throws LostRank: MPI reports lost ranks only to those that communicate with them.
   void expect_all_alive();
   void answer_questions();
@@ -145,10 +144,7 @@ class Watchdog {
   // Members of the responder.
   std::vector<Answer> answers_;         // by rank
   std::vector<MPI_Request> answering_;  // by rank
-  std::mutex stopping_mutex_;
-  std::condition_variable stopping_changed_;
-  bool stopping_ = false;
-  std::thread responder_;  // last: starts when all other members are ready
+  std::jthread responder_;              // last: starts when all other members are ready
 };
 
 }  // namespace trireme::comm
