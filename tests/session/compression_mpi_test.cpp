@@ -64,15 +64,12 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   if (world.rank() == 0)
     scratch.emplace();
   const std::string path = world.broadcast(scratch ? scratch->path() : "", 0);
-  const auto saver_of = [&job](Session& session, comm::World& of) {
-    return Saver(job, session.plan, session.engine, session.optimizer, *session.device, of);
-  };
   MemoryCopies copies;
   copies.choose_partners(world);
   std::vector<double> errors, sum_errors, all_errors, all_sum_errors;
   {
     Session session(job, data, world);
-    Saver saver = saver_of(session, world);
+    Saver saver(session, world);
     saver.initialize(*session.compute_stream);
     for (const std::int64_t step : {1, 2}) session.step(step, [] { return Requests{}; });
     saver.prepare(path, {});
@@ -88,7 +85,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   }
   {
     Session session(job, data, world);
-    saver_of(session, world).load_newest(path, log, *session.compute_stream);
+    Saver(session, world).load_newest(path, log, *session.compute_stream);
     EXPECT_EQ(carried(session, "error"), errors);
     EXPECT_EQ(carried(session, "sum_error"), sum_errors);
   }
@@ -101,9 +98,9 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
     Session session(job, data, fewer);
     const std::string place = from_memory ? path + "/memory" : path;
     if (from_memory) {
-      EXPECT_TRUE(saver_of(session, fewer).write_from(copies, place, log));
+      EXPECT_TRUE(Saver(session, fewer).write_from(copies, place, log));
     }
-    saver_of(session, fewer).load_newest(place, log, *session.compute_stream);
+    Saver(session, fewer).load_newest(place, log, *session.compute_stream);
     EXPECT_EQ(carried(session, "error"),
               sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
     EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),

@@ -39,8 +39,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
     if (!data_)
       data_.emplace(open_data(job_, "unused", *world_, log));
     auto session = std::make_unique<Session>(job_, *data_, *world_);
-    Saver(job_, session->plan, session->engine, session->optimizer, *session->device, *world_)
-        .initialize(*session->compute_stream);
+    Saver(*session, *world_).initialize(*session->compute_stream);
     return session;
   }
   static std::vector<float> masters(Session& session) {

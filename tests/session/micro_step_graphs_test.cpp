@@ -56,7 +56,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     Log log(false, "test");
     const auto data = open_data(job_, "unused", *world, log);
     Session session(job_, data, *world, true);
-    Saver saver(job_, session.plan, session.engine, session.optimizer, *session.device, *world);
+    Saver saver(session, *world);
     const std::string directory = graphs ? directory_ / "graphs" : directory_ / "plain";
     if (first == 1)
       saver.initialize(*session.compute_stream);

@@ -58,8 +58,7 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
     Log log(false, "test");
     const auto data = open_data(job_, "unused", *world, log);
     Session session(job_, data, *world);
-    Saver(job_, session.plan, session.engine, session.optimizer, *session.device, *world)
-        .initialize(*session.compute_stream);
+    Saver(session, *world).initialize(*session.compute_stream);
     Trained trained;
     trained.untrained = session.evaluate().value().loss;
     std::uint64_t warm = 0;

@@ -126,8 +126,7 @@ struct Started {
           comm::World& world,
           std::uint64_t first)
       : session(job, data, world) {
-    session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
-        .initialize(*session.compute_stream);
+    session::Saver(session, world).initialize(*session.compute_stream);
     session.next_sample = first;
   }
   session::StepOutcome step(std::int64_t number) {

@@ -127,9 +127,7 @@ std::string Verifier::run_one(const Combination& combination) try {
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
   poison_foreign_parameters(session);
-  session::Saver(session.job, session.plan, session.engine, session.optimizer, *session.device,
-                 world_)
-      .initialize(*session.compute_stream);
+  session::Saver(session, world_).initialize(*session.compute_stream);
   std::string found = train(session, combination);
   if (found.empty() && combination.all_on() && world_.size() > 1 &&
       world_.local_size() == world_.size())
@@ -191,14 +189,10 @@ std::string Verifier::check_last(Session& session, bool first) {
 
 std::string Verifier::check_copies(Session& session) {
   ++num_copied_;
-  const auto saver_in = [&](comm::World& world) {
-    return session::Saver(session.job, session.plan, session.engine, session.optimizer,
-                          *session.device, world);
-  };
   session::MemoryCopies copies;
   copies.choose_partners(world_);
-  saver_in(world_).copy_to(copies, request_.steps, session.next_sample, *session.compute_stream,
-                           {});
+  session::Saver(session, world_)
+      .copy_to(copies, request_.steps, session.next_sample, *session.compute_stream, {});
   const comm::TemporaryDirectory directory(world_);
   const bool lost = world_.rank() == num_copied_ % world_.size();
   comm::MpiWorld rest(dynamic_cast<comm::MpiWorld&>(world_), lost ? 1 : 0);
@@ -206,7 +200,7 @@ std::string Verifier::check_copies(Session& session) {
   if (!lost)
     try {
       Log quiet(false, "");
-      saver_in(rest).write_from(copies, directory.path(), quiet);
+      session::Saver(session, rest).write_from(copies, directory.path(), quiet);
       mine = plain().reference.compare_checkpoint(
           record::newest_checkpoint(directory.path()).value().directory, session, rest);
     } catch (const comm::LostRank&) {

@@ -162,9 +162,10 @@ std::string memory_note(const deck::Deck& deck,
     const std::int64_t bytes = plan::whole_bytes(plan, i);
     std::string problem = session::memory_problem(room, bytes, ranks);
     if (!problem.empty()) {
-      problem = fmt::format("on this host {}. {}", problem,
-                            session::what_would_fit(deck.config, deck.shape(), plan.plan,
-                                                    {plan.dtypes[i], plan.device}, room, ranks));
+      problem = fmt::format(
+          "on this host {}. {}", problem,
+          session::what_would_fit(
+              {deck.config, deck.shape(), plan.plan, {plan.dtypes[i], plan.device}}, room, ranks));
       if (problem.find(session::memory_of_the_host) == std::string::npos)
         found.push_back({deck.places.of("model"), "model", problem});
     }

@@ -143,9 +143,10 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
           result.plan, session::budget_options(config, result.plan, of_a_rank),
           std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
     model::GptShape shape = deck.shape();
-    result.workspaces.push_back(session::workspace_bytes(config, shape, result.plan, of_a_rank));
-    result.graphs.push_back(session::graph_bytes(config, shape, result.plan, of_a_rank));
-    result.recompute.push_back(session::decide_recompute(config, shape, result.plan, of_a_rank));
+    const session::RankNeeds needs{config, shape, result.plan, of_a_rank};
+    result.workspaces.push_back(session::workspace_bytes(needs));
+    result.graphs.push_back(session::graph_bytes(needs));
+    result.recompute.push_back(session::decide_recompute(needs));
     shape.recompute = result.recompute.back().recompute;
     result.activations.push_back(
         model::activation_plan(shape, dtype, config.batch.micro_sequences, result.device));

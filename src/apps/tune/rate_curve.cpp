@@ -171,8 +171,7 @@ RateCurve find_rate(const session::Job& the_job,
   const comm::TemporaryDirectory cache(world);
   const batches::Split data = session::open_data(job, cache.path(), world, log);
   session::Session session(job, data, world);
-  session::Saver saver(job, session.plan, session.engine, session.optimizer, *session.device,
-                       world);
+  session::Saver saver(session, world);
   if (job.run.initial_weights.empty())
     saver.initialize(*session.compute_stream);
   else

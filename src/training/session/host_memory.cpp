@@ -73,24 +73,20 @@ std::string memory_problem(const AvailableMemory& available, std::int64_t bytes,
   return "";
 }
 
-std::string what_would_fit(const Sections& config,
-                           const model::GptShape& shape,
-                           const layout::Plan& plan,
-                           const RankKind& kind,
-                           const AvailableMemory& available,
-                           int ranks) {
-  Sections less = config;
+std::string what_would_fit(const RankNeeds& rank, const AvailableMemory& available, int ranks) {
+  Sections less = rank.config;
   less.checkpoint.memory_every_steps = 0;
-  model::GptShape smaller = shape;
+  model::GptShape smaller = rank.shape;
   smaller.recompute = model::Recompute::block;
   std::string settings = "model.recompute: block";
-  if (config.checkpoint.memory_every_steps > 0)
+  if (rank.config.checkpoint.memory_every_steps > 0)
     settings += " and checkpoint.memory_every_steps: 0";
-  std::int64_t bytes = decide_recompute(less, smaller, plan, kind).bytes;
-  if (!memory_problem(available, bytes, ranks).empty() && config.batch.micro_sequences > 1) {
+  const RankNeeds needs{less, smaller, rank.plan, rank.kind};
+  std::int64_t bytes = decide_recompute(needs).bytes;
+  if (!memory_problem(available, bytes, ranks).empty() && less.batch.micro_sequences > 1) {
     less.batch.micro_sequences = 1;
     settings += " and batch.micro_sequences: 1";
-    bytes = decide_recompute(less, smaller, plan, kind).bytes;
+    bytes = decide_recompute(needs).bytes;
   }
   if (memory_problem(available, bytes, ranks).empty())
     return fmt::format("With {} a rank needs {}, which fits", settings, size_text(bytes));
@@ -134,21 +130,20 @@ model::GptShape with_memory(const Sections& config,
                             DType dtype,
                             const device::Device& device,
                             comm::World& world) {
-  const RankKind kind{dtype, device.kind()};
-  const bool on_cpu = kind.device == device::Kind::cpu;
+  const RankNeeds rank{config, shape, plan, {dtype, device.kind()}};
+  const bool on_cpu = device.kind() == device::Kind::cpu;
   const int ranks = on_cpu ? world.local_size() : 1;  // each rank has its own GPU
   comm::together(world, [&] {
     const auto refuse = [&](const std::string& problem) {
       throw DeviceError("memory", "start the run on " + world.host(), problem, __FILE__, __LINE__);
     };
     const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
-    const layout::Budget budget = budget_of(config, plan, kind);
+    const layout::Budget budget = budget_of(config, plan, rank.kind);
     // After a loss the copies in memory are there already.
     const std::int64_t there = world.lost.empty() ? 0 : budget.copies_bytes;
-    const std::int64_t bytes =
-        decide_recompute(config, shape, plan, kind).bytes - (on_cpu ? there : 0);
+    const std::int64_t bytes = decide_recompute(rank).bytes - (on_cpu ? there : 0);
     if (const std::string problem = memory_problem(available, bytes, ranks); !problem.empty())
-      refuse(problem + ". " + what_would_fit(config, shape, plan, kind, available, ranks));
+      refuse(problem + ". " + what_would_fit(rank, available, ranks));
     if (on_cpu)
       return;
     if (const std::string problem =

@@ -38,12 +38,7 @@ inline constexpr std::int64_t process_bytes = std::int64_t{64} << 20;
 std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks);
 
 /// A sentence with settings that would fit and the memory of a rank with them, or other advice.
-std::string what_would_fit(const Sections& config,
-                           const model::GptShape& shape,
-                           const layout::Plan& plan,
-                           const RankKind& kind,
-                           const AvailableMemory& available,
-                           int ranks);
+std::string what_would_fit(const RankNeeds& rank, const AvailableMemory& available, int ranks);
 
 struct LimitProblem {
   std::string text, remedy;

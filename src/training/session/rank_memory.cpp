@@ -92,19 +92,16 @@ std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
 
 }  // namespace
 
-std::int64_t workspace_bytes(const Sections& config,
-                             const model::GptShape& shape,
-                             const layout::Plan& plan,
-                             const RankKind& kind) {
-  if (kind.device == device::Kind::cpu)
+std::int64_t workspace_bytes(const RankNeeds& rank) {
+  if (rank.kind.device == device::Kind::cpu)
     return 0;
   constexpr std::size_t large = std::size_t{80} << 30U;  // memory of the GPU that the plan assumes
   return static_cast<std::int64_t>(
-      std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
+      std::max(device::cuda::workspace_bytes, rank.config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
-          model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
-          config.gpu.attention_options()) +
-      term_bytes(config, plan));
+          model::attention_shape(rank.shape, 0, rank.kind.dtype, rank.config.batch.micro_sequences),
+          rank.config.gpu.attention_options()) +
+      term_bytes(rank.config, rank.plan));
 }
 
 std::int64_t num_recordings(std::int64_t micro_steps) {
@@ -124,30 +121,26 @@ std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
          divided_up(rows, chunk) * (per_chunk + per_part * divided_up(chunk, part));
 }
 
-std::int64_t graph_bytes(const Sections& config,
-                         const model::GptShape& shape,
-                         const layout::Plan& plan,
-                         const RankKind& kind) {
+std::int64_t graph_bytes(const RankNeeds& rank) {
   constexpr std::int64_t bytes_per_kernel = 10 << 10;
-  if (kind.device == device::Kind::cpu || !config.gpu.graphs.value_or(config.memory.pool))
+  const Sections& config = rank.config;
+  if (rank.kind.device == device::Kind::cpu || !config.gpu.graphs.value_or(config.memory.pool))
     return 0;
-  model::GptShape any =
-      shape;  // the recomputation may not be decided yet, and does not matter here
+  // The recomputation may not be decided yet, and does not matter here.
+  model::GptShape any = rank.shape;
   any.recompute = model::Recompute::none;
   return bytes_per_kernel *
-         num_recordings(most_micro_steps(config, plan.all_ranks()) /
+         num_recordings(most_micro_steps(config, rank.plan.all_ranks()) /
                         config.optimizer.outer.local_steps) *
-         kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
+         kernels_of_a_micro_step(any, rank.kind.dtype, config.batch.micro_sequences);
 }
 
-model::RecomputeChoice decide_recompute(const Sections& config,
-                                        const model::GptShape& shape,
-                                        const layout::Plan& plan,
-                                        const RankKind& kind) {
+model::RecomputeChoice decide_recompute(const RankNeeds& rank) {
+  const auto& [config, shape, plan, kind] = rank;
   const layout::Budget budget = budget_of(config, plan, kind);
-  const std::int64_t others =
-      budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.host_bytes() : 0) +
-      workspace_bytes(config, shape, plan, kind) + graph_bytes(config, shape, plan, kind);
+  const std::int64_t others = budget.held_bytes() -
+                              (kind.device == device::Kind::cuda ? budget.host_bytes() : 0) +
+                              workspace_bytes(rank) + graph_bytes(rank);
   const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
   model::RecomputeChoice choice;
   if (const Bytes* limit = shape.recompute.limit()) {
@@ -188,14 +181,14 @@ model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice,
 model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {
   return job.shape.recompute.limit() == nullptr
              ? job.shape
-             : with_words(job, decide_recompute(job, job.shape, plan, kind), kind.dtype);
+             : with_words(job, decide_recompute({job, job.shape, plan, kind}), kind.dtype);
 }
 
 model::RecomputeChoice decide_recompute(const Job& job,
                                         comm::World& world,
                                         const device::Device& device,
                                         DType dtype) {
-  return decide_recompute(job, job.shape, plan_of(job, world, device), {dtype, device.kind()});
+  return decide_recompute({job, job.shape, plan_of(job, world, device), {dtype, device.kind()}});
 }
 
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {

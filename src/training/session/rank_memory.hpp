@@ -26,6 +26,14 @@ struct RankKind {
   device::Kind device = device::Kind::cpu;
 };
 
+/// All on which it depends; refers to what outlives it.
+struct RankNeeds {
+  const Sections& config;
+  const model::GptShape& shape;
+  const layout::Plan& plan;
+  RankKind kind;
+};
+
 /// How `sequences` of a step are divided over the ranks.
 batches::Batches batches_of(const Sections& config, std::int64_t sequences, int ranks);
 /// Number of micro-steps of the largest step.
@@ -39,10 +47,7 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
 
 /// Workspace of a GPU's libraries: for attention of the largest micro-batch (estimated), for matrix
 /// products and for the terms of gradients that are sent as bf16. 0 on a CPU.
-std::int64_t workspace_bytes(const Sections& config,
-                             const model::GptShape& shape,
-                             const layout::Plan& plan,
-                             const RankKind& kind);
+std::int64_t workspace_bytes(const RankNeeds& rank);
 
 /// Number of recordings (micro_step_graphs.hpp) on a GPU for steps of `micro_steps`: one per
 /// position in the step and batch slot. With an even number of micro-steps, only the middle
@@ -59,18 +64,12 @@ std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
 /// Memory of the captured graphs: 10 KiB for each kernel of each recording. An estimate, not
 /// measured on a GPU: CUDA documents no size, and NVIDIA's CUDASTF uses this number per node in its
 /// cache of graphs (github.com/NVIDIA/cccl, pull request 3768). 0 on a CPU, and without graphs.
-std::int64_t graph_bytes(const Sections& config,
-                         const model::GptShape& shape,
-                         const layout::Plan& plan,
-                         const RankKind& kind);
+std::int64_t graph_bytes(const RankNeeds& rank);
 
 /// The parts of the model that are recomputed. If model.recompute is a limit, it applies to all
 /// memory above plus activations and scratch; on a GPU without what is in the host's memory.
 /// `bytes` of the result is this sum, also if the deck names the parts.
-model::RecomputeChoice decide_recompute(const Sections& config,
-                                        const model::GptShape& shape,
-                                        const layout::Plan& plan,
-                                        const RankKind& kind);
+model::RecomputeChoice decide_recompute(const RankNeeds& rank);
 
 /// "2097152 is too little: in fp32 a rank needs at least 2202009 bytes (2.1 MiB), with block".
 std::string too_little(const model::GptShape& shape,

@@ -21,6 +21,8 @@
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "weights/open.hpp"
 
+#include "session/session.hpp"
+
 namespace trireme::session {
 namespace {
 
@@ -157,17 +159,12 @@ bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.regular() && takes_snapshot(config, kind);
 }
 
-Saver::Saver(const Job& job,
-             const layout::Plan& plan,
-             reduce::Engine& engine,
-             optim::Optimizer& optimizer,
-             device::Device& device,
-             comm::World& world)
-    : job_(job),
-      plan_(plan),
-      engine_(engine),
-      optimizer_(optimizer),
-      device_(device),
+Saver::Saver(Session& session, comm::World& world)
+    : job_(session.job),
+      plan_(session.plan),
+      engine_(session.engine),
+      optimizer_(session.optimizer),
+      device_(*session.device),
       world_(world) {}
 
 std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory,

@@ -44,6 +44,8 @@
 
 namespace trireme::session {
 
+class Session;
+
 using weights::model_facts, weights::shape_from;
 
 /// The facts in every checkpoint of the job; a run adds its step, its next sample, and more.
@@ -73,12 +75,8 @@ class Saver {
     double needed_s = 0;  ///< seconds without overlap: copy, files, commit
   };
 
-  Saver(const Job& job,
-        const layout::Plan& plan,
-        reduce::Engine& engine,
-        optim::Optimizer& optimizer,
-        device::Device& device,
-        comm::World& world);
+  /// Of the state of `session`, which must outlive it, among the ranks of `world`.
+  Saver(Session& session, comm::World& world);
 
   /// Collective. Loads the newest checkpoint in `run_directory`, if there is one. Throws UserError
   /// if it is damaged or has another model, seed or precision.

@@ -57,7 +57,7 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
       job.shape.context);
   if (const Bytes* limit = job.shape.recompute.limit()) {
     const model::RecomputeChoice choice = session::decide_recompute(
-        job, session.shape, session.plan, {session.dtype, session.device->kind()});
+        {job, session.shape, session.plan, {session.dtype, session.device->kind()}});
     log.info("model.recompute: {}: a rank takes {} of {}", model::recompute_text(choice.recompute),
              bytes_text(static_cast<double>(choice.bytes)),
              bytes_text(static_cast<double>(limit->count)));
@@ -92,7 +92,7 @@ Run::Run(const session::Job& the_job,
       run_requests(listen(directory, world, signals)),
       data(session::open_data(job, directory.file("tokens"), world, log)),
       training(job, data, world),
-      saver(job, training.plan, training.engine, training.optimizer, *training.device, world) {}
+      saver(training, world) {}
 
 void Run::start() {
   warn_unlocked(directory, log);
