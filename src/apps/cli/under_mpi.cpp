@@ -6,6 +6,7 @@
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
 #include "base/json.hpp"
+#include "base/on_exit.hpp"
 #include "device/recorder.hpp"
 
 #include "ops/matmul.hpp"
@@ -192,24 +193,6 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
   return code;
 }
 
-namespace {
-
-/// While it exists, an immediate end of the run ends all ranks of `world`.
-class EndsByWorld {
- public:
-  EndsByWorld(session::SignalScope& signals, comm::World& world) : signals_(signals) {
-    signals_.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
-  }
-  ~EndsByWorld() { signals_.end_by(0, nullptr); }
-  EndsByWorld(const EndsByWorld&) = delete;
-  EndsByWorld& operator=(const EndsByWorld&) = delete;
-
- private:
-  session::SignalScope& signals_;
-};
-
-}  // namespace
-
 ExitCode under_mpi_until_stopped(
     Arguments arguments,
     const std::string& work,
@@ -217,7 +200,9 @@ ExitCode under_mpi_until_stopped(
   const double started_at = device::steady_seconds();
   session::SignalScope signals(work);  // install before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
-    const EndsByWorld ends(signals, world);
+    // An immediate end of the run ends all ranks.
+    signals.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
+    const OnExit alone([&signals] { signals.end_by(0, nullptr); });
     return action(world, {signals, started_at});
   });
 }

@@ -2,7 +2,6 @@
 #include "doctor/host_facts.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <set>
@@ -97,13 +96,6 @@ HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
 
 namespace {
 
-/// 0 if the text is not a number.
-std::int64_t number_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : 0;
-}
-
 std::string with_space(std::string_view name, const std::string& version) {
   return std::string(name) + (version.empty() ? "" : " ") + version;
 }
@@ -115,24 +107,28 @@ Launch launch_of(const std::function<std::string(const char*)>& variable) {
   // not start (slurm.h).
   constexpr std::int64_t first_special_step = 0xfffffff0;
   const std::string job = variable("SLURM_JOB_ID"), step = variable("SLURM_STEP_ID");
-  const bool in_step = !job.empty() && !step.empty() && number_in(step) < first_special_step;
+  const bool in_step =
+      !job.empty() && !step.empty() && number_at(step).value_or(0) < first_special_step;
   const std::string space = variable("PMIX_NAMESPACE");
   const bool of_slurm = space.starts_with("slurm.");
 
+  const auto processes = [&](const char* name) {
+    return static_cast<int>(number_at(variable(name)).value_or(0));
+  };
   Launch launch;
   // mpirun starts its daemons by srun, and Hydra its proxies, so a Slurm step does not imply srun.
   if (!of_slurm && !variable("OMPI_COMM_WORLD_SIZE").empty()) {
     launch.launcher = "mpirun of Open MPI";
-    launch.processes = static_cast<int>(number_in(variable("OMPI_COMM_WORLD_SIZE")));
+    launch.processes = processes("OMPI_COMM_WORLD_SIZE");
   } else if (!of_slurm && !variable("MPI_LOCALNRANKS").empty()) {
     launch.launcher = "mpiexec with Hydra";
-    launch.processes = static_cast<int>(number_in(variable("PMI_SIZE")));
+    launch.processes = processes("PMI_SIZE");
   } else if (of_slurm || in_step) {
     launch.launcher = "srun";
-    launch.processes = static_cast<int>(number_in(variable("SLURM_STEP_NUM_TASKS")));
+    launch.processes = processes("SLURM_STEP_NUM_TASKS");
   } else if (!variable("PMI_SIZE").empty()) {
     launch.launcher = "a launcher with PMI";
-    launch.processes = static_cast<int>(number_in(variable("PMI_SIZE")));
+    launch.processes = processes("PMI_SIZE");
   }
 
   if (!space.empty())
