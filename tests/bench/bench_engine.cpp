@@ -158,7 +158,8 @@ void Plain::update(std::int64_t number) {
   ops::values_of_words(sum_.view(DType::f64), words_.view(DType::i64), *stream_);
   auto& norm = *reinterpret_cast<ops::GradientNorm*>(norm_.data());
   ops::gradient_norm(norm, sum_.view(DType::f64), {scale, job_.optimizer.clip_norm}, *stream_);
-  const ops::AdamwStep decayed = optim::step_of(job_.optimizer, number, job_.schedule_steps());
+  const ops::AdamwStep decayed =
+      optim::step_of(job_.optimizer, number, job_.schedule_steps(), number);
   ops::AdamwStep undecayed = decayed;
   undecayed.weight_decay = 0;
   const bool fp32 = master_.bytes() == 0;

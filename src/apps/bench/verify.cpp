@@ -297,13 +297,15 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
                         {"one per parameter", 1}};
   const bool compresses = job.parallel.compresses(), local = job.optimizer.outer.on();
   // Local steps need the deck's replicas, and so shards: of one rank each (verify()).
+  const auto possible = [&](layout::Shard shard) {
+    if (shard == layout::Shard::none)
+      return !local || compresses;
+    return !compresses && (!layout::shards_gradients(shard) || job.parallel.can_shard_gradients());
+  };
   std::vector<layout::Shard> shards;
-  if (!local)
-    shards.push_back(layout::Shard::none);
-  if (!compresses)
-    shards.push_back(layout::Shard::optimizer);
-  if (!compresses && job.parallel.can_shard_gradients())
-    shards.insert(shards.end(), {layout::Shard::gradients, layout::Shard::parameters});
+  for (const auto& [shard, word] : EnumNames<layout::Shard>::table)
+    if (possible(shard))
+      shards.push_back(shard);
   reduce::ParallelConfig base = job.parallel;
   if (!local)
     base.replicate.number = 1;
