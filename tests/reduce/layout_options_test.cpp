@@ -115,12 +115,15 @@ TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
   config.replicate.keyword = Replicate::node;
   EXPECT_EQ(replicas(config, 8, 1), 1) << "one host";
   EXPECT_EQ(replicas(config, 8, 2), 2);
-  EXPECT_EQ(replicas_problem(config, 8, 3),
+  EXPECT_EQ(replicas_problem(config, 8, 3, true),
             "node: 8 ranks on 3 hosts, but every replica needs the same number of ranks");
-  EXPECT_EQ(replicas_problem(config, 3, 3), "") << "for local steps";
+  EXPECT_EQ(replicas_problem(config, 3, 3, false),
+            "node: 3 ranks on 3 hosts, but replicas of one rank have no shards; use fewer "
+            "replicas, or parallel.shard: none");
+  EXPECT_EQ(replicas_problem(config, 3, 3, true), "");
   config.replicate.number = 4;
   EXPECT_EQ(replicas(config, 8, 1), 4);
-  EXPECT_EQ(replicas_problem(config, 6, 1),
+  EXPECT_EQ(replicas_problem(config, 6, 1, true),
             "4 replicas on 6 ranks, but every replica needs the same number of ranks");
   EXPECT_THROW(replicas(config, 6, 1), UserError);
   config.replicate.number = 1;

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "base/text.hpp"
-
 #include "reduce/layout_options.hpp"
 
 #include "deck/check.hpp"
@@ -26,17 +24,10 @@ struct ShardRules : Rules {
       return disagree({{"parallel.replicate", "needs parallel.shard, which is none"},
                        {"parallel.shard",
                         "none: every rank already has a full copy. Remove parallel.replicate."}});
-    if (const std::string problem =
-            reduce::replicas_problem(parallel, circumstances_.ranks, circumstances_.hosts);
+    if (const std::string problem = reduce::replicas_problem(
+            parallel, circumstances_.ranks, circumstances_.hosts, config_.optimizer.outer.on());
         !problem.empty())
       say("parallel.replicate", problem);
-    else if (circumstances_.ranks > 1 &&
-             parallel.replicate.number.value_or(circumstances_.hosts) == circumstances_.ranks &&
-             readable({"optimizer.outer.local_steps"}) && !config_.optimizer.outer.on())
-      say("parallel.replicate",
-          fmt::format("replicas of one rank, {} on {}, have no shards. Use fewer replicas, or "
-                      "parallel.shard: none",
-                      circumstances_.ranks, counted(circumstances_.ranks, "rank")));
   }
 
   /// Fewer ranks must be possible.

@@ -147,7 +147,8 @@ ScalingRow scaling_row(const deck::Deck& deck,
   ScalingRow row;
   row.ranks = ranks;
   row.hosts = hosts;
-  if (const auto problem = reduce::replicas_problem(config.parallel, ranks, hosts);
+  if (const auto problem =
+          reduce::replicas_problem(config.parallel, ranks, hosts, config.optimizer.outer.on());
       config.parallel.sharded() && !problem.empty()) {
     row.missing = "parallel.replicate: " + problem;
     return row;

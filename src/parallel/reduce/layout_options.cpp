@@ -83,7 +83,10 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   return std::min(std::max(usual, for_messages), all);
 }
 
-std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts) {
+std::string replicas_problem(const ParallelConfig& config,
+                             int ranks,
+                             int hosts,
+                             bool single_ranks_allowed) {
   const std::int64_t count = replicas_on(config, hosts);
   if (count == 1)
     return {};
@@ -92,11 +95,14 @@ std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts)
                                : fmt::format("node: {} ranks on {} hosts", ranks, hosts);
   if (ranks % count != 0)
     return what + ", but every replica needs the same number of ranks";
+  if (count == ranks && !single_ranks_allowed)
+    return what +
+           ", but replicas of one rank have no shards; use fewer replicas, or parallel.shard: none";
   return {};
 }
 
 int replicas(const ParallelConfig& config, int ranks, int hosts) {
-  if (const std::string problem = replicas_problem(config, ranks, hosts); !problem.empty())
+  if (const std::string problem = replicas_problem(config, ranks, hosts, true); !problem.empty())
     throw UserError("parallel.replicate: " + problem);
   return static_cast<int>(replicas_on(config, hosts));
 }

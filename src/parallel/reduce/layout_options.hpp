@@ -58,9 +58,14 @@ std::int64_t bucket_elements(const ParallelConfig& config,
                              Wire wire);
 
 /// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive
-/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups. Empty: no error.
-std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts);
-/// The number of replicas. Throws UserError if replicas_problem() is not empty.
+/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each replica
+/// would have one rank only, unless that is allowed (for local steps). Empty: no error.
+std::string replicas_problem(const ParallelConfig& config,
+                             int ranks,
+                             int hosts,
+                             bool single_ranks_allowed);
+/// The number of replicas, of which each may have one rank. Throws UserError if replicas_problem()
+/// is not empty.
 int replicas(const ParallelConfig& config, int ranks, int hosts);
 /// The same for a run. Collective. With replicate: node, also throws UserError if hosts do not have
 /// the same number of ranks, or their ranks are not consecutive.
