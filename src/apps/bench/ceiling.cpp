@@ -320,16 +320,17 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
 }
 
 double measure_ceiling(const session::Job& job,
+                       const model::GptShape& shape,
                        DType dtype,
                        device::Device& device,
                        comm::World& world) {
-  const auto rates = measure_ceilings(job.shape, dtype, job.batch.micro_sequences, device, world,
+  const auto rates = measure_ceilings(shape, dtype, job.batch.micro_sequences, device, world,
                                       session::operation_options(job, device).products);
   return std::ranges::min(rates) == 0 ? 0 : mean(rates);
 }
 
 double ceiling_of(const session::Session& session, comm::World& world) {
-  return measure_ceiling(session.job, session.dtype, *session.device, world);
+  return measure_ceiling(session.job, session.shape, session.dtype, *session.device, world);
 }
 
 }  // namespace trireme::bench

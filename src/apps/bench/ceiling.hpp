@@ -117,6 +117,7 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      const ops::ProductOptions& options = {});
 /// The mean of these rates for a job; 0 if one of them is 0. Collective; the same on all ranks.
 double measure_ceiling(const session::Job& job,
+                       const model::GptShape& shape,
                        DType dtype,
                        device::Device& device,
                        comm::World& world);

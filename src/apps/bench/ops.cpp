@@ -509,7 +509,7 @@ OpsBench bench_ops(const session::Job& job,
   bench.dtype = session::choose_dtype(job.run.precision, device, world);
   bench.ranks = world.size();
   bench.threads = omp_get_max_threads();
-  bench.matrix_ceiling = measure_ceiling(job, bench.dtype, device, world);
+  bench.matrix_ceiling = measure_ceiling(job, job.shape, bench.dtype, device, world);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
   bench.copied_bytes = bytes_to_copy(device, world);

@@ -35,7 +35,8 @@ void refuse_thread(const std::string& name, const std::string& reason) {
 
 bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::duration<double> time) {
   std::mutex mutex;
-  std::condition_variable_any changed;  // wakes up when `stop` is requested
+  // Wakes up when `stop` is requested. Its constructor allocates, which a step must not.
+  thread_local std::condition_variable_any changed;
   std::unique_lock lock(mutex);
   changed.wait_for(lock, stop, time, [] { return false; });
   return !stop.stop_requested();
