@@ -16,7 +16,7 @@
 // for the weights and once per moment, in fp32, instead of once per update.
 //
 // 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
-// 2. `b` and `u` are slots of the optimizer's state, behind those of the rule (rule.hpp).
+// 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp).
 #pragma once
 
 #include <cstddef>

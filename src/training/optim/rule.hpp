@@ -63,8 +63,8 @@ class Rule {
 std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
                                 const Groups& groups,
                                 std::uint64_t seed);
-/// The slots of that rule, at most most_slots; the first is the master. Behind them are those of
-/// local steps (local_steps.hpp).
+/// The slots of that rule, followed by those of local steps (local_steps.hpp); at most most_slots.
+/// The first is the master.
 layout::StateSlots state_slots(const OptimizerConfig& config);
 /// The number of them that local steps average over replicas: the master and the moments.
 inline int averaged_states(const OptimizerConfig& config) {

@@ -9,9 +9,9 @@
 // stored, because its losses depend on it: a run must resume in the same precision. Each rank saves
 // and loads the pieces that it owns under the plan; the engine gathers the others, and before the
 // first step the ranks compare their parameters. What compression of gradients keeps between steps
-// (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits: what
-// rank r has by itself as the state "error-r". A run that resumes on N ranks adds those of ranks
-// r, r + N, … of the earlier one on rank r.
+// (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits. The
+// state "error-r" is that of rank r alone; when a run resumes on N ranks, rank r adds up the states
+// of ranks r, r + N, … of the earlier run.
 //
 // Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
 // the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
