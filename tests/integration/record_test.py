@@ -149,7 +149,7 @@ class RunLog(TrainingTest):
                 self.assertEqual(one.read(), other.read())
 
     def test_a_run_killed_before_its_first_checkpoint_leaves_its_record_aside(self):
-        self.kill_after("step     10/", 1000000)
+        self.kill_after("step     20/", 1000000)  # more steps than the next start makes
         self.train_well()
         self.assert_agreement()
         names = os.listdir(self.path("run"))

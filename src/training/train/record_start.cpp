@@ -57,18 +57,17 @@ record::RunRecordOptions options_of(const session::Job& job, Log& log) {
 }
 
 /// A record from step 0. What a run that was killed before its first checkpoint recorded stays
-/// under another name; the record of a finished run is not touched.
+/// under another name, also when it had made all its steps: is_finished() tells those that ended.
 record::RunRecord begun(const std::string& directory,
                         const record::RunHeader& header,
                         const record::LogFacts& found,
                         const session::Job& job,
                         Log& log) {
-  if (found.last_step.value_or(0) < job.run.steps)
-    if (const std::string moves = set_aside(directory, "attempt"); !moves.empty())
-      log.warning(
-          "no checkpoint found in {}: starting from step 0. Moved the record of the earlier "
-          "attempt ({} step{}): {}",
-          directory, found.last_step.value_or(0), found.last_step == 1 ? "" : "s", moves);
+  if (const std::string moves = set_aside(directory, "attempt"); !moves.empty())
+    log.warning(
+        "no checkpoint found in {}: starting from step 0. Moved the record of the earlier attempt "
+        "({} step{}): {}",
+        directory, found.last_step.value_or(0), found.last_step == 1 ? "" : "s", moves);
   return record::RunRecord::create(directory, header, options_of(job, log));
 }
 

@@ -50,7 +50,7 @@ struct OpenedRecord {
 };
 
 /// Rank 0. `resumed_step`: of the checkpoint that the run continues from. Throws UserError when
-/// another run's record, or that of a finished run, is in the directory; StorageError.
+/// another run's record is in the directory; StorageError.
 OpenedRecord open_record(const std::string& directory,
                          const record::RunHeader& header,
                          std::optional<std::int64_t> resumed_step,
