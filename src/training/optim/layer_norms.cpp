@@ -46,6 +46,11 @@ void LayerNorms::add_gradient(ParameterIndex parameter,
   sum_of(parameter, gradient_sum).add_squares(gradient, stream);
 }
 
+void LayerNorms::add_gradients_to(ops::StreamSum& total, device::Stream& stream) {
+  for (std::size_t i = gradient_sum; i < now_->sums.size(); i += num_sums)
+    total.add(*now_->sums[i], stream);
+}
+
 void LayerNorms::update(Rule& rule,
                         const Update& update,
                         std::span<const layout::Piece> own,

@@ -2,10 +2,11 @@
 // Norms of gradient, weights and update by layer, measured while the optimizer takes a step.
 //
 // Each is an order-free sum of squares (ops/optimizer/order_free_sum.hpp), so its bits do not
-// depend on ranks, shards or buckets. Gradients are those of the whole step before clipping; weights are
-// the fp32 masters after the step; the update is their difference to those before it. In a measured
-// step pieces are updated in chunks, whose masters are copied before: on a CPU these stay in the
-// caches, so that only the pass over the gradients costs memory traffic.
+// depend on ranks, shards or buckets, and the norm of the whole gradient is the sum of those of its
+// layers, to the bit. Gradients are those of the whole step before clipping; weights are the fp32
+// masters after the step; the update is their difference to those before it. In a measured step
+// pieces are updated in chunks, whose masters are copied before: on a CPU these stay in the caches,
+// so that no norm costs memory traffic.
 #pragma once
 
 #include <array>
@@ -42,6 +43,8 @@ class LayerNorms {
   void begin(std::int64_t step, double gradient_scale, device::Stream& stream);
   /// A piece of a summed gradient, which no other rank adds.
   void add_gradient(ParameterIndex parameter, ConstView gradient, device::Stream& stream);
+  /// Adds the squares of all these gradients to `total`.
+  void add_gradients_to(ops::StreamSum& total, device::Stream& stream);
   /// Updates by `rule`, and adds what changed in `own`, the pieces that no other rank adds.
   void update(Rule& rule,
               const Update& update,

@@ -156,11 +156,14 @@ void Optimizer::find_norm(PendingResult& pending,
     engine_.wait_for_shard(bucket);
     if (!engine_.cached_shards())
       find_updates(bucket);
-    squares_.add_squares(buckets_[b].squared, compute_);
-    if (norms != nullptr)
+    if (norms == nullptr)
+      squares_.add_squares(buckets_[b].squared, compute_);
+    else
       for (std::size_t i = 0; i < buckets_[b].squared.size(); ++i)
         norms->add_gradient(own_pieces(bucket)[i].parameter, buckets_[b].squared[i], compute_);
   }
+  if (norms != nullptr)
+    norms->add_gradients_to(squares_, compute_);
   squares_.store(words(sum_of_squares), compute_);
   if (losses != nullptr)
     losses->store(words(sum_of_losses), compute_);

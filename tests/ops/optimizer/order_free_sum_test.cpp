@@ -236,6 +236,19 @@ TEST_P(OrderFreeSumTest, AddsManyViewsAsOne) {
   EXPECT_EQ(fetched(many).value(), fetched(one).value());
 }
 
+TEST_P(OrderFreeSumTest, AddsOtherSums) {
+  const auto values = tensor(DType::f32, wild_terms(9, 5000, 30));
+  ops::StreamSum one(device()), total(device());
+  one.add_squares(values.view(), stream());
+  for (const auto& [begin, end] : {std::pair(0, 1234), std::pair(1234, 5000)}) {
+    ops::StreamSum part(device());
+    part.add_squares(values.view().slice(begin, end - begin), stream());
+    total.add(part, stream());
+    stream().synchronize();
+  }
+  EXPECT_EQ(fetched(total).value(), fetched(one).value());
+}
+
 TEST_P(OrderFreeSumTest, ValuesAreTheHostsToTheBit) {
   // What ranks stored, added up as integers, valued on the device: also sums that no stream makes.
   const double most = std::numeric_limits<double>::max();

@@ -209,6 +209,10 @@ __global__ void carry_kernel(std::int64_t* words) {
   carry_words(words);
 }
 
+__global__ void add_words_kernel(std::int64_t* words, const std::int64_t* other) {
+  for (unsigned i = threadIdx.x; i < num_words; i += blockDim.x) words[i] += other[i];
+}
+
 __global__ void values_kernel(double* values, const std::int64_t* words, std::int64_t count) {
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x)
     values[i] = value_of_words(words + i * num_words);
@@ -277,6 +281,10 @@ void add_to_words(std::int64_t* words,
 
 void carry(std::int64_t* words, RawStream stream) {
   launch("carry", carry_kernel, {1, 1}, stream, words);
+}
+
+void add_words(std::int64_t* words, const std::int64_t* other, RawStream stream) {
+  launch("add_words", add_words_kernel, {1, warp_lanes}, stream, words, other);
 }
 
 void values_of_words(double* values,

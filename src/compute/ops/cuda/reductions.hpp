@@ -48,6 +48,8 @@ void add_to_words(std::int64_t* words,
                   bool squared,
                   RawStream stream);
 void carry(std::int64_t* words, RawStream stream);
+/// Adds the words of one sum, carried, to those of another.
+void add_words(std::int64_t* words, const std::int64_t* other, RawStream stream);
 /// All of these are on the GPU.
 void values_of_words(double* values,
                      const std::int64_t* words,

@@ -94,6 +94,17 @@ void StreamSum::add_values(ConstView values, device::Stream& stream) {
   });
 }
 
+void StreamSum::add(StreamSum& other, device::Stream& stream) {
+  other.carry(stream);
+  if (words_.bytes() == 0)
+    return on_cpu(stream, "add").run([to = &sum_, from = &other.sum_] { to->merge(*from); });
+  on_cuda(stream, [&](auto raw) {
+    cuda::add_words(reinterpret_cast<std::int64_t*>(words_.data()),
+                    reinterpret_cast<const std::int64_t*>(other.words_.data()), raw);
+  });
+  ++pending_;
+}
+
 void StreamSum::add_on_gpu(std::span<const ConstView> values,
                            bool squared,
                            device::Stream& stream) {

@@ -58,6 +58,8 @@ class StreamSum {
   void add_squares(std::span<const ConstView> values, device::Stream& stream);
   void add_squares(ConstView values, device::Stream& stream) { add_squares({&values, 1}, stream); }
   void add_values(ConstView values, device::Stream& stream);
+  /// Adds what was added to `other` so far.
+  void add(StreamSum& other, device::Stream& stream);
   /// Writes what was added so far to `words`, [num_words] int64 in memory of the stream's device,
   /// carried as normalize() does.
   void store(View words, device::Stream& stream);
