@@ -76,12 +76,16 @@ bool means_lost_rank(int code) {
   if (kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING ||
       kind == MPIX_ERR_REVOKED)
     return true;
-  // Collectives in progress may fail with any code, before the launcher has told of the loss.
+  // Collectives in progress may fail with any code, before the launcher has told of the loss. MPI
+  // handles what the launcher tells only while a thread makes progress. On a rank that waits for
+  // its GPU no other thread does, if the failed call was the watchdog's: so this one probes.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (lost_ranks(MPI_COMM_WORLD).size() <= comms().excluded) {
     if (std::chrono::steady_clock::now() > until)
       return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    int waits = 0;  // its error code only says that ranks are lost
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &waits, MPI_STATUS_IGNORE);
   }
   return true;
 }
