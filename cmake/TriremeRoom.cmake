@@ -13,6 +13,8 @@ if(NOT TRIREME_X86_LEVEL MATCHES "^[234]$")
 elseif(TRIREME_X86_LEVEL LESS 4)
   target_compile_definitions(trireme_flags INTERFACE TRIREME_X86_LEVEL=${TRIREME_X86_LEVEL})
 endif()
+# Messages and debug information name files from the top of the source tree, wherever that is. So clones can share a compiler cache.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 # For the whole tree and first of all options, so that a target can take a check back.
 if(TRIREME_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE}>

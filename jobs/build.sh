@@ -3,13 +3,15 @@
 # Configures and builds one preset of CMakePresets.json.
 #   usage: bash jobs/build.sh [TARGET …]
 # PRESET=cpu (default: build/), cuda, mpich, dev-cpu, audit, asan, tsan or fuzz; JOBS=number of compilers.
-# ccache is used where it is installed. Where nvcc is found and another part of CUDA is missing, the build continues without CUDA and says so.
+# ccache is used where it is installed; clones in different folders share what it holds. Where nvcc is found and another part of CUDA is
+# missing, the build continues without CUDA and says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-cpu}
 options=()
 if command -v ccache >/dev/null; then
-  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+  launcher="env;CCACHE_BASEDIR=$PWD;CCACHE_NOHASHDIR=1;ccache"
+  options+=("-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher" "-DCMAKE_CUDA_COMPILER_LAUNCHER=$launcher")
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
