@@ -50,6 +50,15 @@ struct Cast {
 };
 TRIREME_OPERATION(Cast);
 
+/// On a GPU: every row of c becomes the bias, or grows by it, for products whose library has none.
+struct SpreadBias {
+  static constexpr const char* name = "spread_bias";
+  View c;          ///< [rows, columns] of T
+  ConstView bias;  ///< [columns], fp32 or bf16
+  bool accumulate;
+};
+TRIREME_BODIES(SpreadBias);
+
 /// Where the document begins that a position belongs to, for attention that stays inside of
 /// documents: the first key that a query may see. A token of its own begins each document; what is
 /// before the first one in a row is the rest of a document that begins before the row.

@@ -14,19 +14,14 @@ namespace {
 constexpr int warps = 4;
 constexpr int channels_per_lane = static_cast<int>(most_head_channels) / warp_lanes;
 
-/// This warp's row, of all heads of all samples.
-__device__ inline std::int64_t warp_row() {
-  return static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y;
-}
-
 /// Of this warp's query row.
 __device__ inline Head head_of_query(const AttentionSizes& s) {
-  const std::int64_t row = warp_row();
+  const std::int64_t row = row_of_warp();
   return {s, row / (s.heads * s.time), row / s.time % s.heads};
 }
 
 __device__ inline bool outside(const AttentionSizes& s, std::int64_t heads) {
-  return warp_row() >= s.batch * heads * s.time;
+  return row_of_warp() >= s.batch * heads * s.time;
 }
 
 /// One row of D channels, read by the whole warp into its own memory.
@@ -92,7 +87,7 @@ __global__ void forward_kernel(T* out,
     return;
   const Head head = head_of_query(sizes);
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t t = warp_row() % sizes.time;
+  const std::int64_t t = row_of_warp() % sizes.time;
   float* query = rows[threadIdx.y];
   fetch(query, qkv + head.q + t * head.step, head.D);
   __syncwarp();
@@ -130,7 +125,7 @@ __global__ void query_kernel(T* dqkv,
     return;
   const Head head = head_of_query(sizes);
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t t = warp_row() % sizes.time;
+  const std::int64_t t = row_of_warp() % sizes.time;
   float* query = rows[threadIdx.y][0];
   float* dout = rows[threadIdx.y][1];
   fetch(query, saved.qkv + head.q + t * head.step, head.D);
@@ -171,7 +166,7 @@ __global__ void key_kernel(T* dqkv,
   if (outside(sizes, sizes.key_value_heads))
     return;
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t row = warp_row(), group = sizes.heads / sizes.key_value_heads;
+  const std::int64_t row = row_of_warp(), group = sizes.heads / sizes.key_value_heads;
   const std::int64_t s = row % sizes.time, sample = row / (sizes.key_value_heads * sizes.time);
   const std::int64_t first = row / sizes.time % sizes.key_value_heads * group;
   const Head own(sizes, sample, first);
@@ -204,21 +199,16 @@ __global__ void key_kernel(T* dqkv,
   write_row(dqkv + own.v + s * own.step, dv, 1.0F, own.D);
 }
 
-/// One warp per row of each head.
-LaunchShape shape_for(const AttentionSizes& s, std::int64_t heads) {
-  return {static_cast<unsigned>(blocks_for(s.batch * heads * s.time, warps)),
-          dim3(warp_lanes, warps)};
-}
-
 }  // namespace
 
 template <class T>
 void attention_forward(const AttentionForward& call,
                        const AttentionSizes& sizes,
                        RawStream stream) {
-  launch("attention_forward", forward_kernel<T>, shape_for(sizes, sizes.heads), stream,
-         call.out.as<T>(), call.lse.as<float>(), call.qkv.as<T>(),
-         call.starts.as_optional<std::int32_t>(), sizes, call.dropout, scale_of(sizes));
+  launch("attention_forward", forward_kernel<T>,
+         warp_per_row(sizes.batch * sizes.heads * sizes.time, warps), stream, call.out.as<T>(),
+         call.lse.as<float>(), call.qkv.as<T>(), call.starts.as_optional<std::int32_t>(), sizes,
+         call.dropout, scale_of(sizes));
 }
 
 template <class T>
@@ -227,10 +217,12 @@ void attention_backward(const AttentionBackward& call,
                         const AttentionSizes& sizes,
                         RawStream stream) {
   const AttentionSaved<T> saved(call);
-  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes, sizes.heads), stream,
+  launch("attention_backward of queries", query_kernel<T>,
+         warp_per_row(sizes.batch * sizes.heads * sizes.time, warps), stream, call.dqkv.as<T>(),
+         saved, delta, sizes, call.dropout, scale_of(sizes));
+  launch("attention_backward of keys", key_kernel<T>,
+         warp_per_row(sizes.batch * sizes.key_value_heads * sizes.time, warps), stream,
          call.dqkv.as<T>(), saved, delta, sizes, call.dropout, scale_of(sizes));
-  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes, sizes.key_value_heads),
-         stream, call.dqkv.as<T>(), saved, delta, sizes, call.dropout, scale_of(sizes));
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                   \

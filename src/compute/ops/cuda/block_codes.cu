@@ -10,7 +10,7 @@ constexpr int warps = 4, lane_elements = static_cast<int>(block_elements) / warp
 /// A warp per block.
 template <class Code>
 __global__ void encode_kernel(EncodeBlocks call, std::int64_t blocks) {
-  const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y;
+  const std::int64_t block = row_of_warp();
   if (block >= blocks)
     return;
   const std::int64_t begin = block * block_elements + threadIdx.x;
@@ -61,9 +61,8 @@ void run(const Queue& queue, const EncodeBlocks& call) {
   if (blocks == 0)
     return;
   with_code(call.code, [&](auto code) {
-    launch(call.name, encode_kernel<decltype(code)>,
-           {static_cast<unsigned>(blocks_for(blocks, warps)), dim3(warp_lanes, warps)},
-           queue.stream, call, blocks);
+    launch(call.name, encode_kernel<decltype(code)>, warp_per_row(blocks, warps), queue.stream,
+           call, blocks);
   });
 }
 

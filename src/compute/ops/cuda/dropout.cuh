@@ -7,12 +7,15 @@
 
 namespace trireme::ops::cuda {
 
-/// Multiplies the values of elements [element, element + N) of batch row `row` by their factors.
+/// Multiplies the values of elements [first, first + N) of batch row `sample` by their factors.
 template <int N>
 __device__ inline void drop(float (&values)[N],
                             const Dropout& d,
-                            std::uint64_t row,
-                            std::uint64_t element) {
+                            std::int64_t sample,
+                            std::int64_t first) {
+  if (!d.active())
+    return;
+  const auto row = static_cast<std::uint64_t>(sample), element = static_cast<std::uint64_t>(first);
   if constexpr (N % 4 == 0) {
     if (element % 4 == 0) {
       const float kept = 1.0F / (1.0F - d.rate);

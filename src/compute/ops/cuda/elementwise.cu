@@ -2,7 +2,6 @@
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/loops.cuh"
-#include "ops/cuda/spread_bias.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::ops::cuda {
@@ -16,9 +15,7 @@ struct DropoutBackwardLoop {
     auto pack = load<N>(call.dy.as<T>() + i);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
-    if (call.dropout.active())
-      drop<N>(values, call.dropout, static_cast<std::uint64_t>(i / call.elements_per_sample),
-              static_cast<std::uint64_t>(i % call.elements_per_sample));
+    drop<N>(values, call.dropout, i / call.elements_per_sample, i % call.elements_per_sample);
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
     store<N>(call.dbranch.as<T>() + i, pack);
   }
@@ -48,16 +45,13 @@ struct CastLoop {
 };
 
 template <class C, class B>
-struct SpreadBias {
-  C* c;
-  const B* bias;
-  std::int64_t columns;
-  bool accumulate;
+struct SpreadBiasLoop {
+  SpreadBias call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    for (int k = 0; k < N; ++k)
-      c[i + k] = from_float<C>(to_float(bias[(i + k) % columns]) +
-                               (accumulate ? to_float(c[i + k]) : 0.0F));
+    C& c = call.c.as<C>()[i];
+    c = from_float<C>(to_float(call.bias.as<B>()[i % call.bias.elements]) +
+                      (call.accumulate ? to_float(c) : 0.0F));
   }
 };
 
@@ -76,7 +70,7 @@ constexpr int rows_per_block = 4;
 /// A warp per row, 32 positions at a time: the last position with the token among those before a
 /// lane is a maximum over the lanes up to its own, and of what the positions before have left.
 __global__ void starts_kernel(DocumentStarts call, std::int64_t rows) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
+  const std::int64_t row = row_of_warp();
   if (row >= rows)
     return;
   const int lane = static_cast<int>(threadIdx.x);
@@ -131,33 +125,24 @@ void run(const Queue& queue, const Cast& call) {
     run_from(0.0F);
 }
 
-template <class C, class B>
-void spread_bias(C* c,
-                 const B* bias,
-                 std::int64_t rows,
-                 std::int64_t columns,
-                 bool accumulate,
-                 RawStream stream) {
-  loop<1>("spread_bias", SpreadBias<C, B>{c, bias, columns, accumulate}, rows * columns, false,
-          stream);
+template <class C>
+void run(const Queue& queue, const SpreadBias& call) {
+  if (call.bias.dtype == DType::bf16)
+    loop<1>(call.name, SpreadBiasLoop<C, Bf16>{call}, call.c.elements, false, queue.stream);
+  else
+    loop<1>(call.name, SpreadBiasLoop<C, float>{call}, call.c.elements, false, queue.stream);
 }
 
 TRIREME_CUDA_BODIES(DropoutBackward);
 TRIREME_CUDA_BODIES(BiasBackward);
 template void run<float>(const Queue&, const Add&);
 TRIREME_CUDA_BODIES(Cast);
-template void spread_bias(float*, const float*, std::int64_t, std::int64_t, bool, RawStream);
-template void spread_bias(float*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
-template void spread_bias(Bf16*, const float*, std::int64_t, std::int64_t, bool, RawStream);
-template void spread_bias(Bf16*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
+TRIREME_CUDA_BODIES(SpreadBias);
 
 template <class T>
 void run(const Queue& queue, const DocumentStarts& call) {
   const std::int64_t rows = call.tokens.elements / call.time;
-  launch(
-      call.name, starts_kernel,
-      {static_cast<unsigned>(blocks_for(rows, rows_per_block)), dim3(warp_lanes, rows_per_block)},
-      queue.stream, call, rows);
+  launch(call.name, starts_kernel, warp_per_row(rows, rows_per_block), queue.stream, call, rows);
 }
 
 template void run<std::int32_t>(const Queue&, const DocumentStarts&);

@@ -110,9 +110,7 @@ struct ForwardLoop {
       const auto b = load<N>(call.wpe.as<T>() + position * call.shape.channels + c);
       for (int k = 0; k < N; ++k) values[k] += to_float(b.v[k]);
     }
-    if (call.dropout.active())
-      drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / call.shape.time),
-              static_cast<std::uint64_t>(position * call.shape.channels + c));
+    drop<N>(values, call.dropout, row / call.shape.time, position * call.shape.channels + c);
     Pack<T, N> pack;
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
     store<N>(call.out.as<T>() + i, pack);
@@ -128,9 +126,7 @@ __device__ inline void load_dropped(float (&values)[N],
   const EmbeddingShape& shape = call.shape;
   const auto pack = load<N>(call.dout.as<T>() + row * shape.channels + c);
   for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
-  if (call.dropout.active())
-    drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / shape.time),
-            static_cast<std::uint64_t>(row % shape.time * shape.channels + c));
+  drop<N>(values, call.dropout, row / shape.time, row % shape.time * shape.channels + c);
 }
 
 template <int N>

@@ -46,7 +46,7 @@ __device__ inline float turned_back(const HeadNorm& all,
 template <class T>
 __global__ void head_forward_kernel(HeadNormForward call, std::int64_t units) {
   const HeadNorm& all = call.norm;
-  const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
+  const std::int64_t unit = row_of_warp();
   if (unit >= units)
     return;
   const NormedHead<T> head{all, unit / all.heads(), unit % all.heads()};
@@ -82,7 +82,7 @@ __global__ void head_forward_kernel(HeadNormForward call, std::int64_t units) {
 template <class T>
 __global__ void head_backward_kernel(HeadNormBackward call, std::int64_t units) {
   const HeadNorm& all = call.norm;
-  const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
+  const std::int64_t unit = row_of_warp();
   if (unit >= units)
     return;
   const NormedHead<T> head{all, unit / all.heads(), unit % all.heads()};
@@ -128,11 +128,6 @@ struct GainTerms {
   }
 };
 
-LaunchShape shape_of_heads(std::int64_t heads) {
-  return {static_cast<unsigned>(blocks_for(heads, heads_per_block)),
-          dim3(warp_lanes, heads_per_block)};
-}
-
 }  // namespace
 
 template <class T>
@@ -140,7 +135,8 @@ void run(const Queue& queue, const HeadNormForward& call) {
   const RotaryShape& s = call.norm.shape;
   const std::int64_t units = call.packed.elements / s.stride * s.heads;
   if (units > 0)
-    launch(call.name, head_forward_kernel<T>, shape_of_heads(units), queue.stream, call, units);
+    launch(call.name, head_forward_kernel<T>, warp_per_row(units, heads_per_block), queue.stream,
+           call, units);
 }
 
 template <class T>
@@ -156,7 +152,8 @@ void run(const Queue& queue, const HeadNormBackward& call) {
   };
   add_gain(call.d_query_gain, 0, call.norm.query_heads);
   add_gain(call.d_key_gain, call.norm.query_heads, s.heads - call.norm.query_heads);
-  launch(call.name, head_backward_kernel<T>, shape_of_heads(units), queue.stream, call, units);
+  launch(call.name, head_backward_kernel<T>, warp_per_row(units, heads_per_block), queue.stream,
+         call, units);
 }
 
 TRIREME_CUDA_BODIES(HeadNormForward);

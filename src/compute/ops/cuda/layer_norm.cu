@@ -2,8 +2,6 @@
 // A warp per row, eight rows per block. The forward pass holds a row in registers: all its loads
 // are in flight at the same time, and it is read once. Rows of more than most_packs packs per lane
 // are read again for each pass, from a cache.
-#include <type_traits>
-
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/loops.cuh"
@@ -23,11 +21,6 @@ constexpr int most_slice_threads = 512;
 std::int64_t slices_at_once(std::int64_t threads) {
   constexpr std::int64_t multiprocessors = 132;
   return multiprocessors * (most_slice_threads / threads);
-}
-
-/// This warp's row; rows stay below 2^31 blocks of 8.
-__device__ inline std::int64_t row_of_warp() {
-  return static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
 }
 
 /// N gains from channel c on; ones without gains.
@@ -50,83 +43,72 @@ __device__ inline Pack<T, N> add_branch(const LayerNormForward& call,
   const std::int64_t at = row * call.channels + c;
   float values[N];
   for (int k = 0; k < N; ++k) values[k] = to_float(branch.v[k]);
-  if (call.dropout.active())
-    drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / call.rows_per_sample),
-            static_cast<std::uint64_t>(row % call.rows_per_sample * call.channels + c));
+  drop<N>(values, call.dropout, row / call.rows_per_sample,
+          row % call.rows_per_sample * call.channels + c);
   for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k] + to_float(pack.v[k]));
   store<N>(call.sum.as<T>() + at, pack);
   return pack;
 }
 
-/// A lane's part of a row that is read again for each pass.
-template <int N, class T>
-struct RowInMemory {
+/// A lane's part of a row: in registers as `packs` packs, of which the last may be beyond the row's
+/// end, or, where `packs` is 0, read again for each pass.
+template <int N, class T, int packs>
+struct Row {
   const LayerNormForward& call;
   std::int64_t row;
+  Pack<T, N> held[packs == 0 ? 1 : packs];
+
+  __device__ Row(const LayerNormForward& of, std::int64_t at) : call(of), row(at) {}
 
   template <class Body>
   __device__ void first_pass(Body body) {
-    for_each([&](std::int64_t c) {
-      const std::int64_t at = row * call.channels + c;
-      auto pack = load<N>(call.x.as<T>() + at);
-      if (!call.branch.empty())
-        pack = add_branch<N>(call, row, c, pack, load<N>(call.branch.as<T>() + at));
-      body(c, pack);
+    const auto take = [&](const T* from, std::int64_t c) {
+      return load<N>(from + row * call.channels + c);
+    };
+    if constexpr (packs == 0) {
+      for_each([&](int /*p*/, std::int64_t c) {
+        auto pack = take(call.x.as<T>(), c);
+        if (!call.branch.empty())
+          pack = add_branch<N>(call, row, c, pack, take(call.branch.as<T>(), c));
+        body(c, pack);
+      });
+    } else {
+      for_each([&](int p, std::int64_t c) { held[p] = take(call.x.as<T>(), c); });
+      if (!call.branch.empty()) {
+        Pack<T, N> branch[packs];
+        for_each([&](int p, std::int64_t c) { branch[p] = take(call.branch.as<T>(), c); });
+        for_each([&](int p, std::int64_t c) {
+          held[p] = add_branch<N>(call, row, c, held[p], branch[p]);
+        });
+      }
+      next_pass(body);
+    }
+  }
+  /// From memory, a lane reads what it has stored itself.
+  template <class Body>
+  __device__ void next_pass(Body body) {
+    for_each([&](int p, std::int64_t c) {
+      if constexpr (packs == 0)
+        body(c, load<N>(call.normalized<T>() + row * call.channels + c));
+      else
+        body(c, held[p]);
     });
   }
-  /// A lane reads what it has stored itself.
-  template <class Body>
-  __device__ void next_pass(Body body) {
-    for_each(
-        [&](std::int64_t c) { body(c, load<N>(call.normalized<T>() + row * call.channels + c)); });
-  }
 
  private:
   template <class Body>
   __device__ void for_each(Body body) {
-    for (auto c = static_cast<std::int64_t>(threadIdx.x) * N; c < call.channels;
-         c += warp_lanes * N)
-      body(c);
-  }
-};
-
-/// The same in registers: `packs` packs, of which the last may be beyond the row's end.
-template <int N, class T, int packs>
-struct RowInRegisters {
-  const LayerNormForward& call;
-  std::int64_t row;
-  Pack<T, N> held[packs];
-
-  __device__ RowInRegisters(const LayerNormForward& of, std::int64_t at) : call(of), row(at) {}
-
-  template <class Body>
-  __device__ void first_pass(Body body) {
-    load_all(held, call.x.as<T>());
-    if (!call.branch.empty()) {
-      Pack<T, N> branch[packs];
-      load_all(branch, call.branch.as<T>());
-      for_each([&](int p, std::int64_t c) {
-        held[p] = add_branch<N>(call, row, c, held[p], branch[p]);
-      });
-    }
-    next_pass(body);
-  }
-  template <class Body>
-  __device__ void next_pass(Body body) {
-    for_each([&](int p, std::int64_t c) { body(c, held[p]); });
-  }
-
- private:
-  __device__ void load_all(Pack<T, N> (&to)[packs], const T* from) {
-    for_each([&](int p, std::int64_t c) { to[p] = load<N>(from + row * call.channels + c); });
-  }
-  template <class Body>
-  __device__ void for_each(Body body) {
+    if constexpr (packs == 0) {
+      for (auto c = static_cast<std::int64_t>(threadIdx.x) * N; c < call.channels;
+           c += warp_lanes * N)
+        body(0, c);
+    } else {
 #pragma unroll
-    for (int p = 0; p < packs; ++p)
-      if (const std::int64_t c = (p * warp_lanes + static_cast<int>(threadIdx.x)) * N;
-          c < call.channels)
-        body(p, c);
+      for (int p = 0; p < packs; ++p)
+        if (const std::int64_t c = (p * warp_lanes + static_cast<int>(threadIdx.x)) * N;
+            c < call.channels)
+          body(p, c);
+    }
   }
 };
 
@@ -136,9 +118,7 @@ __global__ void forward_kernel(LayerNormForward call) {
   const std::int64_t row = row_of_warp(), channels = call.channels;
   if (row >= call.rows())
     return;
-  using Row = std::conditional_t<packs == 0, RowInMemory<N, T>,
-                                 RowInRegisters<N, T, packs == 0 ? 1 : packs>>;
-  Row values{call, row};
+  Row<N, T, packs> values(call, row);
   float sum = 0;
   values.first_pass([&](std::int64_t /*c*/, const Pack<T, N>& pack) {
     for (const T value : pack.v) sum += to_float(value);
@@ -333,11 +313,6 @@ struct GradientTerms {
   }
 };
 
-LaunchShape shape_of_rows(std::int64_t rows) {
-  return {static_cast<unsigned>(blocks_for(rows, rows_per_block)),
-          dim3(warp_lanes, rows_per_block)};
-}
-
 }  // namespace
 
 template <class T>
@@ -350,7 +325,7 @@ void run(const Queue& queue, const LayerNormForward& call) {
   launch(call.name,
          packed ? forward_kernel_of<N, T>(blocks_for(call.channels, N * warp_lanes))
                 : forward_kernel<1, 0, T>,
-         shape_of_rows(call.rows()), queue.stream, call);
+         warp_per_row(call.rows(), rows_per_block), queue.stream, call);
 }
 
 template <class T>
@@ -381,8 +356,8 @@ void run(const Queue& queue, const LayerNormBackward& call) {
   add_column_sums<2, N>(call.name, GradientTerms<T>{call},
                         {call.dgamma.as_optional<float>(), call.dbeta.as_optional<float>()}, rows,
                         channels, packed, queue);
-  launch(call.name, packed ? backward_kernel<N, T> : backward_kernel<1, T>, shape_of_rows(rows),
-         queue.stream, call);
+  launch(call.name, packed ? backward_kernel<N, T> : backward_kernel<1, T>,
+         warp_per_row(rows, rows_per_block), queue.stream, call);
   if (!call.dbias.empty())
     run<T>(queue, BiasBackward{.db = call.dbias, .dy = call.dx});
 }

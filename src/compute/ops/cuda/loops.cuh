@@ -128,8 +128,31 @@ __device__ inline float block_max(float value, float* shared) {
   return block_combine<Threads>(value, shared, -INFINITY, warp_max);
 }
 
+/// Of any type, by halves; on every thread.
+template <int Threads, class T, class Combine>
+__device__ inline T block_tree(T value, Combine combine) {
+  __shared__ T shared[Threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = Threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return shared[0];
+}
+
 inline std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) {
   return (count + per_block - 1) / per_block;
+}
+
+/// A warp for each of `count` rows, some of them in a block.
+inline LaunchShape warp_per_row(std::int64_t count, unsigned per_block) {
+  return {static_cast<unsigned>(blocks_for(count, per_block)), dim3(warp_lanes, per_block)};
+}
+/// This warp's row there; rows stay below 2^31 blocks.
+__device__ inline std::int64_t row_of_warp() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
 }  // namespace trireme::ops::cuda

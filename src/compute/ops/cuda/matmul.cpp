@@ -35,7 +35,6 @@
 #include "device/cuda/handle.hpp"
 
 #include "ops/cuda/cublaslt.hpp"
-#include "ops/cuda/spread_bias.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
@@ -76,18 +75,10 @@ struct Variant {
     bool found;
   };
   Description description;
+  float beta = 0;  ///< the factor with which what is in C is added
   std::vector<Known> known;
 };
 
-struct Operands {
-  const std::byte* a;
-  const std::byte* b;
-  std::byte* c;
-  float beta;
-};
-Operands operands_of(const MatmulCall& call, float beta) {
-  return {call.a.data, call.b.data, call.c.data, beta};
-}
 Alignments alignments_of(const MatmulCall& call) {
   return {alignment_of(call.b.data), alignment_of(call.a.data), alignment_of(call.c.data)};
 }
@@ -104,6 +95,7 @@ class MatmulCuda final : public Matmul::Implementation {
         second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
         result_(s.c, s.n, s.m) {
     describe(plain_.description);
+    plain_.beta = s.accumulate || s.bias ? 1.0F : 0.0F;
     const bool whole_vectors = s.n * static_cast<std::int64_t>(size_bytes(s.c)) % 16 == 0;
     if (s.bias && s.b == s.c && !s.accumulate && whole_vectors) {
       Description& biased = biased_.emplace().description;
@@ -113,6 +105,7 @@ class MatmulCuda final : public Matmul::Implementation {
     }
     if (s.row_sums && options_.fused_row_sums && s.a == DType::bf16) {
       Description& summed = summed_.emplace().description;
+      summed_->beta = 1;
       describe(summed);
       row_sums_ = device.allocate(static_cast<std::size_t>(s.m) * sizeof(float), "sums of rows");
       summed.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(DType::f32));
@@ -136,22 +129,23 @@ class MatmulCuda final : public Matmul::Implementation {
 
   void run(const MatmulCall& call, device::Stream& stream) override {
     const std::byte* bias = call.bias.data;
-    const Alignments alignments = alignments_of(call);
     if (biased_ && alignment_of(bias) >= vector_alignment) {
       biased_->description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-      const Operands operands = operands_of(call, 0.0F);
-      if (auto* known = algorithm_for(*biased_, alignments, operands, stream);
-          known != nullptr && try_launch(*biased_, *known, operands, stream))
+      if (auto* known = algorithm_for(*biased_, call, stream);
+          known != nullptr && try_launch(*biased_, *known, call, stream))
         return;
     }
     if (shape_.bias)
-      spread_bias(call.c.data, bias, device::cuda::handle_of(stream));
-    const Operands operands = operands_of(call, shape_.accumulate || shape_.bias ? 1.0F : 0.0F);
-    const auto* known = algorithm_for(plain_, alignments, operands, stream);
+      with_float_type(shape_.c, [&](auto zero) {
+        cuda::run<decltype(zero)>(
+            cuda::Queue{device::cuda::handle_of(stream)},
+            SpreadBias{.c = call.c, .bias = call.bias, .accumulate = shape_.accumulate});
+      });
+    const auto* known = algorithm_for(plain_, call, stream);
     if (known == nullptr)
-      throw DeviceError("cuBLASLt", description_of(alignments),
+      throw DeviceError("cuBLASLt", description_of(alignments_of(call)),
                         fmt::format("no algorithm is offered ({})", words_of(refusal_)));
-    launch(plain_, known->algorithm, operands, stream);
+    launch(plain_, known->algorithm, call, stream);
   }
 
   [[nodiscard]] bool fuses_epilogue() const override { return fused_.has_value(); }
@@ -167,19 +161,18 @@ class MatmulCuda final : public Matmul::Implementation {
     description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(z));
     if (shape_.bias)
       description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-    const Operands operands = operands_of(call, 0.0F);
     const std::size_t before = fused_->known.size();
-    auto* known = algorithm_for(*fused_, alignments_of(call), operands, stream);
+    auto* known = algorithm_for(*fused_, call, stream);
     if (known == nullptr)
       return false;
-    const auto fused = [&] { launch(*fused_, known->algorithm, operands, stream); };
+    const auto fused = [&] { launch(*fused_, known->algorithm, call, stream); };
     const auto apart = [&] { run_apart(shape_, call, stream); };
     if (options_.timed && fused_->known.size() > before &&
         seconds_of(apart, stream) < seconds_of(fused, stream)) {
       known->found = false;
       return false;
     }
-    return try_launch(*fused_, *known, operands, stream);
+    return try_launch(*fused_, *known, call, stream);
   }
 
   [[nodiscard]] bool sums_rows() const override { return summed_.has_value(); }
@@ -187,9 +180,8 @@ class MatmulCuda final : public Matmul::Implementation {
   bool run_row_sums(const MatmulCall& call, device::Stream& stream) override {
     if (!summed_)
       return false;
-    const Operands operands = operands_of(call, 1.0F);
     const std::size_t before = summed_->known.size();
-    auto* known = algorithm_for(*summed_, alignments_of(call), operands, stream);
+    auto* known = algorithm_for(*summed_, call, stream);
     if (known == nullptr)
       return false;
     const View apart_sums = row_sums_.view(DType::f32);
@@ -197,9 +189,7 @@ class MatmulCuda final : public Matmul::Implementation {
       const device::Buffer aside = stand_in(stream);
       MatmulCall trial = call;
       trial.c = aside.view(shape_.c, 0, call.c.elements);
-      const auto fused = [&] {
-        launch(*summed_, known->algorithm, operands_of(trial, 1.0F), stream);
-      };
+      const auto fused = [&] { launch(*summed_, known->algorithm, trial, stream); };
       const auto apart = [&] {
         run(trial, stream);
         ops::run(BiasBackward{.db = apart_sums, .dy = call.a}, stream);
@@ -209,7 +199,7 @@ class MatmulCuda final : public Matmul::Implementation {
         return false;
       }
     }
-    if (!try_launch(*summed_, *known, operands, stream))
+    if (!try_launch(*summed_, *known, call, stream))
       return false;
     ops::run(Add{.sum = call.row_sums, .term = apart_sums}, stream);
     return true;
@@ -226,48 +216,34 @@ class MatmulCuda final : public Matmul::Implementation {
                       static_cast<std::int32_t>(options_.blocks));
   }
 
-  void spread_bias(std::byte* c, const std::byte* bias, device::cuda::RawStream raw) const {
-    with_float_type(shape_.c, [&](auto zero_c) {
-      with_float_type(shape_.b, [&](auto zero_b) {
-        using C = decltype(zero_c);
-        using B = decltype(zero_b);
-        cuda::spread_bias(reinterpret_cast<C*>(c), reinterpret_cast<const B*>(bias), shape_.m,
-                          shape_.n, shape_.accumulate, raw);
-      });
-    });
-  }
-
   [[nodiscard]] cublasStatus_t enqueue(const Variant& variant,
                                        const cublasLtMatmulAlgo_t& algorithm,
-                                       const Operands& operands,
+                                       const MatmulCall& call,
                                        device::Stream& stream) const {
     constexpr float alpha = 1;
-    return TRIREME_LT(cublasLtMatmul)(library_.handle, variant.description.raw, &alpha, operands.b,
-                                      first_.raw, operands.a, second_.raw, &operands.beta,
-                                      operands.c, result_.raw, operands.c, result_.raw, &algorithm,
-                                      device::cuda::workspace_of(stream, options_.workspace_bytes),
-                                      options_.workspace_bytes, device::cuda::handle_of(stream));
+    return TRIREME_LT(cublasLtMatmul)(
+        library_.handle, variant.description.raw, &alpha, call.b.data, first_.raw, call.a.data,
+        second_.raw, &variant.beta, call.c.data, result_.raw, call.c.data, result_.raw, &algorithm,
+        device::cuda::workspace_of(stream, options_.workspace_bytes), options_.workspace_bytes,
+        device::cuda::handle_of(stream));
   }
 
   void launch(const Variant& variant,
               const cublasLtMatmulAlgo_t& algorithm,
-              const Operands& operands,
+              const MatmulCall& call,
               device::Stream& stream) const {
-    if (const auto status = enqueue(variant, algorithm, operands, stream);
+    if (const auto status = enqueue(variant, algorithm, call, stream);
         status != CUBLAS_STATUS_SUCCESS)
-      throw DeviceError("cuBLASLt",
-                        description_of({alignment_of(operands.b), alignment_of(operands.a),
-                                        alignment_of(operands.c)}),
-                        words_of(status));
+      throw DeviceError("cuBLASLt", description_of(alignments_of(call)), words_of(status));
   }
 
   /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this variant is not used
   /// again, and the result is false.
   bool try_launch(const Variant& variant,
                   Variant::Known& known,
-                  const Operands& operands,
+                  const MatmulCall& call,
                   device::Stream& stream) {
-    const auto status = enqueue(variant, known.algorithm, operands, stream);
+    const auto status = enqueue(variant, known.algorithm, call, stream);
     if (status == CUBLAS_STATUS_SUCCESS)
       return true;
     known.found = false;
@@ -339,10 +315,8 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
   /// Null where there is none.
-  Variant::Known* algorithm_for(Variant& variant,
-                                const Alignments& alignments,
-                                const Operands& operands,
-                                device::Stream& stream) {
+  Variant::Known* algorithm_for(Variant& variant, const MatmulCall& call, device::Stream& stream) {
+    const Alignments alignments = alignments_of(call);
     for (Variant::Known& known : variant.known)
       if (known.alignments == alignments)
         return known.found ? &known : nullptr;
@@ -353,7 +327,7 @@ class MatmulCuda final : public Matmul::Implementation {
     if (offered.empty())
       return nullptr;
     known.algorithm =
-        offered[offered.size() > 1 ? fastest(variant, offered, operands, stream) : 0].algo;
+        offered[offered.size() > 1 ? fastest(variant, offered, call, stream) : 0].algo;
     return &known;
   }
 
@@ -379,10 +353,11 @@ class MatmulCuda final : public Matmul::Implementation {
   /// On the operands at hand; the results go aside, for C may be added to.
   std::size_t fastest(const Variant& variant,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
-                      const Operands& operands,
+                      const MatmulCall& call,
                       device::Stream& stream) const {
     const device::Buffer aside = stand_in(stream);
-    const Operands trial{operands.a, operands.b, aside.data(), operands.beta};
+    MatmulCall trial = call;
+    trial.c = aside.view(shape_.c, 0, call.c.elements);
     std::size_t best = 0;
     double shortest = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < offered.size(); ++i) {

@@ -9,17 +9,8 @@ constexpr int norm_threads = 256;
 constexpr int scaled_per_thread = 16;
 constexpr int at_a_time = 4;
 
-/// Over the block, in a fixed order, on every thread.
 __device__ inline double block_total(double value) {
-  __shared__ double shared[norm_threads];
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = norm_threads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half)
-      shared[threadIdx.x] += shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  return shared[0];
+  return block_tree<norm_threads>(value, [](double a, double b) { return a + b; });
 }
 
 /// A block has the elements of one sum.

@@ -21,16 +21,13 @@ constexpr int finite_blocks = 1024;
 constexpr int finite_threads = 256;
 
 /// A block's first index, or `count`.
-__device__ std::int64_t block_min(std::int64_t value) {
-  __shared__ std::int64_t shared[finite_threads];
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = finite_threads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half && shared[threadIdx.x + half] < shared[threadIdx.x])
-      shared[threadIdx.x] = shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  return shared[0];
+__device__ inline std::int64_t block_min(std::int64_t value) {
+  return block_tree<finite_threads>(value,
+                                    [](std::int64_t a, std::int64_t b) { return b < a ? b : a; });
+}
+/// A block's sum, modulo 2^64.
+__device__ inline std::uint64_t block_sum(std::uint64_t value) {
+  return block_tree<finite_threads>(value, [](std::uint64_t a, std::uint64_t b) { return a + b; });
 }
 
 /// The arrays in which something is looked for; blockIdx.y says which.
@@ -88,19 +85,6 @@ __global__ void find_kernel(std::int64_t* first,
   least = block_min(least);
   if (threadIdx.x == 0)
     first[blockIdx.y] = least == count ? -1 : least;
-}
-
-/// A block's sum, modulo 2^64.
-__device__ std::uint64_t block_sum(std::uint64_t value) {
-  __shared__ std::uint64_t shared[finite_threads];
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = finite_threads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half)
-      shared[threadIdx.x] += shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  return shared[0];
 }
 
 template <class Word>
