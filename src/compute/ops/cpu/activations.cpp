@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/activations.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include "ops/cpu/levels.hpp"
-#if defined(__x86_64__)
 #include "ops/cpu/x86/amx_matmul.hpp"
-#endif
 
 #define TRIREME_KERNELS "ops/cpu/gelu_kernels.hpp"
 #include "ops/cpu/for_each_level.hpp"
@@ -106,11 +103,6 @@ TRIREME_CLONES void swiglu_backward_kernel(
   }
 }
 
-/// Rows that one task takes.
-std::int64_t rows_per_task(std::int64_t columns) {
-  return std::max<std::int64_t>(1, elements_per_chunk / columns);
-}
-
 /// kernel(y, x, elements) for chunks of y = f(x).
 template <class T>
 void map(const auto& call, void (*kernel)(T*, const T*, std::int64_t)) {
@@ -164,27 +156,25 @@ void run(Threads, const SquaredReluBackward& call) {
 template <class T>
 void run(Threads, const SwigluForward& call) {
   const std::int64_t columns = call.columns;
-  for_chunks(call.y.elements / columns, rows_per_task(columns),
-             [=](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t r = begin; r < end; ++r) {
-                 const T* gate = call.x.as<T>() + 2 * r * columns;
-                 swiglu_kernel(call.y.as<T>() + r * columns, gate, gate + columns, columns);
-               }
-             });
+  for_rows(call.y.elements / columns, columns, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* gate = call.x.as<T>() + 2 * r * columns;
+      swiglu_kernel(call.y.as<T>() + r * columns, gate, gate + columns, columns);
+    }
+  });
 }
 
 template <class T>
 void run(Threads, const SwigluBackward& call) {
   const std::int64_t columns = call.columns;
-  for_chunks(call.dy.elements / columns, rows_per_task(columns),
-             [=](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t r = begin; r < end; ++r) {
-                 const T* gate = call.x.as<T>() + 2 * r * columns;
-                 T* to = call.dx.as<T>() + 2 * r * columns;
-                 swiglu_backward_kernel(to, to + columns, call.dy.as<T>() + r * columns, gate,
-                                        gate + columns, columns);
-               }
-             });
+  for_rows(call.dy.elements / columns, columns, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* gate = call.x.as<T>() + 2 * r * columns;
+      T* to = call.dx.as<T>() + 2 * r * columns;
+      swiglu_backward_kernel(to, to + columns, call.dy.as<T>() + r * columns, gate, gate + columns,
+                             columns);
+    }
+  });
 }
 
 TRIREME_CPU_BODIES(GeluForward);

@@ -55,38 +55,32 @@ TRIREME_CLONES void decode_kernel(float* sum,
   }
 }
 
-/// Calls body(first block, number of blocks) for chunks of `elements`.
-template <class Body>
-void for_blocks(std::int64_t elements, const Body& body) {
-  for_chunks(elements / block_elements, blocks_per_chunk,
-             [&](std::int64_t begin, std::int64_t end) { body(begin, end - begin); });
-}
-
 }  // namespace
 
 template <class T>
 void run(Threads, const EncodeBlocks& call) {
+  const std::int64_t n = call.values.elements;
   auto* codes = call.codes.as<std::uint8_t>();
-  const Coded all{codes, codes + call.values.elements, call.values.as<T>(),
-                  call.error.as_optional<T>()};
-  for_blocks(call.values.elements, [&](std::int64_t first, std::int64_t blocks) {
+  T* error = call.error.as_optional<T>();
+  for_chunks(n / block_elements, blocks_per_chunk, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * block_elements;
     with_code(call.code, [&](auto code) {
-      encode_kernel<decltype(code)>({all.codes + begin, all.scales + first, all.values + begin,
-                                     all.error == nullptr ? nullptr : all.error + begin},
-                                    blocks);
+      encode_kernel<decltype(code)>({codes + begin, codes + n + first, call.values.as<T>() + begin,
+                                     error == nullptr ? nullptr : error + begin},
+                                    last - first);
     });
   });
 }
 
 template <class T>
 void run(Threads, const DecodeBlocks& call) {
+  const std::int64_t n = call.sum.elements;
   const auto* codes = call.codes.as<std::uint8_t>();
-  for_blocks(call.sum.elements, [&](std::int64_t first, std::int64_t blocks) {
+  for_chunks(n / block_elements, blocks_per_chunk, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * block_elements;
     with_code(call.code, [&](auto code) {
-      decode_kernel<decltype(code)>(call.sum.as<T>() + begin, codes + begin,
-                                    codes + call.sum.elements + first, blocks, call.adds);
+      decode_kernel<decltype(code)>(call.sum.as<T>() + begin, codes + begin, codes + n + first,
+                                    last - first, call.adds);
     });
   });
 }

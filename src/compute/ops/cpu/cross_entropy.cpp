@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -14,17 +13,13 @@
 namespace trireme::ops::cpu {
 namespace {
 
-std::int64_t rows_per_chunk(std::int64_t V) {
-  return std::max<std::int64_t>(1, elements_per_chunk / V);
-}
-
 template <class T, class D>
 void run_into(const CrossEntropyForwardBackward& call) {
   const std::int64_t V = call.vocabulary();
   auto* const kernel = call.terms.capped()
                            ? TRIREME_BEST(cross_entropy_forward_backward<true, T, D>)
                            : TRIREME_BEST(cross_entropy_forward_backward<false, T, D>);
-  for_chunks(call.targets.elements, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(call.targets.elements, V, [&](std::int64_t begin, std::int64_t end) {
     kernel(call.losses.as<float>() + begin, call.d_logits.as<D>() + begin * V,
            call.logits.as<T>() + begin * V, call.targets.as<std::int32_t>() + begin, &call.terms,
            call.scale, end - begin, V);
@@ -38,7 +33,7 @@ void run(Threads, const CrossEntropyForward& call) {
   const std::int64_t V = call.vocabulary();
   auto* const kernel = call.terms.capped() ? TRIREME_BEST(cross_entropy_forward<true, T>)
                                            : TRIREME_BEST(cross_entropy_forward<false, T>);
-  for_chunks(call.targets.elements, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(call.targets.elements, V, [&](std::int64_t begin, std::int64_t end) {
     kernel(call.losses.as<float>() + begin, call.logits.as<T>() + begin * V,
            call.targets.as<std::int32_t>() + begin, &call.terms, end - begin, V);
   });

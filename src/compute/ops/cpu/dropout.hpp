@@ -60,4 +60,43 @@ TRIREME_INLINE const float* dropout_run(
   return run.room.data() + skipped;
 }
 
+/// to[i] = made(i, the factor of element first + i) of batch row `row` for i below `count`; without
+/// dropout all factors are 1.
+template <class T, class Made>
+TRIREME_INLINE void drop(T* to,
+                         const Dropout& d,
+                         std::int64_t row,
+                         std::int64_t first,
+                         std::int64_t count,
+                         const Made& made) {
+  if (!d.active()) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from_float<T>(made(i, 1.0F));
+    return;
+  }
+  DropoutRun run;
+  for (std::int64_t begin = 0; begin < count; begin += dropout_run_elements) {
+    const std::int64_t n = std::min(dropout_run_elements, count - begin);
+    const float* factors = dropout_run(run, d, row, first + begin, n);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[begin + i] = from_float<T>(made(begin + i, factors[i]));
+  }
+}
+
+/// The same of elements [first, first + count) of a batch of samples.
+template <class T, class Made>
+TRIREME_INLINE void drop_samples(T* to,
+                                 const Dropout& d,
+                                 std::int64_t elements_per_sample,
+                                 std::int64_t first,
+                                 std::int64_t count,
+                                 const Made& made) {
+  for (std::int64_t at = 0, n = 0; at < count; at += n) {
+    const std::int64_t element = (first + at) % elements_per_sample;
+    n = std::min(count - at, elements_per_sample - element);
+    drop(to + at, d, (first + at) / elements_per_sample, element, n,
+         [&](std::int64_t i, float factor) TRIREME_INLINED { return made(at + i, factor); });
+  }
+}
+
 }  // namespace trireme::ops::cpu

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/round_up.hpp"
-
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
 
@@ -15,18 +13,13 @@ namespace {
 template <class T>
 TRIREME_CLONES void dropout_kernel(T* dbranch,
                                    const T* dy,
-                                   std::int64_t row,
+                                   std::int64_t elements_per_sample,
                                    std::int64_t first,
                                    std::int64_t count,
                                    const Dropout* dropout) {
-  DropoutRun run;
-  for (std::int64_t begin = 0; begin < count; begin += dropout_run_elements) {
-    const std::int64_t n = std::min(dropout_run_elements, count - begin);
-    const float* factors = dropout_run(run, *dropout, row, first + begin, n);
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      dbranch[begin + i] = from_float<T>(to_float(dy[begin + i]) * factors[i]);
-  }
+  drop_samples(dbranch, *dropout, elements_per_sample, first, count,
+               [=](std::int64_t i, float factor)
+                   TRIREME_INLINED { return to_float(dy[i]) * factor; });
 }
 
 constexpr std::int64_t columns_per_piece = 256;
@@ -66,36 +59,14 @@ TRIREME_CLONES void cast_kernel(To* to, const From* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from_float<To>(to_float(from[i]));
 }
 
-/// Calls body(row, begin, end) for pieces of each row.
-template <class Body>
-void for_pieces(std::int64_t rows, std::int64_t columns, const Body& body) {
-  const std::int64_t pieces = divided_up(columns, elements_per_chunk);
-  // Short rows travel together.
-  const std::int64_t together =
-      pieces > 1 ? 1 : std::max<std::int64_t>(1, elements_per_chunk / columns);
-  for_chunks(rows * pieces, together, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i % pieces * elements_per_chunk;
-      body(i / pieces, first, std::min(columns, first + elements_per_chunk));
-    }
-  });
-}
-
 }  // namespace
 
 template <class T>
-void run(Threads where, const DropoutBackward& call) {
-  if (!call.dropout.active()) {
-    run<T>(where, Cast{.to = call.dbranch, .from = call.dy});
-    return;
-  }
-  const std::int64_t columns = call.elements_per_sample;
-  for_pieces(call.dy.elements / columns, columns,
-             [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-               const std::int64_t at = row * columns + begin;
-               dropout_kernel(call.dbranch.as<T>() + at, call.dy.as<T>() + at, row, begin,
-                              end - begin, &call.dropout);
-             });
+void run(Threads, const DropoutBackward& call) {
+  for_chunks(call.dy.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    dropout_kernel(call.dbranch.as<T>() + begin, call.dy.as<T>() + begin, call.elements_per_sample,
+                   begin, end - begin, &call.dropout);
+  });
 }
 
 template <class T>

@@ -1,35 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.hpp"
 
-#include <algorithm>
-
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
 
 namespace trireme::ops::cpu {
 namespace {
-
-/// One row of a token alone, times its mask.
-template <class T>
-TRIREME_INLINE void copy_dropped(T* to,
-                                 const T* from,
-                                 DropoutRun& run,
-                                 const Dropout& dropout,
-                                 std::int64_t sample,
-                                 std::int64_t element,
-                                 std::int64_t count) {
-  if (!dropout.active()) {
-    std::copy_n(from, count, to);
-    return;
-  }
-  for (std::int64_t first = 0; first < count; first += dropout_run_elements) {
-    const std::int64_t n = std::min(dropout_run_elements, count - first);
-    const float* factors = dropout_run(run, dropout, sample, element + first, n);
-#pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c)
-      to[first + c] = from_float<T>(to_float(from[first + c]) * factors[c]);
-  }
-}
 
 /// Rows [begin, end) of out = [B·T, C]. Null `positions` are those of whole sequences.
 template <class T>
@@ -43,29 +19,19 @@ TRIREME_CLONES void forward_kernel(T* out,
                                    std::int64_t begin,
                                    std::int64_t end) {
   const std::int64_t C = shape->channels;
-  DropoutRun run;
   for (std::int64_t r = begin; r < end; ++r) {
     const std::int64_t position = positions != nullptr ? positions[r] : r % shape->time;
     const T* a = wte + tokens[r] * C;
-    T* to = out + r * C;
-    if (wpe == nullptr) {
-      copy_dropped(to, a, run, *dropout, r / shape->time, position * C, C);
-      continue;
-    }
-    const T* b = wpe + position * C;
-    if (!dropout->active()) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < C; ++c) to[c] = from_float<T>(to_float(a[c]) + to_float(b[c]));
-      continue;
-    }
-    for (std::int64_t first = 0; first < C; first += dropout_run_elements) {
-      const std::int64_t n = std::min(dropout_run_elements, C - first);
-      const float* factors = dropout_run(run, *dropout, r / shape->time, position * C + first, n);
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c)
-        to[first + c] =
-            from_float<T>((to_float(a[first + c]) + to_float(b[first + c])) * factors[c]);
-    }
+    const T* b = wpe + (wpe != nullptr ? position * C : 0);
+    const auto drop_row = [&](const auto& made) TRIREME_INLINED {
+      drop(out + r * C, *dropout, r / shape->time, position * C, C, made);
+    };
+    if (wpe == nullptr)
+      drop_row([=](std::int64_t c, float factor)
+                   TRIREME_INLINED { return to_float(a[c]) * factor; });
+    else
+      drop_row([=](std::int64_t c, float factor)
+                   TRIREME_INLINED { return (to_float(a[c]) + to_float(b[c])) * factor; });
   }
 }
 
@@ -89,40 +55,32 @@ TRIREME_CLONES void backward_kernel(float* dwte,
     float* token = dwte + tokens[r] * C + column;
     float* place = dwpe != nullptr ? dwpe + position * C + column : nullptr;
     const T* from = dout + r * C + column;
-    if (dropout->active()) {
-      const float* factors =
-          dropout_run(run, *dropout, r / shape->time, position * C + column, count);
-#pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) token[c] += to_float(from[c]) * factors[c];
-      if (place == nullptr)
+    const float* factors = dropout->active() ? dropout_run(run, *dropout, r / shape->time,
+                                                           position * C + column, count)
+                                             : nullptr;
+    for (float* to : {token, place}) {
+      if (to == nullptr)
         continue;
+      if (factors != nullptr) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) place[c] += to_float(from[c]) * factors[c];
-    } else {
+        for (std::int64_t c = 0; c < count; ++c) to[c] += to_float(from[c]) * factors[c];
+      } else {
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) token[c] += to_float(from[c]);
-      if (place == nullptr)
-        continue;
-#pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) place[c] += to_float(from[c]);
+        for (std::int64_t c = 0; c < count; ++c) to[c] += to_float(from[c]);
+      }
     }
   }
-}
-
-std::int64_t rows_per_chunk(const EmbeddingShape& shape) {
-  return std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
 }
 
 }  // namespace
 
 template <class T>
 void run(Threads, const EmbeddingForward& call) {
-  for_chunks(call.tokens.elements, rows_per_chunk(call.shape),
-             [&](std::int64_t begin, std::int64_t end) {
-               forward_kernel<T>(call.out.as<T>(), call.tokens.as<std::int32_t>(),
-                                 call.positions.as_optional<std::int32_t>(), call.wte.as<T>(),
-                                 call.wpe.as_optional<T>(), &call.shape, &call.dropout, begin, end);
-             });
+  for_rows(call.tokens.elements, call.shape.channels, [&](std::int64_t begin, std::int64_t end) {
+    forward_kernel<T>(call.out.as<T>(), call.tokens.as<std::int32_t>(),
+                      call.positions.as_optional<std::int32_t>(), call.wte.as<T>(),
+                      call.wpe.as_optional<T>(), &call.shape, &call.dropout, begin, end);
+  });
 }
 
 /// A token may come many times: each thread adds up all rows of its columns, in their order.

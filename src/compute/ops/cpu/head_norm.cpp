@@ -57,10 +57,6 @@ void gradient_of_gain(float* to,
   });
 }
 
-std::int64_t head_rows_per_chunk(const HeadNorm& all) {
-  return std::max<std::int64_t>(1, elements_per_chunk / (all.heads() * all.channels()));
-}
-
 }  // namespace
 
 template <class T>
@@ -68,7 +64,7 @@ void run(Threads, const HeadNormForward& call) {
   const HeadNorm& all = call.norm;
   const std::int64_t rows = call.packed.elements / all.shape.stride;
   const std::int64_t heads = all.heads(), kept = heads * all.channels();
-  for_chunks(rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, kept, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* raw = call.raw.empty() ? nullptr : call.raw.as<T>() + r * kept;
       float* rstd = call.rstd.empty() ? nullptr : call.rstd.as<float>() + r * heads;
@@ -88,7 +84,7 @@ void run(Threads, const HeadNormBackward& call) {
     gradient_of_gain<T>(call.d_query_gain.as<float>(), call, 0, all.query_heads);
     gradient_of_gain<T>(call.d_key_gain.as<float>(), call, all.query_heads, heads);
   }
-  for_chunks(rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, kept, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) TRIREME_BEST(norm_heads_backward<T>)
     (call.d_packed.as<T>() + r * all.shape.stride, call.raw.as<T>() + r * kept,
      call.rstd.as<float>() + r * heads, all.angles_of(r), all);

@@ -14,30 +14,16 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// Elements [first, first + count) of a sample: sum = x + dropout(branch).
+/// Rows [begin, end) of sum = x + dropout(branch).
 template <class T>
-TRIREME_CLONES void residual_kernel(T* sum,
-                                    const T* x,
-                                    const T* branch,
-                                    std::int64_t sample,
-                                    std::int64_t first,
-                                    std::int64_t count,
-                                    const Dropout* dropout) {
-  if (!dropout->active()) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i)
-      sum[i] = from_float<T>(to_float(x[i]) + to_float(branch[i]));
-    return;
-  }
-  DropoutRun run;
-  for (std::int64_t begin = 0; begin < count; begin += dropout_run_elements) {
-    const std::int64_t n = std::min(dropout_run_elements, count - begin);
-    const float* factors = dropout_run(run, *dropout, sample, first + begin, n);
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      sum[begin + i] =
-          from_float<T>(to_float(x[begin + i]) + to_float(branch[begin + i]) * factors[i]);
-  }
+TRIREME_CLONES void add_branch(const LayerNormForward* call, std::int64_t begin, std::int64_t end) {
+  const std::int64_t first = begin * call->channels;
+  const T* x = call->x.as<T>() + first;
+  const T* branch = call->branch.as<T>() + first;
+  drop_samples(call->sum.as<T>() + first, call->dropout, call->rows_per_sample * call->channels,
+               first, (end - begin) * call->channels,
+               [=](std::int64_t i, float factor)
+                   TRIREME_INLINED { return to_float(x[i]) + to_float(branch[i]) * factor; });
 }
 
 constexpr std::int64_t columns_per_piece = 32;
@@ -66,23 +52,6 @@ void parameters_of_piece(const LayerNormBackward& call, std::int64_t column, std
   }
 }
 
-std::int64_t rows_per_chunk(std::int64_t channels) {
-  return std::max<std::int64_t>(1, elements_per_chunk / channels);
-}
-
-/// Rows [begin, end) of the sum.
-template <class T>
-void add_branch(const LayerNormForward& call, std::int64_t begin, std::int64_t end) {
-  const std::int64_t per_sample = call.rows_per_sample, channels = call.channels;
-  for (std::int64_t r = begin, next = 0; r < end; r = next) {
-    next = std::min(end, (r / per_sample + 1) * per_sample);
-    const std::int64_t at = r * channels;
-    residual_kernel(call.sum.as<T>() + at, call.x.as<T>() + at, call.branch.as<T>() + at,
-                    r / per_sample, r % per_sample * channels, (next - r) * channels,
-                    &call.dropout);
-  }
-}
-
 /// Sums are normalized while they are in the first cache.
 std::int64_t rows_together(const LayerNormForward& call, std::int64_t rows) {
   constexpr std::int64_t elements = 2048;
@@ -93,12 +62,12 @@ std::int64_t rows_together(const LayerNormForward& call, std::int64_t rows) {
 
 template <class T>
 void run(Threads, const LayerNormForward& call) {
-  for_chunks(call.rows(), rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(call.rows(), call.channels, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t together = rows_together(call, end - begin);
     for (std::int64_t r = begin; r < end; r += together) {
       const std::int64_t count = std::min(together, end - r);
       if (!call.branch.empty())
-        add_branch<T>(call, r, r + count);
+        add_branch<T>(&call, r, r + count);
       TRIREME_BEST(normalize_rows<T>)(call, r, r + count);
     }
   });
@@ -111,7 +80,7 @@ void run(Threads where, const LayerNormBackward& call) {
     for_chunks(call.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
       parameters_of_piece<T>(call, begin, end - begin);
     });
-  for_chunks(call.rows(), rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
+  for_rows(call.rows(), call.channels, [&](std::int64_t begin, std::int64_t end) {
     TRIREME_BEST(normalize_rows_backward<T>)(call, begin, end);
   });
   if (!call.dbias.empty())

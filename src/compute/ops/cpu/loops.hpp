@@ -18,7 +18,8 @@
 #include "base/dtype.hpp"
 #include "base/round_up.hpp"
 
-#define TRIREME_INLINE inline __attribute__((always_inline))
+#define TRIREME_INLINED __attribute__((always_inline))  // of a lambda
+#define TRIREME_INLINE inline TRIREME_INLINED
 
 namespace trireme::ops::cpu {
 
@@ -43,6 +44,12 @@ void for_chunks(std::int64_t count, std::int64_t chunk, const Body& body) {
 
 /// 64 KiB of fp32: enough to outweigh a loop's start, small enough for a second-level cache.
 inline constexpr std::int64_t elements_per_chunk = 16384;
+
+/// Calls body(begin, end) for rows of `columns` elements, about a chunk of elements at a time.
+template <class Body>
+void for_rows(std::int64_t rows, std::int64_t columns, const Body& body) {
+  for_chunks(rows, std::max<std::int64_t>(1, elements_per_chunk / columns), body);
+}
 
 /// So that one text serves both dtypes.
 TRIREME_INLINE float to_float(float x) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rotary.hpp"
 
-#include <algorithm>
-
 #include "ops/cpu/loops.hpp"
 
 namespace trireme::ops::cpu {
@@ -35,18 +33,17 @@ template <class T>
 void run(Threads, const Rotate& call) {
   const RotaryShape& shape = call.shape;
   const std::int64_t half = shape.head_channels / 2;
-  const std::int64_t together = std::max<std::int64_t>(1, elements_per_chunk / shape.stride);
   const float direction = call.direction == Direction::inverse ? -1.0F : 1.0F;
   const auto* positions = call.positions.as_optional<std::int32_t>();
-  for_chunks(call.packed.elements / shape.stride, together,
-             [&](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t r = begin; r < end; ++r) {
-                 const std::int64_t position = positions != nullptr ? positions[r] : r % shape.time;
-                 const float* cosines = call.table.as<float>() + position * shape.head_channels;
-                 rotate_row(call.packed.as<T>() + r * shape.stride, cosines, cosines + half,
-                            shape.heads, half, direction);
-               }
-             });
+  for_rows(call.packed.elements / shape.stride, shape.stride,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t r = begin; r < end; ++r) {
+               const std::int64_t position = positions != nullptr ? positions[r] : r % shape.time;
+               const float* cosines = call.table.as<float>() + position * shape.head_channels;
+               rotate_row(call.packed.as<T>() + r * shape.stride, cosines, cosines + half,
+                          shape.heads, half, direction);
+             }
+           });
 }
 
 TRIREME_CPU_BODIES(Rotate);

@@ -17,26 +17,11 @@
 namespace trireme::ops::cpu {
 
 /// One register of the plain vectors.
-struct FourLanes {
-  using Vector = float __attribute__((vector_size(16)));
-  static constexpr std::int64_t lanes = 4;
-};
+using FourLanes = float __attribute__((vector_size(16)));
+inline constexpr std::int64_t pack_lanes = 4;
 
 /// Columns of a panel of B: all vectors of a line fit into registers together with their sums.
 inline constexpr std::int64_t vector_panel_columns = 16;
-
-/// From and to any address. Not through a pointer to a vector type of less alignment: clang forgets
-/// that alignment inside of templates.
-template <class Width>
-TRIREME_INLINE typename Width::Vector load_vector(const void* from) {
-  typename Width::Vector v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
-template <class Width>
-TRIREME_INLINE void store_vector(void* to, typename Width::Vector v) {
-  std::memcpy(to, &v, sizeof v);
-}
 
 /// An element of a matrix as fp32.
 template <Units kind>
@@ -59,16 +44,8 @@ TRIREME_INLINE void copy_elements(Unit* to, const std::byte* from, std::int64_t 
     to[i] = std::bit_cast<Unit>(load_element<kind>(from + i * element_bytes(kind)));
 }
 
-/// Four elements that follow one another.
-template <Units kind>
-TRIREME_INLINE FourLanes::Vector load_elements(const std::byte* from) {
-  Unit wide[FourLanes::lanes];
-  copy_elements<kind>(wide, from, FourLanes::lanes);
-  return load_vector<FourLanes>(wide);
-}
-
 /// Lines become columns: the first and the second half of the lines are interleaved, twice.
-TRIREME_INLINE void transpose(FourLanes::Vector (&line)[FourLanes::lanes]) {
+TRIREME_INLINE void transpose(FourLanes (&line)[pack_lanes]) {
 #pragma GCC unroll 2
   for (int round = 0; round < 2; ++round) {
     const auto a = line[0], b = line[1], c = line[2], d = line[3];
@@ -83,7 +60,7 @@ TRIREME_INLINE void transpose(FourLanes::Vector (&line)[FourLanes::lanes]) {
 template <Units kind>
 void pack_b_transposed(
     Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t lanes = FourLanes::lanes, element = element_bytes(kind);
+  constexpr std::int64_t lanes = pack_lanes, element = element_bytes(kind);
   for (std::int64_t first = 0; first < vector_panel_columns; first += lanes) {
     const std::int64_t rows = std::min(lanes, b.rows - column - first);
     const std::byte* from = b.data + (column + first) * b.columns * element;
@@ -91,14 +68,17 @@ void pack_b_transposed(
     std::int64_t unit = begin;
     if (rows == lanes)
       for (; unit + lanes <= end; unit += lanes, at += lanes * vector_panel_columns) {
-        FourLanes::Vector line[lanes];
+        FourLanes line[lanes];
 #pragma GCC unroll 4
-        for (std::int64_t i = 0; i < lanes; ++i)
-          line[i] = load_elements<kind>(from + (i * b.columns + unit) * element);
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          Unit wide[lanes];
+          copy_elements<kind>(wide, from + (i * b.columns + unit) * element, lanes);
+          std::memcpy(&line[i], wide, sizeof wide);
+        }
         transpose(line);
 #pragma GCC unroll 4
         for (std::int64_t i = 0; i < lanes; ++i)
-          store_vector<FourLanes>(at + i * vector_panel_columns, line[i]);
+          std::memcpy(at + i * vector_panel_columns, &line[i], sizeof line[i]);
       }
     for (; unit < end; ++unit, at += vector_panel_columns)
       for (std::int64_t i = 0; i < lanes; ++i)
@@ -135,7 +115,7 @@ void pack_a_transposed(Unit* to,
                        std::int64_t begin,
                        std::int64_t end) {
   // Whole vectors, of which the next row of K overwrites what the panel has not.
-  constexpr std::int64_t at_once = rounded_up(panel_rows, FourLanes::lanes);
+  constexpr std::int64_t at_once = rounded_up(panel_rows, pack_lanes);
   for (std::int64_t unit = begin; unit < end; ++unit) {
     const std::byte* from = a.data + (unit * a.columns + row) * element_bytes(kind);
     Unit* at = to + (unit - begin) * panel_rows;

@@ -10,33 +10,6 @@ namespace trireme::ops::cpu {
 namespace {
 
 template <class T, class M>
-struct AdamwViews {
-  T* parameter;
-  float* master;
-  M* m;
-  M* v;
-  const float* gradient;
-};
-
-template <class T, class M>
-TRIREME_INLINE void update_element(const AdamwViews<T, M>& at,
-                                   const AdamwStep& s,
-                                   float scale,
-                                   std::int64_t i,
-                                   std::uint32_t word) {
-  const float g = scale * at.gradient[i];
-  const float first = s.beta1 * to_float(at.m[i]) + s.gain1 * g;
-  const float second = s.beta2 * to_float(at.v[i]) + s.gain2 * g * g;
-  const float direction = (first / s.correction1) / (std::sqrt(second / s.correction2) + s.epsilon);
-  const float updated =
-      at.master[i] - s.learning_rate * (direction + s.weight_decay * at.master[i]);
-  at.m[i] = kept_moment<M>(first, word & 0xffffU);
-  at.v[i] = kept_moment<M>(second, word >> 16U);
-  at.master[i] = updated;
-  at.parameter[i] = from_float<T>(updated);
-}
-
-template <class T, class M>
 TRIREME_CLONES void adamw_kernel(T* parameter,
                                  float* master,
                                  M* m,
@@ -47,9 +20,20 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
                                  float scale,
                                  std::int64_t count) {
   const AdamwStep s = *step;
-  const AdamwViews<T, M> all{parameter, master, m, v, gradient};
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) update_element(all, s, scale, i, word_of<M>(words, i));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = scale * gradient[i];
+    const float first = s.beta1 * to_float(m[i]) + s.gain1 * g;
+    const float second = s.beta2 * to_float(v[i]) + s.gain2 * g * g;
+    const float direction =
+        (first / s.correction1) / (std::sqrt(second / s.correction2) + s.epsilon);
+    const float updated = master[i] - s.learning_rate * (direction + s.weight_decay * master[i]);
+    const std::uint32_t word = word_of<M>(words, i);
+    m[i] = kept_moment<M>(first, word & 0xffffU);
+    v[i] = kept_moment<M>(second, word >> 16U);
+    master[i] = updated;
+    parameter[i] = from_float<T>(updated);
+  }
 }
 
 template <class T, class M>

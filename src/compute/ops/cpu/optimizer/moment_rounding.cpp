@@ -53,13 +53,12 @@ const std::uint32_t* moment_words(MomentWords& words,
                                   std::int64_t count) {
   const std::int64_t skipped = (rounding.first + begin) % 4;
   const std::uint64_t first = rounding.counter(begin);
+  auto* fill = fill_words;
 #if defined(__x86_64__)
-  if (has_avx512()) {
-    fill_words_avx512(words.room.data(), skipped + count, rounding.key, first, rounding.step);
-    return words.room.data() + skipped;
-  }
+  if (has_avx512())
+    fill = fill_words_avx512;
 #endif
-  fill_words(words.room.data(), skipped + count, rounding.key, first, rounding.step);
+  fill(words.room.data(), skipped + count, rounding.key, first, rounding.step);
   return words.room.data() + skipped;
 }
 

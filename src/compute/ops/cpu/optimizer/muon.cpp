@@ -7,20 +7,6 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// How much of the gradient and of the moment a direction has.
-struct Shares {
-  float gradient = 0, moment = 0;
-};
-
-template <class M>
-TRIREME_INLINE void direct_element(
-    float& gradient, M& m, const MuonStep& s, Shares shares, float scale, std::uint32_t word) {
-  const float g = scale * gradient;
-  const float first = s.momentum * to_float(m) + s.gain * g;
-  m = kept_moment<M>(first, word & 0xffffU);
-  gradient = shares.gradient * g + shares.moment * first;
-}
-
 template <class M>
 TRIREME_CLONES void direction_kernel(float* gradient,
                                      M* m,
@@ -30,10 +16,14 @@ TRIREME_CLONES void direction_kernel(float* gradient,
                                      std::int64_t count) {
   const MuonStep s = *step;
   // Without Nesterov: the moment alone.
-  const Shares shares{s.nesterov ? s.gain : 0.0F, s.nesterov ? s.momentum : 1.0F};
+  const float of_gradient = s.nesterov ? s.gain : 0.0F, of_moment = s.nesterov ? s.momentum : 1.0F;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i)
-    direct_element(gradient[i], m[i], s, shares, scale, word_of<M>(words, i));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = scale * gradient[i];
+    const float first = s.momentum * to_float(m[i]) + s.gain * g;
+    m[i] = kept_moment<M>(first, word_of<M>(words, i) & 0xffffU);
+    gradient[i] = of_gradient * g + of_moment * first;
+  }
 }
 
 template <class T>

@@ -72,8 +72,8 @@ TRIREME_CLONES void split_values(ChunkSums& sums, const float* values, std::size
   split_chunk<false>(sums, values, count);
 }
 
-template <class Split, class Term>
-void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count, Split split, Term term) {
+template <bool squared>
+void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count) {
   constexpr auto step = static_cast<std::int64_t>(terms_per_chunk);
   const std::int64_t chunks = divided_up(count, step);
 #pragma omp parallel if (chunks > 16)
@@ -84,11 +84,14 @@ void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count, Split
     for (std::int64_t c = 0; c < chunks; ++c) {
       const float* first = values + c * step;
       const auto n = static_cast<std::size_t>(std::min(step, count - c * step));
-      split(sums, first, n);
+      (squared ? split_squares : split_values)(sums, first, n);
       if (sums.finite)
         for (int i = 0; i < sums.count; ++i) mine.add(sums.parts[static_cast<std::size_t>(i)]);
       else
-        for (std::size_t i = 0; i < n; ++i) mine.add(term(static_cast<double>(first[i])));
+        for (std::size_t i = 0; i < n; ++i) {
+          const auto x = static_cast<double>(first[i]);
+          mine.add(squared ? x * x : x);
+        }
     }
 #pragma omp critical(trireme_order_free_sum)
     sum.merge(mine);  // integers: any order of threads gives the same words
@@ -98,14 +101,11 @@ void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count, Split
 }  // namespace
 
 void add_squares(OrderFreeSum& sum, const float* values, std::int64_t count) {
-  add_terms(
-      sum, values, count, [](auto&... args) { split_squares(args...); },
-      [](double x) { return x * x; });
+  add_terms<true>(sum, values, count);
 }
 
 void add_values(OrderFreeSum& sum, const float* values, std::int64_t count) {
-  add_terms(
-      sum, values, count, [](auto&... args) { split_values(args...); }, [](double x) { return x; });
+  add_terms<false>(sum, values, count);
 }
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
 
 #include "ops/cpu/loops.hpp"
@@ -74,9 +73,8 @@ void run(Threads, const Normalize& call) {
 
 template <class T>
 void run(Threads, const Combine& call) {
-  const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / call.n);
-  for_chunks(call.n, rows,
-             [&](std::int64_t begin, std::int64_t end) { combine_kernel<T>(&call, begin, end); });
+  for_rows(call.n, call.n,
+           [&](std::int64_t begin, std::int64_t end) { combine_kernel<T>(&call, begin, end); });
 }
 
 template <class T>
