@@ -200,7 +200,7 @@ TEST_P(DecoderTest, TakesModelsOfEveryShape) {
     shape.bias = which != 0;
     shape.tied_head = which != 1;
     if (which > 0)
-      shape.recompute = RecomputeOfBlocks(
+      shape.recompute = RecomputeKey(
           std::vector{which == 2 ? Recompute::gelu : Recompute::block, Recompute::gelu});
     shape.dropout = 0.1;  // acts in training only
     Pair pair(shape, GetParam(), 1);

@@ -311,7 +311,7 @@ TEST_P(GptTest, NorDoBlocksThatRecomputeOtherThings) {
     for (const Words& words : {Words{block, none, block, none}, Words{none, block, block, block},
                                Words{block, block, gelu, none}, Words{gelu, block, none, block},
                                Words{none, gelu, gelu, gelu}}) {
-      shape.recompute = RecomputeOfBlocks(words);
+      shape.recompute = RecomputeKey(words);
       SmallModel model(shape, GetParam());
       SCOPED_TRACE(::testing::PrintToString(dropout) + ": " + recompute_text(shape.recompute));
       expect_alike(model.evaluate(tokens, targets), evaluated);

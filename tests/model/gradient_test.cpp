@@ -161,10 +161,9 @@ std::vector<GradientCase> cases_of(DType dtype) {
   blocks.activation = Activation::squared_relu;
   GptShape mixed = small_shape(), mixed_llama = small_llama();  // a word for each block
   mixed.layers = mixed_llama.layers = 3;
-  mixed.recompute =
-      RecomputeOfBlocks(std::vector{Recompute::block, Recompute::gelu, Recompute::block});
+  mixed.recompute = RecomputeKey(std::vector{Recompute::block, Recompute::gelu, Recompute::block});
   mixed_llama.recompute =
-      RecomputeOfBlocks(std::vector{Recompute::gelu, Recompute::block, Recompute::block});
+      RecomputeKey(std::vector{Recompute::gelu, Recompute::block, Recompute::block});
   GptShape terms = small_shape();  // logits reach 2.5 and more; log Z is near 3
   terms.logit_softcap = 2;
   GptShape both = small_llama();

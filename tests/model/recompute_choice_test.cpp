@@ -29,7 +29,7 @@ struct Assignment {
 };
 
 std::int64_t bytes_with(GptShape shape, const ActivationSizes& sizes, const Words& words) {
-  shape.recompute = RecomputeOfBlocks(words);
+  shape.recompute = RecomputeKey(words);
   const auto plan = activation_plan(shape, sizes.dtype, sizes.micro_sequences, sizes.kind);
   return static_cast<std::int64_t>(plan.bytes() + plan.scratch().bytes());
 }
@@ -118,10 +118,10 @@ TEST_P(RecomputeChoiceTest, BeginsWithTheFirstBlocksAndFallsWithTheBudget) {
 /// A list with one word only says no more than the word.
 TEST_P(RecomputeChoiceTest, IsOneWordWhereAllBlocksAreAlike) {
   const RecomputeChoice none = choose_recompute(shape, sizes, std::int64_t{1} << 50U);
-  EXPECT_EQ(none.recompute, RecomputeOfBlocks(Recompute::none));
+  EXPECT_EQ(none.recompute, RecomputeKey(Recompute::none));
   const RecomputeChoice least = choose_recompute(shape, sizes, 0);
   EXPECT_FALSE(least.fits);
-  EXPECT_EQ(least.recompute, RecomputeOfBlocks(Recompute::block));
+  EXPECT_EQ(least.recompute, RecomputeKey(Recompute::block));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -136,20 +136,20 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Recompute, IsToldInRuns) {
   using enum Recompute;
   EXPECT_EQ(recompute_text(block), "block");
-  EXPECT_EQ(recompute_text(RecomputeOfBlocks(Words{block, block, gelu, none, none, none})),
+  EXPECT_EQ(recompute_text(RecomputeKey(Words{block, block, gelu, none, none, none})),
             "block x 2, gelu, none x 3");
-  EXPECT_THROW(recompute_text(RecomputeOfBlocks(Bytes{5})), ContractError);
+  EXPECT_THROW(recompute_text(RecomputeKey(Bytes{5})), ContractError);
 }
 
 /// Bytes that have decided nothing, and a list for another model, are not a plan.
 TEST(Recompute, OfAPlanIsAWordForEachBlock) {
   GptShape shape = small_shape();
-  shape.recompute = RecomputeOfBlocks(Bytes{1 << 20});
+  shape.recompute = RecomputeKey(Bytes{1 << 20});
   EXPECT_THROW(activation_plan(shape, DType::f32, 1, device::Kind::cpu), ContractError);
   EXPECT_NO_THROW(parameter_table(shape));
-  shape.recompute = RecomputeOfBlocks(Words(3, Recompute::none));
+  shape.recompute = RecomputeKey(Words(3, Recompute::none));
   EXPECT_THROW(activation_plan(shape, DType::f32, 1, device::Kind::cpu), ContractError);
-  shape.recompute = RecomputeOfBlocks(Words(2, Recompute::none));
+  shape.recompute = RecomputeKey(Words(2, Recompute::none));
   EXPECT_NO_THROW(activation_plan(shape, DType::f32, 1, device::Kind::cpu));
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cached_attention.hpp"
 
-#include "ops/attention.hpp"
 #include "ops/attention_backend.hpp"
 #include "ops/cpu/x86/bf16_attention.hpp"
 #include "ops/tensors.hpp"
@@ -9,8 +8,7 @@
 namespace trireme::test {
 namespace {
 
-using ops::CachedAttention;
-using ops::CachedAttentionShape;
+using ops::AttentionShape;
 
 /// One row of a call.
 struct CachedRow {
@@ -26,13 +24,12 @@ class CachedAttentionTest : public OpsTest {
   }
 
   /// What attention of whole sequences makes of `qkv`, [B, T, H + 2 G, D], as the values of T.
-  Values whole(const CachedAttentionShape& s, const Values& qkv, const Values& starts = {}) {
+  Values whole(const AttentionShape& s, const Values& qkv, const Values& starts = {}) {
     const auto packed = tensor(dtype(), qkv);
-    const std::int64_t rows = s.sequences * s.positions;
+    const std::int64_t rows = s.batch * s.time;
     auto out = tensor(dtype(), rows * s.heads * s.head_channels);
     auto lse = tensor(DType::f32, rows * s.heads);
-    ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false,
-                              s.grouped_heads, s.window, s.documents})
+    ops::Attention(device(), s)
         .forward({.out = out.view(),
                   .lse = lse.view(),
                   .qkv = packed.view(),
@@ -41,17 +38,16 @@ class CachedAttentionTest : public OpsTest {
     return out.values();
   }
 
-  Tensor cache_of(const CachedAttentionShape& s) {
+  Tensor cache_of(const AttentionShape& s) {
     return tensor(DType::f32, Values(static_cast<std::size_t>(ops::cache_elements(s))));
   }
 
   /// One call with `rows` of `qkv`, and what comes out for each; `starts`: [B, T], or empty.
-  Values call(const CachedAttention& attention,
+  Values call(const AttentionShape& s,
               const Tensor& cache,
               const Values& qkv,
               const std::vector<CachedRow>& rows,
               const Values& starts = {}) {
-    const CachedAttentionShape& s = attention.shape();
     const std::int64_t width = s.packed_width();
     Values packed, sequences, positions, where;
     for (const CachedRow& row : rows) {
@@ -59,28 +55,29 @@ class CachedAttentionTest : public OpsTest {
         packed.push_back(row.sequence < 0
                              ? 1.5
                              : qkv[static_cast<std::size_t>(
-                                   (row.sequence * s.positions + row.position) * width + c)]);
+                                   (row.sequence * s.time + row.position) * width + c)]);
       sequences.push_back(static_cast<double>(row.sequence));
       positions.push_back(static_cast<double>(row.position));
       if (!starts.empty())
         where.push_back(
             row.sequence < 0
                 ? 0
-                : starts[static_cast<std::size_t>(row.sequence * s.positions + row.position)]);
+                : starts[static_cast<std::size_t>(row.sequence * s.time + row.position)]);
     }
     auto out = tensor(dtype(), normals(9, std::ssize(rows) * s.heads * s.head_channels));
-    attention.forward({.out = out.view(),
-                       .cache = cache.view(),
-                       .qkv = tensor(dtype(), packed).view(),
-                       .sequences = tensor(DType::i32, sequences).view(),
-                       .positions = tensor(DType::i32, positions).view(),
-                       .starts = tensor(DType::i32, where).view()},
-                      stream());
+    run(ops::CachedAttention{.out = out.view(),
+                             .cache = cache.view(),
+                             .qkv = tensor(dtype(), packed).view(),
+                             .sequences = tensor(DType::i32, sequences).view(),
+                             .positions = tensor(DType::i32, positions).view(),
+                             .starts = tensor(DType::i32, where).view(),
+                             .shape = s},
+        stream());
     return out.values();
   }
 
   /// The rows of `all` = [B, T, H·D] that `rows` name.
-  static Values rows_of(const CachedAttentionShape& s,
+  static Values rows_of(const AttentionShape& s,
                         const Values& all,
                         const std::vector<CachedRow>& rows) {
     const std::int64_t width = s.heads * s.head_channels;
@@ -90,14 +87,13 @@ class CachedAttentionTest : public OpsTest {
         picked.push_back(row.sequence < 0
                              ? 0
                              : all[static_cast<std::size_t>(
-                                   (row.sequence * s.positions + row.position) * width + c)]);
+                                   (row.sequence * s.time + row.position) * width + c)]);
     return picked;
   }
 
   /// To the bit, where attention of whole sequences works in fp32.
-  void expect_equal(const CachedAttentionShape& s, const Values& got, const Values& expected) {
-    if (ops::cpu::bf16_attention::attends({s.sequences, s.positions, s.heads, s.head_channels,
-                                           dtype(), false, s.grouped_heads, s.window, s.documents}))
+  void expect_equal(const AttentionShape& s, const Values& got, const Values& expected) {
+    if (ops::cpu::bf16_attention::attends(s))
       expect_near(got, expected, tolerance().attention, "out");
     else {
       EXPECT_EQ(got, expected);
@@ -106,50 +102,45 @@ class CachedAttentionTest : public OpsTest {
 };
 
 TEST_P(CachedAttentionTest, ReadPositionByPositionItIsAttentionOfTheWholeSequence) {
-  for (const CachedAttentionShape& s :
-       {CachedAttentionShape{1, 1, 1, 1, dtype()}, CachedAttentionShape{2, 5, 2, 3, dtype()},
-        CachedAttentionShape{1, 131, 3, 20, dtype()}, CachedAttentionShape{2, 128, 1, 64, dtype()},
-        CachedAttentionShape{1, 64, 2, 33, dtype()}, CachedAttentionShape{2, 70, 4, 20, dtype(), 2},
-        CachedAttentionShape{1, 66, 6, 8, dtype(), 1}}) {
-    SCOPED_TRACE(
-        fmt::format("{} x {} x {} x {}", s.sequences, s.positions, s.heads, s.head_channels));
-    const auto qkv =
-        rounded_to(dtype(), normals(1, s.sequences * s.positions * s.packed_width(), 2));
+  for (const AttentionShape& s :
+       {AttentionShape{1, 1, 1, 1, dtype()}, AttentionShape{2, 5, 2, 3, dtype()},
+        AttentionShape{1, 131, 3, 20, dtype()}, AttentionShape{2, 128, 1, 64, dtype()},
+        AttentionShape{1, 64, 2, 33, dtype()}, AttentionShape{2, 70, 4, 20, dtype(), false, 2},
+        AttentionShape{1, 66, 6, 8, dtype(), false, 1}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {} x {}", s.batch, s.time, s.heads, s.head_channels));
+    const auto qkv = rounded_to(dtype(), normals(1, s.batch * s.time * s.packed_width(), 2));
     const Values expected = whole(s, qkv);
-    const CachedAttention attention(device(), s);
     const auto cache = cache_of(s);
-    for (std::int64_t t = 0; t < s.positions; ++t) {
+    for (std::int64_t t = 0; t < s.time; ++t) {
       std::vector<CachedRow> rows;
-      for (std::int64_t b = s.sequences; b-- > 0;) rows.push_back({b, t});
-      expect_equal(s, call(attention, cache, qkv, rows), rows_of(s, expected, rows));
+      for (std::int64_t b = s.batch; b-- > 0;) rows.push_back({b, t});
+      expect_equal(s, call(s, cache, qkv, rows), rows_of(s, expected, rows));
     }
   }
 }
 
 TEST_P(CachedAttentionTest, StaysInsideOfDocumentsAndWindows) {
-  const CachedAttentionShape s{2, 200, 4, 24, dtype(), 2, 70, true};
-  const auto qkv = rounded_to(dtype(), normals(1, s.sequences * s.positions * s.packed_width()));
+  const AttentionShape s{2, 200, 4, 24, dtype(), false, 2, 70, true};
+  const auto qkv = rounded_to(dtype(), normals(1, s.batch * s.time * s.packed_width()));
   Values starts;  // documents of 50 positions in one sequence, of 90 in the other
   for (const int length : {50, 90})
     for (int t = 0; t < 200; ++t) starts.push_back(t / length * length);
   const Values expected = whole(s, qkv, starts);
-  const CachedAttention attention(device(), s);
   const auto cache = cache_of(s);
   std::int64_t begin = 0;
   for (const std::int64_t count : {1, 60, 1, 3, 70, 65}) {
     std::vector<CachedRow> rows;
     for (const std::int64_t sequence : {0, 1})
       for (std::int64_t i = 0; i < count; ++i) rows.push_back({sequence, begin + i});
-    expect_equal(s, call(attention, cache, qkv, rows, starts), rows_of(s, expected, rows));
+    expect_equal(s, call(s, cache, qkv, rows, starts), rows_of(s, expected, rows));
     begin += count;
   }
 }
 
 TEST_P(CachedAttentionTest, InWhatPiecesASequenceIsReadDoesNotMatter) {
-  const CachedAttentionShape s{3, 200, 2, 24, dtype()};
+  const AttentionShape s{3, 200, 2, 24, dtype()};
   const auto qkv = rounded_to(dtype(), normals(1, 3LL * 3 * 200 * 2 * 24));
   const Values expected = whole(s, qkv);
-  const CachedAttention attention(device(), s);
   const auto cache = cache_of(s);
   // Pieces within a tile, over the border of one, several tiles at once; another sequence, and room
   // to spare, between them.
@@ -159,59 +150,58 @@ TEST_P(CachedAttentionTest, InWhatPiecesASequenceIsReadDoesNotMatter) {
     for (std::int64_t i = 0; i < count; ++i) rows.push_back({1, begin + i});
     rows.push_back({-1, 0});
     for (std::int64_t i = 0; i < count; ++i) rows.push_back({2, begin + i});
-    expect_equal(s, call(attention, cache, qkv, rows), rows_of(s, expected, rows));
+    expect_equal(s, call(s, cache, qkv, rows), rows_of(s, expected, rows));
     begin += count;
   }
 }
 
 TEST_P(CachedAttentionTest, ASequenceThatBeginsAgainDropsItsEarlierKeys) {
-  const CachedAttentionShape s{1, 70, 1, 8, dtype()};
+  const AttentionShape s{1, 70, 1, 8, dtype()};
   const auto first = rounded_to(dtype(), normals(1, 3LL * 70 * 8));
   const auto second = rounded_to(dtype(), normals(2, 3LL * 70 * 8));
   const Values expected = whole(s, second);
-  const CachedAttention attention(device(), s);
   const auto cache = cache_of(s);
   std::vector<CachedRow> all, one;
   for (std::int64_t t = 0; t < 70; ++t) all.push_back({0, t});
-  call(attention, cache, first, all);
+  call(s, cache, first, all);
   for (std::int64_t t = 0; t < 10; ++t) {
     one = {{0, t}};
-    expect_equal(s, call(attention, cache, second, one), rows_of(s, expected, one));
+    expect_equal(s, call(s, cache, second, one), rows_of(s, expected, one));
   }
 }
 
 TEST_P(CachedAttentionTest, DoesNotDependOnThreads) {
-  const CachedAttentionShape s{2, 90, 3, 24, dtype()};
+  const AttentionShape s{2, 90, 3, 24, dtype()};
   const auto qkv = rounded_to(dtype(), normals(1, 3LL * 2 * 90 * 3 * 24));
   std::vector<CachedRow> rows;
   for (std::int64_t t = 0; t < 90; ++t) rows.push_back({1, t});
   rows.push_back({0, 0});
-  const CachedAttention attention(device(), s);
   expect_same_on_threads([&] {
     const auto cache = cache_of(s);
-    const Values out = call(attention, cache, qkv, rows);
+    const Values out = call(s, cache, qkv, rows);
     const auto* bytes = reinterpret_cast<const std::byte*>(out.data());
     return std::vector<std::byte>(bytes, bytes + out.size() * sizeof(double));
   });
 }
 
 TEST_P(CachedAttentionTest, RejectsWrongViewsAndPlaces) {
-  const CachedAttentionShape s{2, 4, 1, 3, dtype()};
+  const AttentionShape s{2, 4, 1, 3, dtype()};
   const Values qkv(72);
-  const CachedAttention attention(device(), s);
   const auto cache = cache_of(s);
-  EXPECT_THROW(call(attention, tensor(DType::f32, 1), qkv, {{0, 0}}), ContractError);
-  EXPECT_THROW(CachedAttention(device(), {0, 4, 1, 3, dtype()}), ContractError);
-  EXPECT_THROW(call(attention, cache, qkv, {{0, 0}}, Values(8)), ContractError);
+  EXPECT_THROW(call(s, tensor(DType::f32, 1), qkv, {{0, 0}}), ContractError);
+  EXPECT_THROW(ops::cache_elements({0, 4, 1, 3, dtype()}), ContractError);
+  EXPECT_THROW(call(s, cache, qkv, {{0, 0}}, Values(8)), ContractError);
   const auto out = tensor(dtype(), 3), packed = tensor(dtype(), 9);
   for (const CachedRow& row : {CachedRow{2, 0}, CachedRow{0, 4}, CachedRow{0, -1}})
     EXPECT_THROW(
-        attention.forward(
-            {.out = out.view(),
-             .cache = cache.view(),
-             .qkv = packed.view(),
-             .sequences = tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
-             .positions = tensor(DType::i32, Values{static_cast<double>(row.position)}).view()},
+        run(
+            ops::CachedAttention{
+                .out = out.view(),
+                .cache = cache.view(),
+                .qkv = packed.view(),
+                .sequences = tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
+                .positions = tensor(DType::i32, Values{static_cast<double>(row.position)}).view(),
+                .shape = s},
             stream()),
         ContractError)
         << row.sequence << ", " << row.position;

@@ -108,7 +108,7 @@ TEST_P(GraphedSession, GivesTheSameBitsAsWithoutGraphs) {
       const bool mixed = shard == layout::Shard::gradients;
       job_.shape.layers = mixed ? 3 : 2;
       if (mixed)
-        job_.shape.recompute = model::RecomputeOfBlocks(
+        job_.shape.recompute = model::RecomputeKey(
             std::vector{model::Recompute::block, model::Recompute::block, model::Recompute::gelu});
       const StepNumbers graphed = train(true, 1, num_steps);
       const auto places = static_cast<std::size_t>(std::min<std::int64_t>(

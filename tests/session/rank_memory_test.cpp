@@ -26,9 +26,7 @@ class RankMemory : public ::testing::Test {
     job_.run.device = DeviceChoice::cpu;
   }
 
-  void set_limit(std::int64_t bytes) {
-    job_.shape.recompute = model::RecomputeOfBlocks(Bytes{bytes});
-  }
+  void set_limit(std::int64_t bytes) { job_.shape.recompute = model::RecomputeKey(Bytes{bytes}); }
   [[nodiscard]] std::int64_t bytes_with(model::Recompute recompute) {
     job_.shape.recompute = recompute;
     return decide_recompute(job_, *world_, *device_, DType::f32).bytes;

@@ -163,33 +163,39 @@ LayerRuns runs_of(const ListedProduct& listed,
       .dweight = operand("weight gradient", DType::f32, p.in * p.out),
       .dbias =
           own_bias ? operand("bias gradient", DType::f32, p.out) : View(nullptr, 0, DType::f32)};
-  const auto products = [&](const LinearShape& shape, const ops::ProductOptions& with) {
-    auto linear = std::make_shared<nn::LinearProducts>(stream.device(), shape, with);
-    linear->prepare_backward(stream.device());
-    return linear;
+  const auto product = [&](const ops::MatmulShape& shape, const ops::ProductOptions& with) {
+    return std::make_shared<ops::Matmul>(stream.device(), shape, with);
   };
   device::Stream& s = stream;
-  const auto linear = products(listed.plain(), options);
+  const LinearShape plain = listed.plain();
+  ops::MatmulCall forward{.a = o.x, .b = o.weight, .bias = o.bias, .c = o.y};
+  ops::MatmulCall input{.a = o.dy, .b = o.weight, .c = o.dx};
+  ops::MatmulCall weight{.a = o.dy, .b = o.x, .c = o.dweight};
   LayerRuns made;
   made.operands = o;
-  made.forward = [=, &s] { linear->forward(o.y, o.x, o.weight, o.bias, s); };
-  made.input = [=, &s] { linear->backward_input(o.dx, o.dy, o.weight, s); };
-  made.weight_gradient = [=, &s] { linear->backward_weight(o.dweight, o.dy, o.x, s); };
+  const auto run_of = [&s](const auto& multiply, const ops::MatmulCall& call) {
+    return [=, &s] { (*multiply)(call, s); };
+  };
+  made.forward = run_of(product(plain.forward(), options), forward);
+  made.input = run_of(product(plain.input_gradient(), options), input);
+  made.weight_gradient = run_of(product(plain.weight_gradient(), options), weight);
   if (fused_options == nullptr)
     return made;
-  const auto fused = products(p, *fused_options);
-  if (p.gelu_after && fused->fuses_gelu_after())
-    made.forward_with_gelu = [=, &s, z = operand("before gelu", dtype, p.rows * p.out)] {
-      fused->forward_gelu(o.y, z, o.x, o.weight, o.bias, s);
-    };
-  if (p.gelu_before && fused->fuses_gelu_before())
-    made.input_with_gelu = [=, &s, z = operand("before gelu", dtype, p.rows * p.in)] {
-      fused->backward_input_gelu(o.dx, z, o.dy, o.weight, s);
-    };
-  if (own_bias && fused->sums_bias())
-    made.weight_gradient_with_bias = [=, &s] {
-      fused->backward_weight_and_bias(o.dweight, o.dbias, o.dy, o.x, s);
-    };
+  if (p.gelu_after)
+    if (const auto fused = product(p.forward(), *fused_options); fused->fuses_epilogue()) {
+      forward.z = operand("before gelu", dtype, p.rows * p.out);
+      made.forward_with_gelu = run_of(fused, forward);
+    }
+  if (p.gelu_before)
+    if (const auto fused = product(p.input_gradient(), *fused_options); fused->fuses_epilogue()) {
+      input.z = operand("before gelu", dtype, p.rows * p.in);
+      made.input_with_gelu = run_of(fused, input);
+    }
+  if (own_bias)
+    if (const auto fused = product(p.weight_gradient(), *fused_options); fused->sums_rows()) {
+      weight.row_sums = o.dbias;
+      made.weight_gradient_with_bias = run_of(fused, weight);
+    }
   return made;
 }
 

@@ -401,7 +401,7 @@ class Maker {
     nn::LinearShape product = head_shape();
     const auto of_rows = [&](std::int64_t m) {
       product.rows = m;
-      return std::make_shared<nn::LinearProducts>(device_, product, options_.products);
+      return std::make_shared<ops::Matmul>(device_, product.forward(), options_.products);
     };
     const auto usual = of_rows(part), last = of_rows(chunk % part > 0 ? chunk % part : part);
     const std::int64_t C = shape_.channels;
@@ -412,7 +412,8 @@ class Maker {
                   for (std::int64_t at = 0; at < chunk; at += part) {
                     const std::int64_t m = std::min(part, chunk - at);
                     const View to = logits.slice(at * V, m * V);
-                    (m == part ? usual : last)->forward(to, x.slice(at * C, m * C), weight, {}, s);
+                    (*(m == part ? usual : last))(
+                        {.a = x.slice(at * C, m * C), .b = weight, .c = to}, s);
                     ops::CrossEntropyForwardBackward part_loss = loss;
                     part_loss.losses = losses.slice(at, m);
                     part_loss.d_logits = d_logits.slice(at * V, m * V);

@@ -117,11 +117,12 @@ Json shardings_json(const DeckPlan& plan) {
 Json recompute_json(const DeckPlan& plan) {
   Json json;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
-    const model::RecomputeOfBlocks& words = plan.recompute[i].recompute;
+    const model::RecomputeKey& words = plan.recompute[i].recompute;
     Json& value = json[name(plan.dtypes[i])];
-    for (const model::Recompute one : words.list()) value.push_back(word(one));
-    if (value.empty())
+    if (words.list() == nullptr)
       value = word(words.of(0));
+    else
+      for (const model::Recompute one : *words.list()) value.push_back(word(one));
   }
   return json;
 }

@@ -183,7 +183,7 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
   const model::RecomputeChoice choice = choice_of(model::RecomputeKey(limit));
   if (!choice.fits)
     return std::nullopt;
-  return choice.recompute.list().empty() ? choice.recompute.key() : model::RecomputeKey(limit);
+  return choice.recompute.list() == nullptr ? choice.recompute : model::RecomputeKey(limit);
 }
 
 /// The candidates that are valid and fit into memory, without those that --same-bits excludes.

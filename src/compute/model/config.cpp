@@ -55,7 +55,7 @@ GptShape resolve(const ModelConfig& config) {
                  .bias = config.bias.value_or(parts.bias),
                  .dropout = config.dropout,
                  .tied_head = config.tied_head.value_or(preset.tied_head.value_or(parts.tied_head)),
-                 .recompute = RecomputeOfBlocks(config.recompute)};
+                 .recompute = config.recompute};
   shape.qkv_bias = !shape.bias && config.qkv_bias.value_or(parts.qkv_bias);
   shape.norm = config.norm.value_or(parts.norm);
   shape.norm_gain = config.norm_gain.value_or(parts.norm_gain);

@@ -54,6 +54,7 @@ struct ModelConfig {
 /// The groups of keys, in the order in which describe() shows them: sizes first.
 template <class V>
 void describe_sizes(V& v, ModelConfig& c) {
+  const FixedKeys<V> f{v};
   v("preset", c.preset,
     {.help = "Sizes of a published GPT-2, Llama, Qwen3 or nanochat model. Keys that "
              "are given override the preset."});
@@ -65,112 +66,92 @@ void describe_sizes(V& v, ModelConfig& c) {
              "embedding_norm, squared_relu, rotary positions, qk_norm without_gain, no biases, "
              "untied head, output_init zero, logit_softcap 15. Value embeddings, residual scalars, "
              "smear, backout and windows of later nanochat versions are not included."});
-  v("layers", c.layers,
+  f("layers", c.layers,
     {.unit = "blocks",
      .help = "Number of transformer blocks. 0: from the preset.",
      .min = 0,
-     .max = most_layers,
-     .change = Change::never});
-  v("heads", c.heads,
+     .max = most_layers});
+  f("heads", c.heads,
     {.unit = "heads",
      .help = "Number of attention heads. Must divide channels if head_channels is auto. 0: from "
              "the preset.",
      .min = 0,
-     .max = 1024,
-     .change = Change::never});
-  v("channels", c.channels,
+     .max = 1024});
+  f("channels", c.channels,
     {.unit = "channels",
      .help = "Width of the residual stream. 0: from the preset.",
      .min = 0,
-     .max = 65536,
-     .change = Change::never});
-  v("context", c.context,
-    {.unit = "tokens",
-     .help = "Sequence length. 0: from the preset.",
-     .min = 0,
-     .max = 1 << 20,
-     .change = Change::never});
-  v("vocabulary", c.vocabulary,
+     .max = 65536});
+  f("context", c.context,
+    {.unit = "tokens", .help = "Sequence length. 0: from the preset.", .min = 0, .max = 1 << 20});
+  f("vocabulary", c.vocabulary,
     {.unit = "tokens",
      .help = "Number of token ids that the model knows; at least 256 for bytes. 0: from the "
              "preset, else from the tokenizer.",
      .min = 0,
-     .max = 1 << 20,
-     .change = Change::never});
-  v("key_value_heads", c.key_value_heads,
+     .max = 1 << 20});
+  f("key_value_heads", c.key_value_heads,
     {.unit = "heads",
      .help = "Number of key and value heads for grouped-query attention. Must divide heads. auto: "
              "from the preset, else the value of heads.",
      .min = 1,
-     .max = 1024,
-     .change = Change::never});
-  v("head_channels", c.head_channels,
+     .max = 1024});
+  f("head_channels", c.head_channels,
     {.unit = "channels",
      .help = "Width of a query, key or value head. heads x head_channels may differ from channels. "
              "auto: from the preset, else channels / heads.",
      .min = 1,
-     .max = 65536,
-     .change = Change::never});
+     .max = 65536});
 }
 
 /// The parts of the model.
 template <class V>
 void describe_parts(V& v, ModelConfig& c) {
-  v("norm", c.norm,
+  const FixedKeys<V> f{v};
+  f("norm", c.norm,
     {.help =
          "Normalization of the residual stream. layer_norm: by mean and standard deviation, with a "
-         "bias if `bias` is true. rms_norm: by the root mean square. auto: from the family.",
-     .change = Change::never});
-  v("norm_gain", c.norm_gain,
+         "bias if `bias` is true. rms_norm: by the root mean square. auto: from the family."});
+  f("norm_gain", c.norm_gain,
     {.help =
-         "Learn one gain per channel in the norms of the residual stream. auto: from the family.",
-     .change = Change::never});
-  v("norm_epsilon", c.norm_epsilon,
+         "Learn one gain per channel in the norms of the residual stream. auto: from the family."});
+  f("norm_epsilon", c.norm_epsilon,
     {.help = "Added to the variance or mean square in all norms, also qk_norm. auto: 1e-6 in the "
              "families qwen2 and qwen3, 2^-23 in nanochat, else 1e-5.",
      .min = 1e-12,
-     .max = 1.0,
-     .change = Change::never});
-  v("embedding_norm", c.embedding_norm,
-    {.help = "Normalize between the embedding and the first block. auto: from the family.",
-     .change = Change::never});
-  v("qk_norm", c.qk_norm,
+     .max = 1.0});
+  f("embedding_norm", c.embedding_norm,
+    {.help = "Normalize between the embedding and the first block. auto: from the family."});
+  f("qk_norm", c.qk_norm,
     {.help = "RMS normalization of each head's queries and keys, which bounds the attention "
              "logits. none, without_gain, or with_gain: learn one gain per head channel for "
-             "queries and one for keys, applied before the rotation. auto: from the family.",
-     .change = Change::never});
-  v("activation", c.activation,
+             "queries and one for keys, applied before the rotation. auto: from the family."});
+  f("activation", c.activation,
     {.help = "Activation function of the MLP. swiglu has two input layers, one of which gates the "
-             "other. auto: from the family.",
-     .change = Change::never});
-  v("mlp_channels", c.mlp_channels,
+             "other. auto: from the family."});
+  f("mlp_channels", c.mlp_channels,
     {.unit = "channels",
      .help = "Width of the MLP's hidden layer. auto: from the preset, else 4 x channels; with "
              "swiglu 8/3 x channels, rounded up to a multiple of 256.",
      .min = 1,
-     .max = 1 << 20,
-     .change = Change::never});
-  v("positions", c.positions,
+     .max = 1 << 20});
+  f("positions", c.positions,
     {.help = "Position encoding. learned: an embedding of positions. rotary: queries and keys are "
-             "rotated by an angle proportional to the position. auto: from the family.",
-     .change = Change::never});
-  v("rotary_theta", c.rotary_theta,
+             "rotated by an angle proportional to the position. auto: from the family."});
+  f("rotary_theta", c.rotary_theta,
     {.help = "Base of the wavelengths of rotary positions. Increase it for longer contexts. auto: "
              "500000 in the family llama, "
              "1000000 in qwen2 and qwen3, 100000 in nanochat, 10000 in gpt2.",
      .min = 1.0,
      .max = 1e12,
-     .above_min = true,
-     .change = Change::never});
+     .above_min = true});
   v.section("rotary_scaling", c.rotary_scaling);
-  v("bias", c.bias,
-    {.help = "Use biases in linear layers and layer norms. auto: from the family.",
-     .change = Change::never});
-  v("qkv_bias", c.qkv_bias,
+  f("bias", c.bias,
+    {.help = "Use biases in linear layers and layer norms. auto: from the family."});
+  f("qkv_bias", c.qkv_bias,
     {.help =
          "Use biases in the layers of queries, keys and values where `bias` is false. auto: from "
-         "the family.",
-     .change = Change::never});
+         "the family."});
   v("dropout", c.dropout,
     {.unit = "probability",
      .help = "Dropout probability of embeddings, attention and residual branches. Use "
@@ -178,33 +159,30 @@ void describe_parts(V& v, ModelConfig& c) {
      .min = 0.0,
      .max = 1.0,
      .below_max = true});
-  v("tied_head", c.tied_head,
+  f("tied_head", c.tied_head,
     {.help = "Share the weights of the output head and the token embedding. auto: from the preset, "
-             "else from the family.",
-     .change = Change::never});
-  v("output_init", c.output_init,
+             "else from the family."});
+  f("output_init", c.output_init,
     {.help = "Initial values of the output layers of attention and MLP. scaled: normal with "
              "standard deviation 0.02 / sqrt(2 x layers). zero: zero, also in an untied head. "
-             "auto: from the family.",
-     .change = Change::never});
+             "auto: from the family."});
 }
 
 /// Which tokens a token attends to.
 template <class V>
 void describe_attention(V& v, ModelConfig& c) {
-  v("attention_window", c.attention_window,
+  const FixedKeys<V> f{v};
+  f("attention_window", c.attention_window,
     {.unit = "tokens",
      .help = "Sliding window of attention: the number of tokens that a token attends to, including "
              "itself. none: all tokens up to itself. Applies to all layers, or to those "
              "chosen by window_pattern.",
      .min = 1,
-     .max = 1 << 20,
-     .change = Change::never});
-  v("window_pattern", c.window_pattern,
+     .max = 1 << 20});
+  f("window_pattern", c.window_pattern,
     {.help = "Which layers use attention_window: S for a layer with the window, L for one without. "
              "With fewer letters than layers, as in nanochat's SSSL, the pattern is repeated and "
-             "the last layer is L. none: all layers use the window.",
-     .change = Change::never});
+             "the last layer is L. none: all layers use the window."});
   v("document_mask", c.document_mask,
     {.help = "Restrict attention to the token's own document, in training, evaluation and "
              "sampling. The end-of-text token begins a document. Positions count from the start of "
@@ -215,12 +193,12 @@ void describe_attention(V& v, ModelConfig& c) {
 /// The loss and the memory of a step.
 template <class V>
 void describe_loss_and_memory(V& v, ModelConfig& c) {
-  v("logit_softcap", c.logit_softcap,
+  const FixedKeys<V> f{v};
+  f("logit_softcap", c.logit_softcap,
     {.help = "Soft cap c of the logits: they become c tanh(logit / c) in training, evaluation and "
              "sampling. 0: no cap. auto: 15 in the family nanochat, else 0.",
      .min = 0.0,
-     .max = 1e6,
-     .change = Change::never});
+     .max = 1e6});
   v("z_loss", c.z_loss,
     {.help = "Weight k of the z-loss: training minimizes the cross-entropy plus k log(Z)^2, where "
              "Z is the sum of a token's exponentials. Reported losses are the cross-entropy only. "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder.hpp"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -60,27 +60,18 @@ Decoder::Decoder(device::Device& device,
   layers_.head->prepare_row(kernels_, dtype);
 }
 
-std::size_t Decoder::size_of(std::int64_t rows, Products products) {
-  const auto [found, is_new] = sizes_.try_emplace({rows, products}, sizes_.size());
-  if (is_new) {
-    const bool together = products == Products::together;
-    layers_.prepare(kernels_, {together ? 1 : rows, together ? rows : 1, dtype_, cache_});
-  }
-  return found->second;
-}
-
 void Decoder::bind(std::vector<ConstView> parameters) {
-  layers_.expect_values(parameters, dtype_);
+  layers_.expect_views(parameters, dtype_, "values");
   bound_.values = std::move(parameters);
 }
 
-nn::Call Decoder::call_of(std::int64_t rows,
-                          Products products,
-                          nn::Hooks& hooks,
-                          device::Stream& stream) {
+nn::Call Decoder::call_of(std::int64_t rows, nn::Hooks& hooks, device::Stream& stream) {
   TRIREME_EXPECT(rows >= 1 && rows <= most_rows, "{} rows to decode at a time", rows);
   TRIREME_EXPECT(!bound_.values.empty(), "a model without parameters: bind() comes first");
   const std::int64_t size = filled_up(rows);
+  const auto [found, is_new] = sizes_.try_emplace(size, sizes_.size());
+  if (is_new)
+    layers_.prepare(kernels_, {size, 1, dtype_, cache_});
   return {.bound = bound_,
           .plan = plan_,
           .memory = buffer_,
@@ -89,7 +80,7 @@ nn::Call Decoder::call_of(std::int64_t rows,
           .stream = stream,
           .sequences = size,
           .context = 1,
-          .size = size_of(size, products)};
+          .size = found->second};
 }
 
 std::int32_t Decoder::start_of(const Row& row) {
@@ -153,7 +144,7 @@ void Decoder::read(std::int64_t sequence,
       rows.push_back({.sequence = static_cast<std::int32_t>(sequence),
                       .position = static_cast<std::int32_t>(first + i),
                       .token = tokens[static_cast<std::size_t>(i)]});
-    nn::Call call = call_of(std::ssize(rows), Products::together, hooks, stream);
+    nn::Call call = call_of(std::ssize(rows), hooks, stream);
     const View read = forward(call, rows);
     if (end < count)
       continue;
@@ -172,7 +163,7 @@ void Decoder::step(std::span<const Row> rows,
                  name(logits.dtype), rows.size(), V);
   TRIREME_EXPECT(std::ssize(rows) <= cache_.sequences, "{} rows of {} sequences", rows.size(),
                  cache_.sequences);
-  nn::Call call = call_of(std::ssize(rows), Products::row_by_row, hooks, stream);
+  nn::Call call = call_of(std::ssize(rows), hooks, stream);
   const View read = forward(call, rows);
   const View all = logits_.view(DType::f32, 0, call.sequences * V);
   layers_.head->logits(call, read, all);

@@ -20,7 +20,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/view.hpp"
@@ -80,14 +79,11 @@ class Decoder {
   [[nodiscard]] std::size_t bytes() const { return plan_.bytes(); }
 
  private:
-  /// How a linear layer computes the rows of a call.
-  enum class Products : bool { row_by_row, together };
-  std::size_t size_of(std::int64_t rows, Products products);
   /// Where the document of a row begins; stored for the next row of the sequence.
   std::int32_t start_of(const Row& row);
   /// Runs the layers up to the final norm and returns its output for all rows, including padding.
   View forward(nn::Call& call, std::span<const Row> rows);
-  nn::Call call_of(std::int64_t rows, Products products, nn::Hooks& hooks, device::Stream& stream);
+  nn::Call call_of(std::int64_t rows, nn::Hooks& hooks, device::Stream& stream);
 
   device::Device& device_;
   std::optional<device::ScratchPool> own_scratch_;  // if the caller gave none
@@ -101,7 +97,7 @@ class Decoder {
   device::Buffer rows_;    // tokens, sequences, positions and starts, most_rows each
   device::Buffer logits_;  // with padded rows
   nn::Kernels kernels_;
-  std::map<std::pair<std::int64_t, Products>, std::size_t> sizes_;
+  std::map<std::int64_t, std::size_t> sizes_;  // by rows
   nn::Bound bound_;
 };
 

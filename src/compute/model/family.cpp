@@ -87,19 +87,15 @@ PresetSizes sizes_of(Preset preset) {
               .family = Family::qwen3,
               .tied_head = true};
     case Preset::nanochat_d12:
-      return {.layers = 12,
-              .heads = 6,
-              .channels = 768,
+    case Preset::nanochat_d20: {
+      const std::int64_t depth = preset == Preset::nanochat_d12 ? 12 : 20;
+      return {.layers = depth,
+              .heads = depth / 2,
+              .channels = 64 * depth,
               .context = 2048,
               .vocabulary = 65536,
               .family = Family::nanochat};
-    case Preset::nanochat_d20:
-      return {.layers = 20,
-              .heads = 10,
-              .channels = 1280,
-              .context = 2048,
-              .vocabulary = 65536,
-              .family = Family::nanochat};
+    }
   }
   return {};
 }

@@ -76,16 +76,9 @@ nn::Call Gpt::call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stre
 }
 
 void Gpt::bind(std::vector<ConstView> parameters, std::vector<View> gradients) {
-  const std::size_t count = layers_.registry.table().size();
-  layers_.expect_values(parameters, dtype_);
-  TRIREME_EXPECT(gradients.empty() || gradients.size() == count,
-                 "{} gradients bound to a model with {} parameters", gradients.size(), count);
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const layout::Parameter& p = layers_.registry.table()[i];
-    TRIREME_EXPECT(gradients[i].elements == p.elements() && gradients[i].dtype == DType::f32,
-                   "{} elements of {} bound to the gradient of {}, which has {} of fp32",
-                   gradients[i].elements, name(gradients[i].dtype), p.name, p.elements());
-  }
+  layers_.expect_views(parameters, dtype_, "values");
+  if (!gradients.empty())
+    layers_.expect_views(gradients, DType::f32, "gradients");
   bound_.values = std::move(parameters);
   bound_.gradients = std::move(gradients);
 }

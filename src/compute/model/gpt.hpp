@@ -112,8 +112,9 @@ class Gpt {
   template <class Finish>
   void forward(nn::Call& call, ConstView tokens, const Finish& finish) const;
 
-  /// With recompute: block: recomputes the activations of the block from its input.
-  void forward_again(const nn::Call& call, const Block& block) const;
+  /// With recompute: block: recomputes the activations of the block with residual `first` from its
+  /// input.
+  void forward_again(const nn::Call& call, std::size_t first) const;
   /// Backward from the gradient of the final norm's output, in call.narrow, to the embeddings.
   void backward(const nn::Call& call, ConstView tokens) const;
   /// `dx` is the gradient of the stream, `d_branch` scratch for it after dropout.

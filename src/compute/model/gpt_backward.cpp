@@ -17,15 +17,16 @@ void Gpt::backward(const nn::Call& call, ConstView tokens) const {
   layers_.final_norm->backward(call, dx, call.narrow_of(layers_.shape.channels),
                                layers_.stream(call, layers_.residuals.size()), false);
   bool in_place = true;  // activations of the last block that shares memory are still valid
-  for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
-    const Block& block = layers_.blocks[l];
-    layers_.announce_backward(call, l);
+  constexpr std::size_t per_block = Layers::per_block;
+  for (auto l = static_cast<std::size_t>(layers_.shape.layers); l-- > 0;) {
+    layers_.announce(call, l + 1);
     if (layers_.shape.recompute.of(l) == Recompute::block) {
       if (!in_place)
-        forward_again(call, block);
+        forward_again(call, l * per_block);
       in_place = false;
     }
-    for (std::size_t i = block.end; i-- > block.begin;) backward_residual(call, i, dx, d_branch);
+    for (std::size_t i = (l + 1) * per_block; i-- > l * per_block;)
+      backward_residual(call, i, dx, d_branch);
   }
   if (!layers_.embedding_norm) {
     layers_.embedding->backward(call, dx, tokens);
@@ -37,13 +38,13 @@ void Gpt::backward(const nn::Call& call, ConstView tokens) const {
   layers_.embedding->backward(call, d_embedded, tokens);
 }
 
-void Gpt::forward_again(const nn::Call& call, const Block& block) const {
-  layers_.norm(block.begin).forward(call, layers_.stream(call, block.begin));
-  for (std::size_t i = block.begin; i < block.end; ++i) {
+void Gpt::forward_again(const nn::Call& call, std::size_t first) const {
+  layers_.norm(first).forward(call, layers_.stream(call, first));
+  for (std::size_t i = first;; ++i) {
     const nn::Branch& branch = *layers_.residuals[i].branch;
     branch.forward_inside(call, layers_.norm(i).output(call));
-    if (i + 1 == block.end)
-      break;
+    if (i + 1 == first + Layers::per_block)
+      return;
     branch.forward_output(call);
     layers_.add_and_normalize(call, i);
   }

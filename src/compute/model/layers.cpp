@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layers.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -87,24 +89,19 @@ Layers::Layers(const GptShape& given) : shape(given) {
                                                                     .shared = shape.tied_head,
                                                                     .deviation = deviation,
                                                                     .positions = learned});
-  first_of_embedding_norm = registry.next();
+  begin_of_embedding_norm_ = at(registry.next());
   if (shape.embedding_norm)
     embedding_norm = make_norm("", "ln_e");
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::string scope = fmt::format("h.{}.", l);
-    registry.next_group();
-    Block block{.begin = residuals.size(), .first = registry.next()};
+    begin_group();
     auto ln_1 = make_norm(scope, "ln_1");
     add(std::move(ln_1),
         std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l), rotary.get()));
     auto ln_2 = make_norm(scope, "ln_2");
     add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
-    block.end = residuals.size();
-    block.count = at(registry.next()) - at(block.first);
-    blocks.push_back(block);
   }
-  registry.next_group();
-  first_after_blocks = registry.next();
+  begin_group();
   final_norm = make_norm("", "ln_f");
   head = std::make_unique<nn::Head>(
       registry,
@@ -115,24 +112,24 @@ Layers::Layers(const GptShape& given) : shape(given) {
                      .loss_rows = shape.loss_rows},
       shape.tied_head ? embedding->tokens() : nn::absent);
   request_fusions();
-  indices_.resize(registry.table().size());
+  indices_.resize(group_begin_.emplace_back(registry.table().size()));
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
 }
 
 std::unique_ptr<nn::LayerNorm> Layers::make_norm(const std::string& scope, const char* name) {
-  switch (shape.norm) {
-    case Norm::layer_norm:
-    case Norm::rms_norm:
-      return std::make_unique<nn::LayerNorm>(
-          registry, scope, name,
-          nn::LayerNormConfig{
-              .channels = shape.channels,
-              .gain = shape.norm_gain,
-              .bias = shape.bias,
-              .kind = shape.norm == Norm::layer_norm ? ops::NormKind::layer : ops::NormKind::rms,
-              .epsilon = shape.norm_epsilon});
-  }
-  return nullptr;
+  return std::make_unique<nn::LayerNorm>(
+      registry, scope, name,
+      nn::LayerNormConfig{
+          .channels = shape.channels,
+          .gain = shape.norm_gain,
+          .bias = shape.bias,
+          .kind = shape.norm == Norm::layer_norm ? ops::NormKind::layer : ops::NormKind::rms,
+          .epsilon = shape.norm_epsilon});
+}
+
+void Layers::begin_group() {
+  registry.next_group();
+  group_begin_.push_back(at(registry.next()));
 }
 
 void Layers::add(std::unique_ptr<nn::LayerNorm> norm, std::unique_ptr<nn::Branch> branch) {
@@ -158,8 +155,9 @@ nn::ActivationPlan Layers::plan(DType dtype,
   TRIREME_EXPECT(shape.recompute.limit() == nullptr,
                  "the limit of {} bytes was not resolved to recompute words",
                  shape.recompute.limit()->count);
-  TRIREME_EXPECT(shape.recompute.list().empty() || shape.recompute.list().size() == blocks.size(),
-                 "recompute of {} blocks for {}", shape.recompute.list().size(), blocks.size());
+  const std::vector<Recompute>* words = shape.recompute.list();
+  TRIREME_EXPECT(words == nullptr || std::ssize(*words) == shape.layers,
+                 "recompute of {} blocks for {}", words->size(), shape.layers);
   nn::Planner planner({.dtype = dtype,
                        .sequences = sequences,
                        .context = cache.given() ? 1 : shape.context,
@@ -170,15 +168,14 @@ nn::ActivationPlan Layers::plan(DType dtype,
     rotary->plan(planner);
   if (embedding_norm)
     embedding_norm->plan(planner, nn::Retention::stream);
-  for (std::size_t l = 0; l < blocks.size(); ++l) {
-    planner.begin_block(l);
-    for (std::size_t i = blocks[l].begin; i < blocks[l].end; ++i) {
-      const bool enters = i == blocks[l].begin;
-      residuals[i].x = planner.retain(enters ? nn::Retention::stream : nn::Retention::block,
-                                      enters ? "x" : "x_middle", shape.channels);
-      residuals[i].norm->plan(planner, nn::Retention::block);
-      residuals[i].branch->plan(planner);
-    }
+  for (std::size_t i = 0; i < residuals.size(); ++i) {
+    const bool enters = i % per_block == 0;
+    if (enters)
+      planner.begin_block(i / per_block);
+    residuals[i].x = planner.retain(enters ? nn::Retention::stream : nn::Retention::block,
+                                    enters ? "x" : "x_middle", shape.channels);
+    residuals[i].norm->plan(planner, nn::Retention::block);
+    residuals[i].branch->plan(planner);
   }
   planner.end_blocks();
   x_last = planner.retain(nn::Retention::stream, "x_last", shape.channels);
@@ -208,16 +205,6 @@ ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const 
           .starts = found, .tokens = tokens, .time = shape.context, .token = shape.document_token},
       call.stream);
   return found;
-}
-
-void Layers::expect_values(const std::vector<ConstView>& values, DType dtype) const {
-  const auto& table = registry.table();
-  TRIREME_EXPECT(values.size() == table.size(), "{} parameters bound to a model with {}",
-                 values.size(), table.size());
-  for (std::size_t i = 0; i < table.size(); ++i)
-    TRIREME_EXPECT(values[i].elements == table[i].elements() && values[i].dtype == dtype,
-                   "{} elements of {} bound to {}, which has {} of {}", values[i].elements,
-                   name(values[i].dtype), table[i].name, table[i].elements(), name(dtype));
 }
 
 void Layers::prepare(nn::Kernels& kernels, const nn::BatchSize& size) {
@@ -252,10 +239,21 @@ std::vector<nn::ListedProduct> linear_products(const GptShape& shape,
                                                device::Kind kind) {
   Layers layers(shape);
   layers.plan(dtype, micro_sequences, kind);
-  nn::ProductList list({micro_sequences, shape.context, dtype});
-  for (const Residual& residual : layers.residuals) residual.branch->list(list);
-  layers.head->list(list);
-  return list.all();
+  const nn::BatchSize size{micro_sequences, shape.context, dtype};
+  std::vector<nn::ListedProduct> all;
+  for (const Residual& residual : layers.residuals)
+    for (const nn::ListedProduct& product : residual.branch->products(size)) {
+      const auto known = std::ranges::find_if(all, [&](const nn::ListedProduct& one) {
+        return one.layer == product.layer && one.products == product.products &&
+               one.bias_is_fused == product.bias_is_fused;
+      });
+      if (known == all.end())
+        all.push_back(product);
+      else
+        ++known->count;
+    }
+  std::ranges::copy(layers.head->products(size), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace trireme::model

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "device/device.hpp"
 
 #include "model/config.hpp"
@@ -38,13 +39,6 @@ struct Residual {
   std::unique_ptr<nn::Branch> branch;
   std::uint32_t dropout_site = 0;
   nn::Slot x;  ///< the incoming stream, or the embedding before its norm
-};
-
-/// The unit of before_use, and of recompute: block.
-struct Block {
-  std::size_t begin = 0, end = 0;     ///< indices of residuals
-  ParameterIndex first = nn::absent;  ///< its parameters are [first, first + count)
-  std::size_t count = 0;
 };
 
 struct Layers {
@@ -70,12 +64,23 @@ struct Layers {
   void forward(const nn::Call& call, ConstView tokens) const;
   /// Adds the output of residual i's branch to the stream, and computes the norm after it.
   void add_and_normalize(const nn::Call& call, std::size_t i) const;
-  /// Calls before_use for the parameters of block l, before backward reads them.
-  void announce_backward(const nn::Call& call, std::size_t l) const;
-  /// The same for the embedding's norm.
+  /// Calls before_use for a group of parameters: 0 is the embeddings and their norm, l + 1 block l,
+  /// the last one what follows the blocks.
+  void announce(const nn::Call& call, std::size_t group) const {
+    announce(call, group_begin_[group], group_begin_[group + 1]);
+  }
+  /// For the parameters of the embedding's norm alone.
   void announce_embedding_norm(const nn::Call& call) const;
-  /// Throws ContractError if the views do not match the parameter table and `dtype`.
-  void expect_values(const std::vector<ConstView>& values, DType dtype) const;
+  /// Throws ContractError if the views, of `what`, do not match the parameter table and `dtype`.
+  void expect_views(const auto& views, DType dtype, const char* what) const {
+    const auto& table = registry.table();
+    TRIREME_EXPECT(views.size() == table.size(), "{} {} bound to a model with {} parameters",
+                   views.size(), what, table.size());
+    for (std::size_t i = 0; i < table.size(); ++i)
+      TRIREME_EXPECT(views[i].elements == table[i].elements() && views[i].dtype == dtype,
+                     "{} of {}: {} elements of {} bound, which has {} of {}", what, table[i].name,
+                     views[i].elements, name(views[i].dtype), table[i].elements(), name(dtype));
+  }
 
   /// The norm that reads the stream before residual i, or the final norm after the last.
   [[nodiscard]] const nn::LayerNorm& norm(std::size_t i) const {
@@ -89,16 +94,15 @@ struct Layers {
   /// Output of the embedding, before embedding_norm if there is one.
   [[nodiscard]] View embedded(const nn::Call& call) const { return call.view(residuals.front().x); }
 
+  /// Residuals of a block: attention and MLP.
+  static constexpr std::size_t per_block = 2;
   const GptShape shape;
   nn::Registry registry;
   std::unique_ptr<nn::Rotary> rotary;  ///< null if positions are learned
   std::unique_ptr<nn::Embedding> embedding;
-  std::unique_ptr<nn::LayerNorm> embedding_norm;        ///< null: none
-  ParameterIndex first_of_embedding_norm = nn::absent;  ///< to that of the first block
+  std::unique_ptr<nn::LayerNorm> embedding_norm;  ///< null: none
   std::vector<Residual> residuals;
-  std::vector<Block> blocks;
   std::unique_ptr<nn::LayerNorm> final_norm;
-  ParameterIndex first_after_blocks = nn::absent;  ///< the final norm's, then an untied head's
   std::unique_ptr<nn::Head> head;
   nn::Slot x_last;  ///< the output of the last block
   nn::Slot window;  ///< [T] int32, the padded window of next_logits
@@ -109,11 +113,12 @@ struct Layers {
   std::unique_ptr<nn::LayerNorm> make_norm(const std::string& scope, const char* name);
   void add(std::unique_ptr<nn::LayerNorm> norm, std::unique_ptr<nn::Branch> branch);
   void request_fusions();
-  void announce(const nn::Call& call, ParameterIndex first, std::size_t count) const;
-  /// Announces the block that begins with residual i, or the parameters after the blocks.
-  void announce_at(const nn::Call& call, std::size_t i) const;
+  void begin_group();
+  void announce(const nn::Call& call, std::size_t begin, std::size_t end) const;
 
-  std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
+  std::vector<std::size_t> group_begin_{0};  // indices of parameters; then their number
+  std::size_t begin_of_embedding_norm_ = 0;  // to group 1
+  std::vector<ParameterIndex> indices_;      // 0, 1, …: spans of it go to before_use
 };
 
 /// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],

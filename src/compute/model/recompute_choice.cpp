@@ -2,7 +2,6 @@
 #include "model/recompute_choice.hpp"
 
 #include <algorithm>
-#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,14 +14,14 @@ namespace trireme::model {
 namespace {
 
 /// The first `blocks` with `block`, the next `gelus` with `gelu`.
-RecomputeOfBlocks first_blocks(std::int64_t layers, std::int64_t blocks, std::int64_t gelus) {
+RecomputeKey first_blocks(std::int64_t layers, std::int64_t blocks, std::int64_t gelus) {
   std::vector<Recompute> each(static_cast<std::size_t>(layers), Recompute::none);
   const auto gelu = each.begin() + blocks;
   std::fill(each.begin(), gelu, Recompute::block);
   std::fill(gelu, gelu + gelus, Recompute::gelu);
   if (std::ranges::adjacent_find(each, std::ranges::not_equal_to{}) == each.end())
     return each.front();
-  return RecomputeOfBlocks(each);
+  return RecomputeKey(each);
 }
 
 /// The smallest number in [low, high] that `fits`, if all larger ones do as well; `high` if none.
@@ -66,12 +65,12 @@ RecomputeChoice choose_recompute(const GptShape& shape,
                 least(0, layers - blocks, [&](std::int64_t gelus) { return fits(blocks, gelus); }));
 }
 
-std::string recompute_text(const RecomputeOfBlocks& recompute) {
+std::string recompute_text(const RecomputeKey& recompute) {
   TRIREME_EXPECT(recompute.limit() == nullptr, "a limit of {} bytes has no words",
                  recompute.limit()->count);
-  const std::span<const Recompute> each = recompute.list();
-  if (each.empty())
+  if (recompute.list() == nullptr)
     return word(recompute.of(0));
+  const std::vector<Recompute>& each = *recompute.list();
   std::string text;
   for (auto begin = each.begin(); begin != each.end();) {
     const auto end = std::find_if(begin, each.end(), [&](Recompute one) { return one != *begin; });

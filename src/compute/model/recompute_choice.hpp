@@ -31,9 +31,9 @@ struct ActivationSizes {
 };
 
 struct RecomputeChoice {
-  RecomputeOfBlocks recompute;  ///< one word, or one per block
-  std::int64_t bytes = 0;       ///< of activations and scratch
-  bool fits = false;            ///< false: `bytes` is the minimum
+  RecomputeKey recompute;  ///< one word, or one per block
+  std::int64_t bytes = 0;  ///< of activations and scratch
+  bool fits = false;       ///< false: `bytes` is the minimum
 };
 
 /// Chooses so that activations and scratch of `shape` take at most `most_bytes`. Ignores
@@ -43,6 +43,6 @@ RecomputeChoice choose_recompute(const GptShape& shape,
                                  std::int64_t most_bytes);
 
 /// "none", "block x 4, gelu, none x 7". Requires: no limit.
-std::string recompute_text(const RecomputeOfBlocks& recompute);
+std::string recompute_text(const RecomputeKey& recompute);
 
 }  // namespace trireme::model

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/key.hpp"
 
@@ -39,7 +40,6 @@ using nn::Activation;
 using nn::QkNorm;
 using nn::Recompute;
 using nn::RecomputeKey;
-using nn::RecomputeOfBlocks;
 using ops::RotaryScaling;
 
 /// All sizes are known and consistent. The defaults are GPT-2's. Members without meaning in a
@@ -52,10 +52,10 @@ struct GptShape {
   bool bias = true;       ///< in linear layers, and in norms that have one
   double dropout = 0.0;   ///< rate, of the embedding, attention's weights and the branches
   bool tied_head = true;  ///< the head shares the token embedding's weights
-  RecomputeOfBlocks recompute = Recompute::none;  ///< a plan needs words, not a limit
-  std::int64_t grouped_heads = 0;                 ///< key and value heads; 0: as many as heads
-  std::int64_t head_width = 0;                    ///< channels of a head; 0: channels / heads
-  std::int64_t hidden = 0;                        ///< width of the MLP; 0: default_mlp_channels()
+  RecomputeKey recompute = Recompute::none;  ///< a plan needs words, not a limit
+  std::int64_t grouped_heads = 0;            ///< key and value heads; 0: as many as heads
+  std::int64_t head_width = 0;               ///< channels of a head; 0: channels / heads
+  std::int64_t hidden = 0;                   ///< width of the MLP; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
   bool norm_gain = true;        ///< in the norms of the residual stream
   double norm_epsilon = 1e-5;   ///< also of qk_norm
@@ -115,6 +115,14 @@ struct GptShape {
     return long_layers[static_cast<std::size_t>(layer)] ? 0 : attention_window;
   }
   bool operator==(const GptShape&) const = default;
+  /// What is packed (base/packing.hpp): all but `recompute`, which the shape of stored weights lacks.
+  auto fields() {
+    return std::tie(layers, heads, channels, context, vocabulary, bias, dropout, tied_head,
+                    grouped_heads, head_width, hidden, norm, norm_gain, norm_epsilon,
+                    embedding_norm, qk_norm, activation, positions, rotary_theta, rotary_scaling,
+                    output_init, attention_window, long_layers, document_token, qkv_bias,
+                    logit_softcap, z_loss, loss_rows);
+  }
 };
 
 }  // namespace trireme::model

@@ -103,7 +103,7 @@ struct PlanSizes {
   std::int64_t sequences = 0;  ///< the largest batch
   std::int64_t context = 0;    ///< tokens of a sequence
   device::Kind kind = device::Kind::cpu;
-  RecomputeOfBlocks recompute = Recompute::none;
+  RecomputeKey recompute = Recompute::none;
   /// With a cache, `context` is 1 and a row of a batch is a single position of a cached sequence.
   CacheSize cache{};
 

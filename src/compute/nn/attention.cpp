@@ -17,14 +17,13 @@ std::unique_ptr<HeadNorm> head_norm(Registry& registry,
                                     const Rotary* rotary) {
   if (config.qk_norm == QkNorm::none)
     return nullptr;
-  return std::make_unique<HeadNorm>(
-      registry, scope + "attn",
-      HeadNormConfig{.heads = config.heads + config.shape({}).key_value_heads(),
-                     .query_heads = config.heads,
-                     .channels = config.head_channels,
-                     .gain = config.qk_norm == QkNorm::with_gain,
-                     .epsilon = config.epsilon},
-      rotary);
+  return std::make_unique<HeadNorm>(registry, scope + "attn",
+                                    HeadNormConfig{.heads = config.normed_heads(),
+                                                   .query_heads = config.heads,
+                                                   .channels = config.head_channels,
+                                                   .gain = config.qk_norm == QkNorm::with_gain,
+                                                   .epsilon = config.epsilon},
+                                    rotary);
 }
 
 }  // namespace
@@ -58,28 +57,21 @@ void Attention::plan(Planner& planner) {
   if (head_norm_ != nullptr)
     head_norm_->plan(planner);
   result_ = planner.retain(Retention::block, "attention", config_.width());
-  if (planner.sizes().cache.given())
-    cache_ = planner.retain_always(
-        "attention.cache",
-        ops::cache_elements(config_.cached_shape(planner.sizes().cache, planner.sizes().dtype)));
-  else
+  if (const CacheSize& cache = planner.sizes().cache; cache.given()) {
+    cache_shape_ = config_.shape({cache.sequences, cache.positions, planner.sizes().dtype});
+    cache_ = planner.retain_always("attention.cache", ops::cache_elements(cache_shape_));
+  } else {
     lse_ = planner.retain(Retention::block, "attention.lse", config_.heads, DType::f32);
+  }
   planner.need(&ActivationPlan::Scratch::narrow, config_.width());
   planner.need(&ActivationPlan::Scratch::wide, config_.qkv_width());
 }
 
 void Attention::prepare(Kernels& kernels, const BatchSize& size) {
   qkv_.prepare(kernels, size);
-  if (size.cache.given())
-    decoding_ = &kernels.cached_attention(config_.cached_shape(size.cache, size.dtype));
-  else
+  if (!size.cache.given())
     attention_.push_back(&kernels.attention(config_.shape(size)));
   output_.prepare(kernels, size);
-}
-
-void Attention::list(ProductList& list) const {
-  qkv_.list(list);
-  output_.list(list);
 }
 
 /// The attention term of llm.c: two products per pair of query and key in forward, twice as many in
@@ -95,34 +87,32 @@ double Attention::flops_per_token(std::int64_t context) const {
          6.0 * static_cast<double>(config_.width()) * window * (2 - window / time);
 }
 
-void Attention::prepare_heads(const Call& call, View packed) const {
-  if (head_norm_ != nullptr)
-    head_norm_->forward(call, packed, config_.shape({}));
-  else if (rotary_ != nullptr)
-    rotary_->rotate(call, packed, config_.shape({}), ops::Direction::forward);
-}
-
-void Attention::prepare_heads_backward(const Call& call, View d_packed) const {
-  if (head_norm_ != nullptr)
-    head_norm_->backward(call, d_packed, config_.shape({}));
-  else if (rotary_ != nullptr)
-    rotary_->rotate(call, d_packed, config_.shape({}), ops::Direction::inverse);
+void Attention::prepare_heads(const Call& call, View packed, ops::Direction direction) const {
+  const ops::RotaryShape shape{.time = call.context,
+                               .heads = config_.normed_heads(),
+                               .head_channels = config_.head_channels,
+                               .stride = config_.qkv_width()};
+  if (head_norm_ == nullptr && rotary_ != nullptr)
+    rotary_->rotate(call, packed, shape, direction);
+  else if (head_norm_ != nullptr && direction == ops::Direction::forward)
+    head_norm_->forward(call, packed, shape);
+  else if (head_norm_ != nullptr)
+    head_norm_->backward(call, packed, shape);
 }
 
 void Attention::forward_inside(const Call& call, ConstView x) const {
   const View packed = call.view(packed_);
   qkv_.forward(call, packed, x);
-  prepare_heads(call, packed);
-  if (call.cached != nullptr) {
-    decoding_->forward({.out = call.view(result_),
-                        .cache = call.whole(cache_),
-                        .qkv = packed,
-                        .sequences = call.cached->sequences,
-                        .positions = call.cached->positions,
-                        .starts = call.document_starts},
-                       call.stream);
-    return;
-  }
+  prepare_heads(call, packed, ops::Direction::forward);
+  if (call.cached != nullptr)
+    return run(ops::CachedAttention{.out = call.view(result_),
+                                    .cache = call.whole(cache_),
+                                    .qkv = packed,
+                                    .sequences = call.cached->sequences,
+                                    .positions = call.cached->positions,
+                                    .starts = call.document_starts,
+                                    .shape = cache_shape_},
+               call.stream);
   attention_[call.size]->forward({.out = call.view(result_),
                                   .lse = call.view(lse_),
                                   .qkv = packed,
@@ -149,7 +139,7 @@ void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
                                    .starts = call.document_starts,
                                    .dropout = call.dropout_at(dropout_site_)},
                                   call.stream);
-  prepare_heads_backward(call, d_packed);
+  prepare_heads(call, d_packed, ops::Direction::inverse);
   qkv_.backward_parameters(call, d_packed, x);
   qkv_.backward_input(call, call.narrow_of(config_.channels), d_packed);
 }

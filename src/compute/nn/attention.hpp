@@ -38,6 +38,8 @@ struct AttentionConfig {
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
   /// Width of packed queries, keys and values.
   [[nodiscard]] std::int64_t qkv_width() const { return shape({}).packed_width(); }
+  /// Those of queries and of keys.
+  [[nodiscard]] std::int64_t normed_heads() const { return heads + shape({}).key_value_heads(); }
   [[nodiscard]] ops::AttentionShape shape(const BatchSize& size) const {
     return {.batch = size.sequences,
             .time = size.context,
@@ -45,16 +47,6 @@ struct AttentionConfig {
             .head_channels = head_channels,
             .dtype = size.dtype,
             .drops = drops,
-            .grouped_heads = grouped_heads,
-            .window = window,
-            .documents = documents};
-  }
-  [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
-    return {.sequences = cache.sequences,
-            .positions = cache.positions,
-            .heads = heads,
-            .head_channels = head_channels,
-            .dtype = dtype,
             .grouped_heads = grouped_heads,
             .window = window,
             .documents = documents};
@@ -71,7 +63,9 @@ class Attention final : public Branch {
 
   void plan(Planner& planner) override;
   void prepare(Kernels& kernels, const BatchSize& size) override;
-  void list(ProductList& list) const override;
+  [[nodiscard]] std::vector<ListedProduct> products(const BatchSize& size) const override {
+    return {qkv_.product(size), output_.product(size)};
+  }
   [[nodiscard]] double flops_per_token(std::int64_t context) const override;
   [[nodiscard]] Linear& output_layer() override { return output_; }
 
@@ -81,8 +75,7 @@ class Attention final : public Branch {
 
  private:
   /// Norm and rotation of queries and keys in packed = [rows, qkv_width], and their gradient.
-  void prepare_heads(const Call& call, View packed) const;
-  void prepare_heads_backward(const Call& call, View d_packed) const;
+  void prepare_heads(const Call& call, View packed, ops::Direction direction) const;
 
   const AttentionConfig config_;
   const Rotary* const rotary_;
@@ -90,8 +83,8 @@ class Attention final : public Branch {
   std::unique_ptr<HeadNorm> head_norm_;  // null: none
   Linear output_;
   std::uint32_t dropout_site_;
-  std::vector<const ops::Attention*> attention_;    // by batch size; empty when decoding
-  const ops::CachedAttention* decoding_ = nullptr;  // for all sizes
+  std::vector<const ops::Attention*> attention_;  // by batch size; empty when decoding
+  ops::AttentionShape cache_shape_;
   Slot packed_, result_, lse_, cache_;
 };
 

@@ -7,6 +7,8 @@
 // 3. Scratch: forward may use `wide`, from the first part to the second; backward may use both.
 #pragma once
 
+#include <vector>
+
 #include "base/view.hpp"
 
 #include "nn/activations.hpp"
@@ -23,7 +25,7 @@ class Branch {
 
   virtual void plan(Planner& planner) = 0;
   virtual void prepare(Kernels& kernels, const BatchSize& size) = 0;
-  virtual void list(ProductList& list) const = 0;
+  [[nodiscard]] virtual std::vector<ListedProduct> products(const BatchSize& size) const = 0;
   /// FLOP per token of forward and backward, in a sequence of `context` tokens.
   [[nodiscard]] virtual double flops_per_token(std::int64_t context) const = 0;
   /// The layer whose output the branch adds to the stream.

@@ -5,12 +5,12 @@ namespace trireme::nn {
 
 Embedding::Embedding(Registry& registry, const EmbeddingConfig& config)
     : config_(config),
-      tokens_(registry.add("wte.weight",
-                           {config.vocabulary, config.channels},
-                           {.deviation = config.deviation},
-                           config.shared)),
-      positions_(config.positions ? registry.add("wpe.weight",
-                                                 {config.context, config.channels},
+      tokens_(registry.add({.name = "wte.weight",
+                            .shape = {config.vocabulary, config.channels},
+                            .own_bucket = config.shared},
+                           {.deviation = config.deviation})),
+      positions_(config.positions ? registry.add({.name = "wpe.weight",
+                                                  .shape = {config.context, config.channels}},
                                                  {.deviation = config.deviation})
                                   : absent),
       dropout_site_(registry.add_dropout_site()) {}

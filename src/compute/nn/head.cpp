@@ -2,7 +2,7 @@
 #include "nn/head.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <map>
 
 #include "base/round_up.hpp"
 
@@ -48,8 +48,8 @@ std::int64_t rows_of_loss(std::int64_t loss_rows, std::int64_t rows, std::int64_
 Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
     : config_(config),
       own_weight_(shared == absent),
-      weight_(own_weight_ ? registry.add("head.weight",
-                                         {config.vocabulary, config.channels},
+      weight_(own_weight_ ? registry.add({.name = "head.weight",
+                                          .shape = {config.vocabulary, config.channels}},
                                          {.deviation = config.deviation})
                           : shared) {}
 
@@ -78,32 +78,37 @@ void Head::prepare(Kernels& kernels, const BatchSize& size) {
   for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
     rows = chunk_rows(size, begin);
     Chunk& chunk = chunks.emplace_back(
-        Chunk{{begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())}});
+        Chunk{{begin, rows, kernels.linear(shape(size, rows), !size.cache.given())}});
     const std::int64_t most = rows_of_loss(config_.loss_rows, rows, size.context);
     for (std::int64_t at = 0; at < rows; at += most) {
       const std::int64_t n = std::min(most, rows - at);
-      chunk.parts.push_back({begin + at, n, &kernels.linear(shape(size, n), false)});
+      chunk.parts.push_back({begin + at, n, kernels.linear(shape(size, n), false)});
     }
   }
 }
 
 void Head::prepare_row(Kernels& kernels, DType dtype) {
-  row_ = &kernels.linear(shape({1, 1, dtype}, 1), false);
+  row_ = kernels.linear(shape({1, 1, dtype}, 1), false);
 }
 
-void Head::list(ProductList& list) const {
+std::vector<ListedProduct> Head::products(const BatchSize& size) const {
   std::map<std::int64_t, std::int64_t> chunks;  // number of chunks, by rows
-  for (std::int64_t begin = 0, rows = 0; begin < list.size().rows(); begin += rows) {
-    rows = chunk_rows(list.size(), begin);
+  for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
+    rows = chunk_rows(size, begin);
     ++chunks[rows];
   }
+  std::vector<ListedProduct> all;
   for (const auto& [rows, count] : chunks)
-    list.add(
-        {.layer = "head", .products = shape(list.size(), rows), .count = count, .logits = true});
+    all.push_back({.layer = "head", .products = shape(size, rows), .count = count, .logits = true});
+  return all;
 }
 
 double Head::flops_per_token() const {
   return own_weight_ ? 6.0 * static_cast<double>(config_.vocabulary * config_.channels) : 0;
+}
+
+void Head::forward(const Call& call, const LinearProducts& products, View y, ConstView x) const {
+  (*products.forward)({.a = x, .b = call.value(weight_), .c = y}, call.stream);
 }
 
 void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losses) const {
@@ -111,7 +116,7 @@ void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losse
   for (const Chunk& chunk : chunks_[call.size])
     for (const Part& part : chunk.parts) {
       const View logits = all_logits.view().slice(0, part.rows * config_.vocabulary);
-      part.products->forward(logits, rows_of(x, part), call.value(weight_), {}, call.stream);
+      forward(call, part.products, logits, rows_of(x, part));
       run(ops::CrossEntropyForward{.losses = losses.slice(part.begin, part.rows),
                                    .logits = logits,
                                    .targets = targets.slice(part.begin, part.rows),
@@ -135,8 +140,7 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses, 
         return all.slice((part.begin - chunk.begin) * config_.vocabulary,
                          part.rows * config_.vocabulary);
       };
-      part.products->forward(of_part(logits), rows_of(x, part), call.value(weight_), {},
-                             call.stream);
+      forward(call, part.products, of_part(logits), rows_of(x, part));
       run(ops::CrossEntropyForwardBackward{.losses = losses.slice(part.begin, part.rows),
                                            .d_logits = of_part(d_logits),
                                            .logits = of_part(logits),
@@ -145,37 +149,32 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses, 
                                            .scale = scale},
           call.stream);
     }
-    chunk.products->backward_weight(call.gradient(weight_), d_logits, rows_of(x, chunk),
-                                    call.stream);
-    chunk.products->backward_input(dx, d_logits, call.value(weight_), call.stream);
+    (*chunk.products.weight_gradient)(
+        {.a = d_logits, .b = rows_of(x, chunk), .c = call.gradient(weight_)}, call.stream);
+    (*chunk.products.input_gradient)({.a = d_logits, .b = call.value(weight_), .c = dx},
+                                     call.stream);
   }
   if (own_weight_)
     call.ready(weight_);
 }
 
 void Head::logits(const Call& call, ConstView x, View logits) const {
-  std::optional<device::Lease> rounded;
-  if (logits_ != DType::f32)
-    rounded.emplace(call.lease(call.plan.scratch().logits));
-  for (const Chunk& chunk : chunks_[call.size]) {
-    const std::int64_t count = chunk.rows * config_.vocabulary;
-    const View to = logits.slice(chunk.begin * config_.vocabulary, count);
-    const View made = rounded ? rounded->view().slice(0, count) : to;
-    chunk.products->forward(made, rows_of(x, chunk), call.value(weight_), {}, call.stream);
-    if (rounded)
-      run(ops::Cast{.to = to, .from = made}, call.stream);
-    run(ops::CapLogits{.logits = to, .terms = config_.terms}, call.stream);
-  }
+  for (const Chunk& chunk : chunks_[call.size])
+    make_logits(call, chunk.products, rows_of(x, chunk),
+                logits.slice(chunk.begin * config_.vocabulary, chunk.rows * config_.vocabulary));
 }
 
-void Head::next_logits(const Call& call, ConstView row, View logits) const {
+void Head::make_logits(const Call& call,
+                       const LinearProducts& products,
+                       ConstView x,
+                       View logits) const {
   if (logits_ == DType::f32) {
-    row_->forward(logits, row, call.value(weight_), {}, call.stream);
+    forward(call, products, logits, x);
   } else {
     const device::Lease rounded = call.lease(call.plan.scratch().logits);
-    const View one = rounded.view().slice(0, config_.vocabulary);
-    row_->forward(one, row, call.value(weight_), {}, call.stream);
-    run(ops::Cast{.to = logits, .from = one}, call.stream);
+    const View made = rounded.view().slice(0, logits.elements);
+    forward(call, products, made, x);
+    run(ops::Cast{.to = logits, .from = made}, call.stream);
   }
   run(ops::CapLogits{.logits = logits, .terms = config_.terms}, call.stream);
 }

@@ -52,7 +52,7 @@ class Head {
   /// For next_logits().
   void prepare_row(Kernels& kernels, DType dtype);
   /// Requires: plan().
-  void list(ProductList& list) const;
+  [[nodiscard]] std::vector<ListedProduct> products(const BatchSize& size) const;
   [[nodiscard]] double flops_per_token() const;
 
   /// Losses per token. x = [rows, channels], the final norm's output.
@@ -63,12 +63,14 @@ class Head {
   /// Logits [rows, V] fp32, after the cap.
   void logits(const Call& call, ConstView x, View logits) const;
   /// Logits [V] fp32 of one row, after the cap.
-  void next_logits(const Call& call, ConstView row, View logits) const;
+  void next_logits(const Call& call, ConstView row, View logits) const {
+    make_logits(call, row_, row, logits);
+  }
 
  private:
   struct Part {
     std::int64_t begin = 0, rows = 0;
-    const LinearProducts* products = nullptr;
+    LinearProducts products{};
   };
   struct Chunk : Part {
     std::vector<Part> parts{};  ///< for logits and loss
@@ -80,6 +82,11 @@ class Head {
   [[nodiscard]] ConstView rows_of(ConstView x, const Part& part) const {
     return x.slice(part.begin * config_.channels, part.rows * config_.channels);
   }
+  void forward(const Call& call, const LinearProducts& products, View y, ConstView x) const;
+  void make_logits(const Call& call,
+                   const LinearProducts& products,
+                   ConstView x,
+                   View logits) const;
 
   const HeadConfig config_;
   const bool own_weight_;
@@ -87,7 +94,7 @@ class Head {
   std::int64_t rows_at_a_time_ = 0;
   DType logits_ = DType::f32;
   std::vector<std::vector<Chunk>> chunks_;  // by batch size
-  const LinearProducts* row_ = nullptr;
+  LinearProducts row_;
 };
 
 }  // namespace trireme::nn

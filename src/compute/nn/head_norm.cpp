@@ -10,8 +10,10 @@ HeadNorm::HeadNorm(Registry& registry,
     : config_(config), rotary_(rotary) {
   if (!config.gain)
     return;
-  query_gain_ = registry.add(name + ".q_norm.weight", {config.channels}, {.constant = 1});
-  key_gain_ = registry.add(name + ".k_norm.weight", {config.channels}, {.constant = 1});
+  query_gain_ =
+      registry.add({.name = name + ".q_norm.weight", .shape = {config.channels}}, {.constant = 1});
+  key_gain_ =
+      registry.add({.name = name + ".k_norm.weight", .shape = {config.channels}}, {.constant = 1});
 }
 
 void HeadNorm::plan(Planner& planner) {
@@ -25,17 +27,17 @@ double HeadNorm::flops_per_token() const {
   return config_.gain ? 6.0 * static_cast<double>(2 * config_.channels) : 0;
 }
 
-ops::HeadNorm HeadNorm::norm(const Call& call, const ops::AttentionShape& shape) const {
+ops::HeadNorm HeadNorm::norm(const Call& call, const ops::RotaryShape& shape) const {
   return {.query_gain = call.value(query_gain_),
           .key_gain = call.value(key_gain_),
           .table = rotary_ != nullptr ? rotary_->table(call) : ConstView(),
           .positions = call.positions(),
-          .shape = rotary_shape(call, shape),
+          .shape = shape,
           .query_heads = config_.query_heads,
           .epsilon = static_cast<float>(config_.epsilon)};
 }
 
-void HeadNorm::forward(const Call& call, View packed, const ops::AttentionShape& shape) const {
+void HeadNorm::forward(const Call& call, View packed, const ops::RotaryShape& shape) const {
   const bool keeps = call.training;
   run(ops::HeadNormForward{.packed = packed,
                            .raw = keeps ? call.view(raw_) : View(),
@@ -44,7 +46,7 @@ void HeadNorm::forward(const Call& call, View packed, const ops::AttentionShape&
       call.stream);
 }
 
-void HeadNorm::backward(const Call& call, View d_packed, const ops::AttentionShape& shape) const {
+void HeadNorm::backward(const Call& call, View d_packed, const ops::RotaryShape& shape) const {
   run(ops::HeadNormBackward{.d_packed = d_packed,
                             .d_query_gain = call.gradient(query_gain_),
                             .d_key_gain = call.gradient(key_gain_),

@@ -11,7 +11,6 @@
 #include "nn/call.hpp"
 #include "nn/registry.hpp"
 #include "nn/rotary.hpp"
-#include "ops/attention.hpp"
 #include "ops/head_norm.hpp"
 
 namespace trireme::nn {
@@ -37,12 +36,12 @@ class HeadNorm {
   /// 6 per parameter.
   [[nodiscard]] double flops_per_token() const;
 
-  void forward(const Call& call, View packed, const ops::AttentionShape& shape) const;
+  void forward(const Call& call, View packed, const ops::RotaryShape& shape) const;
   /// Replaces the gradient of forward's output with that of its input; reports the gains.
-  void backward(const Call& call, View d_packed, const ops::AttentionShape& shape) const;
+  void backward(const Call& call, View d_packed, const ops::RotaryShape& shape) const;
 
  private:
-  [[nodiscard]] ops::HeadNorm norm(const Call& call, const ops::AttentionShape& shape) const;
+  [[nodiscard]] ops::HeadNorm norm(const Call& call, const ops::RotaryShape& shape) const;
 
   const HeadNormConfig config_;
   const Rotary* const rotary_;

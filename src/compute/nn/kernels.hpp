@@ -13,7 +13,6 @@
 #include "nn/activations.hpp"
 #include "nn/linear_products.hpp"
 #include "ops/attention.hpp"
-#include "ops/cached_attention.hpp"
 #include "ops/options.hpp"
 
 namespace trireme::nn {
@@ -33,26 +32,22 @@ class Kernels {
   Kernels(device::Device& device, const ops::Options& options)
       : device_(device), options_(options) {}
 
-  LinearProducts& linear(const LinearShape& shape, bool backward = true) {
-    LinearProducts& found =
-        linears_.try_emplace(shape, device_, shape, options_.products).first->second;
-    if (backward)
-      found.prepare_backward(device_);
-    return found;
+  LinearProducts linear(const LinearShape& shape, bool backward = true) {
+    return {&matmul(shape.forward()), backward ? &matmul(shape.input_gradient()) : nullptr,
+            backward ? &matmul(shape.weight_gradient()) : nullptr};
+  }
+  ops::Matmul& matmul(const ops::MatmulShape& shape) {
+    return matmuls_.try_emplace(shape, device_, shape, options_.products).first->second;
   }
   ops::Attention& attention(const ops::AttentionShape& shape) {
     return attentions_.try_emplace(shape, device_, shape, options_.attention).first->second;
-  }
-  ops::CachedAttention& cached_attention(const ops::CachedAttentionShape& shape) {
-    return cached_attentions_.try_emplace(shape, device_, shape).first->second;
   }
 
  private:
   device::Device& device_;
   const ops::Options options_;
-  std::map<LinearShape, LinearProducts> linears_;
+  std::map<ops::MatmulShape, ops::Matmul> matmuls_;
   std::map<ops::AttentionShape, ops::Attention> attentions_;
-  std::map<ops::CachedAttentionShape, ops::CachedAttention> cached_attentions_;
 };
 
 }  // namespace trireme::nn

@@ -11,9 +11,10 @@ LayerNorm::LayerNorm(Registry& registry,
                      const LayerNormConfig& config)
     : name_(std::move(name)), config_(config) {
   if (config.gain)
-    weight_ = registry.add(scope + name_ + ".weight", {config.channels}, {.constant = 1});
+    weight_ = registry.add({.name = scope + name_ + ".weight", .shape = {config.channels}},
+                           {.constant = 1});
   if (config.bias && config.kind == ops::NormKind::layer)
-    bias_ = registry.add(scope + name_ + ".bias", {config.channels}, {});
+    bias_ = registry.add({.name = scope + name_ + ".bias", .shape = {config.channels}}, {});
 }
 
 void LayerNorm::plan(Planner& planner, Retention how) {

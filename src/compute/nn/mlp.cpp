@@ -38,11 +38,6 @@ void Mlp::prepare(Kernels& kernels, const BatchSize& size) {
   output_.prepare(kernels, size);
 }
 
-void Mlp::list(ProductList& list) const {
-  input_.list(list);
-  output_.list(list);
-}
-
 double Mlp::flops_per_token(std::int64_t /*context*/) const {
   return input_.flops_per_token() + output_.flops_per_token();
 }
@@ -82,7 +77,7 @@ void Mlp::activate_backward(const Call& call, View d_before, ConstView before) c
 void Mlp::forward_inside(const Call& call, ConstView x) const {
   const View before = call.view(before_);
   if (fuses()) {
-    input_.forward_gelu(call, activated(call), before, x);
+    input_.forward(call, activated(call), x, before);
   } else {
     input_.forward(call, before, x);
     activate(call, before);
@@ -99,7 +94,7 @@ void Mlp::backward(const Call& call, ConstView dy, ConstView x) const {
     activate(call, before);
   output_.backward_parameters(call, dy, activated(call));
   if (config_.activation == Activation::gelu) {
-    output_.backward_input_gelu(call, d_before, before, dy);
+    output_.backward_input(call, d_before, dy, before);
   } else {
     output_.backward_input(call, hidden_of(call), dy);
     activate_backward(call, d_before, before);

@@ -33,7 +33,9 @@ class Mlp final : public Branch {
 
   void plan(Planner& planner) override;
   void prepare(Kernels& kernels, const BatchSize& size) override;
-  void list(ProductList& list) const override;
+  [[nodiscard]] std::vector<ListedProduct> products(const BatchSize& size) const override {
+    return {input_.product(size), output_.product(size)};
+  }
   [[nodiscard]] double flops_per_token(std::int64_t context) const override;
   [[nodiscard]] Linear& output_layer() override { return output_; }
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists the matrix products of a micro-step's linear layers, by shape and count, for measuring or
+// The matrix products of a micro-step's linear layers, by shape and count, for measuring or
 // predicting the time of a step. Attention's products are not included: they are tiled inside the
 // op.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "nn/kernels.hpp"
 #include "nn/linear_products.hpp"
 
 namespace trireme::nn {
@@ -34,29 +31,6 @@ struct ListedProduct {
     plain.gelu_after = plain.gelu_before = false;
     return plain;
   }
-};
-
-/// Layers add their products; equal products are counted.
-class ProductList {
- public:
-  explicit ProductList(const BatchSize& size) : size_(size) {}
-
-  [[nodiscard]] const BatchSize& size() const { return size_; }
-  void add(const ListedProduct& product) {
-    const auto known = std::ranges::find_if(all_, [&](const ListedProduct& one) {
-      return one.layer == product.layer && one.products == product.products &&
-             one.bias_is_fused == product.bias_is_fused;
-    });
-    if (known == all_.end())
-      all_.push_back(product);
-    else
-      known->count += product.count;
-  }
-  [[nodiscard]] const std::vector<ListedProduct>& all() const { return all_; }
-
- private:
-  const BatchSize size_;
-  std::vector<ListedProduct> all_;
 };
 
 }  // namespace trireme::nn

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/registry.hpp"
 
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -9,27 +8,13 @@
 
 namespace trireme::nn {
 
-ParameterIndex Registry::add(std::string name,
-                             std::vector<std::int64_t> shape,
-                             Initial start,
-                             bool own_bucket) {
+ParameterIndex Registry::add(layout::Parameter parameter, Initial start) {
   const ParameterIndex index = next();
-  layout::Parameter parameter{.name = std::move(name), .shape = std::move(shape)};
-  parameter.own_bucket = own_bucket;
   parameter.decay = parameter.shape.size() >= 2;
   parameter.group = group_;
   table_.push_back(std::move(parameter));
   initial_.push_back(start);
   return index;
-}
-
-void Registry::set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights) {
-  layout::Parameter& which = table_.at(at(parameter));
-  const std::int64_t sum = std::accumulate(heights.begin(), heights.end(), std::int64_t{0});
-  TRIREME_EXPECT(which.shape.size() == 2 && which.shape.front() == sum,
-                 "matrices with {} rows in {}, which has {} dimensions", sum, which.name,
-                 which.shape.size());
-  which.matrices = std::move(heights);
 }
 
 void Registry::initialize(ParameterIndex parameter,

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/index.hpp"
@@ -31,14 +30,8 @@ struct Initial {
 
 class Registry {
  public:
-  /// Matrices decay (layout::Parameter::decay), biases and gains do not.
-  ParameterIndex add(std::string name,
-                     std::vector<std::int64_t> shape,
-                     Initial start,
-                     bool own_bucket = false);
-  /// The value of layout::Parameter::matrices. Requires: a parameter [rows, columns] whose rows
-  /// are the sum of `heights`.
-  void set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights);
+  /// Sets `decay`, which matrices have and biases and gains do not, and `group`.
+  ParameterIndex add(layout::Parameter parameter, Initial start);
   /// Parameters added after this call belong to the next layout::Parameter::group.
   void next_group() { ++group_; }
   /// Sites count from 0 in registration order; the masks of a site depend on its number.

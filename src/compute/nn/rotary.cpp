@@ -3,13 +3,6 @@
 
 namespace trireme::nn {
 
-ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape) {
-  return {.time = call.context,
-          .heads = shape.heads + shape.key_value_heads(),
-          .head_channels = shape.head_channels,
-          .stride = shape.packed_width()};
-}
-
 void Rotary::plan(Planner& planner) {
   const PlanSizes& sizes = planner.sizes();
   const std::int64_t positions = sizes.cache.given() ? sizes.cache.positions : sizes.context;
@@ -28,12 +21,12 @@ void Rotary::fill(const device::Buffer& memory, device::Device& device) const {
 
 void Rotary::rotate(const Call& call,
                     View packed,
-                    const ops::AttentionShape& shape,
+                    const ops::RotaryShape& shape,
                     ops::Direction direction) const {
   run(ops::Rotate{.packed = packed,
                   .table = table(call),
                   .positions = call.positions(),
-                  .shape = rotary_shape(call, shape),
+                  .shape = shape,
                   .direction = direction},
       call.stream);
 }

@@ -8,7 +8,6 @@
 
 #include "nn/activations.hpp"
 #include "nn/call.hpp"
-#include "ops/attention.hpp"
 #include "ops/rotary.hpp"
 
 namespace trireme::nn {
@@ -18,9 +17,6 @@ struct RotaryConfig {
   double theta = 0;
   ops::RotaryScaling scaling{};
 };
-
-/// The shape of queries and keys in the packed rows of a call.
-ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape);
 
 class Rotary {
  public:
@@ -35,7 +31,7 @@ class Rotary {
   /// Rotates queries and keys in `packed` by the positions of the call's rows.
   void rotate(const Call& call,
               View packed,
-              const ops::AttentionShape& shape,
+              const ops::RotaryShape& shape,
               ops::Direction direction) const;
 
  private:

@@ -12,11 +12,8 @@
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
-namespace {
 
-std::unique_ptr<Attention::Implementation> make(device::Device& device,
-                                                const AttentionShape& s,
-                                                const AttentionOptions& options) {
+void expect_valid(const AttentionShape& s) {
   TRIREME_EXPECT(s.batch >= 1 && s.time >= 1 && s.heads >= 1 && s.head_channels >= 1,
                  "attention over {} x {} positions, {} heads of {}", s.batch, s.time, s.heads,
                  s.head_channels);
@@ -24,8 +21,16 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device,
                  "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
   TRIREME_EXPECT(s.window >= 0, "a window of {}", s.window);
+}
+
+namespace {
+
+std::unique_ptr<Attention::Implementation> make(device::Device& device,
+                                                const AttentionShape& s,
+                                                const AttentionOptions& options) {
+  expect_valid(s);
   if (device.kind() == device::Kind::cpu)
-    return make_attention_cpu(device, s);
+    return make_attention_cpu(s);
   if constexpr (device::cuda::in_this_build)
     return make_attention_cuda(device, s, options);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only");

@@ -8,8 +8,8 @@
 // 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
 //    tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
-// 3. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
-//    more. One call at a time per object.
+// 3. A CPU's scratch is in the workspace of the stream (device/cpu/workspace.hpp). One call at a time
+//    per object.
 #pragma once
 
 #include <compare>
@@ -61,7 +61,7 @@ std::string slow_on_gpu(const AttentionShape& shape);
 
 class Attention {
  public:
-  /// Scratch is allocated here, once.
+  /// A GPU's scratch is allocated here, once.
   Attention(device::Device& device,
             const AttentionShape& shape,
             const AttentionOptions& options = {});
@@ -71,7 +71,6 @@ class Attention {
   void backward(const AttentionBackward& call, device::Stream& stream) const;
 
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
-  /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
   /// Memory that a plan of cuDNN may need in each direction, in addition to what is computed from
   /// the shape. Only the library knows, on a GPU: an allowance, not measured.

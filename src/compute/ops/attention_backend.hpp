@@ -14,7 +14,7 @@ struct Attention::Implementation {
   /// Sizes and dtypes are checked.
   virtual void forward(const AttentionForward& call, device::Stream& stream) = 0;
   virtual void backward(const AttentionBackward& call, device::Stream& stream) = 0;
-  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
+  [[nodiscard]] virtual std::size_t scratch_bytes() const { return 0; }
 };
 
 /// Whether every query sees all positions up to its own.
@@ -49,8 +49,10 @@ inline bool may_be_captured(const AttentionShape& shape,
   return version >= 91600 || shape.time % 128 == 0 || !suits_cudnn(shape, options) || shape.drops;
 }
 
-std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
-                                                              const AttentionShape& shape);
+/// Throws ContractError where the sizes are not those of an attention.
+void expect_valid(const AttentionShape& shape);
+
+std::unique_ptr<Attention::Implementation> make_attention_cpu(const AttentionShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
                                                                const AttentionShape& shape,

@@ -16,74 +16,33 @@
 // 4. There is a body for CPUs alone (has_cached_attention).
 #pragma once
 
-#include <compare>
-#include <memory>
-
 #include "base/view.hpp"
 #include "device/device.hpp"
 
+#include "ops/attention.hpp"
+
 namespace trireme::ops {
-
-struct CachedAttentionShape {
-  std::int64_t sequences = 0, positions = 0, heads = 0, head_channels = 0;
-  DType dtype = DType::f32;
-  std::int64_t grouped_heads = 0;  ///< G, of keys and values; 0: as many as heads
-  std::int64_t window = 0;         ///< as in attention.hpp
-  bool documents = false;          ///< as in attention.hpp
-
-  [[nodiscard]] std::int64_t key_value_heads() const {
-    return grouped_heads != 0 ? grouped_heads : heads;
-  }
-  /// Query heads that share keys and values.
-  [[nodiscard]] std::int64_t group() const { return heads / key_value_heads(); }
-  /// Elements of a row of qkv.
-  [[nodiscard]] std::int64_t packed_width() const {
-    return (heads + 2 * key_value_heads()) * head_channels;
-  }
-  auto operator<=>(const CachedAttentionShape&) const = default;
-};
 
 /// Whether the device can.
 bool has_cached_attention(const device::Device& device);
 /// Throws DeviceError where it cannot.
 void require_cached_attention(const device::Device& device);
-/// Of fp32, in a cache of this shape.
-std::int64_t cache_elements(const CachedAttentionShape& shape);
+/// Of fp32, in a cache for shape.batch sequences of up to shape.time positions.
+std::int64_t cache_elements(const AttentionShape& shape);
 
 /// A row is one position of a sequence; one with a negative sequence is room to spare: nothing of
 /// it is stored, and its output is 0.
-struct CachedAttentionCall {
+struct CachedAttention {
+  static constexpr const char* name = "cached_attention";
   View out;               ///< [rows, H, D] of the shape's dtype
   View cache;             ///< [cache_elements] fp32
   ConstView qkv;          ///< [rows, H + 2 G, D] of the shape's dtype, as in attention.hpp
   ConstView sequences;    ///< [rows] int32
   ConstView positions;    ///< [rows] int32
   ConstView starts = {};  ///< [rows] int32; where the shape has documents
+  AttentionShape shape;   ///< of the cache; what it says of dropout does not matter
 };
-
-class CachedAttention {
- public:
-  /// Scratch is allocated here, once, for the threads that OpenMP has. Throws DeviceError where
-  /// has_cached_attention() is false.
-  CachedAttention(device::Device& device, const CachedAttentionShape& shape);
-  ~CachedAttention();
-
-  void forward(const CachedAttentionCall& call, device::Stream& stream) const;
-
-  [[nodiscard]] const CachedAttentionShape& shape() const { return shape_; }
-
-  struct Implementation;
-
- private:
-  CachedAttentionShape shape_;
-  std::unique_ptr<Implementation> implementation_;
-};
-
-/// What does it, one class per backend.
-struct CachedAttention::Implementation {
-  virtual ~Implementation() = default;
-  /// Sizes and dtypes are checked.
-  virtual void forward(const CachedAttentionCall& call, device::Stream& stream) = 0;
-};
+/// Throws DeviceError where has_cached_attention() is false.
+void run(const CachedAttention& call, device::Stream& stream);
 
 }  // namespace trireme::ops

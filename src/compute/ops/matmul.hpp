@@ -14,6 +14,7 @@
 //    calls use no more. One call at a time per object.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,6 +42,8 @@ struct MatmulShape {
   Epilogue epilogue = Epilogue::none;  ///< not with accumulate
   /// There will be calls with row sums. A is stored transposed then, and C accumulates.
   bool row_sums = false;
+
+  auto operator<=>(const MatmulShape&) const = default;
 };
 
 /// The operands of one call, dense and in the shape's dtypes.

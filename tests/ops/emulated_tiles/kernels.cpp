@@ -19,9 +19,8 @@
 #if defined(__x86_64__)
 namespace trireme::ops::cpu::emulated_bf16_attention {
 
-std::unique_ptr<Attention::Implementation> make_on_tiles(device::Device& device,
-                                                         const AttentionShape& shape) {
-  return std::make_unique<PairedAttention<AmxProducts>>(device, shape, nullptr);
+std::unique_ptr<Attention::Implementation> make_on_tiles(const AttentionShape& shape) {
+  return std::make_unique<PairedAttention<AmxProducts>>(shape, nullptr);
 }
 
 }  // namespace trireme::ops::cpu::emulated_bf16_attention
@@ -38,9 +37,8 @@ std::unique_ptr<ops::Matmul::Implementation> make_matmul(const ops::MatmulShape&
   return ops::cpu::emulated_amx::make_matmul(shape);
 }
 
-std::unique_ptr<ops::Attention::Implementation> make_attention(device::Device& device,
-                                                               const ops::AttentionShape& shape) {
-  return ops::cpu::emulated_bf16_attention::make_on_tiles(device, shape);
+std::unique_ptr<ops::Attention::Implementation> make_attention(const ops::AttentionShape& shape) {
+  return ops::cpu::emulated_bf16_attention::make_on_tiles(shape);
 }
 #else
 bool can_run_kernels() {
@@ -52,7 +50,7 @@ std::unique_ptr<ops::Matmul::Implementation> make_matmul(const ops::MatmulShape&
 }
 
 std::unique_ptr<ops::Attention::Implementation> make_attention(
-    device::Device& /*device*/, const ops::AttentionShape& /*shape*/) {
+    const ops::AttentionShape& /*shape*/) {
   return nullptr;
 }
 #endif

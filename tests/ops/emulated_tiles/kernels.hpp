@@ -18,7 +18,6 @@ std::unique_ptr<ops::Matmul::Implementation> make_matmul(const ops::MatmulShape&
 
 /// Requires: can_run_kernels(), bf16, a multiple of 64 positions, heads of a multiple of 32 channels;
 /// calls without dropout.
-std::unique_ptr<ops::Attention::Implementation> make_attention(device::Device& device,
-                                                               const ops::AttentionShape& shape);
+std::unique_ptr<ops::Attention::Implementation> make_attention(const ops::AttentionShape& shape);
 
 }  // namespace trireme::test::tiles

@@ -67,7 +67,7 @@ class EmulatedTilesTest : public OpsTest {
     const auto qkv = tensor(s.dtype, normals(1, s.batch * s.time * s.packed_width()));
     const auto dout = tensor(s.dtype, normals(2, s.batch * s.time * s.heads * s.head_channels));
     std::vector<Tensor> out, lse, dqkv;
-    const auto emulated = tiles::make_attention(device(), s);
+    const auto emulated = tiles::make_attention(s);
     const ops::Attention real(device(), s);
     for (int i = 0; i < 2; ++i) {
       out.push_back(tensor(s.dtype, dout.view().elements));

@@ -9,11 +9,6 @@
 #include <cmath>
 #include <limits>
 
-#include <omp.h>
-
-#include "device/buffer.hpp"
-#include "device/cpu/cpu_stream.hpp"
-
 #include "ops/attention_backend.hpp"
 #include "ops/cpu/attention_tiles.hpp"
 #include "ops/cpu/x86/bf16_attention.hpp"
@@ -70,102 +65,81 @@ namespace {
 template <class T>
 class AttentionCpu final : public Attention::Implementation {
  public:
-  AttentionCpu(device::Device& device, const AttentionShape& shape)
+  explicit AttentionCpu(const AttentionShape& shape)
       : shape_(shape),
-        threads_(omp_get_max_threads()),
         width_(rounded(shape.head_channels)),
-        backward_elements_(BackwardScratch::elements(shape.time, width_)),
-        scratch_elements_(rounded(
-            std::max(AttentionScratch::elements(width_),
-                     backward_elements_ + (shape.group() > 1 ? 2 * shape.time * width_ : 0)))),
-        scratch_(
-            device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
-                            "attention scratch")) {}
+        backward_elements_(BackwardScratch::elements(shape.time, width_)) {}
 
   void forward(const AttentionForward& call, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, call] { run_forward(call); });
+    run_with_scratch(stream, AttentionScratch::elements(width_) * 4,
+                     [this, call](const auto& scratch) { run_forward(call, scratch); });
   }
 
   void backward(const AttentionBackward& call, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, call] { run_backward(call); });
+    const std::int64_t shared = shape_.group() > 1 ? 2 * shape_.time * width_ : 0;
+    run_with_scratch(stream, (backward_elements_ + shared) * 4,
+                     [this, call](const auto& scratch) { run_backward(call, scratch); });
   }
-
-  [[nodiscard]] std::size_t scratch_bytes() const override { return scratch_.bytes(); }
 
  private:
-  [[nodiscard]] float* scratch() const {
-    return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;
-  }
-  [[nodiscard]] int threads() const { return std::min(threads_, omp_get_max_threads()); }
-
-  void run_forward(const AttentionForward& call) const {
-    T* out = call.out.as<T>();
-    float* lse = call.lse.as<float>();
-    const T* qkv = call.qkv.as<T>();
+  void run_forward(const AttentionForward& call, const auto& scratch) const {
     const auto* starts = call.starts.as_optional<std::int32_t>();
     const auto& s = shape_;
     const std::int64_t tiles = (s.time + tile - 1) / tile;
     // Long query tiles first.
-#pragma omp parallel for schedule(dynamic) num_threads(threads())
+#pragma omp parallel for schedule(dynamic)
     for (std::int64_t i = 0; i < s.batch * s.heads * tiles; ++i) {
       const std::int64_t query = (tiles - 1 - i / (s.batch * s.heads)) * tile;
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
       const AttentionHead head = head_of(s, sample, h, starts);
       const HeadPlace at = place_of(s, sample, h);
-      forward_(out + at.out, lse + at.lse, qkv + at.qkv, &head, &call.dropout, query, scratch());
+      forward_(call.out.as<T>() + at.out, call.lse.as<float>() + at.lse, call.qkv.as<T>() + at.qkv,
+               &head, &call.dropout, query, reinterpret_cast<float*>(scratch()));
     }
   }
 
-  void run_backward(const AttentionBackward& call) const {
-    const HeadGradient<T> all{call.dqkv.as<T>(),
-                              call.dout.as<T>(),
-                              call.qkv.as<T>(),
-                              call.out.as<T>(),
-                              call.lse.as<float>(),
-                              nullptr,
-                              true,
-                              true};
+  void run_backward(const AttentionBackward& call, const auto& scratch) const {
     const auto* starts = call.starts.as_optional<std::int32_t>();
     const auto& s = shape_;
-#pragma omp parallel for schedule(dynamic) num_threads(threads())
+#pragma omp parallel for schedule(dynamic)
     for (std::int64_t i = 0; i < s.batch * s.key_value_heads(); ++i) {
       const std::int64_t sample = i / s.key_value_heads();
       const std::int64_t begin = i % s.key_value_heads() * s.group(), end = begin + s.group();
+      auto* own = reinterpret_cast<float*>(scratch());
       for (std::int64_t h = begin; h < end; ++h) {
         const AttentionHead head = head_of(s, sample, h, starts);
         const HeadPlace at = place_of(s, sample, h);
-        const HeadGradient<T> mine{
-            all.dqkv + at.qkv, all.dout + at.out,
-            all.qkv + at.qkv,  all.out + at.out,
-            all.lse + at.lse,  s.group() > 1 ? scratch() + backward_elements_ : nullptr,
-            h == begin,        h + 1 == end};
-        backward_(&mine, &head, &call.dropout, scratch());
+        const HeadGradient<T> mine{call.dqkv.as<T>() + at.qkv,
+                                   call.dout.as<T>() + at.out,
+                                   call.qkv.as<T>() + at.qkv,
+                                   call.out.as<T>() + at.out,
+                                   call.lse.as<float>() + at.lse,
+                                   s.group() > 1 ? own + backward_elements_ : nullptr,
+                                   h == begin,
+                                   h + 1 == end};
+        backward_(&mine, &head, &call.dropout, own);
       }
     }
   }
 
   AttentionShape shape_;
-  int threads_;  // at construction; more are not used
   decltype(&plain::attention_forward<T>) forward_ = TRIREME_BEST(attention_forward<T>);
   decltype(&plain::attention_backward<T>) backward_ = TRIREME_BEST(attention_backward<T>);
   std::int64_t width_;
   std::int64_t backward_elements_;  // without the sums of a group
-  std::int64_t scratch_elements_;   // per thread
-  device::Buffer scratch_;
 };
 
 }  // namespace
 }  // namespace cpu
 
-std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
-                                                              const AttentionShape& shape) {
+std::unique_ptr<Attention::Implementation> make_attention_cpu(const AttentionShape& shape) {
   if (shape.dtype == DType::f32)
-    return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
+    return std::make_unique<cpu::AttentionCpu<float>>(shape);
   std::unique_ptr<Attention::Implementation> general;
   const bool tiles = cpu::bf16_attention::attends(shape);
   if (shape.drops || !tiles)
-    general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
-  return tiles ? cpu::bf16_attention::make_attention(device, shape, std::move(general))
+    general = std::make_unique<cpu::AttentionCpu<Bf16>>(shape);
+  return tiles ? cpu::bf16_attention::make_attention(shape, std::move(general))
                : std::move(general);
 }
 

@@ -12,7 +12,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include <omp.h>
+
 #include "base/round_up.hpp"
+#include "device/cpu/cpu_stream.hpp"
 
 #include "ops/attention.hpp"
 #include "ops/cpu/loops.hpp"
@@ -25,6 +28,17 @@ inline constexpr std::int64_t tile = 64;
 /// Rounded up to whole registers of fp32.
 constexpr std::int64_t rounded(std::int64_t n) {
   return rounded_up(n, 16);
+}
+
+/// Runs work(scratch) in stream order; scratch() is that of the calling thread, of this size.
+template <class Work>
+void run_with_scratch(device::Stream& stream, std::int64_t bytes, Work work) {
+  device::cpu::Stream* on = &device::cpu::stream_of(stream);
+  on->run([on, bytes, work] {
+    device::cpu::Workspace& workspace = on->workspace();
+    workspace.reserve({.per_thread = bytes, .threads = omp_get_max_threads()});
+    work([&workspace] { return workspace.of_thread(omp_get_thread_num()); });
+  });
 }
 
 /// One (sample, head) of the packed tensor and of the output.

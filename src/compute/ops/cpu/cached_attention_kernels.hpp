@@ -28,9 +28,6 @@ TRIREME_KERNEL void attend_run(T* out,
                         run.rows, tile, head.channels, Triangle::none, false);
     hide_unseen(s.scores, run.rows, run.position, key, head);
     softmax_tile(s, maximum.data(), total.data(), run.rows, query, key, head, none, before);
-    if (key == query)
-      for (std::int64_t r = 0; r < run.rows; ++r)
-        std::fill(s.scores + r * tile + before + r + 1, s.scores + r * tile + keys, 0.0F);
     tile_product<false>(s.sums, head.width, {s.scores, tile},
                         {layout->values(cache, key), head.width}, run.rows, head.width, keys,
                         Triangle::none, key > first);

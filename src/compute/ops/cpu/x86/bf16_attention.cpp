@@ -18,9 +18,6 @@
 
 #include <omp.h>
 
-#include "device/buffer.hpp"
-#include "device/cpu/cpu_stream.hpp"
-
 #include "ops/cpu/x86/bf16_attention_products.hpp"
 #include "ops/cpu/x86/bf16_softmax.hpp"
 
@@ -109,8 +106,9 @@ TRIREME_AVX512 void forward(Bf16* out,
       const Seen seen(head, query, key);
       Products::stored();
       Products::score(scores, q_rows, k + key * head.channels / 2, head, seen.part);
-      softmax(reinterpret_cast<Bf16*>(p), scores, maximum.data(), total.data(), shrink.data(),
-              head.scale, seen);
+      (seen.all ? softmax<false> : softmax<true>)(reinterpret_cast<Bf16*>(p), scores,
+                                                  maximum.data(), total.data(), shrink.data(),
+                                                  head.scale, seen);
       const Unit* values = v + key / 2 * panel_columns;
       if (key == first) {
         Products::stored();
@@ -207,8 +205,10 @@ TRIREME_AVX512 void backward(const Gradient& g,
       Products::stored();
       Products::score(scores, k_rows, q_positions + positions, head, part);
       Products::score(dp, v_rows, dout_positions + positions, head, part);
-      softmax_backward(reinterpret_cast<Bf16*>(p), reinterpret_cast<Bf16*>(ds), scores, dp,
-                       g.lse + query, delta + query, head.scale, seen);
+      (seen.all ? softmax_backward<false>
+                : softmax_backward<true>)(reinterpret_cast<Bf16*>(p), reinterpret_cast<Bf16*>(ds),
+                                          scores, dp, g.lse + query, delta + query, head.scale,
+                                          seen);
       const Stored turned{reinterpret_cast<const std::byte*>(ds), tile, tile};
       for (std::int64_t r = 0; r < tile; r += lanes)
         avx512::pack_rows(ds_rows + r * pairs, pairs, turned, r, 0, pairs);
@@ -249,28 +249,22 @@ void backward_group(const Gradient& g,
 template <class Products>
 class PairedAttention final : public Attention::Implementation {
  public:
-  PairedAttention(device::Device& device,
-                  const AttentionShape& shape,
-                  std::unique_ptr<Attention::Implementation> general)
-      : shape_(shape),
-        threads_(omp_get_max_threads()),
-        thread_units_(rounded_up(Scratch::units(shape), 1024)),
-        scratch_(device.allocate(static_cast<std::size_t>(thread_units_ * threads_) * sizeof(Unit),
-                                 "attention scratch")),
-        general_(std::move(general)) {}
+  PairedAttention(const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general)
+      : shape_(shape), general_(std::move(general)) {}
 
   void forward(const AttentionForward& call, device::Stream& stream) override {
     if (call.dropout.active()) {
       general_->forward(call, stream);
       return;
     }
-    device::cpu::stream_of(stream).run([this, to = call.out.as<Bf16>(), sums = call.lse.as<float>(),
-                                        from = call.qkv.as<Bf16>(),
-                                        starts = call.starts.as_optional<std::int32_t>()] {
-      for_heads(heads_at_a_time(),
+    run_with_scratch(stream, bytes_per_thread(), [this, call](const auto& scratch) {
+      const auto* starts = call.starts.as_optional<std::int32_t>();
+      for_heads(heads_at_a_time(), scratch,
                 [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
                   const HeadPlace at = place_of(shape_, sample, h);
-                  forward_group<Products>(to + at.out, sums + at.lse, from + at.qkv,
+                  forward_group<Products>(call.out.as<Bf16>() + at.out,
+                                          call.lse.as<float>() + at.lse,
+                                          call.qkv.as<Bf16>() + at.qkv,
                                           head_of(shape_, sample, h, starts), count, mine);
                 });
     });
@@ -281,43 +275,40 @@ class PairedAttention final : public Attention::Implementation {
       general_->backward(call, stream);
       return;
     }
-    const Gradient all{call.dqkv.as<Bf16>(), call.dout.as<Bf16>(), call.qkv.as<Bf16>(),
-                       call.out.as<Bf16>(), call.lse.as<float>()};
-    device::cpu::stream_of(stream).run([this, all,
-                                        starts = call.starts.as_optional<std::int32_t>()] {
-      for_heads(shape_.group(),
+    run_with_scratch(stream, bytes_per_thread(), [this, call](const auto& scratch) {
+      const auto* starts = call.starts.as_optional<std::int32_t>();
+      for_heads(shape_.group(), scratch,
                 [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
                   const HeadPlace at = place_of(shape_, sample, h);
-                  backward_group<Products>({all.dqkv + at.qkv, all.dout + at.out, all.qkv + at.qkv,
-                                            all.out + at.out, all.lse + at.lse},
-                                           head_of(shape_, sample, h, starts), count, mine);
+                  backward_group<Products>(
+                      {call.dqkv.as<Bf16>() + at.qkv, call.dout.as<Bf16>() + at.out,
+                       call.qkv.as<Bf16>() + at.qkv, call.out.as<Bf16>() + at.out,
+                       call.lse.as<float>() + at.lse},
+                      head_of(shape_, sample, h, starts), count, mine);
                 });
     });
   }
 
-  [[nodiscard]] std::size_t scratch_bytes() const override {
-    return scratch_.bytes() + (general_ ? general_->scratch_bytes() : 0);
-  }
-
  private:
-  [[nodiscard]] int threads() const { return std::min(threads_, omp_get_max_threads()); }
+  [[nodiscard]] std::int64_t bytes_per_thread() const {
+    return Scratch::units(shape_) * static_cast<std::int64_t>(sizeof(Unit));
+  }
 
   /// Query heads that a task of forward takes: those that share keys, which are then packed once,
   /// where that leaves every thread several tasks. Each head's bits are the same either way.
   [[nodiscard]] std::int64_t heads_at_a_time() const {
     constexpr std::int64_t enough = 4;
-    return shape_.batch * shape_.key_value_heads() >= enough * threads() ? shape_.group() : 1;
+    return shape_.batch * shape_.key_value_heads() >= enough * omp_get_max_threads()
+               ? shape_.group()
+               : 1;
   }
 
   /// Calls body(sample, first head, heads, scratch) for runs of `heads` query heads.
-  template <class Body>
-  void for_heads(std::int64_t heads, const Body& body) const {
-    const int threads = this->threads();
-    auto* scratch = reinterpret_cast<Unit*>(scratch_.data());
-#pragma omp parallel num_threads(threads) if (threads > 1)
+  void for_heads(std::int64_t heads, const auto& scratch, const auto& body) const {
+#pragma omp parallel if (omp_get_max_threads() > 1)
     {
       const typename Products::Scope scope;
-      Unit* mine = scratch + omp_get_thread_num() * thread_units_;
+      auto* mine = reinterpret_cast<Unit*>(scratch());
 #pragma omp for schedule(dynamic)
       for (std::int64_t i = 0; i < shape_.batch * shape_.heads; i += heads)
         body(i / shape_.heads, i % shape_.heads, heads, Scratch{mine});
@@ -325,9 +316,6 @@ class PairedAttention final : public Attention::Implementation {
   }
 
   AttentionShape shape_;
-  int threads_;  // at construction; more are not used
-  std::int64_t thread_units_;
-  device::Buffer scratch_;
   std::unique_ptr<Attention::Implementation> general_;
 };
 
@@ -340,12 +328,10 @@ bool attends(const AttentionShape& shape) {
 }
 
 std::unique_ptr<Attention::Implementation> make_attention(
-    device::Device& device,
-    const AttentionShape& shape,
-    std::unique_ptr<Attention::Implementation> general) {
+    const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general) {
   if (AmxProducts::available())
-    return std::make_unique<PairedAttention<AmxProducts>>(device, shape, std::move(general));
-  return std::make_unique<PairedAttention<Avx512Products>>(device, shape, std::move(general));
+    return std::make_unique<PairedAttention<AmxProducts>>(shape, std::move(general));
+  return std::make_unique<PairedAttention<Avx512Products>>(shape, std::move(general));
 }
 
 }  // namespace trireme::ops::cpu::bf16_attention
@@ -357,9 +343,7 @@ bool attends(const AttentionShape& /*shape*/) {
 }
 
 std::unique_ptr<Attention::Implementation> make_attention(
-    device::Device& /*device*/,
-    const AttentionShape& shape,
-    std::unique_ptr<Attention::Implementation> general) {
+    const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general) {
   TRIREME_EXPECT(false, "attention of {} by AVX-512 on another processor", name(shape.dtype));
   return general;
 }

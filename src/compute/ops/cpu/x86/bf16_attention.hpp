@@ -17,8 +17,6 @@ bool attends(const AttentionShape& shape);
 /// `general` does what these kernels do not: calls with dropout; null where there are none.
 /// Requires: attends(shape).
 std::unique_ptr<Attention::Implementation> make_attention(
-    device::Device& device,
-    const AttentionShape& shape,
-    std::unique_ptr<Attention::Implementation> general);
+    const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general);
 
 }  // namespace trireme::ops::cpu::bf16_attention

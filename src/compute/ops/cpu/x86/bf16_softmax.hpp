@@ -112,15 +112,18 @@ TRIREME_AVX512_INLINE __m512 to_powers(Bf16* to,
   return across(line, Sum());
 }
 
-/// softmax() below for tiles with or without hidden keys.
+/// Rows of 64 scores become probabilities in bf16, against the rows' running maximum and sum, both
+/// without the log's base: maximum[r] is in units of log2. shrink[r] is what the row's earlier sums
+/// are to be multiplied by. `masked`: of tiles with hidden
+/// keys.
 template <bool masked>
-TRIREME_AVX512 inline void softmax_of(Bf16* to,
-                                      const float* scores,
-                                      float* maximum,
-                                      float* total,
-                                      float* shrink,
-                                      float scale,
-                                      const Seen& seen) {
+TRIREME_AVX512 inline void softmax(Bf16* to,
+                                   const float* scores,
+                                   float* maximum,
+                                   float* total,
+                                   float* shrink,
+                                   float scale,
+                                   const Seen& seen) {
   const __m512 factor = _mm512_set1_ps(scale * log2_e);
   for (std::int64_t row = 0; row < tile; row += lanes) {
     const __m512 before = _mm512_load_ps(maximum + row);
@@ -132,22 +135,6 @@ TRIREME_AVX512 inline void softmax_of(Bf16* to,
     const __m512 sums = to_powers<masked>(to, scores, row, maximum, factor, seen);
     _mm512_store_ps(total + row, _mm512_fmadd_ps(_mm512_load_ps(total + row), less, sums));
   }
-}
-
-/// Rows of 64 scores become probabilities in bf16, against the rows' running maximum and sum, both
-/// without the log's base: maximum[r] is in units of log2. shrink[r] is what the row's earlier sums
-/// are to be multiplied by.
-TRIREME_AVX512 inline void softmax(Bf16* to,
-                                   const float* scores,
-                                   float* maximum,
-                                   float* total,
-                                   float* shrink,
-                                   float scale,
-                                   const Seen& seen) {
-  if (seen.all)
-    softmax_of<false>(to, scores, maximum, total, shrink, scale, seen);
-  else
-    softmax_of<true>(to, scores, maximum, total, shrink, scale, seen);
 }
 
 /// The log of the sum of exponentials of a row.
@@ -166,17 +153,18 @@ TRIREME_AVX512 inline void shrink_rows(float* sums, const float* factors, std::i
   }
 }
 
-/// softmax_backward() below for tiles with or without hidden keys. Queries are the columns here, so
-/// log_sums and delta are read once for sixteen queries, and a mask names queries.
+/// From transposed scores and dP to P and dS = P (dP - delta) in bf16; rows are keys. Queries are
+/// the columns here, so log_sums and delta are read once for sixteen queries, and a mask names
+/// queries. `masked`: of tiles with hidden keys.
 template <bool masked>
-TRIREME_AVX512 inline void softmax_backward_of(Bf16* p,
-                                               Bf16* ds,
-                                               const float* scores,
-                                               const float* dp,
-                                               const float* log_sums,
-                                               const float* delta,
-                                               float scale,
-                                               const Seen& seen) {
+TRIREME_AVX512 inline void softmax_backward(Bf16* p,
+                                            Bf16* ds,
+                                            const float* scores,
+                                            const float* dp,
+                                            const float* log_sums,
+                                            const float* delta,
+                                            float scale,
+                                            const Seen& seen) {
   const __m512 factor = _mm512_set1_ps(scale * log2_e);
 #pragma GCC unroll 4
   for (int v = 0; v < score_vectors; ++v) {
@@ -204,21 +192,6 @@ TRIREME_AVX512 inline void softmax_backward_of(Bf16* p,
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(ds + at), (__m256i)_mm512_cvtneps_pbh(d));
     }
   }
-}
-
-/// From transposed scores and dP to P and dS = P (dP - delta) in bf16; rows are keys.
-TRIREME_AVX512 inline void softmax_backward(Bf16* p,
-                                            Bf16* ds,
-                                            const float* scores,
-                                            const float* dp,
-                                            const float* log_sums,
-                                            const float* delta,
-                                            float scale,
-                                            const Seen& seen) {
-  if (seen.all)
-    softmax_backward_of<false>(p, ds, scores, dp, log_sums, delta, scale, seen);
-  else
-    softmax_backward_of<true>(p, ds, scores, dp, log_sums, delta, scale, seen);
 }
 
 }  // namespace trireme::ops::cpu::bf16_attention
