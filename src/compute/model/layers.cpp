@@ -216,14 +216,20 @@ std::vector<layout::Parameter> parameter_table(const GptShape& shape) {
   return Layers(shape).registry.table();
 }
 
+/// The attention term of llm.c: two products per pair of query and key in forward, twice as many in
+/// backward, for half the pairs. With a window W (2 T - W) of T T pairs remain: W per token, and
+/// half of that for the first W tokens. Pairs hidden by a document mask depend on the data and are
+/// counted as work.
 double flops_per_token(const GptShape& shape) {
-  const Layers layers(shape);
-  double flops = layers.embedding->flops_per_token();
-  if (layers.embedding_norm)
-    flops += layers.embedding_norm->flops_per_token();
-  for (const Residual& residual : layers.residuals)
-    flops += residual.norm->flops_per_token() + residual.branch->flops_per_token(shape.context);
-  return flops + layers.final_norm->flops_per_token() + layers.head->flops_per_token();
+  double flops = 6.0 * static_cast<double>(layout::total_elements(parameter_table(shape)));
+  const auto time = static_cast<double>(shape.context);
+  for (std::int64_t l = 0; l < shape.layers; ++l) {
+    const auto most = static_cast<double>(shape.window_of(l));
+    const double window = most > 0 ? std::min(time, most) : time;
+    flops += 6.0 * static_cast<double>(shape.heads * shape.head_channels()) * window *
+             (2 - window / time);
+  }
+  return flops;
 }
 
 nn::ActivationPlan activation_plan(const GptShape& shape,

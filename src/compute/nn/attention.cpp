@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/attention.hpp"
 
-#include <algorithm>
-
 namespace trireme::nn {
 namespace {
 
@@ -72,19 +70,6 @@ void Attention::prepare(Kernels& kernels, const BatchSize& size) {
   if (!size.cache.given())
     attention_.push_back(&kernels.attention(config_.shape(size)));
   output_.prepare(kernels, size);
-}
-
-/// The attention term of llm.c: two products per pair of query and key in forward, twice as many in
-/// backward, for half the pairs. With a window W (2 T - W) of T T pairs remain: W per token, and
-/// half of that for the first W tokens. Pairs hidden by a document mask depend on the data and are
-/// counted as work.
-double Attention::flops_per_token(std::int64_t context) const {
-  const auto time = static_cast<double>(context);
-  const double window =
-      config_.window > 0 ? std::min(time, static_cast<double>(config_.window)) : time;
-  const double norm = head_norm_ != nullptr ? head_norm_->flops_per_token() : 0;
-  return qkv_.flops_per_token() + norm + output_.flops_per_token() +
-         6.0 * static_cast<double>(config_.width()) * window * (2 - window / time);
 }
 
 void Attention::prepare_heads(const Call& call, View packed, ops::Direction direction) const {

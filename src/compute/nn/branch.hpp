@@ -26,8 +26,6 @@ class Branch {
   virtual void plan(Planner& planner) = 0;
   virtual void prepare(Kernels& kernels, const BatchSize& size) = 0;
   [[nodiscard]] virtual std::vector<ListedProduct> products(const BatchSize& size) const = 0;
-  /// FLOP per token of forward and backward, in a sequence of `context` tokens.
-  [[nodiscard]] virtual double flops_per_token(std::int64_t context) const = 0;
   /// The layer whose output the branch adds to the stream.
   [[nodiscard]] virtual Linear& output_layer() = 0;
 

@@ -15,11 +15,6 @@ Embedding::Embedding(Registry& registry, const EmbeddingConfig& config)
                                   : absent),
       dropout_site_(registry.add_dropout_site()) {}
 
-double Embedding::flops_per_token() const {
-  const std::int64_t rows = config_.vocabulary + (positions_ != absent ? config_.context : 0);
-  return 6.0 * static_cast<double>(rows * config_.channels);
-}
-
 ops::EmbeddingShape Embedding::shape(const Call& call) const {
   return {.batch = call.sequences,
           .time = call.context,

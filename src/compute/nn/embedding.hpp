@@ -23,7 +23,6 @@ class Embedding {
   /// Registers wte.weight and, with positions, wpe.weight.
   Embedding(Registry& registry, const EmbeddingConfig& config);
 
-  [[nodiscard]] double flops_per_token() const;
   void forward(const Call& call, View x, ConstView tokens) const;
   /// Adds to the gradients and reports them.
   void backward(const Call& call, ConstView dx, ConstView tokens) const;

@@ -103,10 +103,6 @@ std::vector<ListedProduct> Head::products(const BatchSize& size) const {
   return all;
 }
 
-double Head::flops_per_token() const {
-  return own_weight_ ? 6.0 * static_cast<double>(config_.vocabulary * config_.channels) : 0;
-}
-
 void Head::forward(const Call& call, const LinearProducts& products, View y, ConstView x) const {
   (*products.forward)({.a = x, .b = call.value(weight_), .c = y}, call.stream);
 }

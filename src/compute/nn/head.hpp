@@ -53,7 +53,6 @@ class Head {
   void prepare_row(Kernels& kernels, DType dtype);
   /// Requires: plan().
   [[nodiscard]] std::vector<ListedProduct> products(const BatchSize& size) const;
-  [[nodiscard]] double flops_per_token() const;
 
   /// Losses per token. x = [rows, channels], the final norm's output.
   void evaluate(const Call& call, ConstView x, ConstView targets, View losses) const;

@@ -23,10 +23,6 @@ void HeadNorm::plan(Planner& planner) {
   rstd_ = planner.retain(Retention::block, "qk_norm.rstd", config_.heads, DType::f32);
 }
 
-double HeadNorm::flops_per_token() const {
-  return config_.gain ? 6.0 * static_cast<double>(2 * config_.channels) : 0;
-}
-
 ops::HeadNorm HeadNorm::norm(const Call& call, const ops::RotaryShape& shape) const {
   return {.query_gain = call.value(query_gain_),
           .key_gain = call.value(key_gain_),

@@ -33,8 +33,6 @@ class HeadNorm {
            const Rotary* rotary);
 
   void plan(Planner& planner);
-  /// 6 per parameter.
-  [[nodiscard]] double flops_per_token() const;
 
   void forward(const Call& call, View packed, const ops::RotaryShape& shape) const;
   /// Replaces the gradient of forward's output with that of its input; reports the gains.

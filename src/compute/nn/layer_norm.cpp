@@ -69,11 +69,6 @@ void LayerNorm::backward(
   call.ready(weight_);
 }
 
-double LayerNorm::flops_per_token() const {
-  return 6.0 * static_cast<double>(config_.channels) *
-         ((weight_ != absent ? 1 : 0) + (bias_ != absent ? 1 : 0));
-}
-
 bool LayerNorm::accept_bias_sums(ParameterIndex bias) {
   if (fused_bias_ != absent)
     return false;

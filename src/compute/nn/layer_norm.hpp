@@ -48,8 +48,6 @@ class LayerNorm {
   /// Reports the norm's own gradients.
   void backward(const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const;
   [[nodiscard]] View output(const Call& call) const { return call.view(output_); }
-  /// FLOP per token of forward and backward: 6 per parameter.
-  [[nodiscard]] double flops_per_token() const;
   /// Requests that every backward pass adds the sums over the rows of the gradient that it computes
   /// to the gradient of `bias`. Returns whether the layer accepts; it accepts at most one
   /// parameter.

@@ -33,10 +33,6 @@ void Linear::prepare(Kernels& kernels, const BatchSize& size) {
   products_.push_back(kernels.linear(shape(size), !size.cache.given()));
 }
 
-double Linear::flops_per_token() const {
-  return 6.0 * static_cast<double>(config_.out * (config_.in + (config_.bias ? 1 : 0)));
-}
-
 void Linear::request_bias_sums(LayerNorm& next) {
   bias_is_fused_ = bias_ != absent && next.accept_bias_sums(bias_);
 }

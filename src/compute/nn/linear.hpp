@@ -36,7 +36,6 @@ class Linear {
   [[nodiscard]] ListedProduct product(const BatchSize& size) const {
     return {.layer = config_.role, .products = shape(size), .bias_is_fused = bias_is_fused_};
   }
-  [[nodiscard]] double flops_per_token() const;
   /// Requests the bias sums from the layer that reads the stream next (layer_norm.hpp).
   void request_bias_sums(LayerNorm& next);
 

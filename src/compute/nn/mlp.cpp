@@ -38,10 +38,6 @@ void Mlp::prepare(Kernels& kernels, const BatchSize& size) {
   output_.prepare(kernels, size);
 }
 
-double Mlp::flops_per_token(std::int64_t /*context*/) const {
-  return input_.flops_per_token() + output_.flops_per_token();
-}
-
 std::int64_t Mlp::wide_width() const {
   return config_.activation == Activation::swiglu ? config_.before_width() + config_.hidden
                                                   : config_.hidden;

@@ -36,7 +36,6 @@ class Mlp final : public Branch {
   [[nodiscard]] std::vector<ListedProduct> products(const BatchSize& size) const override {
     return {input_.product(size), output_.product(size)};
   }
-  [[nodiscard]] double flops_per_token(std::int64_t context) const override;
   [[nodiscard]] Linear& output_layer() override { return output_; }
 
   void forward_inside(const Call& call, ConstView x) const override;
