@@ -43,7 +43,7 @@ expect 2 '' 'directory: error: this is a directory' check directory
 expect 2 '' 'empty.yaml: error: the deck is empty' check empty.yaml
 expect 2 '' 'bad.yaml:1:28: error: run.steps: -1 is outside' check bad.yaml
 expect 2 '' "bad.yaml:1:32: error: run.stpes: unknown key: did you mean 'steps'?" check bad.yaml
-expect 2 '' 'bad.yaml:3:20: error: batch.sequences: 9 is not a multiple of 4' check bad.yaml --ranks 2
+expect 2 '' 'bad.yaml:3:20: error: batch.sequences: 9 is not possible with batch.micro_sequences = 2: a step needs a multiple of 4' check bad.yaml --ranks 2
 expect 2 '' 'bad.yaml: error: data.train: no data' check bad.yaml
 expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu, cuda" check bad.yaml run.device=gpu
 expect 2 '' "did you mean 'run.steps' or 'optimizer.schedule.steps' or 'optimizer.muon.steps'?" help deck steps

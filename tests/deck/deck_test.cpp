@@ -280,10 +280,11 @@ TEST(Check, NamesBatchesThatWork) {
         const std::string above = std::to_string(sequences / unit * unit + unit);
         EXPECT_THAT(found[0], HasSubstr(". Use "));
         EXPECT_THAT(found[0], HasSubstr(" " + above));
-        const std::size_t named = found[1].find("Use ");
+        const std::string key = "or micro_sequences: ";
+        const std::size_t named = found[1].find(key);
         ASSERT_EQ(named == std::string::npos, sequences % ranks != 0) << found[1];
         if (named != std::string::npos) {
-          const std::int64_t other = std::stoll(found[1].substr(named + 4));
+          const std::int64_t other = std::stoll(found[1].substr(named + key.size()));
           EXPECT_LE(other, micro);
           EXPECT_THAT(findings(sequences, other, ranks), testing::IsEmpty());
         }

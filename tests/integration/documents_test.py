@@ -55,7 +55,7 @@ class Documents(TrainingTest):
         good = start("check", *deck, *self.mask)
         self.assertEqual(good.code, 0, good)
         self.assertIn("different from gpt2: document_mask true\n", good.out)
-        self.assert_refused(start("check", *deck, "data.train.field=text", "model.document_mask=true"), 2, "model.document_mask: data.tokenizer has no end-of-text token")
+        self.assert_refused(start("check", *deck, "data.train.field=text", "model.document_mask=true"), 2, "this tokenizer has no end-of-text token")
 
     def test_no_switch_changes_a_bit(self):
         run = start("verify", DECK, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", *self.mask,

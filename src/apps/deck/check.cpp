@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text.hpp"
 
@@ -30,15 +31,35 @@ void Rules::say(const std::string& path, std::string text) const {
   findings_.push_back({places_.of(path), path, std::move(text)});
 }
 
-void Rules::disagree(const std::vector<Side>& sides) const {
-  const auto given = [&](const Side& side) { return places_.given(side.path); };
-  if (!std::ranges::all_of(sides, [&](const Side& side) { return places_.readable(side.path); }))
+void Rules::conflict(const std::vector<std::string>& keys, const std::string& why) const {
+  const auto given = [&](const std::string& key) { return places_.given(key); };
+  if (!std::ranges::all_of(keys, [&](const std::string& key) { return places_.readable(key); }))
     return;
-  if (std::ranges::none_of(sides, given))
-    return say(sides.front().path, sides.front().text);
-  for (const Side& side : sides)
-    if (given(side))
-      say(side.path, side.text);
+  const bool none = std::ranges::none_of(keys, given);
+  for (const std::string& key : keys) {
+    if (none ? key != keys.front() : !given(key))
+      continue;
+    std::vector<std::string> others;
+    for (const std::string& other : keys)
+      if (const std::string value = value_of(other); other != key)
+        others.push_back(other + (value.empty() ? "" : " = " + value));
+    const std::string own = value_of(key);
+    say(key, fmt::format("{}not possible with {}: {}", own.empty() ? "" : own + " is ",
+                         fmt::join(others, " and "), why));
+  }
+}
+
+std::string Rules::value_of(const std::string& path) const {
+  for (const BatchSize& size : readable_sizes())
+    if (size.path == path)
+      return std::to_string(size.sequences);
+  const auto resolved = resolved_model(shape_);
+  if (const auto known = resolved.find(path); known != resolved.end() && !places_.given(path))
+    return known->second;
+  for (const Entry& entry : survey(config_))
+    if (entry.path == path && !entry.text.starts_with('['))
+      return entry.text;
+  return {};
 }
 
 std::string multiples_near(std::int64_t size, std::int64_t unit) {
@@ -79,11 +100,10 @@ struct AllRules : Rules {
     schedule_fits();
     momentum_warms_up();
     validation_exists();
-    check_evaluation_sets(*this);
+    check_record(*this);
     machine_is_there();
     boundaries_are_parameters();
-    check_tree(*this);
-    check_shard(*this);
+    check_parallel(*this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
     sample_can_begin();
@@ -91,7 +111,6 @@ struct AllRules : Rules {
     numbers_fit_the_arithmetic();
     changes_can_be_allowed();
     groups_have_parameters();
-    check_checkpoints(*this);
   }
 
   void texts_are_there() const {
@@ -179,24 +198,20 @@ struct AllRules : Rules {
   /// Rows of documents, and a document mask, need a token that begins a document.
   void documents_begin() const {
     const batches::SourceConfig& train = config_.data.train;
-    const auto needs = [&](const char* key, const std::string& problem, const char* who) {
+    const auto needs = [&](const char* key) {
       if (train.synthetic != 0)
-        disagree({{key, problem + "synthetic data have no documents"},
-                  {"data.train.synthetic",
-                   fmt::format("synthetic data have no documents, which {} needs", who)}});
+        conflict({key, "data.train.synthetic"}, "synthetic data have no documents");
       else if (tokenizer_ != nullptr && !tokenizer_->end_of_text())
-        disagree(
-            {{key, problem + "data.tokenizer has no end-of-text token, which begins a document"},
-             {"data.tokenizer", fmt::format("{} has no end-of-text token, which {} needs",
-                                            config_.data.tokenizer, who)}});
+        conflict({key, "data.tokenizer"},
+                 "this tokenizer has no end-of-text token, which begins a document");
     };
     const bool text =
         !train.text.empty() ||
         std::ranges::any_of(train.mixture, [](const auto& part) { return !part.text.empty(); });
     if (config_.data.rows == batches::Rows::documents && (text || train.synthetic != 0))
-      needs("data.rows", "documents is not possible: ", "data.rows: documents");
+      needs("data.rows");
     if (config_.model.document_mask)
-      needs("model.document_mask", "", "model.document_mask");
+      needs("model.document_mask");
   }
 
   void vocabulary_holds_tokens() const {
@@ -205,19 +220,8 @@ struct AllRules : Rules {
         shape_.vocabulary >= tokenizer_->vocabulary() || config_.data.train.synthetic != 0 ||
         (config_.data.in_bytes() && has_token_files(config_.data)))
       return;
-    const std::int64_t needed = tokenizer_->vocabulary();
-    if (config_.data.in_bytes()) {
-      disagree(
-          {{"model.vocabulary", fmt::format("{} is too small: data.tokenizer: bytes has 256 tokens",
-                                            shape_.vocabulary)},
-           {"data.tokenizer",
-            fmt::format("bytes needs model.vocabulary >= 256, but it is {}", shape_.vocabulary)}});
-      return;
-    }
-    disagree({{"model.vocabulary", fmt::format("{} is too small: the tokenizer {} has {} tokens",
-                                               shape_.vocabulary, config_.data.tokenizer, needed)},
-              {"data.tokenizer", fmt::format("{} has {} tokens, but model.vocabulary is {}",
-                                             config_.data.tokenizer, needed, shape_.vocabulary)}});
+    conflict({"model.vocabulary", "data.tokenizer"},
+             fmt::format("the tokenizer has {} tokens", tokenizer_->vocabulary()));
   }
 
   void schedule_fits() const {
@@ -226,37 +230,28 @@ struct AllRules : Rules {
       return;
     const bool own = schedule.steps.given();
     const std::int64_t steps = schedule.steps.value_or(config_.run.steps);
-    if (schedule.warmup_steps > steps) {
-      disagree({{"optimizer.schedule.warmup_steps",
-                 fmt::format("{} warm-up steps do not fit into a {} of {} steps",
-                             schedule.warmup_steps, own ? "schedule" : "run", steps)},
-                {own ? "optimizer.schedule.steps" : "run.steps",
-                 fmt::format("{} steps are fewer than the {} warm-up steps", steps,
-                             schedule.warmup_steps)}});
-      return;
-    }
+    if (schedule.warmup_steps > steps)
+      return conflict(
+          {"optimizer.schedule.warmup_steps", own ? "optimizer.schedule.steps" : "run.steps"},
+          "there are fewer steps than warm-up steps");
     if (!readable({"optimizer.schedule.kind", "optimizer.schedule.decay_fraction"}) ||
         schedule.kind != Schedule::wsd)
       return;
     const double decay = schedule.decay_fraction * static_cast<double>(steps);
     if (schedule.decay_fraction == 0)
-      disagree({{"optimizer.schedule.decay_fraction",
-                 "must not be 0 with the wsd schedule. Use kind: constant for no decay."}});
+      say("optimizer.schedule.decay_fraction",
+          "must not be 0 with the wsd schedule. Use kind: constant for no decay.");
     else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
-      disagree({{"optimizer.schedule.decay_fraction",
-                 fmt::format("the last {} of {} steps overlap the {} warm-up steps",
-                             schedule.decay_fraction, steps, schedule.warmup_steps)},
-                {"optimizer.schedule.warmup_steps",
-                 fmt::format("{} warm-up steps overlap the decay, the last {} of {} steps",
-                             schedule.warmup_steps, schedule.decay_fraction, steps)}});
+      conflict({"optimizer.schedule.decay_fraction", "optimizer.schedule.warmup_steps"},
+               fmt::format("warm-up and decay overlap in {} steps", steps));
   }
 
   void momentum_warms_up() const {
     const optim::MuonConfig& muon = config_.optimizer.muon;
     if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
-        readable({"optimizer.muon.momentum_warmup_steps"}))
-      disagree({{"optimizer.muon.momentum_start",
-                 "without effect: optimizer.muon.momentum_warmup_steps is 0"}});
+        readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
+      say("optimizer.muon.momentum_start",
+          "without effect: optimizer.muon.momentum_warmup_steps is 0");
   }
 
   void validation_exists() const {
@@ -266,25 +261,17 @@ struct AllRules : Rules {
     const bool own = config_.data.validation.given(), mixed = !config_.data.train.mixture.empty();
     if (places_.given("data.validation_fraction") && config_.data.validation_fraction > 0 &&
         (own || mixed))
-      disagree({{"data.validation_fraction",
-                 own ? "without effect: data.validation names the validation data"
-                     : "without effect with a mixture. Give data.validation."}});
+      say("data.validation_fraction",
+          own ? "without effect: data.validation names the validation data"
+              : "without effect with a mixture. Give data.validation.");
     if (config_.evaluate.every_steps == 0 || own)
       return;
     if (mixed)
-      disagree(
-          {{"evaluate.every_steps",
-            "there are no validation data: with a mixture, give data.validation"},
-           {"data.train.mixture",
-            fmt::format(
-                "provides no validation data for evaluate.every_steps = {}. Give data.validation.",
-                config_.evaluate.every_steps)}});
+      conflict({"evaluate.every_steps", "data.train.mixture"},
+               "there are no validation data. Give data.validation.");
     else if (config_.data.validation_fraction == 0)
-      disagree(
-          {{"evaluate.every_steps", "there are no validation data: data.validation_fraction is 0"},
-           {"data.validation_fraction",
-            fmt::format("0 provides no validation data for evaluate.every_steps = {}",
-                        config_.evaluate.every_steps)}});
+      conflict({"evaluate.every_steps", "data.validation_fraction"},
+               "there are no validation data");
   }
 
   void machine_is_there() const {
@@ -295,8 +282,7 @@ struct AllRules : Rules {
       if (!circumstances_.cuda)
         say("parallel.transport", "nccl is not available: this build has no CUDA");
       else if (config_.run.device == session::DeviceChoice::cpu)
-        disagree({{"parallel.transport", "nccl needs GPUs, but run.device is cpu"},
-                  {"run.device", "cpu, but parallel.transport is nccl"}});
+        conflict({"parallel.transport", "run.device"}, "NCCL needs GPUs");
     }
     if (readable({"parallel.transport"}) && config_.parallel.transport == comm::Transport::self &&
         circumstances_.ranks > 1)
@@ -309,9 +295,8 @@ struct AllRules : Rules {
     if (boundaries.empty() || !readable({"parallel.bucket_boundaries"}))
       return;
     if (config_.parallel.bucket_elements.given())
-      disagree(
-          {{"parallel.bucket_boundaries", "cannot be combined with parallel.bucket_elements"},
-           {"parallel.bucket_elements", "cannot be combined with parallel.bucket_boundaries"}});
+      conflict({"parallel.bucket_boundaries", "parallel.bucket_elements"},
+               "both define the buckets");
     if (!all_sizes_are_known())
       return;
     std::vector<std::string> names;
@@ -357,51 +342,33 @@ struct AllRules : Rules {
     if (!readable({"checkpoint.every_minutes"}) || !config_.run.walltime.given() ||
         config_.checkpoint.regular())
       return;
-    disagree({{"run.walltime",
-               "the run must write a checkpoint before it stops, but checkpoint.every_steps is 0 "
-               "(none)"},
-              {"checkpoint.every_steps",
-               "0 (none) is not possible with run.walltime, which stops with a checkpoint"}});
+    conflict({"run.walltime", "checkpoint.every_steps"},
+             "the run must write a checkpoint before it stops");
   }
 
   void graphs_keep_their_memory() const {
     if (!config_.gpu.graphs.value_or(false) || config_.memory.pool)
       return;
-    disagree({{"gpu.graphs",
-               "true needs fixed addresses of scratch memory, but memory.pool = false allocates it "
-               "each time"},
-              {"memory.pool",
-               "false is not possible with gpu.graphs = true, which needs fixed addresses of "
-               "scratch memory"}});
+    conflict({"gpu.graphs", "memory.pool"}, "graphs need fixed addresses of scratch memory");
   }
 
   void checkpoints_are_one_runs() const {
     if (config_.run.when_finished != session::WhenFinished::renew ||
         config_.checkpoint.directory.empty())
       return;
-    disagree({{"checkpoint.directory",
-               "must not be given with run.when_finished = new, which starts a new run next to a "
-               "finished one"},
-              {"run.when_finished",
-               "new is not possible with checkpoint.directory: the next run would find the "
-               "finished run's checkpoints"}});
+    conflict({"checkpoint.directory", "run.when_finished"},
+             "the new run would find the finished run's checkpoints");
   }
 
   void sample_can_begin() const {
     if (config_.sample.every_steps == 0)
       return;
     if (config_.sample.prompt.empty())
-      disagree({{"sample.every_steps", "needs sample.prompt, the text to continue"},
-                {"sample.prompt", "must not be empty with sample.every_steps > 0"}});
+      conflict({"sample.every_steps", "sample.prompt"}, "there is no text to continue");
     if (readable({"data.train", "data.tokenizer", "model.vocabulary"}) &&
         has_token_files(config_.data) && config_.data.in_bytes() && shape_.vocabulary > 256)
-      disagree(
-          {{"sample.every_steps",
-            "samples are text, but data.tokenizer does not name the tokenizer of the data's "
-            "tokens"},
-           {"data.train.tokens", fmt::format("without data.tokenizer, tokens of a vocabulary of {} "
-                                             "cannot be printed as sample.every_steps requires",
-                                             shape_.vocabulary)}});
+      conflict({"sample.every_steps", "data.train.tokens"},
+               "samples are text, but data.tokenizer does not name the tokenizer of the tokens");
   }
 
   /// The optimizer computes in fp32. A number that rounds to 0 or 1 there has another meaning.

@@ -45,12 +45,6 @@ void find_at(const char* key,
   }
 }
 
-/// The message for one of the keys in a conflict.
-struct Side {
-  std::string path;
-  std::string text;
-};
-
 /// A size that a step's batch may have, and the key that sets it.
 struct BatchSize {
   std::string path;
@@ -73,9 +67,9 @@ class Rules {
   /// Whether all of these keys could be read.
   [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const;
   void say(const std::string& path, std::string text) const;
-  /// Adds a line for each of these keys that was given, or for the first key's section if none was.
-  /// Nothing if one of them could not be read.
-  void disagree(const std::vector<Side>& sides) const;
+  /// The values of these keys are not possible together: adds a line for each key that was given, or
+  /// for the first key's section if none was. Nothing if one of them could not be read.
+  void conflict(const std::vector<std::string>& keys, const std::string& why) const;
   /// The sizes that could be read, from batch.sequences and batch.schedule.
   [[nodiscard]] std::vector<BatchSize> readable_sizes() const;
 
@@ -86,6 +80,9 @@ class Rules {
   const model::GptShape shape_;       // sizes that are missing are 0, and reported
 
  private:
+  /// As a deck states it; "" for lists.
+  [[nodiscard]] std::string value_of(const std::string& path) const;
+
   std::vector<Diagnostic>& findings_;
 };
 
@@ -96,16 +93,13 @@ std::string multiples_near(std::int64_t size, std::int64_t unit);
 void check_batch(const Rules& rules);
 /// Whether the parts of the model are compatible and there are kernels for them.
 void check_model(const Rules& rules);
-/// checkpoint.keep_every without a checkpoint of its steps.
-void check_checkpoints(const Rules& rules);
-/// Adds a finding for each of evaluate.sets whose name is not unique or cannot name a group of
-/// run.h5, and for each set without exactly one source.
-void check_evaluation_sets(const Rules& rules);
+/// checkpoint.keep_every without a checkpoint of its steps, and sets of evaluate.sets whose name is
+/// not unique or cannot name a group of run.h5, or without exactly one source.
+void check_record(const Rules& rules);
 /// parallel.shard: gradients and parameters, and parallel.replicate. With these, each bucket is
 /// reduced in every micro-step as soon as its gradients are complete, and with parameters no rank
-/// has a whole model. Replicas must divide the ranks equally. And optimizer.outer.local_steps.
-void check_shard(const Rules& rules);
+/// has a whole model. Replicas must divide the ranks equally. And optimizer.outer.local_steps,
 /// parallel.reduction: tree, and keys that need its leaves.
-void check_tree(const Rules& rules);
+void check_parallel(const Rules& rules);
 
 }  // namespace trireme::deck

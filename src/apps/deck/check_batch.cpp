@@ -102,15 +102,13 @@ struct BatchRules : Rules {
     if (sequences % ranks == 0) {
       std::int64_t divisor = std::min(micro, sequences / ranks);
       while (sequences / ranks % divisor != 0) --divisor;
-      micro_works = fmt::format(". Use {}.", divisor);
+      micro_works = fmt::format(", or micro_sequences: {}", divisor);
     }
-    disagree(
-        {{size.path,
-          fmt::format("{} is not a multiple of {} = {} micro_sequences x {}. Use {}.", sequences,
-                      unit, micro, counted(ranks, "rank"), multiples_near(sequences, unit))},
-         {"batch.micro_sequences",
-          fmt::format("{} x {} does not divide the {} sequences of a step{}", micro,
-                      counted(ranks, "rank"), sequences, micro_works)}});
+    conflict({size.path, "batch.micro_sequences"},
+             fmt::format("a step needs a multiple of {} = {} micro_sequences x {}. Use {} "
+                         "sequences{}.",
+                         unit, micro, counted(ranks, "rank"), multiples_near(sequences, unit),
+                         micro_works));
   }
 };
 

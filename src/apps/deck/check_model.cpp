@@ -17,11 +17,9 @@ struct ModelRules : Rules {
   void heads_divide_channels() const {
     if (shape_.head_width != 0 || shape_.channels % shape_.heads == 0)
       return;
-    disagree({{"model.channels",
-               fmt::format("{} is not a multiple of heads = {}. Use {}.", shape_.channels,
-                           shape_.heads, multiples_near(shape_.channels, shape_.heads))},
-              {"model.heads",
-               fmt::format("{} does not divide channels = {}", shape_.heads, shape_.channels)}});
+    conflict({"model.channels", "model.heads"},
+             fmt::format("channels must be a multiple of heads. Use {} channels.",
+                         multiples_near(shape_.channels, shape_.heads)));
   }
 
   void groups_divide_heads() const {
@@ -30,43 +28,26 @@ struct ModelRules : Rules {
       return;
     std::int64_t below = groups;
     while (shape_.heads % below != 0) --below;
-    disagree({{"model.key_value_heads",
-               fmt::format("{} does not divide heads = {}. Use {}.", groups, shape_.heads, below)},
-              {"model.heads",
-               fmt::format("{} is not a multiple of key_value_heads = {}", shape_.heads, groups)}});
+    conflict({"model.key_value_heads", "model.heads"},
+             fmt::format("heads must be a multiple of key_value_heads. Use key_value_heads: {}.",
+                         below));
   }
 
   void heads_suit_the_kernels() const {
     const std::int64_t width = shape_.head_channels();
-    if (shape_.positions == Positions::rotary && width % 2 != 0 && shape_.head_width != 0)
-      disagree({{"model.positions",
-                 fmt::format("rotary needs an even number of channels per head, but a head has {}",
-                             width)},
-                {"model.head_channels",
-                 fmt::format("rotary positions need an even number of channels per head, not {}",
-                             width)}});
-    else if (shape_.positions == Positions::rotary && width % 2 != 0)
-      disagree(
-          {{"model.positions",
-            fmt::format(
-                "rotary needs an even number of channels per head, but a head has {} = {} / {}",
-                width, shape_.channels, shape_.heads)},
-           {"model.heads", fmt::format("{} heads have an odd number of channels, {}, but rotary "
-                                       "positions need an even number",
-                                       shape_.heads, width)},
-           {"model.channels",
-            fmt::format(
-                "{} / {} heads are {} channels per head, but rotary positions need an even number",
-                shape_.channels, shape_.heads, width)}});
+    const bool own = shape_.head_width != 0;
+    if (shape_.positions == Positions::rotary && width % 2 != 0) {
+      std::vector<std::string> keys{"model.positions", own ? "model.head_channels" : "model.heads"};
+      if (!own)
+        keys.emplace_back("model.channels");
+      conflict(
+          keys,
+          fmt::format("rotary positions need an even number of channels per head, not {}", width));
+    }
     if (config_.run.device == session::DeviceChoice::cuda && width > most_gpu_head_channels)
-      disagree(
-          {{shape_.head_width != 0 ? "model.head_channels" : "model.heads",
-            fmt::format("heads have {} channels, but attention on a GPU supports at most {}", width,
-                        most_gpu_head_channels)},
-           {"run.device",
-            fmt::format(
-                "cuda: attention supports heads of at most {} channels, but the model's have {}",
-                most_gpu_head_channels, width)}});
+      conflict({own ? "model.head_channels" : "model.heads", "run.device"},
+               fmt::format("attention on a GPU supports heads of at most {} channels, not {}",
+                           most_gpu_head_channels, width));
   }
 
   /// Checks model.window_pattern: letters S and L, of which some layer gets a window.
@@ -86,11 +67,7 @@ struct ModelRules : Rules {
       say(key, fmt::format("with {} no layer uses model.attention_window", pattern));
     if (readable({"model.layers", "model.preset"}) && shape_.layers > 0 &&
         std::ssize(pattern) > shape_.layers)
-      disagree({{key, fmt::format("{} has {} letters, but there are {} layers", pattern,
-                                  pattern.size(), shape_.layers)},
-                {"model.layers",
-                 fmt::format("{} layers are fewer than the {} letters of model.window_pattern",
-                             shape_.layers, pattern.size())}});
+      conflict({key, "model.layers"}, "there are more letters than layers");
   }
 
   /// A list must have one word per block.
@@ -98,13 +75,9 @@ struct ModelRules : Rules {
     const auto* list = config_.model.recompute.list();
     if (list == nullptr || shape_.layers == 0 || std::ssize(*list) == shape_.layers)
       return;
-    disagree(
-        {{"model.recompute",
-          fmt::format(
-              "the list has {} words for {} layers. Give one word per layer, or one word for all.",
-              list->size(), shape_.layers)},
-         {"model.layers", fmt::format("{} layers, but model.recompute is a list of {}",
-                                      shape_.layers, list->size())}});
+    conflict({"model.recompute", "model.layers"},
+             fmt::format("the list has {} words. Give one word per layer, or one word for all.",
+                         list->size()));
   }
 
   /// Findings about keys of rotary positions.
@@ -140,11 +113,9 @@ struct ModelRules : Rules {
       else if (types.find(word(s.type)) == std::string_view::npos)
         without_effect(key, fmt::format("model.rotary_scaling.type is {}", word(s.type)));
     const auto in_order = [&](std::size_t below, double low, std::size_t above, double high) {
-      const char *first = scaling[below].first, *second = scaling[above].first;
-      const auto name = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
       if (high <= low)
-        disagree({{first, fmt::format("{} is not below {} = {}", low, name(second), high)},
-                  {second, fmt::format("{} is not above {} = {}", high, name(first), low)}});
+        conflict({scaling[below].first, scaling[above].first},
+                 leaf(scaling[below].first) + " must be below " + leaf(scaling[above].first));
     };
     in_order(1, s.low_freq_factor, 2, s.high_freq_factor);
     in_order(3, s.beta_slow, 4, s.beta_fast);

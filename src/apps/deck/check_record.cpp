@@ -25,17 +25,10 @@ struct RecordRules : Rules {
     const std::int64_t every = config_.checkpoint.every_steps, kept = config_.checkpoint.keep_every;
     if (kept == 0 || (every > 0 && kept % every == 0))
       return;
-    if (every == 0)
-      return disagree(
-          {{"checkpoint.keep_every",
-            "there may be no checkpoint of these steps: checkpoint.every_steps is 0 (none)"},
-           {"checkpoint.every_steps",
-            "0 (none) writes no checkpoints that checkpoint.keep_every could keep"}});
-    disagree({{"checkpoint.keep_every",
-               fmt::format("{} is not a multiple of checkpoint.every_steps = {}. Use {}.", kept,
-                           every, multiples_near(kept, every))},
-              {"checkpoint.every_steps",
-               fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept)}});
+    conflict({"checkpoint.keep_every", "checkpoint.every_steps"},
+             every == 0 ? "there may be no checkpoint of these steps"
+                        : fmt::format("it must be a multiple. Use keep_every: {}.",
+                                      multiples_near(kept, every)));
   }
 
   void sets_have_names_and_sources() const {
@@ -64,12 +57,10 @@ struct RecordRules : Rules {
 
 }  // namespace
 
-void check_checkpoints(const Rules& rules) {
-  RecordRules{rules}.checkpoints_are_kept();
-}
-
-void check_evaluation_sets(const Rules& rules) {
-  RecordRules{rules}.sets_have_names_and_sources();
+void check_record(const Rules& rules) {
+  const RecordRules record{rules};
+  record.checkpoints_are_kept();
+  record.sets_have_names_and_sources();
 }
 
 }  // namespace trireme::deck
