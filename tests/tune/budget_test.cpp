@@ -10,69 +10,59 @@ namespace trireme::tune {
 namespace {
 
 /// As seconds_of_a_step() makes them.
-double seconds_of(const TuneBudget& budget, const OwnStep& own, int settings_of_a_block) {
+double seconds_of(const TuneBudget& budget, const OwnStep& own, int settings) {
   const double made = static_cast<double>(std::min(own.micro_steps, budget.timed.most_micro_steps));
   const double step_s = own.seconds * made / static_cast<double>(own.micro_steps);
-  return step_s * (budget.timed.warmups + budget.timed.steps) * budget.rounds *
-         static_cast<double>(budget.blocks) * settings_of_a_block;
+  return step_s * (budget.timed.warmups + budget.timed.steps) * budget.rounds * settings;
 }
 
 TEST(TuneBudget, ShortStepsFillTheTime) {
   for (const double step_s : {0.01, 0.05, 0.2}) {
     const OwnStep own{step_s, 8};
-    const TuneBudget runs = budget_for_runs(48, own, 6), again = budget_for_repetition(42, own);
+    const TuneBudget runs = budget_of(48, own, 6, 4), again = budget_of(42, own, 2, 8);
     EXPECT_EQ(runs.rounds, 4);
-    EXPECT_EQ(runs.blocks, 6U);
     EXPECT_EQ(again.rounds, 8);
-    EXPECT_EQ(again.blocks, 2U);
     EXPECT_GT(runs.timed.most_micro_steps, 8) << "whole steps";
-    EXPECT_LE(seconds_of(runs, own, 1), 48);
+    EXPECT_LE(seconds_of(runs, own, 6), 48);
     EXPECT_LE(seconds_of(again, own, 2), 42);
   }
-  EXPECT_EQ(budget_for_runs(48, {0.001, 8}, 6).timed.steps, 15);
-  EXPECT_EQ(budget_for_runs(48, {0.3, 8}, 6).timed.steps, 4);
+  EXPECT_EQ(budget_of(48, {0.001, 8}, 6, 4).timed.steps, 30);
+  EXPECT_EQ(budget_of(48, {0.3, 8}, 6, 4).timed.steps, 4);
 }
 
-TEST(TuneBudget, LongStepsAreCutBeforeSettingsAndRounds) {
+TEST(TuneBudget, LongStepsAreCutBeforeRounds) {
   const OwnStep own{2, 30};  // a cut one takes 0.2 s
-  const TuneBudget runs = budget_for_runs(48, own, 6), again = budget_for_repetition(42, own);
+  const TuneBudget runs = budget_of(24, own, 6, 4), again = budget_of(42, own, 2, 8);
   EXPECT_EQ(runs.timed.most_micro_steps, 3);
   EXPECT_EQ(runs.timed.steps, 1);
-  EXPECT_EQ(runs.blocks, 6U);
+  EXPECT_EQ(runs.rounds, 4);
   EXPECT_EQ(again.rounds, 8);
-  EXPECT_EQ(again.blocks, 2U);
-  EXPECT_LE(seconds_of(runs, own, 1), 48);
+  EXPECT_LE(seconds_of(runs, own, 6), 24);
   EXPECT_LE(seconds_of(again, own, 2), 42);
 }
 
-TEST(TuneBudget, FewerSettingsAndRoundsOfLongSteps) {
-  const TuneBudget runs = budget_for_runs(48, {1.3, 1}, 6),
-                   again = budget_for_repetition(42, {1.3, 1});
-  EXPECT_EQ(runs.blocks, 4U);
-  EXPECT_EQ(again.blocks, 1U);
-  EXPECT_EQ(again.rounds, 8);
-  EXPECT_LE(seconds_of(runs, {1.3, 1}, 1), 48);
-  EXPECT_LE(seconds_of(again, {1.3, 1}, 2), 42);
+TEST(TuneBudget, FewerRoundsOfLongSteps) {
+  const OwnStep own{1.3, 1};
+  const TuneBudget runs = budget_of(48, own, 6, 4), again = budget_of(38, own, 2, 8);
+  EXPECT_EQ(runs.rounds, 3);
+  EXPECT_EQ(again.rounds, 7);
+  EXPECT_LE(seconds_of(runs, own, 6), 48);
+  EXPECT_LE(seconds_of(again, own, 2), 38);
 }
 
 TEST(TuneBudget, ASearchHasWholeStepsWhereTheyFit) {
-  EXPECT_EQ(steps_within(15, {0.02, 4}, 18).steps, 15);
+  EXPECT_EQ(steps_within(15, {0.02, 4}, 18).steps, 30);
   EXPECT_GT(steps_within(15, {0.2, 4}, 18).most_micro_steps, 4);
   EXPECT_EQ(steps_within(15, {2, 4}, 18).steps, shortest_steps.steps);
   EXPECT_EQ(sessions_within(30, {2, 30}), 75U) << "a tenth of a step, twice";
   EXPECT_EQ(sessions_within(30, {2, 2}), 7U);
 }
 
-TEST(TuneBudget, KeepsWhatDecides) {
+TEST(TuneBudget, KeepsHalfOfTheRounds) {
   for (const double step_s : {10.0, 100.0}) {
-    const TuneBudget runs = budget_for_runs(48, {step_s, 3}, 6);
-    EXPECT_EQ(runs.rounds, 4);
-    EXPECT_EQ(runs.blocks, 3U);
-    const TuneBudget again = budget_for_repetition(42, {step_s, 3});
-    EXPECT_EQ(again.rounds, 4);
-    EXPECT_EQ(again.blocks, 1U);
+    EXPECT_EQ(budget_of(48, {step_s, 3}, 6, 4).rounds, 2);
+    EXPECT_EQ(budget_of(42, {step_s, 3}, 2, 8).rounds, 4);
   }
-  EXPECT_EQ(budget_for_runs(48, {100, 3}, 2).blocks, 2U) << "no more than there are";
 }
 
 }  // namespace

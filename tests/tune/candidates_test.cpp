@@ -78,30 +78,6 @@ Setting own_setting() {
   return {.micro_sequences = 4, .recompute = Recompute::none, .transport = Transport::automatic};
 }
 
-Choices choices() {
-  return {.transports = {{Transport::automatic, Transport::shared_memory},
-                         {Transport::mpi, Transport::mpi}},
-          .computes = {{4, Recompute::none}, {8, Recompute::none}, {16, Recompute::block}},
-          .bucket_elements = {1000, 500}};
-}
-
-TEST(Candidates, AreAllCombinationsAndTheDeckIsTheFirst) {
-  const auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
-  ASSERT_THAT(all, SizeIs(2 * 3 * 3));
-  EXPECT_THAT(differences(own_setting(), all.front().setting), IsEmpty());
-  EXPECT_EQ(all.front().wire, Transport::shared_memory);
-  std::set<std::string> words;
-  for (const Candidate& one : all) words.insert(words_of(values_of(one.setting)));
-  EXPECT_THAT(words, SizeIs(all.size()));
-}
-
-TEST(Candidates, OtherBucketsTakeThePlaceOfBoundaries) {
-  Setting own = own_setting();
-  own.bucket_boundaries = {"h.1.weight"};
-  for (const Candidate& one : candidates(own, choices(), {2, Reduction::sum}))
-    EXPECT_EQ(one.setting.bucket_boundaries.empty(), one.setting.bucket_elements.given());
-}
-
 TEST(Bits, DependOnTheOrderOfAdditions) {
   const Setting own = own_setting();
   const auto differ = [&](const Setting& other, int ranks, Reduction reduction, Transport from,

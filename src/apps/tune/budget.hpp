@@ -3,7 +3,7 @@
 //
 // Short steps are repeated: all settings in all rounds, with several steps each. For long steps, a
 // single step of three micro-steps is timed after one for warm-up. If that still takes too long,
-// fewer settings and rounds are run, down to a minimum, which may exceed the time.
+// fewer rounds are run, down to half of them, which may exceed the time.
 //
 // Steps are real ones on all ranks, each with a new session and random weights. A step of many
 // micro-steps may be shortened. Each omitted micro-step is then counted with the time of the second
@@ -51,8 +51,6 @@ struct OwnStep {
 struct TuneBudget {
   TimedSteps timed;  ///< of every setting in every round
   int rounds = 1;
-  /// Per round: settings, or pairs of a setting and the deck's own.
-  std::size_t blocks = 1;
 };
 
 /// The steps with which `sessions` sessions take about `seconds`: shortest_steps if not even one
@@ -62,12 +60,7 @@ TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions
 /// The number of sessions with shortest_steps that fit.
 std::size_t sessions_within(double seconds, const OwnStep& own);
 
-/// For `settings` settings including the deck's own: four rounds of at least three settings.
-TuneBudget budget_for_runs(double seconds, const OwnStep& own, std::size_t settings);
-
-/// For repeating one setting against the deck's own: eight rounds of two pairs, at least four
-/// rounds of one. With four rounds all must be better (confirms()); without a real gain, 1 of 16
-/// series achieves this.
-TuneBudget budget_for_repetition(double seconds, const OwnStep& own);
+/// For `rounds` rounds of `settings` settings, at least half of the rounds.
+TuneBudget budget_of(double seconds, const OwnStep& own, std::size_t settings, int rounds);
 
 }  // namespace trireme::tune

@@ -130,30 +130,6 @@ std::vector<std::int64_t> bucket_sizes(const layout::Plan& own) {
   return sizes;
 }
 
-std::vector<Candidate> candidates(const Setting& own,
-                                  const Choices& choices,
-                                  const Additions& additions) {
-  TRIREME_EXPECT(!choices.transports.empty() && !choices.computes.empty(),
-                 "{} transports, {} computes", choices.transports.size(), choices.computes.size());
-  std::vector<Candidate> all;
-  for (const Choices::Option& option : choices.transports)
-    for (const Choices::Compute& compute : choices.computes)
-      for (std::size_t b = 0; b <= choices.bucket_elements.size(); ++b) {
-        Candidate one{.setting = own, .wire = option.wire};
-        one.setting.transport = option.transport;
-        one.setting.micro_sequences = compute.micro_sequences;
-        one.setting.recompute = compute.recompute;
-        if (b > 0) {
-          one.setting.bucket_elements.value = choices.bucket_elements[b - 1];
-          one.setting.bucket_boundaries.clear();
-        }
-        one.changes_bits =
-            changes_bits(additions, own, choices.transports.front().wire, one.setting, one.wire);
-        all.push_back(std::move(one));
-      }
-  return all;
-}
-
 std::vector<std::int64_t> every_other(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> some;
   for (std::size_t i = 0; i + 1 < sizes.size(); i += 2) some.push_back(sizes[i]);

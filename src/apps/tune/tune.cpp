@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,6 +38,8 @@ constexpr std::size_t most_micro_batches = 8;
 /// Settings that are run in rounds, in addition to the deck's own: those of other computes, and
 /// those of other transports and buckets.
 constexpr std::size_t computes_to_run = 2, links_to_run = 3;
+/// Of these, and of the best of them against the deck's own (confirms()).
+constexpr int rounds_of_runs = 4, rounds_again = 8;
 constexpr std::size_t searches = 2;
 /// Least settings in a search, however long a step takes.
 constexpr std::size_t least_searched = 3;
@@ -59,9 +62,9 @@ comm::Transport transport_of(std::string_view name) {
   return comm::Transport::automatic;
 }
 
-Setting with(Setting setting, const Choices::Compute& compute) {
-  setting.micro_sequences = compute.micro_sequences;
-  setting.recompute = compute.recompute;
+Setting with(Setting setting, std::int64_t micro_sequences, const model::RecomputeKey& recompute) {
+  setting.micro_sequences = micro_sequences;
+  setting.recompute = recompute;
   return setting;
 }
 
@@ -91,12 +94,15 @@ class Tuner {
   [[nodiscard]] std::int64_t bytes_of(const Setting& setting) const;
   [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;
   void find_transports();
-  void find_computes(std::size_t most);
-  [[nodiscard]] std::vector<Candidate> possible(const Choices& choices);
+  [[nodiscard]] std::vector<Candidate> computes(std::size_t most) const;
+  [[nodiscard]] std::vector<Candidate> links(const Setting& best) const;
+  [[nodiscard]] std::vector<Candidate> possible(std::vector<Candidate> all);
   [[nodiscard]] std::vector<Candidate> halve(std::vector<Candidate> field, std::size_t keep) const;
   void search();
   void run();
   void run_again();
+  [[nodiscard]] std::vector<std::vector<double>> in_rounds(const std::vector<std::size_t>& runs,
+                                                           const TuneBudget& budget) const;
   [[nodiscard]] double time(const Candidate& candidate, const TimedSteps& steps) const {
     return seconds_of_a_step(job_of(candidate.setting), *data_, world_, steps);
   }
@@ -112,7 +118,9 @@ class Tuner {
   DType dtype_{};
   std::optional<comm::TemporaryDirectory> cache_;
   std::optional<batches::Split> data_;
-  Choices choices_;
+  /// As in the deck, and the actual one, never auto; the deck's own first.
+  std::vector<std::pair<comm::Transport, comm::Transport>> transports_;
+  std::vector<std::int64_t> bucket_elements_;  ///< other than the deck's
   OwnStep own_step_;
   Tuning result_;
 };
@@ -131,23 +139,23 @@ void Tuner::find_transports() {
                             ->name());
   };
   const Transport own = own_.transport, own_wire = wire_of(own);
-  choices_.transports = {{own, own_wire}};
+  transports_ = {{own, own_wire}};
   if (world_.size() == 1)
     return;
-  choices_.bucket_elements = bucket_sizes(session::plan_of(job_of(own_), world_, *device_));
-  if (const Transport best = wire_of(Transport::automatic); best != own_wire)
-    choices_.transports.push_back({Transport::automatic, best});
-  if (std::ranges::find(choices_.transports, Transport::mpi, &Choices::Option::wire) ==
-      choices_.transports.end())
-    choices_.transports.push_back({Transport::mpi, Transport::mpi});
+  bucket_elements_ = bucket_sizes(session::plan_of(job_of(own_), world_, *device_));
+  const Transport best = wire_of(Transport::automatic);
+  if (best != own_wire)
+    transports_.emplace_back(Transport::automatic, best);
+  if (own_wire != Transport::mpi && best != Transport::mpi)
+    transports_.emplace_back(Transport::mpi, Transport::mpi);
 }
 
 /// At most `most` micro-batches, each with the least recomputation that fits, or with the deck's
 /// limit; the deck's own first.
-void Tuner::find_computes(std::size_t most) {
+std::vector<Candidate> Tuner::computes(std::size_t most) const {
   const auto& config = deck_.config;
   const std::int64_t leaves = session::batches_of(config, 1, world_.size()).leaves;
-  choices_.computes = {{own_.micro_sequences, own_.recompute}};
+  std::vector<Candidate> all{{own_, transports_.front().second}};
   for (const std::int64_t micro :
        nearest(micro_batches(config.batch, leaves > 0 ? leaves : world_.size()),
                own_.micro_sequences, most)) {
@@ -155,22 +163,39 @@ void Tuner::find_computes(std::size_t most) {
       continue;
     const auto recompute = recompute_that_fits(micro);
     if (recompute && (micro != own_.micro_sequences || *recompute != own_.recompute))
-      choices_.computes.push_back({micro, *recompute});
+      all.push_back({with(own_, micro, *recompute), all.front().wire});
   }
+  return all;
+}
+
+/// `best` with every transport and every size of buckets; its own first.
+std::vector<Candidate> Tuner::links(const Setting& best) const {
+  std::vector<Candidate> all;
+  for (const auto& [transport, wire] : transports_) {
+    Candidate& one = all.emplace_back(Candidate{best, wire});
+    one.setting.transport = transport;
+    Candidate other = one;
+    other.setting.bucket_boundaries.clear();
+    for (const std::int64_t elements : bucket_elements_) {
+      other.setting.bucket_elements.value = elements;
+      all.push_back(other);
+    }
+  }
+  return all;
 }
 
 /// The deck's limit, or the least recomputation with which a rank fits into memory: a word, or a
 /// limit in bytes. Nothing if none fits.
 std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro) const {
   const auto choice_of = [&](const model::RecomputeKey& key) {
-    return recompute_of(with(own_, {micro, key}));
+    return recompute_of(with(own_, micro, key));
   };
   if (own_.recompute.limit() != nullptr) {
     const bool fits = choice_of(own_.recompute).fits &&
-                      bytes_of(with(own_, {micro, own_.recompute})) <= result_.memory_bytes;
+                      bytes_of(with(own_, micro, own_.recompute)) <= result_.memory_bytes;
     return fits ? std::optional(own_.recompute) : std::nullopt;
   }
-  const Setting any = with(own_, {micro, model::Recompute::block});
+  const Setting any = with(own_, micro, model::Recompute::block);
   const std::int64_t other =  // than activations
       std::max<std::int64_t>(0, bytes_of(any) - recompute_of(any).bytes);
   const std::int64_t budget = result_.memory_bytes - other;
@@ -187,10 +212,12 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
 }
 
 /// The candidates that are valid and fit into memory, without those that --same-bits excludes.
-std::vector<Candidate> Tuner::possible(const Choices& choices) {
+std::vector<Candidate> Tuner::possible(std::vector<Candidate> all) {
   const Additions additions{world_.size() / replicas_, deck_.config.parallel.reduction, replicas_};
   std::vector<Candidate> found;
-  for (Candidate& one : candidates(own_, choices, additions)) {
+  for (Candidate& one : all) {
+    one.changes_bits =
+        changes_bits(additions, own_, transports_.front().second, one.setting, one.wire);
     if (request_.same_bits && one.changes_bits)
       continue;
     const deck::Deck deck = deck_of(one.setting);
@@ -237,24 +264,23 @@ void Tuner::search() {
         "batch.micro_sequences.",
         bytes_text(bytes), bytes_text(result_.memory_bytes)));
   find_transports();
-  Choices varied{{choices_.transports.front()}, {{own_.micro_sequences, own_.recompute}}, {}};
-  result_.runs.push_back({possible(varied).at(0), {}, {}});
+  result_.runs.push_back({possible({{own_, transports_.front().second}}).at(0), {}, {}});
   log_.info("measuring a step with the deck's values on {}", counted(world_.size(), "rank"));
   own_step_ = {time(result_.runs.front().candidate, shortest_steps),
                session::most_micro_steps(deck_.config, world_.size())};
   const std::size_t most = std::max(
       least_searched, sessions_within(search_part * request_.seconds, own_step_) / (2 * searches));
-  find_computes(std::min(most_micro_batches, most));
-  while (choices_.transports.size() * (1 + choices_.bucket_elements.size()) > most &&
-         !choices_.bucket_elements.empty())
-    choices_.bucket_elements = every_other(choices_.bucket_elements);
+  const std::vector<Candidate> computes = this->computes(std::min(most_micro_batches, most));
+  while (transports_.size() * (1 + bucket_elements_.size()) > most && !bucket_elements_.empty())
+    bucket_elements_ = every_other(bucket_elements_);
   std::string micro_batches;
-  for (const auto& [micro, recompute] : choices_.computes)
-    micro_batches += fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ", micro,
-                                 deck::yaml_text(recompute));
+  for (const Candidate& one : computes)
+    micro_batches +=
+        fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ",
+                    one.setting.micro_sequences, deck::yaml_text(one.setting.recompute));
   log_.info("measuring micro-batches of {} sequences, then {} with {} sizes of buckets",
-            micro_batches, counted(std::ssize(choices_.transports), "transport"),
-            1 + choices_.bucket_elements.size());
+            micro_batches, counted(std::ssize(transports_), "transport"),
+            1 + bucket_elements_.size());
   const auto add = [&](const std::vector<Candidate>& found) {
     for (const Candidate& one : found)
       if (std::ranges::none_of(result_.runs, [&](const Run& run) {
@@ -262,38 +288,44 @@ void Tuner::search() {
           }))
         result_.runs.push_back({one, {}, {}});
   };
-  varied.computes = choices_.computes;
-  const std::vector<Candidate> of_computes = possible(varied);
+  const std::vector<Candidate> of_computes = possible(computes);
   const bool alone = world_.size() == 1;
-  const auto computes =
-      halve(of_computes, alone ? computes_to_run + links_to_run : computes_to_run);
+  const auto fastest = halve(of_computes, alone ? computes_to_run + links_to_run : computes_to_run);
   result_.tried = of_computes.size();
-  add(computes);
+  add(fastest);
   if (alone)
     return;
-  const Setting& best = computes.front().setting;
-  choices_.computes = {{best.micro_sequences, best.recompute}};
-  const std::vector<Candidate> of_links = possible(choices_);
+  const std::vector<Candidate> of_links = possible(links(fastest.front().setting));
   result_.tried += of_links.size() - 1;  // the first was tried before
   add(halve(of_links, links_to_run));
 }
 
+/// The seconds of each of these runs by round. Each round begins with another one.
+std::vector<std::vector<double>> Tuner::in_rounds(const std::vector<std::size_t>& runs,
+                                                  const TuneBudget& budget) const {
+  std::vector<std::vector<double>> seconds(runs.size());
+  for (std::size_t round = 0; round < static_cast<std::size_t>(budget.rounds); ++round)
+    for (std::size_t turn = 0; turn < runs.size(); ++turn) {
+      const std::size_t one = (round + turn) % runs.size();
+      seconds[one].push_back(time(result_.runs[runs[one]].candidate, budget.timed));
+    }
+  return seconds;
+}
+
 void Tuner::run() {
-  if (result_.runs.size() == 1)
+  std::vector<std::size_t> all(result_.runs.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (all.size() == 1)
     return;
   const TuneBudget budget =
-      budget_for_runs(runs_part * request_.seconds, own_step_, result_.runs.size());
-  const std::size_t count = budget.blocks;
-  result_.runs.resize(count);
+      budget_of(runs_part * request_.seconds, own_step_, all.size(), rounds_of_runs);
   log_.info("tried {} settings; running the best {} and the deck's values in {} rounds of {}",
-            result_.tried, count - 1, budget.rounds, counted(budget.timed.steps, "step"));
-  // Each round begins with another setting.
-  for (std::size_t round = 0; round < static_cast<std::size_t>(budget.rounds); ++round)
-    for (std::size_t turn = 0; turn < count; ++turn) {
-      Run& one = result_.runs[(round + turn) % count];
-      one.seconds.push_back(time(one.candidate, budget.timed));
-    }
-  for (Run& one : result_.runs) one.ratio = ratio_of(one.seconds, result_.runs.front().seconds);
+            result_.tried, all.size() - 1, budget.rounds, counted(budget.timed.steps, "step"));
+  const auto seconds = in_rounds(all, budget);
+  for (const std::size_t i : all) {
+    result_.runs[i].ratio = ratio_of(seconds[i], seconds.front());
+    result_.runs[i].seconds = seconds[i];
+  }
 }
 
 void Tuner::run_again() {
@@ -302,31 +334,17 @@ void Tuner::run_again() {
   for (const Run& one : result_.runs)
     trials.push_back(
         {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});
-  const std::size_t position = best_of(trials).value_or(0);
-  if (position == 0)
+  const std::size_t best = best_of(trials).value_or(0);
+  if (best == 0)
     return;
-  Repeated again{.run = position, .seconds = {}, .own_seconds = {}, .ratio = {}};
-  const Candidate& own = result_.runs.front().candidate;
-  const Candidate& other = result_.runs[position].candidate;
-  const TuneBudget budget = budget_for_repetition(again_part * request_.seconds, own_step_);
-  log_.info("running the best setting again: {} rounds of {} x {}", budget.rounds,
-            2 * budget.blocks, counted(budget.timed.steps, "step"));
-  std::size_t pairs = 0;
-  for (int round = 0; round < budget.rounds; ++round) {
-    double own_s = 0, other_s = 0;
-    for (std::size_t pair = 0; pair < budget.blocks; ++pair) {
-      const bool own_first = pairs++ % 2 == 0;
-      if (own_first)
-        own_s += time(own, budget.timed);
-      other_s += time(other, budget.timed);
-      if (!own_first)
-        own_s += time(own, budget.timed);
-    }
-    again.own_seconds.push_back(own_s / static_cast<double>(budget.blocks));
-    again.seconds.push_back(other_s / static_cast<double>(budget.blocks));
-  }
-  again.ratio = ratio_of(again.seconds, again.own_seconds);
-  result_.repeated = std::move(again);
+  const TuneBudget budget = budget_of(again_part * request_.seconds, own_step_, 2, rounds_again);
+  log_.info("running the best setting and the deck's values again: {} rounds of {}", budget.rounds,
+            counted(budget.timed.steps, "step"));
+  const auto seconds = in_rounds({0, best}, budget);
+  result_.repeated = Repeated{.run = best,
+                              .seconds = seconds[1],
+                              .own_seconds = seconds[0],
+                              .ratio = ratio_of(seconds[1], seconds[0])};
 }
 
 Tuning Tuner::tune() {
