@@ -19,6 +19,7 @@
 #include "model/layers.hpp"
 #include "nn/linear_products.hpp"
 #include "ops/cpu/onednn/library_matmul.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/matmul.hpp"
 
 #include "session/machine.hpp"
@@ -216,7 +217,7 @@ double measure_blocks(DType dtype, device::Device& device, comm::World& world, i
   return mean(world.gather_all({&best, 1}));
 }
 
-std::size_t bytes_to_copy(const device::Device& device, const comm::World& world) {
+std::size_t bytes_to_stream(const device::Device& device, const comm::World& world) {
   constexpr std::size_t least = std::size_t{256} << 20U;
   const std::int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or negative: not known
   if (device.kind() != device::Kind::cpu || cache <= 0)
@@ -225,17 +226,15 @@ std::size_t bytes_to_copy(const device::Device& device, const comm::World& world
       least, 2 * static_cast<std::size_t>(cache) / static_cast<std::size_t>(world.local_size()));
 }
 
-double measure_copy(std::size_t size,
-                    device::Device& device,
-                    device::Stream& stream,
-                    comm::World& world) {
-  const device::Buffer from = device.allocate(size, "bench");
-  const device::Buffer to = device.allocate(size, "bench");
-  device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
-  const auto seconds =
-      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
-           world, {});
-  return 2.0 * static_cast<double>(size) / seconds.front();
+double measure_memory(std::size_t size, device::Device& device, comm::World& world) {
+  const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
+  const device::Buffer first = device.allocate(size, "bench"),
+                       second = device.allocate(size, "bench");
+  const View a = first.view(DType::f32), b = second.view(DType::f32);
+  ops::run(ops::Add{.sum = b, .term = a}, *stream);  // pages are real once written
+  return 3.0 * static_cast<double>(size) /
+         race({[&] { ops::run(ops::Add{.sum = a, .term = b}, *stream); }}, *stream, world, {})
+             .front();
 }
 
 std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& products,

@@ -85,16 +85,13 @@ struct ProductRow {
 /// of several trials. 0 where the device's kernels are a library's. Collective.
 double measure_blocks(DType dtype, device::Device& device, comm::World& world, int threads);
 
-/// Bytes that measure_copy() should copy on one rank: on a GPU 256 MiB; on a CPU, the sources and
-/// destinations of all ranks of a host together are four times the size of its last-level cache.
-std::size_t bytes_to_copy(const device::Device& device, const comm::World& world);
+/// Bytes of each operand that measure_memory() should have on one rank: on a GPU 256 MiB; on a CPU,
+/// those of all ranks of a host together are four times the size of its last-level cache.
+std::size_t bytes_to_stream(const device::Device& device, const comm::World& world);
 
-/// Bytes read and written per second by copying memory, on all ranks at the same time. It evicts the
-/// caches.
-double measure_copy(std::size_t size,
-                    device::Device& device,
-                    device::Stream& stream,
-                    comm::World& world);
+/// Bytes read and written per second by adding one operand of `size` bytes to another (ops::Add), on
+/// all ranks at the same time. It evicts the caches.
+double measure_memory(std::size_t size, device::Device& device, comm::World& world);
 
 /// Measures each pass of each product with each kernel, on `threads` threads. Collective.
 std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& products,

@@ -55,48 +55,39 @@ double seconds_of(const std::function<void()>& action,
   return race({action}, stream, world, limits).front();
 }
 
-/// One fitted link per transport, with the other members of `wire`.
-std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows, const plan::Wire& wire) {
-  std::vector<Link> links;
+/// The fitted link of these rows of one transport, with the other members of `wire`.
+Link link_of(const std::vector<CollectivesBenchRow>& rows, const plan::Wire& wire) {
+  Link link{.transport = value_named<comm::Transport>(rows.front().transport).value(),
+            .reduction = wire.reduction,
+            .hosts = wire.hosts,
+            .ranks = rows.front().ranks,
+            .groups = wire.groups,
+            .collectives = {}};
   for (const CollectivesBenchRow& row : rows) {
     TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
                    row.transport);
-    const auto with_name = [&](const auto& known) { return row.transport == known.second; };
-    const auto transport = std::ranges::find_if(EnumNames<comm::Transport>::table, with_name);
-    const auto operation =
-        std::ranges::find(EnumNames<plan::Operation>::table, row.operation,
-                          [](const auto& known) { return std::string(known.second); });
-    auto link = std::ranges::find(links, transport->first, &Link::transport);
-    if (link == links.end())
-      link = links.insert(link, Link{.transport = transport->first,
-                                     .reduction = wire.reduction,
-                                     .hosts = wire.hosts,
-                                     .ranks = row.ranks,
-                                     .groups = wire.groups,
-                                     .collectives = {}});
+    const auto operation = value_named<plan::Operation>(row.operation).value();
     const plan::Numbers dtype = plan::numbers_of(row.dtype);
-    auto collective = std::ranges::find_if(link->collectives, [&](const auto& one) {
-      return one.operation == operation->first && one.dtype == dtype;
+    auto collective = std::ranges::find_if(link.collectives, [&](const auto& one) {
+      return one.operation == operation && one.dtype == dtype;
     });
-    if (collective == link->collectives.end())
-      collective = link->collectives.insert(
-          collective,
-          plan::Collective{.operation = operation->first, .dtype = dtype, .points = {}});
+    if (collective == link.collectives.end())
+      collective = link.collectives.insert(
+          collective, plan::Collective{.operation = operation, .dtype = dtype, .points = {}});
     if (collective->points.empty() || collective->points.back().bytes < row.bytes)
       collective->points.push_back({row.bytes, row.seconds});
   }
-  for (Link& link : links)
-    for (plan::Collective& collective : link.collectives) {
-      // Disturbances only increase times: a bucket takes no longer than a larger one.
-      for (std::size_t i = collective.points.size() - 1; i > 0; --i)
-        collective.points[i - 1].seconds =
-            std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
-      const plan::Line line = plan::fit_line(collective.points);
-      collective.latency_s = line.latency_s;
-      collective.seconds_per_byte = line.seconds_per_byte;
-      collective.residual = line.residual;
-    }
-  return links;
+  for (plan::Collective& collective : link.collectives) {
+    // Disturbances only increase times: a bucket takes no longer than a larger one.
+    for (std::size_t i = collective.points.size() - 1; i > 0; --i)
+      collective.points[i - 1].seconds =
+          std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
+    const plan::Line line = plan::fit_line(collective.points);
+    collective.latency_s = line.latency_s;
+    collective.seconds_per_byte = line.seconds_per_byte;
+    collective.residual = line.residual;
+  }
+  return link;
 }
 
 /// Collectives that run during a step.
@@ -245,12 +236,12 @@ struct Measured {
   Sharing sharing;
 };
 
-/// Measures the links of `part` of the world, all parts at the same time; gives the slowest part's.
-std::vector<Link> measure_links(const Measured& measured,
-                                comm::World& part,
-                                const plan::Wire& wire,
-                                CollectivesBenchRequest bench,
-                                std::int64_t largest) {
+/// Measures the link of `part` of the world, all parts at the same time; gives the slowest part's.
+Link measure_link(const Measured& measured,
+                  comm::World& part,
+                  const plan::Wire& wire,
+                  CollectivesBenchRequest bench,
+                  std::int64_t largest) {
   if (wire.hosts > 1)  // on one host, later repetitions would find their bucket in the caches
     bench.row_bytes = row_bytes;
   std::ranges::sort(bench.bytes);
@@ -259,17 +250,15 @@ std::vector<Link> measure_links(const Measured& measured,
   std::vector<CollectivesBenchRow> rows = bench_collectives(part, measured.device, bench);
   for (CollectivesBenchRow& row : rows)
     row.seconds = comm::largest_of_ranks(measured.world, std::array{row.seconds}).front();
-  std::vector<Link> links = links_of(rows, wire);
-  for (Link& link : links) {
-    const auto communicator = comm::make_communicator(link.transport, link.reduction, part,
-                                                      measured.device, bench.options);
-    measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
-    for (double* seconds : {&link.sums_s, &link.control_s, &link.copy_s_per_byte})
-      *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
-    measure_sharing(link, measured.isolated, *communicator, measured.world, largest,
-                    measured.sharing);
-  }
-  return links;
+  Link link = link_of(rows, wire);
+  const auto communicator =
+      comm::make_communicator(link.transport, link.reduction, part, measured.device, bench.options);
+  measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
+  for (double* seconds : {&link.sums_s, &link.control_s, &link.copy_s_per_byte})
+    *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
+  measure_sharing(link, measured.isolated, *communicator, measured.world, largest,
+                  measured.sharing);
+  return link;
 }
 
 /// 1 KiB, 4 KiB, … and finally `largest` bytes.
@@ -323,7 +312,7 @@ Machine measure_machine(const session::Job& job,
                                            job.parallel.transport, job.parallel.reduction);
   bench.transports = {job.parallel.transport};
   if (replicas == 1) {
-    machine.links = measure_links(measured, world, wires.inside, bench, largest);
+    machine.links = {measure_link(measured, world, wires.inside, bench, largest)};
     return machine;
   }
   auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
@@ -331,13 +320,12 @@ Machine measure_machine(const session::Job& job,
   const int in_a_replica = world.size() / replicas;
   comm::MpiWorld copy(*mpi, world.rank() / in_a_replica);
   comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_replica);
-  machine.links = measure_links(measured, copy, wires.inside, bench, largest);
+  machine.links = {measure_link(measured, copy, wires.inside, bench, largest)};
   // Whole buckets if sums have a guaranteed order, else shards.
   const std::int64_t parts = world.size() / wires.across->ranks;
   bench.transports = {comm::Transport::mpi};
   for (std::int64_t& bytes : bench.bytes) bytes = std::max(bytes / parts, least_bytes);
-  std::ranges::move(measure_links(measured, peers, *wires.across, bench, largest / parts),
-                    std::back_inserter(machine.links));
+  machine.links.push_back(measure_link(measured, peers, *wires.across, bench, largest / parts));
   return machine;
 }
 

@@ -513,8 +513,8 @@ OpsBench bench_ops(const session::Job& job,
   bench.matrix_ceiling = measure_ceiling(job, job.shape, bench.dtype, device, world);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
-  bench.copied_bytes = bytes_to_copy(device, world);
-  bench.memory_ceiling = measure_copy(bench.copied_bytes, device, *stream, world);
+  bench.copied_bytes = bytes_to_stream(device, world);
+  bench.memory_ceiling = measure_memory(bench.copied_bytes, device, world);
   Maker maker(job, bench.dtype, device, *stream, world);
   maker.add_all();
   const auto seconds = race(maker.entrants, *stream, world, {.repetitions = repetitions});
@@ -542,7 +542,7 @@ std::string ops_table(const OpsBench& bench) {
                         bench.block_flops / 1e9);
   return text +
          fmt::format(
-             "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s by copying {} "
+             "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s by adding {} "
              "MiB ({}, {}, {} at a time); all operations of a step: {:.1f} ms, "
              "{:.1f} % of the GFLOP/s ceiling\n",
              bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, bench.copied_bytes >> 20U,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <span>
 
 #include <fcntl.h>
@@ -15,13 +16,14 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "base/packing.hpp"
 #include "base/quantile.hpp"
 #include "device/recorder.hpp"
 #include "files/descriptor.hpp"
 #include "files/path.hpp"
 
 #include "comm/control/together.hpp"
+
+#include "bench/ceiling.hpp"
 
 namespace trireme::doctor {
 namespace {
@@ -58,44 +60,22 @@ std::string type_of(const std::string& directory) {
   return fmt::format("type {:#x}", number);
 }
 
-double triad_seconds(std::vector<double>& a,
-                     const std::vector<double>& b,
-                     const std::vector<double>& c,
-                     int threads) {
-  const auto start = device::steady_seconds();
-  const auto size = static_cast<std::int64_t>(a.size());
-  double* const to = a.data();
-  const double *const left = b.data(), *const right = c.data();
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t i = 0; i < size; ++i) to[i] = left[i] + 3.0 * right[i];
-  return device::steady_seconds() - start;
-}
-
 }  // namespace
 
 std::vector<double> memory_bandwidth(comm::World& world, int threads) {
   constexpr std::int64_t most = 64 << 20;
-  constexpr int repetitions = 7;
   const std::int64_t available =
       static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const std::int64_t bytes =
       std::clamp<std::int64_t>(available / (std::int64_t{8} * world.local_size()), 1 << 20, most);
-  const auto size = static_cast<std::size_t>(bytes) / sizeof(double);
-  std::vector<double> a, b, c;
-  comm::together(world, [&] {
-    a.resize(size);
-    b.resize(size, 1.0);
-    c.resize(size, 2.0);
-  });
+  double rate = 0;
   world.barrier();
-  double best = 0;
-  for (int repetition = 0; repetition < repetitions; ++repetition) {
-    const double seconds = triad_seconds(a, b, c, threads);
-    if (repetition > 0)
-      best = std::max(best, 3.0 * static_cast<double>(bytes) / seconds);
-  }
-  TRIREME_EXPECT(a.front() == 7.0 && a.back() == 7.0, "triad gave {} and {}", a.front(), a.back());
-  return world.gather_all(std::span<const double>(&best, 1));
+  comm::together(world, [&] {
+    const auto device = device::make_cpu_device(threads);
+    const auto alone = comm::make_self_world();
+    rate = bench::measure_memory(static_cast<std::size_t>(bytes), *device, *alone);
+  });
+  return world.gather_all({&rate, 1});
 }
 
 FileSystem measure_file_system(const std::string& host, const std::string& directory) {
@@ -144,18 +124,18 @@ void expect_writable(comm::World& world, const std::string& directory) {
 void measure_file_systems(comm::World& world,
                           const std::string& directory,
                           std::vector<FileSystem>& measured) {
-  std::string mine;
+  std::optional<FileSystem> mine;
   std::exception_ptr failed;
   try {
     const comm::World::AtWork work(world);
     if (world.local_rank() == 0)
-      mine = pack(measure_file_system(world.host(), directory));
+      mine = measure_file_system(world.host(), directory);
   } catch (const std::exception&) {
     failed = std::current_exception();
   }
-  for (const std::string& text : world.gather_all(mine))
-    if (!text.empty())
-      measured.push_back(unpack<FileSystem>(text));
+  for (auto& one : comm::gather_packed(world, mine))
+    if (one)
+      measured.push_back(*std::move(one));
   if (failed)
     std::rethrow_exception(failed);
 }

@@ -12,9 +12,8 @@
 
 namespace trireme::doctor {
 
-/// Bytes per second of a = b + s * c over arrays of 64 MiB (or a share of the free memory) on
-/// `threads` threads, counting two reads and a write per element; by rank. All ranks measure at the
-/// same time; each takes the best of several repetitions, as McCalpin's STREAM does. Collective.
+/// bench::measure_memory() with operands of 64 MiB (or a share of the free memory), by rank. All
+/// ranks measure at the same time. Requires: OpenMP uses `threads` threads. Collective.
 std::vector<double> memory_bandwidth(comm::World& world, int threads);
 
 struct FileSystem {

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include "base/json.hpp"
-#include "base/packing.hpp"
 #include "base/quantile.hpp"
 #include "base/text.hpp"
 #include "device/device.hpp"
@@ -242,11 +243,13 @@ constexpr double most_seconds_of_pairs = 4;
 
 /// Facts of each host, collected by its first rank.
 std::vector<HostFacts> gather_facts(comm::World& world, const device::Device& device) {
+  std::optional<HostFacts> mine;
+  if (world.local_rank() == 0)
+    mine = facts_of_this_host(world.host(), device.uuid());
   std::vector<HostFacts> hosts;
-  for (const std::string& text : world.gather_all(
-           world.local_rank() == 0 ? pack(facts_of_this_host(world.host(), device.uuid())) : ""))
-    if (!text.empty())
-      hosts.push_back(unpack<HostFacts>(text));
+  for (auto& host : comm::gather_packed(world, mine))
+    if (host)
+      hosts.push_back(*std::move(host));
   return hosts;
 }
 
@@ -254,11 +257,9 @@ std::vector<HostFacts> gather_facts(comm::World& world, const device::Device& de
 std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& device) {
   if (device.kind() != device::Kind::cuda)
     return {};
-  std::string mine;
-  comm::together(world, [&] { mine = pack(gpu_of_this_rank(world.host(), device)); });
-  std::vector<RankGpu> ranks;
-  for (const std::string& text : world.gather_all(mine)) ranks.push_back(unpack<RankGpu>(text));
-  return pairs_of(ranks);
+  RankGpu mine;
+  comm::together(world, [&] { mine = gpu_of_this_rank(world.host(), device); });
+  return pairs_of(comm::gather_packed(world, mine));
 }
 
 std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
@@ -279,6 +280,7 @@ Report examine(comm::World& world, const Request& request) {
   Report report;
   expect_writable(world, request.directory);
   const int threads = session::choose_threads(request.threads, world);
+  omp_set_num_threads(threads);
   if (world.size() > 1)
     device::load_kernels_eagerly();
   const auto census = device::count_cuda_devices();

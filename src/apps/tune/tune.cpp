@@ -54,14 +54,6 @@ std::int64_t free_bytes(comm::World& world) {
   return static_cast<std::int64_t>(*std::ranges::min_element(all));
 }
 
-comm::Transport transport_of(std::string_view name) {
-  for (const auto& [transport, word] : EnumNames<comm::Transport>::table)
-    if (name == word)
-      return transport;
-  TRIREME_EXPECT(false, "unknown transport '{}'", name);
-  return comm::Transport::automatic;
-}
-
 Setting with(Setting setting, std::int64_t micro_sequences, const model::RecomputeKey& recompute) {
   setting.micro_sequences = micro_sequences;
   setting.recompute = recompute;
@@ -134,9 +126,9 @@ std::int64_t Tuner::bytes_of(const Setting& setting) const {
 void Tuner::find_transports() {
   using comm::Transport;
   const auto wire_of = [&](Transport transport) {
-    return transport_of(comm::make_communicator(transport, deck_.config.parallel.reduction, world_,
-                                                *device_, {.replicas = replicas_})
-                            ->name());
+    const auto made = comm::make_communicator(transport, deck_.config.parallel.reduction, world_,
+                                              *device_, {.replicas = replicas_});
+    return value_named<Transport>(made->name()).value();
   };
   const Transport own = own_.transport, own_wire = wire_of(own);
   transports_ = {{own, own_wire}};
