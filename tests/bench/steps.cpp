@@ -54,7 +54,8 @@ int main(int count, char** words) {
   const cli::DeckArguments deck{arguments[1], {arguments.begin() + 2, arguments.end()}};
   const auto code = cli::under_mpi(
       {.argc = count, .argv = words, .verb = "bench_steps"}, [&](comm::World& world) {
-        return cli::with_deck(world, deck, [&](const session::Job& job, Log& log) {
+        return cli::with_deck(world, deck, [&](const cli::SharedDeck& shared, Log& log) {
+          const session::Job& job = shared.job;
           const std::string table =
               arguments[0] == "engine" ? engine(job, world, log) : generate(job, world);
           if (world.rank() == 0)

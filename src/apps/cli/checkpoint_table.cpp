@@ -25,13 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
-
 using Losses = std::map<std::int64_t, double>;
 
 double loss_at(const Losses& losses, std::int64_t step) {
   const auto found = losses.find(step);
-  return found == losses.end() ? not_known : found->second;
+  return found == losses.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
 }
 
 /// Fills in the losses. If the record is missing or damaged, the table has no losses.
@@ -68,21 +66,6 @@ CheckpointState state_of(const std::vector<record::CheckpointDamage>& damage,
              : CheckpointState::damaged;
 }
 
-CheckpointLine line_of(const record::FoundCheckpoint& found) {
-  CheckpointLine line{.step = found.step,
-                      .directory = found.directory,
-                      .bytes = found.bytes,
-                      .ranks = found.ranks,
-                      .date_and_time = found.date_and_time,
-                      .milestone = found.milestone,
-                      .loss = not_known,
-                      .validation_loss = not_known};
-  if (!found.whole)
-    line.damage.push_back({found.directory, found.problem, found.unreadable});
-  line.state = state_of(line.damage, CheckpointState::whole);
-  return line;
-}
-
 std::string loss_text(double loss) {
   return std::isnan(loss) ? "-" : fmt::format("{:.4f}", loss);
 }
@@ -97,7 +80,10 @@ CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) 
   if (!fs::is_directory(table.run_directory, problem))
     throw UserError(Place{run_directory}, "there is no run directory");
   for (const auto& found : record::list_checkpoints(table.run_directory)) {
-    CheckpointLine line = line_of(found);
+    CheckpointLine line{found};
+    if (!found.whole)
+      line.damage.push_back({found.directory, found.problem, found.unreadable});
+    line.state = state_of(line.damage, CheckpointState::whole);
     if (verify) {
       line.damage = record::damage_of(line.directory);
       if (!fs::exists(line.directory, problem))

@@ -11,25 +11,22 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 
+#include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/verify_checkpoint.hpp"
 
 namespace trireme::cli {
 
 enum class CheckpointState : std::uint8_t { whole, verified, damaged, unreadable };
 
-struct CheckpointLine {
-  std::int64_t step = 0;
-  std::string directory;
-  std::int64_t bytes = 0;  ///< of all ranks' files; 0 if the manifest is damaged
-  int ranks = 0;           ///< that wrote it; 0 if the manifest is damaged
-  std::string date_and_time;
-  bool milestone = false;                ///< checkpoint.keep never removes it
-  double loss = 0, validation_loss = 0;  ///< at that step, nat/token; NaN: unknown
+struct CheckpointLine : record::FoundCheckpoint {
+  /// At its step, nat/token; NaN: unknown.
+  double loss = std::numeric_limits<double>::quiet_NaN(), validation_loss = loss;
   CheckpointState state = CheckpointState::whole;
   std::vector<record::CheckpointDamage> damage = {};
 };

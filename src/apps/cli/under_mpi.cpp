@@ -67,56 +67,6 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
   return serialized.empty() ? nullptr : text::tokenizer_from(serialized);
 }
 
-}  // namespace
-
-std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
-                                                        const std::string& path) {
-  return text::tokenizer_from(comm::from_first_rank(world, [&] {
-    return (path == "bytes" ? text::byte_tokenizer() : text::load_tokenizer(path))->serialized();
-  }));
-}
-
-ExitCode with_deck(comm::World& world,
-                   const DeckArguments& arguments,
-                   const std::function<ExitCode(const session::Job&, Log&)>& action) {
-  return with_shared_deck(world, arguments, [&](const SharedDeck& shared, Log& log) {
-    session::Job job = deck::job_of(shared.deck);
-    job.build = build_facts();
-    return action(job, log);
-  });
-}
-
-ExitCode with_shared_deck(comm::World& world,
-                          const DeckArguments& arguments,
-                          const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
-  SharedDeck shared;
-  shared.circumstances.ranks = world.size();
-  shared.circumstances.cuda = build_info().has_cuda;
-  shared.bytes = comm::from_first_rank(world, [&] { return deck::read_deck_file(arguments.path); });
-  const std::string references =
-      world.broadcast(json_text(deck::references_in(shared.bytes, arguments.overrides), -1), 0);
-  shared.circumstances.references = Json::parse(references).get<deck::References>();
-  shared.circumstances.tokenizer = read_tokenizer(world, shared, arguments);
-  shared.circumstances.reads_weights = world.rank() == 0;
-  comm::together(world, [&] {  // command lines, and mistakes in them, may differ
-    shared.deck =
-        deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
-  });
-  world.set_deadline(shared.deck.config.parallel.deadline.seconds);
-  comm::expect_agreement(world, facts_of(deck::job_of(shared.deck), arguments.path));
-  Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
-  for (const auto& [reference, value] : *shared.circumstances.references)
-    log.info("{}: {}", reference, value);
-  try {
-    return action(shared, log);
-  } catch (const std::exception& problem) {  // users look into log.txt for the reason
-    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
-    throw;
-  }
-}
-
-namespace {
-
 /// Throws if MPI does not connect the processes (each would do the whole work in the same
 /// directory), or if their verbs, builds or options differ. Decks are compared by with_deck(), key
 /// by key; --threads may differ.
@@ -137,10 +87,6 @@ void expect_one_job(comm::World& world, const Arguments& arguments) {
       options.push_back({name, words, Owner::user});
   comm::expect_agreement(world, options);
 }
-
-}  // namespace
-
-namespace {
 
 /// Runs `action` and prints its error. Throws LostRank if the others continue without a rank.
 ExitCode outcome(comm::World& world, const std::function<ExitCode(comm::World&)>& action) {
@@ -173,6 +119,44 @@ ExitCode outcome(comm::World& world, const std::function<ExitCode(comm::World&)>
 }
 
 }  // namespace
+
+std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
+                                                        const std::string& path) {
+  return text::tokenizer_from(comm::from_first_rank(world, [&] {
+    return (path == "bytes" ? text::byte_tokenizer() : text::load_tokenizer(path))->serialized();
+  }));
+}
+
+ExitCode with_deck(comm::World& world,
+                   const DeckArguments& arguments,
+                   const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
+  SharedDeck shared;
+  shared.circumstances.ranks = world.size();
+  shared.circumstances.cuda = build_info().has_cuda;
+  shared.bytes = comm::from_first_rank(world, [&] { return deck::read_deck_file(arguments.path); });
+  const std::string references =
+      world.broadcast(json_text(deck::references_in(shared.bytes, arguments.overrides), -1), 0);
+  shared.circumstances.references = Json::parse(references).get<deck::References>();
+  shared.circumstances.tokenizer = read_tokenizer(world, shared, arguments);
+  shared.circumstances.reads_weights = world.rank() == 0;
+  comm::together(world, [&] {  // command lines, and mistakes in them, may differ
+    shared.deck =
+        deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
+  });
+  world.set_deadline(shared.deck.config.parallel.deadline.seconds);
+  shared.job = deck::job_of(shared.deck);
+  shared.job.build = build_facts();
+  comm::expect_agreement(world, facts_of(shared.job, arguments.path));
+  Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
+  for (const auto& [reference, value] : *shared.circumstances.references)
+    log.info("{}: {}", reference, value);
+  try {
+    return action(shared, log);
+  } catch (const std::exception& problem) {  // users look into log.txt for the reason
+    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
+    throw;
+  }
+}
 
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
   const comm::MpiScope mpi(arguments.argc, arguments.argv);

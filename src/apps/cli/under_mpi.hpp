@@ -44,27 +44,23 @@ ExitCode under_mpi_until_stopped(Arguments arguments,
                                  const std::string& work,
                                  const std::function<ExitCode(comm::World&, const Stops&)>& action);
 
+/// The tokenizer in a file or directory, or of bytes, read by rank 0, on every rank.
+std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
+                                                        const std::string& path);
+
+/// A checked deck on all ranks.
+struct SharedDeck {
+  std::string bytes;
+  deck::Circumstances circumstances;
+  deck::Deck deck;
+  session::Job job;
+};
+
 /// Runs `action` with the checked deck: rank 0 reads the deck's bytes, and every rank parses them
 /// with the overrides of its own command line. Throws UserError or CommError if the ranks' decks,
 /// overrides or builds differ.
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
-                   const std::function<ExitCode(const session::Job&, Log&)>& action);
-
-/// The tokenizer in a file or directory, or of bytes, read by rank 0, on every rank.
-std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
-                                                        const std::string& path);
-
-/// A checked deck on all ranks, for verbs that try other values of its keys.
-struct SharedDeck {
-  std::string bytes;
-  deck::Circumstances circumstances;
-  deck::Deck deck;
-};
-
-/// The same with the deck itself.
-ExitCode with_shared_deck(comm::World& world,
-                          const DeckArguments& arguments,
-                          const std::function<ExitCode(const SharedDeck&, Log&)>& action);
+                   const std::function<ExitCode(const SharedDeck&, Log&)>& action);
 
 }  // namespace trireme::cli

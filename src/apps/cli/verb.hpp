@@ -30,12 +30,13 @@ struct Arguments {
 };
 
 using Action = std::function<ExitCode(Arguments)>;
+using Declaration = Action(CLI::App& command);
 
 struct Verb {
   const char* name;   ///< "plan"; two words for a verb of a group: "bench ops"
   const char* usage;  ///< text after the name; may have several lines
   const char* help;   ///< one line
-  Action (*declare)(CLI::App& command);
+  Declaration* declare;
   const char* alias = nullptr;  ///< another name for it
 };
 

@@ -82,7 +82,8 @@ Action declare_deck_bench(CLI::App& command,
       options->deck.path = "input/gpt2-124m.yaml";
     return bench_on_ranks(arguments, options->json, [&](comm::World& world) {
       Report report;
-      with_deck(world, options->deck, [&](const session::Job& job, Log& /*log*/) {
+      with_deck(world, options->deck, [&](const SharedDeck& shared, Log& /*log*/) {
+        const session::Job& job = shared.job;
         const int threads = session::choose_threads(job.run.threads, world);
         omp_set_num_threads(threads);
         const auto device = session::open_device(job.run.device, threads, world);
@@ -109,7 +110,8 @@ ExitCode fit_command(Arguments arguments,
       if (std::filesystem::exists(path))
         older = plan::read_machine(path);
     });
-    return with_deck(world, deck, [&](const session::Job& job, Log& log) {
+    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
+      const session::Job& job = shared.job;
       plan::Machine fresh = bench::measure_machine(job, world, log, request);
       const std::filesystem::path file(path);
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(

@@ -88,8 +88,8 @@ Action declare_verify(CLI::App& command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   return [options](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
-        const auto verified = bench::verify(job, world, log, {options->steps, {}});
+      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
+        const auto verified = bench::verify(shared.job, world, log, {options->steps, {}});
         if (verified.difference.empty())
           return ExitCode::done;
         if (world.rank() == 0)
@@ -121,7 +121,8 @@ ExitCode train_deck(Arguments arguments) {
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   session::MemoryCopies copies;
   return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
-    return with_deck(world, deck, [&](const session::Job& job, Log& log) {
+    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
+      const session::Job& job = shared.job;
       world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
                                    comm::why_losses_end_all_ranks().empty();
       return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of,

@@ -7,44 +7,17 @@
 
 namespace trireme::cli {
 
-// deck.cpp: verbs that take a deck, and training, which has no verb.
-Action declare_check(CLI::App& command);
-Action declare_plan(CLI::App& command);
-Action declare_verify(CLI::App& command);
-Action declare_help(CLI::App& command);
-/// `trireme DECK [section.key=value ...]`: argv[1] is the deck, the others are overrides.
+Declaration declare_check, declare_plan, declare_verify, declare_help;  // deck.cpp
+Declaration declare_doctor;                                             // doctor.cpp
+Declaration declare_find_rate, declare_tune;                            // tune.cpp
+Declaration declare_tokenizer_train, declare_tokenize;  // train_tokenizer.cpp, tokenize.cpp
+Declaration declare_export, declare_import;             // weights.cpp
+Declaration declare_sample, declare_evaluate;           // sample.cpp, evaluate.cpp
+Declaration declare_checkpoints, declare_record, declare_speed, declare_stop,
+    declare_save;                                                           // runs.cpp
+Declaration declare_data;                                                   // data.cpp
+Declaration declare_bench_reduce, declare_bench_matmul, declare_bench_ops;  // bench.cpp
+/// `trireme DECK [section.key=value ...]`: argv[1] is the deck, the others are overrides. In deck.cpp.
 ExitCode train_deck(Arguments arguments);
-
-// doctor.cpp, tune.cpp: examination of the machine, and searches by short runs.
-Action declare_doctor(CLI::App& command);
-Action declare_find_rate(CLI::App& command);
-Action declare_tune(CLI::App& command);
-
-// train_tokenizer.cpp, tokenize.cpp: alone or under mpirun, with the same resulting files.
-Action declare_tokenizer_train(CLI::App& command);
-Action declare_tokenize(CLI::App& command);
-
-// weights.cpp: under mpirun, each rank of import reads and writes its part.
-Action declare_export(CLI::App& command);
-Action declare_import(CLI::App& command);
-
-// sample.cpp, evaluate.cpp: use of a trained model.
-Action declare_sample(CLI::App& command);
-Action declare_evaluate(CLI::App& command);
-
-// runs.cpp: information about run directories, rewriting run.h5, and requests to an active run.
-Action declare_checkpoints(CLI::App& command);
-Action declare_record(CLI::App& command);
-Action declare_speed(CLI::App& command);
-Action declare_stop(CLI::App& command);
-Action declare_save(CLI::App& command);
-
-// data.cpp: the documents of a step, and the steps of a document.
-Action declare_data(CLI::App& command);
-
-// bench.cpp: benchmarks of single parts. All start MPI and are collective.
-Action declare_bench_reduce(CLI::App& command);
-Action declare_bench_matmul(CLI::App& command);
-Action declare_bench_ops(CLI::App& command);
 
 }  // namespace trireme::cli

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,14 +49,12 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
       prompts.back() += piece.text;
     }
   }
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find('\n', at), all.size());
-    std::string line = all.substr(at, end - at);
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r'))
       line.pop_back();
     if (!line.empty())
       prompts.push_back(std::move(line));
-    at = end + 1;
   }
   if (prompts.empty())
     throw UserError(Place{path}, "the file contains no prompt");

@@ -16,7 +16,6 @@
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/edit.hpp"
-#include "deck/survey.hpp"
 #include "tune/rate_curve.hpp"
 #include "tune/tune_report.hpp"
 
@@ -82,10 +81,11 @@ Action declare_find_rate(CLI::App& command) {
   add_json(command, options->json);
   return [options](Arguments arguments) {
     const auto sweep_rates = [&](comm::World& world, const Stops& stops) {
-      return with_deck(world, options->deck, [&](const session::Job& job, Log& log) {
-        const auto clock = train::limit_time(job, stops.started_at, world, log, stops.signals);
+      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
+        const auto clock =
+            train::limit_time(shared.job, stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_new_file(options->json); });
-        const tune::RateCurve curve = tune::find_rate(job, world, log, options->sweep);
+        const tune::RateCurve curve = tune::find_rate(shared.job, world, log, options->sweep);
         comm::on_first_rank(world, [&] {
           give_result(tune::rate_table(curve), options->json, tune::rate_json(curve));
         });
@@ -117,9 +117,9 @@ Action declare_tune(CLI::App& command) {
   return [options](Arguments arguments) {
     options->request.memory_bytes = static_cast<std::int64_t>(options->gib * 0x1p30);
     const auto measure = [&](comm::World& world, const Stops& stops) {
-      return with_shared_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
-        const auto clock = train::limit_time(deck::job_of(shared.deck), stops.started_at, world,
-                                             log, stops.signals);
+      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
+        const auto clock =
+            train::limit_time(shared.job, stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
         const tune::Tuning tuning =
             tune::tune(shared.deck, shared.circumstances, world, log, options->request);
