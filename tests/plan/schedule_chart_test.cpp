@@ -30,13 +30,13 @@ ScheduleTable table_of(const optim::OptimizerConfig& optimizer,
                        std::int64_t steps,
                        std::int64_t schedule_steps,
                        std::int64_t context,
-                       const batches::BatchSizes& sizes = batches::BatchSizes(1)) {
-  return schedule_table({.optimizer = optimizer,
-                         .groups = groups,
-                         .steps = steps,
-                         .schedule_steps = schedule_steps,
-                         .sizes = sizes,
-                         .context = context});
+                       session::BatchConfig batch = {.sequences = 1}) {
+  session::Sections config;
+  config.optimizer = optimizer;
+  config.optimizer.schedule.steps.value = schedule_steps;
+  config.run.steps = steps;
+  config.batch = std::move(batch);
+  return schedule_table(config, groups, context);
 }
 
 TEST(ScheduleChart, HasTheStepsWhereTheCurveTurns) {
@@ -113,8 +113,8 @@ optim::OptimizerConfig muon_config() {
 }
 
 TEST(ScheduleChart, DrawsAllThatChanges) {
-  const std::string text = schedule_text(
-      table_of(muon_config(), groups_of({1e-3}), 9, 9, 10, batches::BatchSizes(4, {{6, 12}})));
+  const std::string text = schedule_text(table_of(muon_config(), groups_of({1e-3}), 9, 9, 10,
+                                                  {.sequences = 4, .schedule = {{6, 12}}}));
   EXPECT_EQ(
       text.substr(text.find("weight decay")),
       "weight decay over the steps of the run\n"
@@ -173,7 +173,8 @@ TEST(ScheduleChart, DrawsAllThatChanges) {
 }
 
 TEST(ScheduleChart, ShowsTheLargestValueOfEachColumnOfAllCurves) {
-  const batches::BatchSizes sizes(12, {{3, 4}, {700, 24}, {701, 8}});
+  const session::BatchConfig batch{.sequences = 12, .schedule = {{3, 4}, {700, 24}, {701, 8}}};
+  const batches::BatchSizes sizes = batch.sizes();
   for (const std::int64_t steps : {1, 7, 64, 1000})
     for (const auto decay :
          {optim::DecaySchedule::linear, optim::DecaySchedule::cosine, optim::DecaySchedule::rate}) {
@@ -181,7 +182,7 @@ TEST(ScheduleChart, ShowsTheLargestValueOfEachColumnOfAllCurves) {
       optimizer.schedule.warmup_steps = 20;
       optimizer.weight_decay_schedule = decay;
       optimizer.muon.momentum_warmup_steps = 300;
-      const auto table = table_of(optimizer, groups_of({1e-3}), steps, 900, 1, sizes);
+      const auto table = table_of(optimizer, groups_of({1e-3}), steps, 900, 1, batch);
       ASSERT_EQ(table.curves.size(), 4U);
       const auto columns = static_cast<std::int64_t>(table.curves[0].columns.size());
       for (std::int64_t column = 0; column < columns; ++column) {

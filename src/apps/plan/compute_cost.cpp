@@ -41,17 +41,9 @@ std::vector<double> ready_shares(const ComputeCost& cost, const layout::Plan& pl
   return shares;
 }
 
-/// The last of a bucket's gradients. `shares`: of all parameters.
-double ready_of(const layout::Bucket& bucket, const std::vector<double>& shares) {
-  double last = 0;
-  for (const ParameterIndex parameter : bucket.parameters)
-    last = std::max(last, shares[at(parameter)]);
-  return last;
-}
-
-/// By layer, in the order of forward: share of a micro-step after which its gradients are complete.
-/// Never rises from a layer to the next.
-std::vector<double> complete_layers(const layout::Plan& plan, const std::vector<double>& shares) {
+/// By layout::readings(plan): share of a micro-step. The gradients of a layer are complete no
+/// earlier than those of the next.
+std::vector<double> reading_shares(const layout::Plan& plan, const std::vector<double>& shares) {
   std::map<int, double> layers;
   for (std::size_t p = 0; p < shares.size(); ++p) {
     double& last = layers[plan.parameters()[p].group];
@@ -62,11 +54,6 @@ std::vector<double> complete_layers(const layout::Plan& plan, const std::vector<
   for (const auto& [group, share] : layers) complete.push_back(std::max(share, forward_part));
   for (std::size_t layer = complete.size() - 1; layer-- > 0;)
     complete[layer] = std::max(complete[layer], complete[layer + 1]);
-  return complete;
-}
-
-/// By layout::readings(plan).
-std::vector<double> reading_shares(const std::vector<double>& complete) {
   std::vector<double> reads;
   reads.reserve(2 * complete.size());
   for (const double share : complete)
@@ -125,13 +112,15 @@ void fill_compute(StepModel& model,
   model.waiting_share = row.waiting_share;
   const std::vector<double> shares = ready_shares(cost, plan);
   model.plan = &plan;
-  model.reads = reading_shares(complete_layers(plan, shares));
+  model.reads = reading_shares(plan, shares);
   model.buckets.assign(plan.buckets().size(), {});
   double before = forward_part;  // the end of the last bucket that is not for itself
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {
     const layout::Bucket& bucket = plan.buckets()[b];
     BucketCost& costs = model.buckets[b];
-    costs.ready = ready_of(bucket, shares);
+    costs.ready = 0;
+    for (const ParameterIndex parameter : bucket.parameters)
+      costs.ready = std::max(costs.ready, shares[at(parameter)]);
     costs.written = std::min(plan.is_dedicated(bucket) ? forward_part : before, costs.ready);
     if (!plan.is_dedicated(bucket))
       before = costs.ready;

@@ -32,17 +32,19 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                    comm::Transport transport,
                                    const comm::Hosts& hosts,
                                    DType parameter_dtype) {
-  const std::int64_t times = plan.reductions_per_step;
-  const int replicas = plan.plan.replicas();
-  if (transport == comm::Transport::nccl || (replicas == 1 && transport != comm::Transport::mpi &&
-                                             transport != comm::Transport::hierarchical))
+  if (transport == comm::Transport::nccl)
     return {};
-  const std::int64_t shard = plan.plan.owned_elements();
-  const std::int64_t gathered_shards =
-      session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
-          .gathered_elements(plan.plan) /
-      plan.plan.ranks();
-  const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  const int replicas = plan.plan.replicas();
+  const std::int64_t times = plan.reductions_per_step, shard = plan.plan.owned_elements();
+  const auto gathered = [&](DType dtype, std::int64_t elements) {
+    return comm::replicated_gather_traffic(transport, dtype, hosts, replicas, elements);
+  };
+  DeckPlan::HostTraffic traffic;
+  if (plan.sharded())
+    traffic.parameter_bytes = std::ranges::max(gathered(
+        parameter_dtype, session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
+                                 .gathered_elements(plan.plan) /
+                             plan.plan.ranks()));
   if (config.parallel.compresses() && hosts.ranks() > 1) {
     // Every rank sends the same to each other rank.
     std::int64_t most = 0;
@@ -53,42 +55,24 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     std::int64_t sent = 0;
     for (const layout::Bucket& bucket : plan.plan.buckets())
       sent += reduce::compressed_bytes(config.parallel, plan.plan, bucket);
-    return {times * most * sent / (hosts.ranks() - 1),
-            plan.sharded() ? std::ranges::max(comm::all_gather_traffic(transport, parameter_dtype,
-                                                                       hosts, gathered_shards))
-                           : 0};
+    traffic.gradient_bytes = times * most * sent / (hosts.ranks() - 1);
+    return traffic;
   }
-  if (replicas > 1) {
-    const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
-      return std::ranges::max(comm::replicated_reduce_traffic(transport, config.parallel.reduction,
-                                                              dtype, hosts, replicas, shard, part));
-    };
-    const std::int64_t gathered = std::ranges::max(comm::replicated_gather_traffic(
-        transport, parameter_dtype, hosts, replicas, gathered_shards));
-    if (!config.optimizer.outer.on())
-      return {times * reduced(wire, comm::ReplicaPart::all), gathered};
-    return {times * reduced(wire, comm::ReplicaPart::inside) +
-                optim::averaged_states(config.optimizer) *
-                    reduced(DType::f32, comm::ReplicaPart::across),
-            gathered};
-  }
+  const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
+    return comm::replicated_reduce_traffic(transport, config.parallel.reduction, dtype, hosts,
+                                           replicas, shard, part);
+  };
+  const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  const bool local = config.optimizer.outer.on();
   auto gradients =
-      comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
-  const auto gathered =
-      plan.sharded() ? comm::all_gather_traffic(transport, parameter_dtype, hosts, gathered_shards)
-                     : comm::all_gather_traffic(transport, wire, hosts, shard);
-  if (plan.sharded())
-    return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
-  std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
-  return {times * std::ranges::max(gradients), 0};
-}
-
-/// The host of each rank of the first replica.
-std::vector<int> first_replica(const layout::Plan& plan, const comm::Hosts& hosts) {
-  std::vector<int> host_of;
-  host_of.reserve(static_cast<std::size_t>(plan.ranks()));
-  for (int rank = 0; rank < plan.ranks(); ++rank) host_of.push_back(hosts.host_of(rank));
-  return host_of;
+      reduced(wire, local || replicas == 1 ? comm::ReplicaPart::inside : comm::ReplicaPart::all);
+  if (!plan.sharded())
+    std::ranges::transform(gradients, gathered(wire, shard), gradients.begin(), std::plus{});
+  traffic.gradient_bytes = times * std::ranges::max(gradients);
+  if (local)
+    traffic.gradient_bytes += optim::averaged_states(config.optimizer) *
+                              std::ranges::max(reduced(DType::f32, comm::ReplicaPart::across));
+  return traffic;
 }
 
 }  // namespace
@@ -108,22 +92,18 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       .slots = optim::state_slots(config.optimizer),
       .groups = optim::resolve_groups(config.optimizer, model::parameter_table(deck.shape())),
       .hosts = hosts};
-  result.schedule =
-      schedule_table({.optimizer = config.optimizer,
-                      .groups = result.groups,
-                      .steps = config.run.steps,
-                      .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
-                      .sizes = config.batch.sizes(),
-                      .context = deck.shape().context});
+  result.schedule = schedule_table(config, result.groups, deck.shape().context);
   result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded());
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   if (result.matrices)
     result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
   comm::Transport transport = config.parallel.transport;
-  if (transport == comm::Transport::automatic)
-    transport = result.device == device::Kind::cuda
-                    ? comm::Transport::nccl
-                    : comm::transport_for(comm::Hosts(first_replica(result.plan, placed)));
+  if (transport == comm::Transport::automatic) {
+    std::vector<int> host_of;  // each rank of the first replica
+    for (int rank = 0; rank < result.plan.ranks(); ++rank) host_of.push_back(placed.host_of(rank));
+    transport = result.device == device::Kind::cuda ? comm::Transport::nccl
+                                                    : comm::transport_for(comm::Hosts(host_of));
+  }
   result.transport = transport;
   result.bucket_text = reduce::bucket_text(config.parallel, result.plan);
   if (config.run.precision != Precision::bf16)

@@ -25,6 +25,43 @@ double residual_of(std::span<const Point> points, const Line& line) {
   return std::sqrt(sum / static_cast<double>(points.size()));
 }
 
+using comm::Transport;
+
+std::int64_t participants(Transport transport, std::int64_t ranks, std::int64_t hosts) {
+  return transport == Transport::hierarchical ? hosts : ranks;
+}
+
+std::int64_t participants(const Link& link) {
+  return participants(link.transport, link.ranks, link.hosts);
+}
+
+/// The first row of the operation whose dtype is asked for, else in fp32; null: neither.
+const Collective* find_collective(const Link& link, Operation operation, Numbers dtype) {
+  const Collective* found = nullptr;
+  for (const Collective& one : link.collectives)
+    if (one.operation == operation &&
+        (one.dtype == dtype || (found == nullptr && one.dtype == Numbers::fp32)))
+      found = &one;
+  return found;
+}
+
+bool has_all_operations(const Link& link) {
+  return std::ranges::all_of(EnumNames<Operation>::table, [&](const auto& known) {
+    return find_collective(link, known.first, Numbers::fp32) != nullptr;
+  });
+}
+
+/// How a number of rounds that doubles reach grows.
+double rounds_of(std::int64_t ranks) {
+  return std::ceil(std::log2(static_cast<double>(ranks)));
+}
+
+std::string in_words(const Wire& wire) {
+  return fmt::format("{}{} among {} ranks on {}, reduction: {}", word(wire.transport),
+                     wire.groups > 1 ? fmt::format(" in {} groups", wire.groups) : "", wire.ranks,
+                     counted(wire.hosts, "host"), word(wire.reduction));
+}
+
 }  // namespace
 
 /// With u = 1 / T and v = B / T the relative error is a u + b v - 1, linear in both.
@@ -86,47 +123,6 @@ double seconds_on(const Collective& collective,
   const double n = static_cast<double>(measured), N = static_cast<double>(planned);
   return (N - 1) / (n - 1) * measured_seconds(collective, bytes * n / N);
 }
-
-namespace {
-
-using comm::Transport;
-
-std::int64_t participants(Transport transport, std::int64_t ranks, std::int64_t hosts) {
-  return transport == Transport::hierarchical ? hosts : ranks;
-}
-
-std::int64_t participants(const Link& link) {
-  return participants(link.transport, link.ranks, link.hosts);
-}
-
-/// The first row of the operation whose dtype is asked for, else in fp32; null: neither.
-const Collective* find_collective(const Link& link, Operation operation, Numbers dtype) {
-  const Collective* found = nullptr;
-  for (const Collective& one : link.collectives)
-    if (one.operation == operation &&
-        (one.dtype == dtype || (found == nullptr && one.dtype == Numbers::fp32)))
-      found = &one;
-  return found;
-}
-
-bool has_all_operations(const Link& link) {
-  return std::ranges::all_of(EnumNames<Operation>::table, [&](const auto& known) {
-    return find_collective(link, known.first, Numbers::fp32) != nullptr;
-  });
-}
-
-/// How a number of rounds that doubles reach grows.
-double rounds_of(std::int64_t ranks) {
-  return std::ceil(std::log2(static_cast<double>(ranks)));
-}
-
-std::string in_words(const Wire& wire) {
-  return fmt::format("{}{} among {} ranks on {}, reduction: {}", word(wire.transport),
-                     wire.groups > 1 ? fmt::format(" in {} groups", wire.groups) : "", wire.ranks,
-                     counted(wire.hosts, "host"), word(wire.reduction));
-}
-
-}  // namespace
 
 bool LinkCost::add(const Machine& machine, const Wire& wire) {
   const std::int64_t planned = participants(wire.transport, wire.ranks, wire.hosts);

@@ -9,8 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.hpp"
-
 #include "optim/schedule.hpp"
 
 namespace trireme::plan {
@@ -32,28 +30,29 @@ std::vector<double> peaks_of(const optim::OptimizerConfig& optimizer, const opti
 }
 
 /// Where some curve turns.
-std::set<std::int64_t> turns_of(const ScheduleRequest& request) {
-  const optim::OptimizerConfig& optimizer = request.optimizer;
-  std::set<std::int64_t> found{1, request.steps};
+std::set<std::int64_t> turns_of(const optim::OptimizerConfig& optimizer,
+                                const batches::BatchSizes& sizes,
+                                std::int64_t steps,
+                                std::int64_t end) {
+  std::set<std::int64_t> found{1, steps};
   std::vector<std::int64_t> turns{optimizer.schedule.warmup_steps,
-                                  optim::last_peak_step(optimizer.schedule, request.schedule_steps),
-                                  request.schedule_steps};
+                                  optim::last_peak_step(optimizer.schedule, end), end};
   if (optimizer.kind == optim::Kind::muon && optimizer.muon.momentum_warmup_steps > 0)
     turns.push_back(optimizer.muon.momentum_warmup_steps + 1);
-  for (const batches::BatchSizes::Part& part : request.sizes.parts()) turns.push_back(part.step);
+  for (const batches::BatchSizes::Part& part : sizes.parts()) turns.push_back(part.step);
   for (const std::int64_t step : turns)
-    if (step >= 1 && step <= request.steps)
+    if (step >= 1 && step <= steps)
       found.insert(step);
   return found;
 }
 
 /// Between two turns a curve rises or falls all the way, so that a column's largest value is at one
 /// of its ends or at a turn.
-std::vector<double> columns_of(const ScheduleRequest& request,
+std::vector<double> columns_of(std::int64_t steps,
                                const std::set<std::int64_t>& turns,
                                const std::function<double(std::int64_t)>& value) {
   std::vector<double> columns;
-  const std::int64_t steps = request.steps, count = std::min(steps, max_columns);
+  const std::int64_t count = std::min(steps, max_columns);
   for (std::int64_t column = 0; column < count; ++column) {
     const std::int64_t first = column * steps / count + 1, last = (column + 1) * steps / count;
     double largest = std::max(value(first), value(last));
@@ -83,27 +82,28 @@ std::string drawn(const ScheduleCurve& curve, std::int64_t steps) {
 
 }  // namespace
 
-ScheduleTable schedule_table(const ScheduleRequest& request) {
-  const optim::OptimizerConfig& optimizer = request.optimizer;
-  const std::int64_t steps = request.steps, end = request.schedule_steps;
-  TRIREME_EXPECT(steps >= 1 && end >= 1 && request.context >= 1,
-                 "{} steps, a schedule of {}, {} tokens", steps, end, request.context);
+ScheduleTable schedule_table(const session::Sections& config,
+                             const optim::Groups& groups,
+                             std::int64_t context) {
+  const optim::OptimizerConfig& optimizer = config.optimizer;
+  const std::int64_t steps = config.run.steps, end = optimizer.schedule.steps.value_or(steps);
+  const batches::BatchSizes sizes = config.batch.sizes();
   const auto rate = [&](std::int64_t step) { return optim::learning_rate(optimizer, step, end); };
   const auto decay = [&](std::int64_t step) { return optim::weight_decay(optimizer, step, end); };
   const auto momentum = [&](std::int64_t step) { return optim::momentum(optimizer.muon, step); };
-  const auto batch = [&](std::int64_t step) { return static_cast<double>(request.sizes.at(step)); };
+  const auto batch = [&](std::int64_t step) { return static_cast<double>(sizes.at(step)); };
   const bool muon = optimizer.kind == optim::Kind::muon;
   ScheduleTable table;
   table.steps = steps;
-  table.peaks = peaks_of(optimizer, request.groups);
+  table.peaks = peaks_of(optimizer, groups);
   table.decay_changes = optimizer.weight_decay_schedule != optim::DecaySchedule::constant &&
                         optimizer.weight_decay > 0;
   table.momentum_changes = muon && optimizer.muon.momentum_warmup_steps > 0;
-  table.batch_changes = request.sizes.changes();
+  table.batch_changes = sizes.changes();
 
-  const std::set<std::int64_t> turns = turns_of(request);
+  const std::set<std::int64_t> turns = turns_of(optimizer, sizes, steps, end);
   const auto add_curve = [&](const char* title, double bottom, const auto& value) {
-    table.curves.push_back({title, bottom, columns_of(request, turns, value)});
+    table.curves.push_back({title, bottom, columns_of(steps, turns, value)});
   };
   add_curve("learning rate", 0, rate);
   if (table.decay_changes)
@@ -120,9 +120,9 @@ ScheduleTable schedule_table(const ScheduleRequest& request) {
       shown.insert(step);
   for (const std::int64_t step : shown) {
     ScheduleLine line{.step = step,
-                      .tokens = request.sizes.until(step) * request.context,
+                      .tokens = sizes.until(step) * context,
                       .rates = {},
-                      .sequences = request.sizes.at(step),
+                      .sequences = sizes.at(step),
                       .weight_decay = decay(step),
                       .momentum = muon ? momentum(step) : 0};
     for (const double peak : table.peaks) {

@@ -14,10 +14,8 @@
 
 #include "base/json.hpp"
 
-#include "batches/batches.hpp"
-
-#include "optim/config.hpp"
 #include "optim/groups.hpp"
+#include "session/sections.hpp"
 
 namespace trireme::plan {
 
@@ -45,17 +43,10 @@ struct ScheduleTable {
   bool decay_changes = false, momentum_changes = false, batch_changes = false;
 };
 
-struct ScheduleRequest {
-  const optim::OptimizerConfig& optimizer;
-  const optim::Groups& groups;
-  std::int64_t steps = 1;           ///< of the run
-  std::int64_t schedule_steps = 1;  ///< where the optimizer's schedules end
-  batches::BatchSizes sizes;
-  std::int64_t context = 1;  ///< tokens of a sequence
-};
-
-/// Requires: numbers of at least 1.
-ScheduleTable schedule_table(const ScheduleRequest& request);
+/// Of a run with this deck. `context`: tokens of a sequence.
+ScheduleTable schedule_table(const session::Sections& config,
+                             const optim::Groups& groups,
+                             std::int64_t context);
 
 std::string schedule_text(const ScheduleTable& table);
 /// An object with learning_rate (the peaks) and lines of step, tokens, rates, sequences,
