@@ -144,6 +144,29 @@ void add_layer(const ListedProduct& listed,
   add_library("weight", gradient, false, o.dy, o.x, none, o.dweight);
 }
 
+/// The number of rows with which the largest product takes 10 ms on a GPU, at least 16 or all. With
+/// all rows, an emulated or shared GPU could take hours.
+std::int64_t rows_in_time(const std::vector<ListedProduct>& products,
+                          DType dtype,
+                          device::Device& device,
+                          comm::World& world,
+                          const ops::ProductOptions& options) {
+  constexpr std::int64_t least = 16, factor = 4;
+  constexpr double enough_seconds = 10e-3;
+  ListedProduct largest = *std::ranges::max_element(
+      products, {}, [](const ListedProduct& p) { return p.products.in * p.products.out; });
+  const std::int64_t all = largest.products.rows;
+  for (std::int64_t rows = std::min(all, least); rows < all; rows = std::min(all, rows * factor)) {
+    largest.products.rows = rows;
+    for (const ProductRow& row :
+         measure_products({largest}, dtype, device, world, omp_get_max_threads(), Field::likely,
+                          {.repetitions = 1, .warmups = 0}, options))
+      if (row.seconds > enough_seconds)
+        return rows;
+  }
+  return all;
+}
+
 }  // namespace
 
 LayerRuns runs_of(const ListedProduct& listed,
@@ -263,33 +286,6 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
   }
   return rows;
 }
-
-namespace {
-
-/// The number of rows with which the largest product takes 10 ms on a GPU, at least 16 or all. With
-/// all rows, an emulated or shared GPU could take hours.
-std::int64_t rows_in_time(const std::vector<ListedProduct>& products,
-                          DType dtype,
-                          device::Device& device,
-                          comm::World& world,
-                          const ops::ProductOptions& options) {
-  constexpr std::int64_t least = 16, factor = 4;
-  constexpr double enough_seconds = 10e-3;
-  ListedProduct largest = *std::ranges::max_element(
-      products, {}, [](const ListedProduct& p) { return p.products.in * p.products.out; });
-  const std::int64_t all = largest.products.rows;
-  for (std::int64_t rows = std::min(all, least); rows < all; rows = std::min(all, rows * factor)) {
-    largest.products.rows = rows;
-    for (const ProductRow& row :
-         measure_products({largest}, dtype, device, world, omp_get_max_threads(), Field::likely,
-                          {.repetitions = 1, .warmups = 0}, options))
-      if (row.seconds > enough_seconds)
-        return rows;
-  }
-  return all;
-}
-
-}  // namespace
 
 std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,

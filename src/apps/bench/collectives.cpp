@@ -36,15 +36,13 @@ CollectivesBenchRow row_of(std::string operation,
                            int ranks,
                            Outcome outcome,
                            std::string_view redop) {
-  CollectivesBenchRow row;
-  row.operation = std::move(operation);
-  row.transport = transport;
-  row.dtype = bucket.dtype;
-  row.ranks = ranks;
-  row.bytes = static_cast<std::int64_t>(bucket.bytes());
-  row.count = bucket.elements;
-  row.redop = outcome == Outcome::summed ? redop : "none";
-  return row;
+  return {.operation = std::move(operation),
+          .transport = std::string(transport),
+          .dtype = bucket.dtype,
+          .ranks = ranks,
+          .bytes = static_cast<std::int64_t>(bucket.bytes()),
+          .count = bucket.elements,
+          .redop = std::string(outcome == Outcome::summed ? redop : "none")};
 }
 
 /// Repeated sums of large values would overflow after some repetitions. Ones do not, and never

@@ -125,8 +125,11 @@ class Maker {
 
   void add_linear() {
     for (const nn::ListedProduct& listed :
-         model::linear_products(shape_, dtype_, job_.batch.micro_sequences, device_.kind()))
+         model::linear_products(shape_, dtype_, job_.batch.micro_sequences, device_.kind())) {
       add_linear(listed);
+      if (listed.logits)
+        head_ = listed.products;
+    }
   }
 
   /// Products with and without an operation that the device can fuse. The step contains one of the
@@ -398,7 +401,7 @@ class Maker {
     if (!in_parts && (device_.kind() == device::Kind::cpu || part == chunk))
       return;
 
-    nn::LinearShape product = head_shape();
+    nn::LinearShape product = head_;
     const auto of_rows = [&](std::int64_t m) {
       product.rows = m;
       return std::make_shared<ops::Matmul>(device_, product.forward(), options_.products);
@@ -422,15 +425,6 @@ class Maker {
                     run(part_loss, s);
                   }
                 });
-  }
-
-  [[nodiscard]] nn::LinearShape head_shape() const {
-    for (const nn::ListedProduct& listed :
-         model::linear_products(shape_, dtype_, job_.batch.micro_sequences, device_.kind()))
-      if (listed.logits)
-        return listed.products;
-    TRIREME_EXPECT(false, "{} layers without a head", shape_.layers);
-    return {};
   }
 
   void add_optimizer() {
@@ -476,7 +470,8 @@ class Maker {
   const double micro_steps_;
   const layout::Plan plan_;
   double gelu_forwards_ = 0, gelu_backwards_ = 0;  // of a step, apart from products
-  const device::Buffer first_sample_;              // for dropout
+  nn::LinearShape head_;
+  const device::Buffer first_sample_;  // for dropout
   std::vector<device::Buffer> buffers_;
 };
 

@@ -45,6 +45,18 @@ struct Entrant {
 constexpr double long_run_seconds = 10e-3;
 constexpr int short_runs = 10;
 
+/// Number of distinct elements, which are repeated. Odd, so that the rows of a matrix differ.
+constexpr std::int64_t num_drawn = (std::int64_t{1} << 22U) - 1;
+
+template <class T>
+void fill_as(View to, device::Stream& stream, const std::function<float(std::int64_t)>& value) {
+  std::vector<T> numbers(static_cast<std::size_t>(to.elements));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = T(value(static_cast<std::int64_t>(i)));
+  stream.device().copy(to, view_of(std::as_const(numbers).data(), to.elements), stream);
+  stream.synchronize();
+}
+
 }  // namespace
 
 std::vector<double> race(const std::vector<std::function<void()>>& entrants,
@@ -81,22 +93,6 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
   for (Entrant& entrant : all) medians.push_back(median(std::move(entrant.seconds)));
   return medians;
 }
-
-namespace {
-
-/// Number of distinct elements, which are repeated. Odd, so that the rows of a matrix differ.
-constexpr std::int64_t num_drawn = (std::int64_t{1} << 22U) - 1;
-
-template <class T>
-void fill_as(View to, device::Stream& stream, const std::function<float(std::int64_t)>& value) {
-  std::vector<T> numbers(static_cast<std::size_t>(to.elements));
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    numbers[i] = T(value(static_cast<std::int64_t>(i)));
-  stream.device().copy(to, view_of(std::as_const(numbers).data(), to.elements), stream);
-  stream.synchronize();
-}
-
-}  // namespace
 
 void fill(View to, device::Stream& stream, const std::function<float(std::int64_t)>& value) {
   TRIREME_EXPECT(to.dtype == DType::f32 || to.dtype == DType::bf16, "numbers in {}",

@@ -235,20 +235,6 @@ void Verifier::end_group() {
   group_.clear();
 }
 
-}  // namespace
-
-std::string Combination::text() const {
-  return fmt::format(
-      "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
-      "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
-      "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
-      "memory.pool={}",
-      elements, word(padding), replicate.number.value_or(1), word(shard), word(reduce_every),
-      reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
-}
-
-namespace {
-
 /// The smallest number of replicas above 1 with several ranks each; 1 if there is none.
 int fewest_replicas(int ranks) {
   for (int replicas = 2; replicas < ranks; ++replicas)
@@ -276,6 +262,16 @@ void add_variants(std::vector<Combination>& all, const auto& chosen, const auto&
 
 }  // namespace
 
+std::string Combination::text() const {
+  return fmt::format(
+      "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
+      "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
+      "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
+      "memory.pool={}",
+      elements, word(padding), replicate.number.value_or(1), word(shard), word(reduce_every),
+      reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
+}
+
 std::vector<Combination> all_combinations(const Job& job, bool several, int ranks) {
   const auto table = model::parameter_table(job.shape);
   const auto num_buckets = [&](std::int64_t elements) {
@@ -287,14 +283,10 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const std::size_t own = num_buckets(own_elements);
   const bool own_are_several = own > num_buckets(all_elements) && own < table.size();
 
-  struct Size {
-    const char* name;
-    std::int64_t elements;
-  };
   const std::int64_t several_elements = own_are_several ? own_elements : (all_elements + 3) / 4;
-  const Size sizes[] = {{"one bucket", all_elements},
-                        {"several buckets", several_elements},
-                        {"one per parameter", 1}};
+  const std::pair<const char*, std::int64_t> sizes[] = {{"one bucket", all_elements},
+                                                        {"several buckets", several_elements},
+                                                        {"one per parameter", 1}};
   const bool compresses = job.parallel.compresses(), local = job.optimizer.outer.on();
   // Local steps need the deck's replicas, and so shards: of one rank each (verify()).
   const auto possible = [&](layout::Shard shard) {
@@ -302,10 +294,6 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
       return !local || compresses;
     return !compresses && (!layout::shards_gradients(shard) || job.parallel.can_shard_gradients());
   };
-  std::vector<layout::Shard> shards;
-  for (const auto& [shard, word] : EnumNames<layout::Shard>::table)
-    if (possible(shard))
-      shards.push_back(shard);
   reduce::ParallelConfig base = job.parallel;
   if (!local)
     base.replicate.number = 1;
@@ -320,8 +308,8 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
       if (compresses && padding != layout::Padding::aligned)
         continue;
       std::vector<Combination> group;
-      for (const layout::Shard shard : shards)
-        for (unsigned bits = 0; bits < 16; ++bits) {
+      for (const auto& [shard, shard_word] : EnumNames<layout::Shard>::table)
+        for (unsigned bits = 0; bits < 16 && possible(shard); ++bits) {
           const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
           const bool gradients = layout::shards_gradients(shard);
           if (shard == layout::Shard::parameters && padding != layout::Padding::aligned &&

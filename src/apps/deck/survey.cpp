@@ -145,6 +145,10 @@ std::string explained(const Entry& entry, const std::string& path) {
   throw UserError(fmt::format("a deck has no key or section '{}': {}", name, hint));
 }
 
+std::string as_text(const Value& value) {
+  return std::visit([](const auto& v) { return yaml_text(v); }, value);
+}
+
 }  // namespace
 
 std::vector<Entry> survey(const JobConfig& config) {
@@ -203,14 +207,6 @@ std::string help(const std::string& section_or_key) {
     refuse_unknown(section_or_key, entries);
   return text;
 }
-
-namespace {
-
-std::string as_text(const Value& value) {
-  return std::visit([](const auto& v) { return yaml_text(v); }, value);
-}
-
-}  // namespace
 
 session::Job job_of(const Deck& deck) {
   const model::GptShape shape = deck.shape();

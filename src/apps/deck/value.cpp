@@ -88,6 +88,16 @@ bool safe_unquoted(const std::string& text) {
   });
 }
 
+struct Unit {
+  const char* name;
+  std::int64_t bytes;
+};
+constexpr Unit units[] = {{"TiB", std::int64_t{1} << 40U},
+                          {"GiB", std::int64_t{1} << 30U},
+                          {"MiB", std::int64_t{1} << 20U},
+                          {"KiB", std::int64_t{1} << 10U},
+                          {"B", 1}};
+
 }  // namespace
 
 Problem decode(const Node& node, bool& value) {
@@ -153,20 +163,6 @@ Problem decode(const Node& node, Duration& value) {
       std::stod(hours) * 3600 + std::stod(rest.substr(0, 2)) * 60 + std::stod(rest.substr(3));
   return std::nullopt;
 }
-
-namespace {
-
-struct Unit {
-  const char* name;
-  std::int64_t bytes;
-};
-constexpr Unit units[] = {{"TiB", std::int64_t{1} << 40U},
-                          {"GiB", std::int64_t{1} << 30U},
-                          {"MiB", std::int64_t{1} << 20U},
-                          {"KiB", std::int64_t{1} << 10U},
-                          {"B", 1}};
-
-}  // namespace
 
 Problem decode(const Node& node, Bytes& value) {
   constexpr const char* wanted = "a number of bytes, or of KiB, MiB, GiB or TiB as in 60 GiB";

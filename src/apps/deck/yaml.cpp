@@ -56,7 +56,7 @@ class TreeBuilder final : public YAML::EventHandler {
                        YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
     check_tag(mark, tag);
-    open_.push_back({at(mark, Node::Kind::list)});
+    open_.push_back(at(mark, Node::Kind::list));
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark,
@@ -64,7 +64,7 @@ class TreeBuilder final : public YAML::EventHandler {
                   YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
     check_tag(mark, tag);
-    open_.push_back({at(mark, Node::Kind::map)});
+    open_.push_back(at(mark, Node::Kind::map));
   }
   void OnMapEnd() override { close(); }
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
@@ -72,13 +72,6 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
  private:
-  /// A list or map that is not complete; in a map, the key whose value comes next.
-  struct Open {
-    Node node;
-    Node key{};
-    bool key_waits = false;
-  };
-
   [[nodiscard]] Node at(const YAML::Mark& mark, Node::Kind kind) const {
     Node node;
     node.kind = kind;
@@ -96,52 +89,42 @@ class TreeBuilder final : public YAML::EventHandler {
     return false;
   }
   void close() {
-    Node done = std::move(open_.back().node);
+    Node done = std::move(open_.back());
     open_.pop_back();
+    if (done.kind == Node::Kind::map)
+      done.children = values_of(std::move(done.children));
     add(std::move(done));
   }
   void add(Node node) {
-    if (documents_ > 1)
-      return;
-    if (open_.empty()) {
-      root_ = std::move(node);
-      return;
-    }
-    Open& parent = open_.back();
-    if (parent.node.kind == Node::Kind::list) {
-      parent.node.children.push_back(std::move(node));
-    } else if (!parent.key_waits) {
-      parent.key = std::move(node);
-      parent.key_waits = true;
-    } else {
-      parent.key_waits = false;
-      add_to_map(parent, std::move(node));
-    }
+    if (documents_ <= 1)
+      (open_.empty() ? root_ : open_.back().children.emplace_back()) = std::move(node);
   }
-  void add_to_map(Open& parent, Node value) {
-    const Node& key = parent.key;
-    if (key.kind != Node::Kind::word) {
-      if (key.kind != Node::Kind::broken)
+  /// The values with their keys, of keys and values in turn.
+  std::vector<Node> values_of(std::vector<Node> turns) {
+    std::vector<Node> values;
+    for (std::size_t i = 0; i + 1 < turns.size(); i += 2) {
+      const Node& key = turns[i];
+      if (key.kind == Node::Kind::word && key.word == "<<" && !key.quoted) {
+        findings_.push_back({key.place, "", "merge keys (<<) are not allowed in a deck"});
+      } else if (key.kind == Node::Kind::word) {
+        Node& value = values.emplace_back(std::move(turns[i + 1]));
+        value.key = key.word;
+        value.key_place = key.place;
+        if (value.kind == Node::Kind::null)
+          value.place = key.place;
+      } else if (key.kind != Node::Kind::broken) {
         findings_.push_back(
             {key.place, "", fmt::format("a key must be a word, not {}", in_words(key))});
-      return;
+      }
     }
-    if (key.word == "<<" && !key.quoted) {
-      findings_.push_back({key.place, "", "merge keys (<<) are not allowed in a deck"});
-      return;
-    }
-    value.key = key.word;
-    value.key_place = key.place;
-    if (value.kind == Node::Kind::null)
-      value.place = key.place;
-    parent.node.children.push_back(std::move(value));
+    return values;
   }
 
   const TextOrigin& origin_;
   std::vector<Diagnostic>& findings_;
   int documents_ = 0;
   Node root_;
-  std::vector<Open> open_;
+  std::vector<Node> open_;  // lists, and maps with keys and values in turn, that are not complete
 };
 
 /// Whether there is a tab in the indentation of line `line` (from 0) of `text`.

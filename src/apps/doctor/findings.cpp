@@ -91,15 +91,6 @@ void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
                      "compare /proc/cpuinfo; a kernel or a virtual machine hides some of them"});
 }
 
-void find_about_huge_pages(const HostFacts& host, std::vector<Finding>& found) {
-  if (host.reserved_huge_bytes > host.memory_bytes / 10)
-    found.push_back(
-        {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total) on {}",
-                     size_text(host.reserved_huge_bytes), size_text(host.memory_bytes), host.host),
-         "trireme uses only transparent huge pages, not reserved ones; an administrator can lower "
-         "vm.nr_hugepages"});
-}
-
 void find_about_host(const HostFacts& host, int ranks, int peers, std::vector<Finding>& found) {
   const std::string on = " on " + host.host;
   if (host.cpu_limit > 0 && host.cpu_limit < host.cpus)
@@ -120,6 +111,12 @@ void find_about_host(const HostFacts& host, int ranks, int peers, std::vector<Fi
   for (const auto& [text, remedy] :
        session::limit_problems(host.host, host.open_files, host.locked_bytes, peers, true))
     found.push_back({text, remedy});
+  if (host.reserved_huge_bytes > host.memory_bytes / 10)
+    found.push_back(
+        {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total){}",
+                     size_text(host.reserved_huge_bytes), size_text(host.memory_bytes), on),
+         "trireme uses only transparent huge pages, not reserved ones; an administrator can lower "
+         "vm.nr_hugepages"});
   if (ranks > 1 && host.shm_free_bytes < std::int64_t{ranks} * 64 * mebibyte)
     found.push_back(
         {fmt::format("/dev/shm has {} free for {} ranks{}", size_text(host.shm_free_bytes), ranks,
@@ -185,7 +182,6 @@ std::vector<Finding> findings_of(const Report& report) {
   for (const HostFacts& host : report.hosts) {
     const int ranks = static_cast<int>(report.placement.ranks_on(host.host).size());
     find_about_host(host, ranks, static_cast<int>(report.placement.ranks.size()) - ranks, found);
-    find_about_huge_pages(host, found);
   }
   for (const FileSystem& files : report.file_systems) find_about_files(files, found);
   return found;

@@ -94,14 +94,6 @@ HostFacts facts_of_this_host(const std::string& host, const std::string& gpu) {
   return facts;
 }
 
-namespace {
-
-std::string with_space(std::string_view name, const std::string& version) {
-  return std::string(name) + (version.empty() ? "" : " ") + version;
-}
-
-}  // namespace
-
 Launch launch_of(const std::function<std::string(const char*)>& variable) {
   // Slurm uses the highest step numbers for batch scripts and interactive shells, which srun did
   // not start (slurm.h).
@@ -132,7 +124,7 @@ Launch launch_of(const std::function<std::string(const char*)>& variable) {
   }
 
   if (!space.empty())
-    launch.interface = with_space("PMIx", variable("PMIX_VERSION"));
+    launch.interface = trimmed("PMIx " + variable("PMIX_VERSION"));
   else if (variable("SLURM_MPI_TYPE") == "pmi2")
     launch.interface = "PMI-2";
   else if (!variable("PMI_RANK").empty())

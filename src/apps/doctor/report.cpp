@@ -146,6 +146,41 @@ std::string collective_text(const bench::CollectivesBenchRow& row) {
   return fmt::format("  {:<32}{} over {}\n", name, value, row.transport);
 }
 
+constexpr double most_seconds_of_pairs = 4;
+
+/// Facts of each host, collected by its first rank.
+std::vector<HostFacts> gather_facts(comm::World& world, const device::Device& device) {
+  std::optional<HostFacts> mine;
+  if (world.local_rank() == 0)
+    mine = facts_of_this_host(world.host(), device.uuid());
+  std::vector<HostFacts> hosts;
+  for (auto& host : comm::gather_packed(world, mine))
+    if (host)
+      hosts.push_back(*std::move(host));
+  return hosts;
+}
+
+/// Collective.
+std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& device) {
+  if (device.kind() != device::Kind::cuda)
+    return {};
+  RankGpu mine;
+  comm::together(world, [&] { mine = gpu_of_this_rank(world.host(), device); });
+  return pairs_of(comm::gather_packed(world, mine));
+}
+
+std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
+                                                            device::Device& device) {
+  if (world.size() == 1)
+    return {};
+  bench::CollectivesBenchRequest request;
+  request.bytes = {128 * static_cast<std::int64_t>(world.size()), 64 << 20};
+  request.repetitions = 11;
+  request.seconds = 5;
+  request.baselines = false;
+  return bench::bench_collectives(world, device, request);
+}
+
 }  // namespace
 
 std::string pair_name(const Report& report, const bench::RankPair& pair) {
@@ -236,45 +271,6 @@ std::string report_json(const Report& report) {
   json["warnings"] = nlohmann::json(findings_of(report));
   return json_text(json);
 }
-
-namespace {
-
-constexpr double most_seconds_of_pairs = 4;
-
-/// Facts of each host, collected by its first rank.
-std::vector<HostFacts> gather_facts(comm::World& world, const device::Device& device) {
-  std::optional<HostFacts> mine;
-  if (world.local_rank() == 0)
-    mine = facts_of_this_host(world.host(), device.uuid());
-  std::vector<HostFacts> hosts;
-  for (auto& host : comm::gather_packed(world, mine))
-    if (host)
-      hosts.push_back(*std::move(host));
-  return hosts;
-}
-
-/// Collective.
-std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& device) {
-  if (device.kind() != device::Kind::cuda)
-    return {};
-  RankGpu mine;
-  comm::together(world, [&] { mine = gpu_of_this_rank(world.host(), device); });
-  return pairs_of(comm::gather_packed(world, mine));
-}
-
-std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
-                                                            device::Device& device) {
-  if (world.size() == 1)
-    return {};
-  bench::CollectivesBenchRequest request;
-  request.bytes = {128 * static_cast<std::int64_t>(world.size()), 64 << 20};
-  request.repetitions = 11;
-  request.seconds = 5;
-  request.baselines = false;
-  return bench::bench_collectives(world, device, request);
-}
-
-}  // namespace
 
 Report examine(comm::World& world, const Request& request) {
   Report report;

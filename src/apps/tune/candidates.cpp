@@ -20,6 +20,14 @@ bool same_buckets(const Setting& a, const Setting& b) {
          a.bucket_elements.value == b.bucket_elements.value;
 }
 
+constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+/// The number of parameters of each bucket.
+std::vector<std::size_t> ends_of(const layout::Plan& plan) {
+  std::vector<std::size_t> ends;
+  for (const layout::Bucket& bucket : plan.buckets()) ends.push_back(bucket.parameters.size());
+  return ends;
+}
+
 }  // namespace
 
 Setting setting_of(const deck::JobConfig& config) {
@@ -77,18 +85,6 @@ bool changes_bits(const Additions& additions,
     return false;
   return own_wire != other_wire || (own_wire == comm::Transport::mpi && !same_buckets(own, other));
 }
-
-namespace {
-
-constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-/// The number of parameters of each bucket.
-std::vector<std::size_t> ends_of(const layout::Plan& plan) {
-  std::vector<std::size_t> ends;
-  for (const layout::Bucket& bucket : plan.buckets()) ends.push_back(bucket.parameters.size());
-  return ends;
-}
-
-}  // namespace
 
 std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, std::int64_t parts) {
   std::int64_t common = 0;

@@ -36,6 +36,38 @@ void fit(RatePoint& center, std::span<const double> rates, std::span<const doubl
   center.smoothed = mean_loss - center.slope * mean_x;
 }
 
+/// The job with a sweep instead of its schedule, without records and evaluation.
+session::Job sweep_of(session::Job job, const SweepRequest& request) {
+  job.run.steps = request.steps;
+  job.record.spans = false;
+  job.evaluate = {};
+  job.batch.schedule.clear();
+  job.optimizer.schedule.steps.value.reset();
+  job.optimizer.weight_decay_schedule = optim::DecaySchedule::constant;
+  job.optimizer.schedule.sweep_from = request.low / request.high;
+  for (optim::GroupRule& group : job.optimizer.groups)
+    if (group.learning_rate.given())
+      *group.learning_rate.value *= request.high / job.optimizer.learning_rate;
+  job.optimizer.learning_rate = request.high;
+  job.optimizer.on_non_finite = optim::OnNonFinite::skip;  // the sweep ends there
+  job.optimizer.max_skipped_steps = std::numeric_limits<std::int64_t>::max();
+  return job;
+}
+
+void expect_range(const session::Job& job, const SweepRequest& request) {
+  if (!(0 < request.low && request.low < request.high))
+    throw UserError(fmt::format("--from must be below --to, but they are {} and {}", request.low,
+                                request.high));
+  if (job.optimizer.learning_rate > 0)
+    return;
+  for (const optim::GroupRule& group : job.optimizer.groups)
+    if (group.learning_rate.given())
+      throw UserError(
+          fmt::format("optimizer.groups has a learning rate for '{}', which keeps its ratio to "
+                      "optimizer.learning_rate, but that is 0",
+                      group.match));
+}
+
 }  // namespace
 
 RateCurve rate_curve(std::span<const double> rates,
@@ -124,42 +156,6 @@ std::string rate_json(const RateCurve& curve) {
   }
   return json_text(json);
 }
-
-namespace {
-
-/// The job with a sweep instead of its schedule, without records and evaluation.
-session::Job sweep_of(session::Job job, const SweepRequest& request) {
-  job.run.steps = request.steps;
-  job.record.spans = false;
-  job.evaluate = {};
-  job.batch.schedule.clear();
-  job.optimizer.schedule.steps.value.reset();
-  job.optimizer.weight_decay_schedule = optim::DecaySchedule::constant;
-  job.optimizer.schedule.sweep_from = request.low / request.high;
-  for (optim::GroupRule& group : job.optimizer.groups)
-    if (group.learning_rate.given())
-      *group.learning_rate.value *= request.high / job.optimizer.learning_rate;
-  job.optimizer.learning_rate = request.high;
-  job.optimizer.on_non_finite = optim::OnNonFinite::skip;  // the sweep ends there
-  job.optimizer.max_skipped_steps = std::numeric_limits<std::int64_t>::max();
-  return job;
-}
-
-void expect_range(const session::Job& job, const SweepRequest& request) {
-  if (!(0 < request.low && request.low < request.high))
-    throw UserError(fmt::format("--from must be below --to, but they are {} and {}", request.low,
-                                request.high));
-  if (job.optimizer.learning_rate > 0)
-    return;
-  for (const optim::GroupRule& group : job.optimizer.groups)
-    if (group.learning_rate.given())
-      throw UserError(
-          fmt::format("optimizer.groups has a learning rate for '{}', which keeps its ratio to "
-                      "optimizer.learning_rate, but that is 0",
-                      group.match));
-}
-
-}  // namespace
 
 RateCurve find_rate(const session::Job& the_job,
                     comm::World& world,
