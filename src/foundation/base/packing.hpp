@@ -17,15 +17,13 @@
 // Taking more than was put is our own bug: a ContractError.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 
@@ -35,144 +33,87 @@ template <class T>
 auto fields(T& value) -> decltype(value.fields()) {
   return value.fields();
 }
-template <class T>
-concept HasFields = requires(T& value) {
-  fields(value);
+
+namespace detail {
+
+/// Appends bytes.
+struct Packer {
+  static constexpr bool packs = true;
+  std::string bytes;
+
+  void move(const void* data, std::size_t count) {
+    bytes.append(static_cast<const char*>(data), count);
+  }
+};
+/// Takes bytes in the order in which a Packer got them.
+struct Unpacker {
+  static constexpr bool packs = false;
+  std::string_view rest;
+
+  void move(void* data, std::size_t count) {
+    TRIREME_EXPECT(count <= rest.size(), "{} bytes wanted of {} that are left", count, rest.size());
+    std::copy_n(rest.data(), count, static_cast<char*>(data));
+    rest.remove_prefix(count);
+  }
 };
 
-/// Puts one value after the other; take() ends it.
-class Packer {
- public:
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void number(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
-  void text(std::string_view text) {
-    number(text.size());
-    bytes_ += text;
-  }
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void array(const std::vector<T>& values) {
-    text({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-  }
-
-  void put(const std::string& value) { text(value); }
-  template <class T>
-  void put(const T& value) {
-    if constexpr (HasFields<T>)
-      put(fields(const_cast<T&>(value)));  // only read
+/// Moves a value through one of the two, part by part.
+template <class Mover, class T>
+void move_value(Mover& mover, T& value) {
+  const auto move_all = [&mover](auto&... parts) { (move_value(mover, parts), ...); };
+  if constexpr (std::is_const_v<T>) {  // only read
+    move_value(mover, const_cast<std::remove_const_t<T>&>(value));
+  } else if constexpr (requires { fields(value); }) {
+    std::apply(move_all, fields(value));
+  } else if constexpr (requires { value.emplace(); }) {  // an optional, without its padding
+    bool there = value.has_value();
+    mover.move(&there, sizeof there);
+    if (!Mover::packs)
+      value.reset();
+    if (there)
+      move_value(mover, Mover::packs ? *value : value.emplace());
+  } else if constexpr (std::is_trivially_copyable_v<T>) {
+    mover.move(&value, sizeof value);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply(move_all, value);
+  } else {
+    using Element = typename T::value_type;
+    constexpr bool at_once = std::is_trivially_copyable_v<Element>;
+    constexpr std::size_t unit = at_once ? sizeof(Element) : 1;
+    std::size_t size = value.size() * unit;
+    mover.move(&size, sizeof size);
+    if constexpr (!Mover::packs) {
+      TRIREME_EXPECT(size <= mover.rest.size(), "a size of {} in {} bytes", size,
+                     mover.rest.size());
+      value.resize(size / unit);
+    }
+    if constexpr (at_once)
+      mover.move(value.data(), size);
     else
-      number(value);
+      for (Element& one : value) move_value(mover, one);
   }
-  template <class T>
-  void put(const std::vector<T>& values) {
-    number(values.size());
-    for (const T& value : values) put(value);
-  }
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void put(const std::vector<T>& values) { array(values); }
-  template <class T>
-  void put(const std::optional<T>& value) {
-    number(value.has_value());
-    if (value)
-      put(*value);
-  }
-  template <class A, class B>
-  void put(const std::pair<A, B>& value) {
-    put(value.first);
-    put(value.second);
-  }
-  template <class... T>
-  void put(const std::tuple<T...>& values) {
-    std::apply([this](const auto&... value) { (put(value), ...); }, values);
-  }
+}
 
-  /// All bytes so far; the packer is empty then.
-  [[nodiscard]] std::string take() { return std::exchange(bytes_, {}); }
-
- private:
-  std::string bytes_;
-};
-
-/// Takes in the order in which a Packer was given. The bytes must outlive it.
-class Unpacker {
- public:
-  explicit Unpacker(std::string_view bytes) : rest_(bytes) {}
-
-  void get(std::string& value) { value = next(number<std::size_t>()); }
-  template <class T>
-  void get(T& value) {
-    if constexpr (HasFields<T>)
-      get_all(fields(value));
-    else
-      value = number<T>();
-  }
-  template <class T>
-  void get(std::vector<T>& values) {
-    values.resize(number<std::size_t>());
-    for (T& value : values) get(value);
-  }
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void get(std::vector<T>& values) {
-    const std::string_view bytes = next(number<std::size_t>());
-    values.resize(bytes.size() / sizeof(T));
-    if (!values.empty())
-      std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  }
-  template <class T>
-  void get(std::optional<T>& value) {
-    value.reset();
-    if (number<bool>())
-      get(value.emplace());
-  }
-  template <class A, class B>
-  void get(std::pair<A, B>& value) {
-    get(value.first);
-    get(value.second);
-  }
-  template <class... T>
-  void get_all(const std::tuple<T&...>& values) {
-    std::apply([this](auto&... value) { (get(value), ...); }, values);
-  }
-
- private:
-  template <class T>
-  requires std::is_trivially_copyable_v<T> T number() {
-    T value;
-    std::memcpy(&value, next(sizeof value).data(), sizeof value);
-    return value;
-  }
-  /// The next `count` bytes.
-  std::string_view next(std::size_t count) {
-    TRIREME_EXPECT(count <= rest_.size(), "{} bytes wanted of {} that are left", count,
-                   rest_.size());
-    const std::string_view bytes = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return bytes;
-  }
-
-  std::string_view rest_;
-};
+}  // namespace detail
 
 template <class T>
 std::string pack(const T& value) {
-  Packer packer;
-  packer.put(value);
-  return packer.take();
+  detail::Packer packer;
+  detail::move_value(packer, value);
+  return std::move(packer.bytes);
 }
 
+/// Into one value, or the members that a tuple of references lists.
+template <class T>
+void unpack_to(T&& values, std::string_view bytes) {
+  detail::Unpacker unpacker{bytes};
+  detail::move_value(unpacker, values);
+}
 template <class T>
 T unpack(std::string_view bytes) {
   T value{};
-  Unpacker(bytes).get(value);
+  unpack_to(value, bytes);
   return value;
-}
-/// Into the members that a tuple of references lists.
-template <class... T>
-void unpack_to(const std::tuple<T&...>& values, std::string_view bytes) {
-  Unpacker(bytes).get_all(values);
 }
 
 }  // namespace trireme

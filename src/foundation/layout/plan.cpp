@@ -214,27 +214,19 @@ std::vector<Piece> Plan::find_pieces(BucketIndex bucket,
 }
 
 std::uint64_t Plan::fingerprint() const {
-  Packer packer;
-  packer.number(options_.ranks);
-  packer.number(options_.replicas);
-  packer.number(options_.bucket_elements);
-  packer.number(options_.padding);
-  packer.number(granule_);
+  std::string bytes = pack(std::tie(options_.ranks, options_.replicas, options_.bucket_elements,
+                                    options_.padding, granule_));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
-    packer.text(parameter.name);
-    packer.array(parameter.shape);
-    packer.number((parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0));
+    const int flags = (parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0);
+    bytes += pack(std::tie(parameter.name, parameter.shape, flags));
     if (options_.whole_groups)
-      packer.number(parameter.group);
-    packer.number(placements_[i].begin);
+      bytes += pack(parameter.group);
+    bytes += pack(placements_[i].begin);
   }
-  for (const Bucket& bucket : buckets_) {
-    packer.number(bucket.begin);
-    packer.number(bucket.elements);
-    packer.number(bucket.unpadded);
-  }
-  return hash_bytes(packer.take());
+  for (const Bucket& bucket : buckets_)
+    bytes += pack(std::tie(bucket.begin, bucket.elements, bucket.unpadded));
+  return hash_bytes(bytes);
 }
 
 }  // namespace trireme::layout
