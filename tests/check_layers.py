@@ -36,7 +36,6 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "bzlib.h": {"tokens"},
     "lzma.h": {"tokens"},
     "CLI/": {"cli"},
-    "spdlog/": {"base"},
 }
 
 # What MPI 4.0, 4.1 and 5.0 added: the names of MPICH 4.0.2's mpi.h that Open MPI 4.1.4's, of MPI 3.1, lacks, and those of the newer

@@ -4,7 +4,7 @@
 
 # Compiler with C++20, CMake 3.25 or newer, an MPI built for the fabric, and the libraries that trireme links. A site without oneDNN leaves
 # it out and builds with -DTRIREME_ONEDNN=OFF: only bench matmul uses it.
-TRIREME_SITE_MODULES=${TRIREME_SITE_MODULES:-gcc/12 cmake ninja openmpi hdf5-parallel onednn yaml-cpp cli11 nlohmann-json zlib zstd bzip2 xz spdlog fmt cuda cudnn nccl}
+TRIREME_SITE_MODULES=${TRIREME_SITE_MODULES:-gcc/12 cmake ninja openmpi hdf5-parallel onednn yaml-cpp cli11 nlohmann-json zlib zstd bzip2 xz fmt cuda cudnn nccl}
 for name in $TRIREME_SITE_MODULES; do
   module load "$name" || { echo "profile.sh: this site has no module $name: set TRIREME_SITE_MODULES" >&2; return 3; }
 done

@@ -13,7 +13,7 @@ os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # tests name another
 # The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
 libraries=(
   libdnnl-dev ocl-icd-opencl-dev # for bench matmul; oneDNN's CMake package asks for OpenCL
-  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
+  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libfmt-dev libgtest-dev libgmock-dev
 )
 packages=(
   build-essential cmake ninja-build git ca-certificates
@@ -50,7 +50,7 @@ unsupported() { # says what to install, and ends
       "nlohmann-json 3.11" json-devel nlohmann_json-devel nlohmann-json \
       "zlib 1.2, zstd 1.5" "zlib-devel libzstd-devel" "zlib-devel libzstd-devel" "zlib zstd" \
       "bzip2 1.0, xz 5.2 (or none)" "bzip2-devel xz-devel" "libbz2-devel xz-devel" "bzip2 xz" \
-      "spdlog 1.10, fmt 9" "spdlog-devel fmt-devel" "spdlog-devel fmt-devel" "spdlog fmt" \
+      "fmt 9" fmt-devel fmt-devel fmt \
       "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" "gtest gmock" gtest \
       "Python 3.9: h5py, numpy," python3-h5py python3-h5py python-h5py \
       "  matplotlib, venv, pip," python3-matplotlib python3-matplotlib python-matplotlib \

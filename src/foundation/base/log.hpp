@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log messages of a run: one Log object, made in main, handed down by reference. Rank 0 writes to
 // the terminal and, once the run directory is known, to a log file; the other ranks write warnings
-// and errors only. Thread-safe (spdlog's multi-threaded sinks).
+// and errors only. Thread-safe.
 //
 // The terminal never makes a run wait (base/line_output.hpp), and it gets no control characters:
 // names and paths that hold some are shown with \xNN in their place.
 #pragma once
 
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,45 +16,40 @@
 
 #include <fmt/format.h>
 
-namespace spdlog {
-class logger;
-}
-
 namespace trireme {
 
 class Log {
  public:
   /// `verbose`: this process prints information; otherwise warnings and errors only. `who` prefixes
   /// them, as in "rank 3 node07".
-  Log(bool verbose, std::string who);
+  Log(bool verbose, std::string who) : verbose_(verbose), who_(std::move(who)) {}
 
   /// Also write everything to `path` (appending). Throws StorageError.
   void also_to_file(const std::string& path);
-  /// Into that file alone; to the terminal where there is no file.
-  void only_to_file(const std::string& line);
+  /// Into that file alone, if there is one.
+  void only_to_file(std::string_view line);
 
   template <class... Args>
   void info(fmt::format_string<Args...> text, Args&&... args) {
-    say(Level::info, fmt::format(text, std::forward<Args>(args)...));
+    say("info", fmt::format(text, std::forward<Args>(args)...));
   }
   template <class... Args>
   void warning(fmt::format_string<Args...> text, Args&&... args) {
-    say(Level::warning, fmt::format(text, std::forward<Args>(args)...));
+    say("warning", fmt::format(text, std::forward<Args>(args)...));
   }
   template <class... Args>
   void error(fmt::format_string<Args...> text, Args&&... args) {
-    say(Level::error, fmt::format(text, std::forward<Args>(args)...));
+    say("error", fmt::format(text, std::forward<Args>(args)...));
   }
 
  private:
-  enum class Level { info, warning, error };
-  // Texts come here formatted: spdlog's own templates cost 5 s of compilation in every file.
-  void say(Level level, std::string_view text);
+  void say(std::string_view level, std::string_view text);
+  void write_to_file(std::string_view level, const std::string& text);
 
   bool verbose_;
   std::string who_;
-  std::shared_ptr<spdlog::logger> logger_;
-  std::shared_ptr<spdlog::logger> file_;
+  std::shared_ptr<std::FILE> file_;  ///< null: none
+  std::atomic<bool> fails_{false};   ///< to write it, and that was told
 };
 
 }  // namespace trireme

@@ -31,7 +31,6 @@ class Trireme(CMakePackage, CudaPackage):
     depends_on("zstd")
     depends_on("bzip2")
     depends_on("xz")
-    depends_on("spdlog@1.10:+shared")
     depends_on("fmt@9:")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
     depends_on("googletest@1.12: +gmock", when="+tests")
