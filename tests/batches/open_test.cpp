@@ -18,7 +18,7 @@
 
 #include "batches/dataset.hpp"
 #include "text/vocabularies.hpp"
-#include "tokens/held_tokens.hpp"
+#include "tokens/documents.hpp"
 #include "tokens/manifest.hpp"
 #include "tokens/scratch.hpp"
 #include "tokens/token_index.hpp"

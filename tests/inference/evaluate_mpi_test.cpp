@@ -12,7 +12,7 @@
 
 #include "comm/control/agreement.hpp"
 
-#include "tokens/held_tokens.hpp"
+#include "tokens/token_stream.hpp"
 
 #include "inference/multiple_choice.hpp"
 #include "inference/token_loss.hpp"

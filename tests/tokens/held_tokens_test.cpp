@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokens/held_tokens.hpp"
-
+#include "tokens/documents.hpp"
 #include "tokens/scratch.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tokens/held_tokens.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-#include "tokens/held_tokens.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::tokens {
 namespace {

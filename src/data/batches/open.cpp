@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batches/open.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -13,7 +12,6 @@
 
 #include "corpus/tokenize.hpp"
 #include "text/json_file.hpp"
-#include "tokens/held_tokens.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/stored_hash.hpp"
 

@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "base/error.hpp"
-
 namespace trireme::batches {
 namespace {
 

@@ -80,7 +80,7 @@ class Checker {
       TokenFile& file = files_[i].file;
       known_[i].identity = identity_of(file.path);
       find_index(file, known_[i]);
-      const std::int64_t blocks = Segment(file).num_blocks();
+      const std::int64_t blocks = file.num_blocks();
       for (std::int64_t begin = 0; file.index.empty() && begin < blocks; begin += part_blocks)
         parts.push_back({i, file, begin, std::min(blocks, begin + part_blocks)});
     }

@@ -14,6 +14,7 @@
 #include "files/descriptor.hpp"
 
 #include "text/pieces.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::tokens {
 namespace {
@@ -297,6 +298,20 @@ void Documents::refuse_line(const std::string& problem, std::size_t column) {
     throw UserError(place, "the line " + problem);
   notes_.bad_places.push_back(
       fmt::format("{}:{}:{}: the line {}", place.file, place.line, place.column, problem));
+}
+
+std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+                                      const TextFormat& format,
+                                      const text::Tokenizer& tokenizer,
+                                      const std::string& key) {
+  std::vector<std::int32_t> tokens;
+  for (const TextFile& file : find_text(entries, key).files) {
+    Documents documents(file.path, format);
+    encode_documents(documents, file.path, tokenizer, [&](const TextPiece&, const auto& more) {
+      tokens.insert(tokens.end(), more.begin(), more.end());
+    });
+  }
+  return tokens;
 }
 
 }  // namespace trireme::tokens

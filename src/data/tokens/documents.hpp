@@ -117,4 +117,12 @@ void encode_documents(Documents& documents,
   }
 }
 
+/// All documents of the files that `entries` name (sources.hpp), in order, each after the
+/// tokenizer's end-of-text token, as in a run's token cache: of text that is read once and is small.
+/// `key` names the entries in findings. Throws UserError as find_text() and Documents do.
+std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+                                      const TextFormat& format,
+                                      const text::Tokenizer& tokenizer,
+                                      const std::string& key);
+
 }  // namespace trireme::tokens

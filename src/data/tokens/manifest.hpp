@@ -23,7 +23,7 @@ struct ManifestShard {
   std::string file = {};  ///< without directories
   std::int64_t tokens = 0, documents = 0;
   std::int64_t bytes = 0;  ///< of text
-  std::uint64_t hash = 0;  ///< hash_of_blocks() of the tokens
+  std::uint64_t hash = 0;  ///< IndexHeader::hash
 };
 
 /// Of the counts; without a name and a hash.

@@ -108,10 +108,8 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
                                               std::int64_t vocabulary,
                                               std::int32_t end_of_text) {
   std::int64_t tokens = 0, highest = 0;
-  std::vector<Segment> segments;
   StoredHash hash;
   for (const TokenFile& file : found.files) {
-    segments.emplace_back(file);
     hash.add(static_cast<std::uint64_t>(file.width)).add(file.hash);
     tokens += file.tokens;
     highest = std::max(highest, std::int64_t{1} << std::min(8 * file.width, 62));
@@ -119,8 +117,8 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found,
   auto description = fmt::format("{} tokens in {} files, {}", tokens, found.files.size(),
                                  found.files.empty() ? "none" : found.files.front().path);
   auto stream = std::make_unique<FileTokens>(
-      std::move(segments), TokenStream::Facts{tokens, std::min(vocabulary, highest), hash.value(),
-                                              std::move(description)});
+      found.files, TokenStream::Facts{tokens, std::min(vocabulary, highest), hash.value(),
+                                      std::move(description)});
   if (found.marks.empty())
     return stream;
   return std::make_unique<MarkedTokens>(std::move(stream), found.marks, end_of_text);

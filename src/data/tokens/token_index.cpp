@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "files/output_file.hpp"
 
 namespace trireme::tokens {
@@ -29,7 +28,11 @@ std::uint64_t checksum_of(const IndexHeader& header) {
 }
 
 std::int64_t blocks_of(const IndexHeader& header) {
-  return (header.tokens * std::int64_t{header.width} + block_bytes - 1) / block_bytes;
+  return divided_up(header.tokens * header.width, block_bytes);
+}
+
+std::uint64_t hash_of_blocks(const std::vector<std::uint64_t>& hashes, const TokenFile& file) {
+  return hash_bytes(bytes_of(hashes), static_cast<std::uint64_t>(file.tokens * file.width));
 }
 
 /// Numbers that products can be made of.
@@ -73,6 +76,26 @@ void search(std::span<const std::byte> bytes,
 }
 
 }  // namespace
+
+files::InputFile TokenFile::open() const {
+  files::InputFile file(path);
+  if (file.size() != file_bytes)
+    throw StorageError("file system", "read " + path,
+                       fmt::format("it has {} bytes, and had {} when the run started, or has them "
+                                   "on rank 0",
+                                   file.size(), file_bytes));
+  return file;
+}
+
+std::span<const std::byte> TokenFile::read_block(const files::InputFile& file,
+                                                 std::int64_t block,
+                                                 std::span<std::byte> room) const {
+  const std::int64_t begin = block * block_bytes;
+  const auto part =
+      room.first(static_cast<std::size_t>(std::min(block_bytes, tokens * width - begin)));
+  file.read(offset + begin, part);
+  return part;
+}
 
 FileIdentity identity_of(const std::string& path) {
   struct stat status {};
@@ -121,11 +144,11 @@ TokenIndex index_blocks(const TokenFile& file,
                         std::int64_t end,
                         std::int32_t end_of_text,
                         const std::function<void(std::int64_t)>& report) {
-  const Segment segment(file);
+  const files::InputFile input = file.open();
   std::vector<std::byte> room(static_cast<std::size_t>(block_bytes));
   Indexer indexer(file.width, end_of_text, begin * (block_bytes / file.width));
   for (std::int64_t block = begin; block < end; ++block) {
-    const auto bytes = segment.read_block(block, room);
+    const auto bytes = file.read_block(input, block, room);
     indexer.add(bytes);
     report(std::ssize(bytes));
   }
@@ -140,7 +163,7 @@ IndexHeader header_of(const TokenFile& file,
                      .version = index_version,
                      .width = static_cast<std::uint32_t>(file.width),
                      .tokens = file.tokens,
-                     .hash = hash_of_blocks(index.blocks, file.tokens * file.width),
+                     .hash = hash_of_blocks(index.blocks, file),
                      .highest = index.highest,
                      .highest_at = index.highest_at,
                      .end_of_text = end_of_text,
@@ -190,11 +213,9 @@ std::vector<std::int64_t> read_documents(const std::string& path) {
 }
 
 std::vector<std::uint64_t> read_block_hashes(const TokenFile& file) {
-  const std::int64_t bytes = file.tokens * file.width;
-  std::vector<std::uint64_t> blocks(
-      static_cast<std::size_t>((bytes + block_bytes - 1) / block_bytes));
+  std::vector<std::uint64_t> blocks(static_cast<std::size_t>(file.num_blocks()));
   files::InputFile(file.index).read(sizeof(IndexHeader), std::as_writable_bytes(std::span(blocks)));
-  if (hash_of_blocks(blocks, bytes) != file.hash)
+  if (hash_of_blocks(blocks, file) != file.hash)
     refuse_index(file.index);
   return blocks;
 }

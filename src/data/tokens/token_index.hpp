@@ -7,8 +7,9 @@
 //                             while size, times and inode of the file stay what they were
 //
 // Format, all numbers little-endian: a header of 128 bytes (IndexHeader), the hash of every block
-// of tokens (8 bytes each, segment.hpp), then the token at which each document begins (8 bytes
-// each), and nothing after that. Hashes cover all of it.
+// of tokens (8 bytes each), then the token at which each document begins (8 bytes each), and nothing
+// after that. Hashes cover all of it. The bytes of the tokens are hashed in blocks of 64 KiB (XXH64;
+// the last one may be shorter) when the file is written or checked.
 #pragma once
 
 #include <array>
@@ -20,9 +21,52 @@
 #include <tuple>
 #include <vector>
 
-#include "tokens/segment.hpp"
+#include "base/hash.hpp"
+#include "base/round_up.hpp"
+#include "files/descriptor.hpp"
 
 namespace trireme::tokens {
+
+inline constexpr std::int64_t block_bytes = std::int64_t{64} << 10U;
+
+/// Calls use(T()) with the unsigned type T of `width` bytes: 1, 2, 4 or 8.
+template <class Use>
+auto with_unsigned(int width, Use&& use) {
+  switch (width) {
+    case 1:
+      return use(std::uint8_t{});
+    case 2:
+      return use(std::uint16_t{});
+    case 4:
+      return use(std::uint32_t{});
+    default:
+      return use(std::uint64_t{});
+  }
+}
+
+inline std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  return hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// Where the tokens of one file are.
+struct TokenFile {
+  std::string path;
+  std::int64_t file_bytes = 0, offset = 0, tokens = 0;
+  int width = 0;  ///< bytes per token: 1, 2, 4 or 8; the numbers are unsigned
+  /// The file that holds the hashes of its blocks, and their hash. Empty: what is read is not
+  /// compared with anything.
+  std::string index = {};
+  std::uint64_t hash = 0;
+
+  /// Throws StorageError when the file has another size than stated.
+  [[nodiscard]] files::InputFile open() const;
+  [[nodiscard]] std::int64_t num_blocks() const { return divided_up(tokens * width, block_bytes); }
+  /// A block of the opened file. Returns its part of `room`, which has block_bytes.
+  std::span<const std::byte> read_block(const files::InputFile& file,
+                                        std::int64_t block,
+                                        std::span<std::byte> room) const;
+  auto fields() { return std::tie(path, file_bytes, offset, tokens, width, index, hash); }
+};
 
 /// Changes when a file is replaced or written to.
 struct FileIdentity {
@@ -51,7 +95,7 @@ struct IndexHeader {
   std::array<char, 8> magic{};
   std::uint32_t version = 0, width = 0;
   std::int64_t tokens = 0;
-  std::uint64_t hash = 0;  ///< hash_of_blocks()
+  std::uint64_t hash = 0;  ///< of the hashes of the blocks, in whatever files they are
   std::uint64_t highest = 0;
   std::int64_t highest_at = 0;
   std::int64_t end_of_text = no_end_of_text;  ///< what documents begin with
@@ -106,7 +150,7 @@ void write_index(const std::string& path, const IndexHeader& header, const Token
 std::optional<IndexHeader> read_index_header(const std::string& path);
 /// Where documents begin. Throws StorageError when they do not have their hash.
 std::vector<std::int64_t> read_documents(const std::string& path);
-/// The hashes of the blocks, for Segment. Throws StorageError when they do not have `hash`.
+/// The hashes of the blocks. Throws StorageError when they do not have `hash`.
 std::vector<std::uint64_t> read_block_hashes(const TokenFile& file);
 
 }  // namespace trireme::tokens

@@ -8,6 +8,7 @@
 // 2. Every token is in [0, vocabulary()).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -19,8 +20,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 
-#include "tokens/segment.hpp"
+#include "tokens/token_index.hpp"
 
 namespace trireme::tokens {
 
@@ -62,25 +64,42 @@ class TokenStream {
   Facts facts_;
 };
 
-/// Segments, one after the other; of those that are opened when they are read, at most
-/// most_open() are open at a time. read() throws StorageError when a file was changed meanwhile:
-/// cut, bytes that do not match its hashes, a token outside the vocabulary.
+/// Files, one after the other. A file is opened when a token of it is first read, so a rank opens
+/// only the files that it reads, and at most most_open() are open at a time. A block is compared with
+/// its hash when it is first read from, so a flipped bit or a foreign file is found before a token of
+/// it is used, and blocks that are not read cost nothing. read() throws StorageError when a file was
+/// changed meanwhile: cut, bytes that do not match its hashes, a token outside the vocabulary.
 class FileTokens : public TokenStream {
  public:
   /// 256, or a quarter of what `ulimit -n` allows.
   static std::size_t most_open();
 
-  FileTokens(std::vector<Segment> segments, Facts facts);
+  FileTokens(std::vector<TokenFile> files, Facts facts);
 
  private:
-  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
-  /// Counts an opened file, and closes the one that was opened first of too many.
-  void note_opened(std::size_t segment) const;
+  struct Hashes {
+    std::vector<std::uint64_t> blocks;
+    std::unique_ptr<std::atomic<bool>[]> checked;
+  };
+  struct Opened {
+    std::shared_ptr<const files::InputFile> file;
+    std::shared_ptr<const Hashes> hashes;  ///< stay when the file is closed; null: not compared
+  };
 
-  std::vector<Segment> segments_;
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
+  /// The file, opened where it is not; then the one that was opened first of too many is closed.
+  Opened opened(std::size_t number) const;
+  /// Compares the blocks that hold these bytes of the tokens.
+  static void check(const TokenFile& file,
+                    const Opened& opened,
+                    std::int64_t begin,
+                    std::int64_t end);
+
+  const std::vector<TokenFile> files_;
   std::vector<std::int64_t> ends_;  // running sum of tokens
-  mutable std::mutex mutex_;
-  mutable std::deque<std::size_t> open_;  // segments, in the order of their opening
+  mutable std::mutex mutex_;        // guards what follows
+  mutable std::vector<Opened> opened_;
+  mutable std::deque<std::size_t> open_;  // in the order of their opening
 };
 
 /// Another stream with a token in front of each document. Where documents begin is held in memory,
@@ -102,6 +121,38 @@ class MarkedTokens : public TokenStream {
   std::unique_ptr<TokenStream> stream_;
   std::vector<std::int64_t> documents_;
   std::int32_t mark_;
+};
+
+/// Tokens in memory.
+class HeldTokens final : public TokenStream {
+ public:
+  /// Throws ContractError for a token that is not below `vocabulary`.
+  HeldTokens(std::vector<std::int32_t> tokens, std::int64_t vocabulary, std::string description);
+
+ private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
+
+  const std::vector<std::int32_t> tokens_;
+};
+
+/// Made-up tokens that a model can learn, for benchmarks and tests: no file, any length, any
+/// vocabulary. The stream is a chain of phrases of 16 tokens, each drawn from a book of 64 phrases
+/// of random tokens. A model that has learned the book and sees the beginning of a phrase predicts
+/// the rest; what remains is the choice of the next phrase, ln(64) / 16 = 0.26 nats per token.
+///
+/// A token is a pure function of (seed, vocabulary, index).
+class SyntheticTokens : public TokenStream {
+ public:
+  static constexpr std::int64_t phrase_tokens = 16;
+  static constexpr std::int64_t phrases = 64;
+
+  /// Requires size >= 1 and vocabulary >= 1.
+  SyntheticTokens(std::int64_t size, std::int64_t vocabulary, std::uint64_t seed);
+
+ private:
+  void copy(std::int64_t begin, std::span<std::int32_t> out) const override;
+
+  RandomKey key_;
 };
 
 }  // namespace trireme::tokens

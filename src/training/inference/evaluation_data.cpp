@@ -10,7 +10,7 @@
 
 #include "comm/control/together.hpp"
 
-#include "tokens/held_tokens.hpp"
+#include "tokens/documents.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
 
