@@ -13,7 +13,7 @@
 #include "weights/huggingface.hpp"
 #include "weights/llmc.hpp"
 #include "weights/safetensors.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 #include "fuzz.hpp"
 

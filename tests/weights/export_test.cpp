@@ -21,7 +21,7 @@
 #include "weights/huggingface.hpp"
 #include "weights/import.hpp"
 #include "weights/open.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 #include "support/checkpoint_reader.hpp"
 

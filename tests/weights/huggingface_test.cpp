@@ -12,7 +12,7 @@
 
 #include "weights/folder.hpp"
 #include "weights/open.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 namespace trireme::weights {
 namespace {

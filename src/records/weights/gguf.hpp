@@ -9,7 +9,6 @@
 //    numbers.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,7 +16,7 @@
 
 #include "weights/family.hpp"
 #include "weights/stored_model.hpp"
-#include "weights/tensor_writer.hpp"
+#include "weights/tensor_files.hpp"
 
 namespace trireme::weights {
 

@@ -17,7 +17,7 @@
 
 #include "weights/family.hpp"
 #include "weights/safetensors.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 namespace trireme::weights {
 namespace {

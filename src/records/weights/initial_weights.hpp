@@ -32,7 +32,7 @@
 #include "record/run/name_values.hpp"
 #include "weights/fit.hpp"
 #include "weights/stored_model.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 namespace trireme::weights {
 

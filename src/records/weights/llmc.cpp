@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/llmc.hpp"
 
-#include <algorithm>
 #include <map>
 #include <span>
 #include <string_view>

@@ -20,7 +20,7 @@
 #include "weights/huggingface.hpp"
 #include "weights/llmc.hpp"
 #include "weights/stored_model.hpp"
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 namespace trireme::weights {
 namespace {

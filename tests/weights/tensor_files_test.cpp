@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weights/tensor_reader.hpp"
+#include "weights/tensor_files.hpp"
 
 #include <bit>
 #include <cmath>
