@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/checkpoint/verify_checkpoint.hpp"
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "record/checkpoint/manifest.hpp"
+#include "record/checkpoint/piece_reader.hpp"
 #include "record/checkpoint_cases.hpp"
 
 #include "support/scratch_directory.hpp"

@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/verify_checkpoint.hpp"
+#include "record/checkpoint/piece_reader.hpp"
 
 namespace trireme::cli {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -54,43 +53,32 @@ Properties with_room_for_conversions() {
 
 }  // namespace
 
-template <class T>
-Type type_of() {
-  const auto copied = [](hid_t type) { return Type(TRIREME_H5(H5Tcopy(type))); };
-  if constexpr (std::is_same_v<T, std::string>) {
-    Type type = copied(H5T_C_S1);
-    TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
-    TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
-    return type;
-  } else if constexpr (std::is_same_v<T, Bf16>) {
+Type detail::text_type() {
+  Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
+  TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
+  TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+  return type;
+}
+
+Type detail::number_type(bool real, bool with_sign, std::size_t bytes) {
+  if (real && bytes == 2) {
     // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
-    Type type = copied(H5T_IEEE_F32LE);
+    Type type(TRIREME_H5(H5Tcopy(H5T_IEEE_F32LE)));
     TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
     TRIREME_H5(H5Tset_precision(type.get(), 16));
     TRIREME_H5(H5Tset_size(type.get(), 2));
     TRIREME_H5(H5Tset_ebias(type.get(), 127));
     return type;
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return copied(sizeof(T) == 4 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE);
-  } else if constexpr (std::is_signed_v<T>) {
-    return copied(sizeof(T) == 4 ? H5T_NATIVE_INT32 : H5T_NATIVE_INT64);
-  } else {
-    return copied(sizeof(T) == 1   ? H5T_NATIVE_UINT8
-                  : sizeof(T) == 2 ? H5T_NATIVE_UINT16
-                  : sizeof(T) == 4 ? H5T_NATIVE_UINT32
-                                   : H5T_NATIVE_UINT64);
   }
+  if (real)
+    return Type(TRIREME_H5(H5Tcopy(bytes == 4 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE)));
+  if (with_sign)
+    return Type(TRIREME_H5(H5Tcopy(bytes == 4 ? H5T_NATIVE_INT32 : H5T_NATIVE_INT64)));
+  return Type(TRIREME_H5(H5Tcopy(bytes == 1   ? H5T_NATIVE_UINT8
+                                 : bytes == 2 ? H5T_NATIVE_UINT16
+                                 : bytes == 4 ? H5T_NATIVE_UINT32
+                                              : H5T_NATIVE_UINT64)));
 }
-template Type type_of<std::string>();
-template Type type_of<Bf16>();
-template Type type_of<float>();
-template Type type_of<double>();
-template Type type_of<std::int32_t>();
-template Type type_of<std::int64_t>();
-template Type type_of<std::uint8_t>();
-template Type type_of<std::uint16_t>();
-template Type type_of<std::uint32_t>();
-template Type type_of<std::uint64_t>();
 
 Type type_of(DType dtype) {
   constexpr Type (*types[])() = {type_of<float>,        type_of<Bf16>,
@@ -240,7 +228,7 @@ namespace {
 void write_fixed_text(hid_t object, const char* name, const std::string& text) {
   const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
   TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
-  write_attribute(object, name, type, Space(TRIREME_H5(H5Screate(H5S_SCALAR))), text.c_str());
+  write_attribute(object, name, type, -1, text.c_str());
 }
 
 hobj_ref_t reference_to(const Dataset& dataset) {
@@ -268,14 +256,14 @@ void make_scale(const Dataset& scale, const std::string& name, std::span<const D
   std::vector<Use> uses;
   for (const Dataset& other : others) {
     const hvl_t scales{1, &to_scale};
-    write_attribute(other.id(), "DIMENSION_LIST", list, line(1, false), &scales);
+    write_attribute(other.id(), "DIMENSION_LIST", list, 1, &scales);
     uses.push_back({reference_to(other), 0});
   }
   if (uses.empty())
     return;
   const Type use = compound_type(sizeof(Use), {{"dataset", offsetof(Use, dataset), reference},
                                                {"dimension", offsetof(Use, dimension), whole}});
-  write_attribute(scale.id(), "REFERENCE_LIST", use, line(std::ssize(uses), false), uses.data());
+  write_attribute(scale.id(), "REFERENCE_LIST", use, std::ssize(uses), uses.data());
 }
 
 Dataset create_virtual(hid_t parent,

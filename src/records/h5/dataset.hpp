@@ -23,10 +23,25 @@
 
 namespace trireme::h5 {
 
-/// An owned copy of the type that memory of T (a number of dataset.cpp) or of `dtype` has. That of
-/// a std::string is variable-length UTF-8.
+namespace detail {
+/// Of numbers of so many bytes; a real one of 2 is bf16.
+Type number_type(bool real, bool with_sign, std::size_t bytes);
+Type text_type();
+/// An attribute with its number of values; `texts`: whether they must be texts or numbers.
+Attribute open_attribute(hid_t object, const std::string& name, bool texts, std::size_t& values);
+[[noreturn]] void refuse_list(hid_t object, const std::string& name);
+}  // namespace detail
+
+/// An owned copy of the type that memory of T or of `dtype` has. That of a std::string is
+/// variable-length UTF-8.
 template <class T>
-Type type_of();
+Type type_of() {
+  if constexpr (std::is_same_v<T, std::string>)
+    return detail::text_type();
+  else
+    return detail::number_type(std::is_floating_point_v<T> || std::is_same_v<T, Bf16>,
+                               std::is_signed_v<T>, sizeof(T));
+}
 Type type_of(DType dtype);
 
 /// Texts as HDF5 writes them.
@@ -107,13 +122,24 @@ class Dataset {
 
 // Typed attributes. Writing replaces an attribute of the same name, whatever its type was.
 
-/// T: std::string, std::int64_t, std::uint64_t, double, or a std::vector of the first or second.
-template <class T>
-void write_attribute(hid_t object, const std::string& name, const T& value);
-void write_attribute(hid_t object, const std::string& name, const char* value);
-/// Of any type and space.
+/// Of any type; `values`: -1 for a scalar.
 void write_attribute(
-    hid_t object, const std::string& name, const Type& type, const Space& space, const void* data);
+    hid_t object, const std::string& name, const Type& type, std::int64_t values, const void* data);
+void write_attribute(hid_t object, const std::string& name, const char* value);
+/// T: a number, a std::string, or a std::vector of one of these.
+template <class T>
+void write_attribute(hid_t object, const std::string& name, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>)
+    write_attribute(object, name, value.c_str());
+  else if constexpr (std::is_arithmetic_v<T>)
+    write_attribute(object, name, type_of<T>(), -1, &value);
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    write_attribute(object, name, type_of<std::string>(), std::ssize(value),
+                    pointers_to(value).data());
+  else
+    write_attribute(object, name, type_of<typename T::value_type>(), std::ssize(value),
+                    value.data());
+}
 
 bool has_attribute(hid_t object, const std::string& name);
 /// Names in alphabetical order.
@@ -122,7 +148,26 @@ std::vector<std::string> attribute_names(hid_t object);
 /// Of the same types. Numbers are converted by HDF5. Throws StorageError when it is missing or of
 /// another kind.
 template <class T>
-T read_attribute(hid_t object, const std::string& name);
+T read_attribute(hid_t object, const std::string& name) {
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    auto values = read_attribute<std::vector<T>>(object, name);
+    if (values.size() != 1)
+      detail::refuse_list(object, name);
+    return std::move(values.front());
+  } else {
+    using One = typename T::value_type;
+    constexpr bool texts = std::is_same_v<One, std::string>;
+    std::size_t count = 0;
+    const Attribute attribute = detail::open_attribute(object, name, texts, count);
+    std::vector<std::conditional_t<texts, char*, One>> values(count);
+    if (count > 0)
+      TRIREME_H5_OF(object, name, H5Aread(attribute.get(), type_of<One>().get(), values.data()));
+    if constexpr (texts)
+      return take_texts(std::move(values));
+    else
+      return values;
+  }
+}
 
 /// Makes `scale` the dimension scale of all of `others`, which are as long: the coordinate of their
 /// elements, for programs that know HDF5's dimension scales. Once per scale.

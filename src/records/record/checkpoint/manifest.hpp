@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.2:
-//
-//   /            attributes filetype "trireme-checkpoint", version [2, 0], date_and_time, step,
-//                next_sample, seed, ranks, self_hash (XXH64 of everything below, see fingerprint())
-//   /model       one string attribute per fact that a reader must share; /more: the others
-//   /parameters  name, shape ("384x128"), elements: in registration order
-//   /states      name, dtype
-//   /files       bytes: of rank-00000.h5, rank-00001.h5, …; frame: XXH64 of each, without its data
-//   /pieces      rows of Piece
-//   /tensors/STATE/PARAMETER   virtual dataset over the pieces; attributes shape, content_hash
+// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.2, as listed in
+// docs/reference/checkpoint.md; self_hash is the XXH64 of everything else (fingerprint()).
 //
 // Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So every bit
 // of a checkpoint is under some hash: the manifest under this one, a rank file's data under its

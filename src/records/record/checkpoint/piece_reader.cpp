@@ -8,6 +8,7 @@
 #include "base/hash.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/rank_file.hpp"
 
 namespace trireme::record {
 namespace {
@@ -54,7 +55,10 @@ std::uint64_t PieceReader::read(std::size_t state,
     const std::int64_t to = std::min(begin + data.elements, piece.begin + piece.count);
     if (from >= to)
       continue;
-    hash += read_part(piece, from, data.slice(from - begin, to - from));
+    const std::uint64_t part = read_part(piece, from, data.slice(from - begin, to - from));
+    if (to - from == piece.count && part != piece.hash)
+      refuse(piece);
+    hash += part;
     found += to - from;
   }
   if (found != data.elements)
@@ -72,14 +76,11 @@ void PieceReader::check(const Piece& piece) {
 
 std::uint64_t PieceReader::hash_of(const Piece& piece) {
   const DType dtype = manifest_.states[piece.state].dtype;
-  const auto element_bytes = static_cast<std::int64_t>(size_bytes(dtype));
-  block_.resize(static_cast<std::size_t>(block_elements * element_bytes));
+  block_.resize(static_cast<std::size_t>(block_elements) * size_bytes(dtype));
   std::uint64_t hash = 0;
-  for (std::int64_t done = 0; done < piece.count; done += block_elements) {
-    const View block(block_.data(), std::min(block_elements, piece.count - done), dtype);
-    file(piece.rank).read(piece.offset + done * element_bytes, {block.data, block.bytes()});
-    hash += hash_elements(block, piece.begin + done);
-  }
+  for (std::int64_t done = 0; done < piece.count; done += block_elements)
+    hash += read_part(piece, piece.begin + done,
+                      {block_.data(), std::min(block_elements, piece.count - done), dtype});
   return hash;
 }
 
@@ -106,8 +107,6 @@ std::uint64_t PieceReader::read_part(const Piece& piece, std::int64_t begin, Vie
     if (!in_place)
       convert(part, block);
   }
-  if (data.elements == piece.count && hash != piece.hash)
-    refuse(piece);
   return hash;
 }
 
@@ -120,6 +119,70 @@ const files::InputFile& PieceReader::file(std::uint32_t rank) {
   return files_
       .emplace(rank, files::InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
       .first->second;
+}
+
+namespace {
+
+/// Does `look`; what it throws is damage of `file`.
+template <class Look>
+void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& look) {
+  try {
+    look();
+  } catch (const UserError& error) {
+    for (const Diagnostic& finding : error.findings())
+      found.push_back({finding.place.file.empty() ? file : finding.place.file, finding.text});
+  } catch (const StorageError& error) {
+    found.push_back({file, error.what(), true});
+  }
+}
+
+void look_at_file(const std::string& directory,
+                  const Manifest& manifest,
+                  std::size_t rank,
+                  std::vector<CheckpointDamage>& found) {
+  const std::string path = directory + "/" + rank_file(static_cast<int>(rank));
+  bool there = false;
+  note(found, path, [&] {
+    const std::string problem = file_problem(directory, manifest, rank);
+    there = problem.empty();
+    if (!there)
+      found.push_back({path, problem});
+  });
+  if (!there)
+    return;
+  PieceReader reader(directory, manifest);
+  std::vector<Extent> data;
+  for (const Piece& piece : manifest.pieces) {
+    if (piece.rank != rank)
+      continue;
+    const SavedState& state = manifest.states[piece.state];
+    data.push_back(
+        {piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(state.dtype))});
+    note(found, path, [&] {
+      if (reader.hash_of(piece) != piece.hash)
+        found.push_back({path, fmt::format("{}/{}, elements [{}, {}), does not match its checksum",
+                                           state.name, manifest.parameters[piece.parameter].name,
+                                           piece.begin, piece.begin + piece.count)});
+    });
+  }
+  note(found, path, [&] {
+    if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
+      found.push_back({path, "the bytes between its pieces do not match their checksum"});
+  });
+}
+
+}  // namespace
+
+std::vector<CheckpointDamage> damage_of(const std::string& directory) {
+  std::vector<CheckpointDamage> found;
+  note(found, directory, [&] {
+    const Manifest manifest = read_manifest(directory);
+    if (const std::string problem = name_problem(directory, manifest.facts.step); !problem.empty())
+      found.push_back({directory, problem});
+    for (std::size_t rank = 0; rank < manifest.file_bytes.size(); ++rank)
+      look_at_file(directory, manifest, rank, found);
+  });
+  return found;
 }
 
 }  // namespace trireme::record

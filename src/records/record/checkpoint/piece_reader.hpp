@@ -41,7 +41,7 @@ class PieceReader {
   [[nodiscard]] std::uint64_t hash_of(const Piece& piece);
 
  private:
-  /// Elements [begin, begin + data.elements) of the parameter, which are in the piece.
+  /// Elements [begin, begin + data.elements) of the parameter, which are in the piece, unchecked.
   std::uint64_t read_part(const Piece& piece, std::int64_t begin, View data);
   [[noreturn]] void refuse(const Piece& piece) const;
   const files::InputFile& file(std::uint32_t rank);
@@ -51,5 +51,18 @@ class PieceReader {
   std::map<std::uint32_t, files::InputFile> files_;
   std::vector<std::byte> block_;
 };
+
+struct CheckpointDamage {
+  std::string file;  ///< its path
+  std::string text;  ///< "master/h.0.mlp.fc.weight, elements [0, 640), does not match its checksum"
+  /// The system could not read it, so what it holds is not known.
+  bool unreadable = false;
+};
+
+/// Reads every byte of a checkpoint and reports all damage; a load reports only the first: the
+/// manifest against its own hash; then, of every rank file, its size, each piece and what is between
+/// the pieces. Empty: every byte is as it was written. One process; a run may write other
+/// checkpoints meanwhile.
+std::vector<CheckpointDamage> damage_of(const std::string& directory);
 
 }  // namespace trireme::record

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "files/descriptor.hpp"

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/threads.hpp"
 
 namespace trireme::record {
