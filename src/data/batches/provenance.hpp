@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "batches/dataset.hpp"
-#include "corpus/unit.hpp"
+#include "corpus/tokenize.hpp"
 
 namespace trireme::batches {
 

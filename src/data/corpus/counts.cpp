@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "corpus/counts.hpp"
-
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -10,6 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+
+#include "corpus/count_texts.hpp"
 
 namespace trireme::corpus {
 namespace {

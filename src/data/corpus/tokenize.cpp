@@ -21,7 +21,6 @@
 
 #include "comm/control/together.hpp"
 
-#include "corpus/unit.hpp"
 #include "text/json_file.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "corpus/unit.hpp"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -15,8 +13,8 @@
 #include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 
+#include "corpus/tokenize.hpp"
 #include "tokens/documents.hpp"
-#include "tokens/segment.hpp"
 #include "tokens/token_files.hpp"
 #include "tokens/token_index.hpp"
 
