@@ -114,8 +114,7 @@ TRIREME_AVX512_INLINE __m512 to_powers(Bf16* to,
 
 /// Rows of 64 scores become probabilities in bf16, against the rows' running maximum and sum, both
 /// without the log's base: maximum[r] is in units of log2. shrink[r] is what the row's earlier sums
-/// are to be multiplied by. `masked`: of tiles with hidden
-/// keys.
+/// are to be multiplied by. `masked`: of tiles with hidden keys.
 template <bool masked>
 TRIREME_AVX512 inline void softmax(Bf16* to,
                                    const float* scores,
