@@ -121,7 +121,7 @@ class NoiseScale(TrainingTest):
         for reduction in ("sum", "ordered"):
             run = self.train("evaluate.noise_scale.every_steps=1", f"parallel.reduction={reduction}", ranks=2)
             self.assertEqual(run.code, 2, run)
-            self.assertIn(f"it is {reduction}", run.err)
+            self.assertIn(f"is not possible with parallel.reduction = {reduction}", run.err)
         self.assertFalse(os.path.exists(self.path("run")))
 
 

@@ -51,7 +51,7 @@ class Uneven(TrainingTest):
             self.assertIn(note, " ".join(done.out.split()))
         refused = self.train(*self.DECK, "batch.equal_ranks=true", ranks=2)
         self.assertEqual(refused.code, 2, refused)
-        self.assertIn("batch.sequences: 7 is not a multiple of 4", refused.err)
+        self.assertIn("a step needs a multiple of 4 = 2 micro_sequences x 2 ranks", refused.err)
 
 
 if __name__ == "__main__":
