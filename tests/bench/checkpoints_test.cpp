@@ -16,14 +16,15 @@ TEST(BenchCheckpoints, MeasuresOnAllRanksAndLeavesNothing) {
   if (world->size() > 2)
     GTEST_SKIP() << "as on two ranks, for ten seconds";
   const comm::TemporaryDirectory place(*world);
-  const CheckpointCost cost = measure_checkpoints(
-      *world, place.path(), {.facts = {.model = {{"layers", "1"}}, .more = {}}, .step_s = 0.01});
-  EXPECT_GT(cost.latency_s + cost.tensor_s, 0) << "every fsync takes some time";
-  EXPECT_GT(cost.bytes_per_s, 0);
-  EXPECT_TRUE(std::isfinite(cost.bytes_per_s));
+  plan::Machine cost;
+  measure_checkpoints(*world, place.path(), {.model = {{"layers", "1"}}, .more = {}}, 0.01, cost);
+  EXPECT_GT(cost.storage_latency_s + cost.storage_tensor_s, 0) << "every fsync takes some time";
+  EXPECT_GT(cost.storage_bytes_per_s, 0);
+  EXPECT_TRUE(std::isfinite(cost.storage_bytes_per_s));
   world->barrier();
   EXPECT_TRUE(std::filesystem::is_empty(place.path()));
-  for (const double value : {cost.latency_s, cost.tensor_s, cost.bytes_per_s})
+  for (const double value :
+       {cost.storage_latency_s, cost.storage_tensor_s, cost.storage_bytes_per_s})
     for (const double other : world->gather_all(std::span<const double>(&value, 1)))
       EXPECT_EQ(other, value);
 }

@@ -26,7 +26,7 @@ TEST(TuneBudget, ShortStepsFillTheTime) {
     EXPECT_LE(seconds_of(runs, own, 6), 48);
     EXPECT_LE(seconds_of(again, own, 2), 42);
   }
-  EXPECT_EQ(budget_of(48, {0.001, 8}, 6, 4).timed.steps, 30);
+  EXPECT_EQ(budget_of(48, {0.001, 8}, 6, 4).timed.steps, 15);
   EXPECT_EQ(budget_of(48, {0.3, 8}, 6, 4).timed.steps, 4);
 }
 
@@ -51,7 +51,7 @@ TEST(TuneBudget, FewerRoundsOfLongSteps) {
 }
 
 TEST(TuneBudget, ASearchHasWholeStepsWhereTheyFit) {
-  EXPECT_EQ(steps_within(15, {0.02, 4}, 18).steps, 30);
+  EXPECT_EQ(steps_within(15, {0.02, 4}, 18).steps, 15);
   EXPECT_GT(steps_within(15, {0.2, 4}, 18).most_micro_steps, 4);
   EXPECT_EQ(steps_within(15, {2, 4}, 18).steps, shortest_steps.steps);
   EXPECT_EQ(sessions_within(30, {2, 30}), 75U) << "a tenth of a step, twice";

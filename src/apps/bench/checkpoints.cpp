@@ -127,23 +127,25 @@ double seconds_of(const MadeUp& state,
 
 }  // namespace
 
-CheckpointCost measure_checkpoints(comm::World& world,
-                                   const std::string& directory,
-                                   const CheckpointsOf& run) {
+void measure_checkpoints(comm::World& world,
+                         const std::string& directory,
+                         const record::CheckpointFacts& facts,
+                         double step_s,
+                         plan::Machine& machine) {
   const MadeUp one(1, little_bytes), many(many_parameters, little_bytes),
       large(many_parameters, most_bytes);
-  Compute compute(run.step_s, world);
+  Compute compute(step_s, world);
   std::vector<double> seconds;
   for (const MadeUp& state : {one, many, large}) {
     const comm::TemporaryDirectory place(world, directory);
-    seconds.push_back(seconds_of(state, run.facts, compute, world, place.path()));
+    seconds.push_back(seconds_of(state, facts, compute, world, place.path()));
   }
-  CheckpointCost cost;
-  cost.tensor_s = std::max(0.0, (seconds[1] - seconds[0]) / (many.tensors() - one.tensors()));
-  cost.bytes_per_s = (large.bytes() - many.bytes()) / std::max(seconds[2] - seconds[1], 1e-6);
-  cost.latency_s =
-      std::max(0.0, seconds[0] - one.tensors() * cost.tensor_s - one.bytes() / cost.bytes_per_s);
-  return cost;
+  machine.storage_tensor_s =
+      std::max(0.0, (seconds[1] - seconds[0]) / (many.tensors() - one.tensors()));
+  machine.storage_bytes_per_s =
+      (large.bytes() - many.bytes()) / std::max(seconds[2] - seconds[1], 1e-6);
+  machine.storage_latency_s = std::max(0.0, seconds[0] - one.tensors() * machine.storage_tensor_s -
+                                                one.bytes() / machine.storage_bytes_per_s);
 }
 
 }  // namespace trireme::bench

@@ -16,25 +16,18 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 
+#include "plan/machine.hpp"
+
 namespace trireme::bench {
 
-struct CheckpointCost {
-  double latency_s = 0;
-  double tensor_s = 0;     ///< per tensor
-  double bytes_per_s = 0;  ///< of all ranks together
-};
-
-/// The run whose checkpoints are simulated.
-struct CheckpointsOf {
-  /// Without the step: some hundred values, which take milliseconds.
-  record::CheckpointFacts facts;
-  double step_s = 0;  ///< compute time of a rank per step
-};
-
-/// Medians over repetitions, with OpenMP's number of threads. Writes into a new directory inside
-/// `directory`, and removes it. Collective; the same on every rank. Throws StorageError.
-CheckpointCost measure_checkpoints(comm::World& world,
-                                   const std::string& directory,
-                                   const CheckpointsOf& run);
+/// Sets the storage costs of `machine`: medians over repetitions, with OpenMP's number of threads.
+/// Writes into a new directory inside `directory`, and removes it. `facts`: of the run, without the
+/// step: some hundred values, which take milliseconds. `step_s`: compute time of a rank per step.
+/// Collective; the same on every rank. Throws StorageError.
+void measure_checkpoints(comm::World& world,
+                         const std::string& directory,
+                         const record::CheckpointFacts& facts,
+                         double step_s,
+                         plan::Machine& machine);
 
 }  // namespace trireme::bench

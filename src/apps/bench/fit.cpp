@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -122,37 +123,25 @@ class Traffic {
   std::unique_ptr<device::Stream> stream_;
 };
 
-struct SlowestAndMean {
-  std::vector<double> slowest, mean;  ///< of the ranks, value by value
-};
-
-SlowestAndMean slowest_and_mean(comm::World& world, const std::vector<double>& mine) {
-  SlowestAndMean result{mine, std::vector<double>(mine.size())};
-  const std::vector<double> all = world.gather_all(mine);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t value = i % mine.size();
-    result.slowest[value] = std::max(result.slowest[value], all[i]);
-    result.mean[value] += all[i] / world.size();
-  }
-  return result;
-}
-
-/// How to measure the mutual slowdown of steps and collectives.
-struct Sharing {
+/// Context of the measurement of links.
+struct Measured {
+  IsolatedStep& isolated;
+  comm::World& world;  ///< all ranks
+  device::Device& device;
   double step_s = 0;  ///< approximate time of an isolated step
-  int rounds = 1;
+  int rounds = 1;     ///< of steps with collectives
 };
 
 /// Measures the mutual slowdown of a step and collectives on the slowest ranks:
 /// `link.compute_lost`, `link.stretch` and `link.waiting_during`. Collectives fill about half of
 /// the step.
 void measure_sharing(Link& link,
-                     IsolatedStep& isolated,
+                     const Measured& measured,
                      comm::Communicator& communicator,
-                     comm::World& world,
-                     std::int64_t largest_bytes,
-                     const Sharing& sharing) {
-  const double step_s = sharing.step_s;
+                     std::int64_t largest_bytes) {
+  IsolatedStep& isolated = measured.isolated;
+  comm::World& world = measured.world;
+  const double step_s = measured.step_s;
   const plan::Collective& price = link.collectives.front();
   std::int64_t bytes = largest_bytes;
   while (bytes > least_bytes &&
@@ -165,7 +154,7 @@ void measure_sharing(Link& link,
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch, uneven;
   const int warm_rounds = step_s > warm_s ? 1 : fit_warmups;
-  for (int round = -warm_rounds; round < sharing.rounds; ++round) {
+  for (int round = -warm_rounds; round < measured.rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);
     const double quiet = traffic.seconds();
@@ -179,14 +168,15 @@ void measure_sharing(Link& link,
     isolated.step();
     const double beside_s = device::steady_seconds() - from;
     const double busy = traffic.seconds();
-    const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
+    const std::vector<double> most =
+        comm::largest_of_ranks(world, std::array{quiet, alone_s, beside_s, busy});
+    const std::vector<double> more = world.gather_all(std::array{beside_s - alone_s});
     if (round < 0)
       continue;
-    const auto& most = all.slowest;
-    const double shared = std::min(most[3], most[2]);
-    lost.push_back((most[2] - most[1]) / shared);
+    const double shared = std::min(most[3], most[2]), lost_s = most[2] - most[1];
+    lost.push_back(lost_s / shared);
     stretch.push_back(most[3] / most[0]);
-    uneven.push_back(((most[2] - all.mean[2]) - (most[1] - all.mean[1])) / shared);
+    uneven.push_back((lost_s - std::reduce(more.begin(), more.end()) / world.size()) / shared);
   }
   link.compute_lost = std::clamp(median(lost), 0.0, 1.0);
   link.stretch = std::max(median(stretch), 1.0);
@@ -228,14 +218,6 @@ comm::Hosts hosts_of(comm::World& world, int threads) {
   return comm::Hosts(host_of);
 }
 
-/// Context of the measurement of links.
-struct Measured {
-  IsolatedStep& isolated;
-  comm::World& world;  ///< all ranks
-  device::Device& device;
-  Sharing sharing;
-};
-
 /// Measures the link of `part` of the world, all parts at the same time; gives the slowest part's.
 Link measure_link(const Measured& measured,
                   comm::World& part,
@@ -256,8 +238,7 @@ Link measure_link(const Measured& measured,
   measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
   for (double* seconds : {&link.sums_s, &link.control_s, &link.copy_s_per_byte})
     *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
-  measure_sharing(link, measured.isolated, *communicator, measured.world, largest,
-                  measured.sharing);
+  measure_sharing(link, measured, *communicator, largest);
   return link;
 }
 
@@ -304,10 +285,8 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
-  const Measured measured{isolated,
-                          world,
-                          *device,
-                          {machine.compute.front().seconds(isolated_micro_steps), request.steps}};
+  const Measured measured{isolated, world, *device,
+                          machine.compute.front().seconds(isolated_micro_steps), request.steps};
   const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas,
                                            job.parallel.transport, job.parallel.reduction);
   bench.transports = {job.parallel.transport};

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,14 +57,12 @@ class Verifier {
   Verified run();
 
  private:
-  /// The difference, or "".
-  std::string run_one(const Combination& combination);
+  /// The difference, or "". `layout`: of the buckets of the first one of a group, if not empty.
+  std::string run_one(const Combination& combination, std::string& layout);
   std::string train(Session& session, const Combination& combination);
   std::string check_last(Session& session, bool first);
   /// Copies the state to memory, writes it without one of the ranks, and reads it on the others.
   std::string check_copies(Session& session);
-  void begin_group(const Combination& combination, const Session& session);
-  void end_group();
 
   const Job& job_;
   const batches::Split& data_;
@@ -83,12 +80,6 @@ class Verifier {
   bool adds_sums_ = false;  // whether the current combination adds sums of several micro-steps
   std::array<Plain, 2> plain_;
   int num_run_ = 0, num_copied_ = 0;
-
-  // The current line of the table; shard: parameters has other buckets.
-  std::pair<std::string_view, layout::Padding> group_key_;
-  std::string group_;
-  int in_group_ = 0;
-  double group_began_ = 0;
 };
 
 Verified Verifier::run() {
@@ -96,15 +87,21 @@ Verified Verifier::run() {
   const double began = device::steady_seconds();
   log_.info("{} combinations of {} steps, {}", all.size(), request_.steps,
             counted(world_.size(), "rank"));
-  for (const Combination& combination : all) {
-    std::string difference = run_one(combination);
-    if (!difference.empty())
-      return {
-          num_run_,
-          fmt::format("{}\n  under     {}{}", difference, combination.text(),
-                      plain().text == combination.text() ? "" : "\n  but not   " + plain().text)};
+  for (std::size_t one = 0; one < all.size();) {
+    const std::size_t first = one;
+    const double group_began = device::steady_seconds();
+    std::string layout;  // shard: parameters has other buckets
+    for (; one < all.size() && all[one].buckets == all[first].buckets &&
+           all[one].padding == all[first].padding;
+         ++one)
+      if (const std::string difference = run_one(all[one], layout); !difference.empty())
+        return {
+            num_run_,
+            fmt::format("{}\n  under     {}{}", difference, all[one].text(),
+                        plain().text == all[one].text() ? "" : "\n  but not   " + plain().text)};
+    log_.info("  {:<64} {} settings equal ({})", layout, one - first,
+              duration_text(device::steady_seconds() - group_began));
   }
-  end_group();
   log_.info(
       "{} combinations gave the same bits: loss, gradient norm and all parameters after each of {} "
       "steps; every element was reduced exactly once, padding stayed zero, and no uninitialized "
@@ -116,13 +113,16 @@ Verified Verifier::run() {
   return {num_run_, {}};
 }
 
-std::string Verifier::run_one(const Combination& combination) try {
+std::string Verifier::run_one(const Combination& combination, std::string& layout) try {
   const Job job = with(combination, job_, request_.steps);
   adds_sums_ = several_micro_steps_ && job.parallel.reduces_micro_steps();
   if (plain().text.empty())
     plain().text = combination.text();
   Session session(job, data_, world_, true);
-  begin_group(combination, session);
+  if (layout.empty())
+    layout = fmt::format("{:<20} {:>4} of up to {:>9} elements, padding {}", combination.buckets,
+                         session.plan.buckets().size(), session.plan.options().bucket_elements,
+                         word(combination.padding));
   ++num_run_;
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
@@ -212,27 +212,6 @@ std::string Verifier::check_copies(Session& session) {
     }
   std::string found = agree(world_, mine);
   return found.empty() ? found : "in the copies in memory, " + found;
-}
-
-void Verifier::begin_group(const Combination& combination, const Session& session) {
-  const std::pair<std::string_view, layout::Padding> key(combination.buckets, combination.padding);
-  if (group_.empty() || key != group_key_) {
-    end_group();
-    group_key_ = key;
-    group_ = fmt::format("{:<20} {:>4} of up to {:>9} elements, padding {}", combination.buckets,
-                         session.plan.buckets().size(), session.plan.options().bucket_elements,
-                         word(combination.padding));
-    in_group_ = 0;
-    group_began_ = device::steady_seconds();
-  }
-  ++in_group_;
-}
-
-void Verifier::end_group() {
-  if (!group_.empty())
-    log_.info("  {:<64} {} settings equal ({})", group_, in_group_,
-              duration_text(device::steady_seconds() - group_began_));
-  group_.clear();
 }
 
 /// The smallest number of replicas above 1 with several ranks each; 1 if there is none.

@@ -48,6 +48,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/log.hpp"
 
@@ -63,7 +64,7 @@ using session::Job;
 using session::Session;
 
 struct Combination : reduce::ParallelConfig {
-  const char* buckets = "one bucket";
+  std::string_view buckets = "one bucket";
   std::int64_t elements = 1;  ///< of a bucket, at most, if not by bucket_boundaries
   bool pool = false;
 

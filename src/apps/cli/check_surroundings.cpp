@@ -24,6 +24,8 @@
 #include "session/saver.hpp"
 #include "session/scheduler.hpp"
 
+#include "deck/check.hpp"
+
 namespace trireme::cli {
 namespace {
 
@@ -36,17 +38,9 @@ class Lookout {
   /// Adds the findings of `action`, at the places of their keys.
   template <class Action>
   void find(const std::string& key, const Action& action) {
-    try {
-      action();
-    } catch (const UserError& mistakes) {
-      for (Diagnostic one : mistakes.findings()) {
-        if (one.place.file.empty())
-          one.place = deck_.places.of(key);
-        add(std::move(one));
-      }
-    } catch (const StorageError& problem) {
-      add({deck_.places.of(key), key, problem.what()});
-    }
+    std::vector<Diagnostic> found;
+    deck::find_at(key.c_str(), deck_.places, found, action);
+    for (Diagnostic& one : found) add(std::move(one));
   }
   void add(Diagnostic one) {
     if (std::ranges::none_of(
@@ -187,10 +181,8 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
     lookout.directory("data.cache", *config.data.cache.value);
   if (!config.checkpoint.directory.empty()) {
     free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
-    lookout.find("checkpoint.directory", [&] {
-      record::expect_place_of_checkpoints(config.checkpoint.directory,
-                                          deck.places.of("checkpoint.directory"));
-    });
+    lookout.find("checkpoint.directory",
+                 [&] { record::expect_place_of_checkpoints(config.checkpoint.directory, {}); });
   }
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
   std::string copies_note = session::why_no_memory_copies(config, plan.plan.all_ranks());

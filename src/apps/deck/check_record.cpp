@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <string>
 
@@ -10,12 +11,9 @@
 namespace trireme::deck {
 namespace {
 
-bool letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 bool names_a_group(const std::string& name) {
-  return !name.empty() && letter_or_digit(name.front()) && std::ranges::all_of(name, [](char c) {
+  const auto letter_or_digit = [](unsigned char c) { return std::isalnum(c) != 0; };
+  return !name.empty() && letter_or_digit(name.front()) && std::ranges::all_of(name, [&](char c) {
     return letter_or_digit(c) || c == '.' || c == '_' || c == '-';
   });
 }

@@ -145,10 +145,6 @@ std::string explained(const Entry& entry, const std::string& path) {
   throw UserError(fmt::format("a deck has no key or section '{}': {}", name, hint));
 }
 
-std::string as_text(const Value& value) {
-  return std::visit([](const auto& v) { return yaml_text(v); }, value);
-}
-
 }  // namespace
 
 std::vector<Entry> survey(const JobConfig& config) {
@@ -219,7 +215,9 @@ session::Job job_of(const Deck& deck) {
   for (const Entry& entry : survey(deck.config)) {
     const auto known = resolved.find(entry.path);  // values from a preset or the tokenizer
     job.deck.emplace_back(entry.path,
-                          known == resolved.end() ? as_text(entry.value) : known->second);
+                          known == resolved.end()
+                              ? std::visit([](const auto& v) { return yaml_text(v); }, entry.value)
+                              : known->second);
     job.rules.push_back(entry.change);
     job.places.push_back(deck.places.of(entry.path));
   }

@@ -58,18 +58,10 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
   return amounts;
 }
 
-bool between_hosts_known(const DeckPlan& plan) {
-  return plan.hosts > 1 && plan.transport != comm::Transport::nccl;
-}
-
 std::int64_t padding_of(const layout::Budget& budget) {
   std::int64_t padding = 0;
   for (const layout::BucketRow& row : budget.buckets) padding += row.padding;
   return padding;
-}
-
-double percent(std::int64_t part, std::int64_t whole) {
-  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
 /// What the figures of a GPU are and are not.
@@ -146,7 +138,8 @@ std::string plan_text(const DeckPlan& deck_plan) {
       "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
       "{} (granule {}), {}{}, shard: {}\n\n",
       plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
-      deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
+      deck_plan.bucket_text, padding,
+      100.0 * static_cast<double>(padding) / static_cast<double>(plan.flat_elements()),
       word(plan.options().padding), plan.granule(), counted(plan.all_ranks(), "rank"),
       plan.replicas() > 1
           ? fmt::format(" with {} replicas of {} ranks", plan.replicas(), plan.ranks())
@@ -177,7 +170,8 @@ std::string plan_text(const DeckPlan& deck_plan) {
   text += '\n';
   const std::vector<Amount> rows = amounts_of(deck_plan, 0);
   const std::size_t of_hosts = deck_plan.matrices ? 3 : 2;
-  const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
+  const bool known = deck_plan.hosts > 1 && deck_plan.transport != comm::Transport::nccl;
+  const std::size_t shown = rows.size() - (known ? 0 : of_hosts);
   for (std::size_t row = 0; row < shown; ++row) {
     if (row + of_hosts == rows.size())
       text += fmt::format("sent to other hosts per step, {} hosts, {}\n", deck_plan.hosts,

@@ -77,7 +77,7 @@ double seconds_of_a_step(const session::Job& the_job,
 
 namespace {
 
-constexpr int most_steps = 30;
+constexpr int most_steps = 15;
 
 }  // namespace
 

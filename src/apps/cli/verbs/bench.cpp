@@ -114,13 +114,9 @@ ExitCode fit_command(Arguments arguments,
       const session::Job& job = shared.job;
       plan::Machine fresh = bench::measure_machine(job, world, log, request);
       const std::filesystem::path file(path);
-      const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
-          world, file.has_parent_path() ? file.parent_path().string() : ".",
-          {.facts = session::facts_of(job),
-           .step_s = fresh.compute.front().seconds(session::most_micro_steps(job, world.size()))});
-      fresh.storage_bytes_per_s = checkpoint.bytes_per_s;
-      fresh.storage_latency_s = checkpoint.latency_s;
-      fresh.storage_tensor_s = checkpoint.tensor_s;
+      bench::measure_checkpoints(
+          world, file.has_parent_path() ? file.parent_path().string() : ".", session::facts_of(job),
+          fresh.compute.front().seconds(session::most_micro_steps(job, world.size())), fresh);
       comm::on_first_rank(world, [&] {
         print(plan::machine_table(fresh));
         files::write_staged(path, plan::machine_text(plan::merged(older, fresh)));
