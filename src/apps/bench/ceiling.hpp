@@ -89,8 +89,8 @@ double measure_blocks(DType dtype, device::Device& device, comm::World& world, i
 /// those of all ranks of a host together are four times the size of its last-level cache.
 std::size_t bytes_to_stream(const device::Device& device, const comm::World& world);
 
-/// Bytes read and written per second by adding one operand of `size` bytes to another (ops::Add), on
-/// all ranks at the same time. It evicts the caches.
+/// Bytes read and written per second by adding one operand of `size` bytes to another, on a GPU by
+/// copying it, on all ranks at the same time. It evicts the caches.
 double measure_memory(std::size_t size, device::Device& device, comm::World& world);
 
 /// Measures each pass of each product with each kernel, on `threads` threads. Collective.

@@ -535,14 +535,13 @@ std::string ops_table(const OpsBench& bench) {
   if (bench.block_flops > 0)
     text += fmt::format("block of a product in the first-level cache: {:.1f} GFLOP/s\n",
                         bench.block_flops / 1e9);
-  return text +
-         fmt::format(
-             "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s by adding {} "
-             "MiB ({}, {}, {} at a time); all operations of a step: {:.1f} ms, "
-             "{:.1f} % of the GFLOP/s ceiling\n",
-             bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, bench.copied_bytes >> 20U,
-             name(bench.dtype), counted(bench.threads, "thread"), counted(bench.ranks, "rank"),
-             whole * 1e3, 100 * bench.step_share());
+  return text + fmt::format(
+                    "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s over {} "
+                    "MiB ({}, {}, {} at a time); all operations of a step: {:.1f} ms, "
+                    "{:.1f} % of the GFLOP/s ceiling\n",
+                    bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9,
+                    bench.copied_bytes >> 20U, name(bench.dtype), counted(bench.threads, "thread"),
+                    counted(bench.ranks, "rank"), whole * 1e3, 100 * bench.step_share());
 }
 
 Json ops_json(const OpsBench& bench) {

@@ -4,7 +4,7 @@
 //
 // A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
 // operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
-// the deck's products (bench/ceiling.hpp), or of adding operands that do not fit the caches, read
+// the deck's products (bench/ceiling.hpp), or of passes over memory that does not fit the caches, read
 // and written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
 // Deck keys that choose between implementations (gpu.fused_gelu, fused_gelu_backward and
