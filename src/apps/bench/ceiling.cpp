@@ -76,7 +76,6 @@ void add_layer(const ListedProduct& listed,
                device::Stream& stream,
                std::vector<Contestant>& all) {
   const device::Device& device = stream.device();
-  const LinearShape& p = listed.products;
   const LayerRuns runs = runs_of(listed, dtype, options, field == Field::all ? &options : nullptr,
                                  stream, [&](const char* name, DType type, std::int64_t size) {
                                    return operands.of(name, type, size);
@@ -102,24 +101,10 @@ void add_layer(const ListedProduct& listed,
     if (with_more)
       add(pass, "step", shape).run = with_more;
   };
-  const ops::MatmulShape forward{.m = p.rows,
-                                 .n = p.out,
-                                 .k = p.in,
-                                 .b_transposed = true,
-                                 .a = dtype,
-                                 .b = dtype,
-                                 .c = p.y,
-                                 .bias = p.bias};
-  const ops::MatmulShape input{
-      .m = p.rows, .n = p.in, .k = p.out, .a = dtype, .b = dtype, .c = dtype};
-  const ops::MatmulShape gradient{.m = p.out,
-                                  .n = p.in,
-                                  .k = p.rows,
-                                  .a_transposed = true,
-                                  .a = dtype,
-                                  .b = dtype,
-                                  .c = DType::f32,
-                                  .accumulate = true};
+  const LinearShape plain = listed.plain();
+  const ops::MatmulShape forward = plain.forward(), input = plain.input_gradient();
+  ops::MatmulShape gradient = plain.weight_gradient();
+  gradient.row_sums = false;  // the library has none
   add_own("forward", forward, runs.forward, runs.forward_with_gelu);
   add_own("input", input, runs.input, runs.input_with_gelu);
   add_own("weight", gradient, runs.weight_gradient, runs.weight_gradient_with_bias);

@@ -46,6 +46,8 @@ session::Job shortened(session::Job job, int ranks, std::int64_t most_micro_step
   return job;
 }
 
+constexpr int most_steps = 15;
+
 }  // namespace
 
 double seconds_of_a_step(const session::Job& the_job,
@@ -74,12 +76,6 @@ double seconds_of_a_step(const session::Job& the_job,
   world.barrier();  // no rank frees memory that a peer still reads
   return comm::largest_of_ranks(world, std::array{median(seconds)}).front();
 }
-
-namespace {
-
-constexpr int most_steps = 15;
-
-}  // namespace
 
 TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions) {
   TimedSteps timed;

@@ -33,6 +33,42 @@ std::int64_t count_windows(std::int64_t begin,
   return count > context ? (count - 1) / context : 0;
 }
 
+void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Findings& found) {
+  if (stream.tokens->vocabulary() > requirements.vocabulary)
+    found.add({}, "model.vocabulary",
+              fmt::format("{} is too small: the data contain tokens up to {}",
+                          requirements.vocabulary, stream.tokens->vocabulary() - 1));
+}
+
+/// Of a part of a mixture, or of data that are for validation alone.
+void check_size(const Stream& stream, const DataRequirements& requirements, Findings& found) {
+  const std::int64_t size = stream.tokens->size();
+  if (count_windows(0, size, requirements.context, stream.rows.get()) < 1)
+    found.add({}, stream.key,
+              fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
+                          size, requirements.context));
+}
+
+void check_source(const Stream& stream,
+                  std::int64_t train,
+                  const DataRequirements& requirements,
+                  Findings& found) {
+  const std::int64_t samples = count_windows(0, train, requirements.context, stream.rows.get());
+  if (samples < requirements.sequences)
+    found.add({}, stream.key,
+              fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
+                          "{} (batch.sequences). Give more text or a smaller batch",
+                          train, samples, requirements.context, requirements.sequences));
+  const std::int64_t size = stream.tokens->size();
+  if (requirements.validation_fraction > 0 &&
+      count_windows(train, size - train, requirements.context, stream.rows.get()) < 1)
+    found.add({}, "data.validation_fraction",
+              fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
+                          "larger fraction, more text, or 0 for no validation",
+                          requirements.validation_fraction, size, size - train,
+                          requirements.context, requirements.context + 1));
+}
+
 }  // namespace
 
 Windows::Windows(std::shared_ptr<const tokens::TokenStream> stream,
@@ -147,46 +183,6 @@ std::int64_t validation_begin(std::int64_t num_tokens, double validation_fractio
   const double wanted = std::round(static_cast<double>(num_tokens) * validation_fraction);
   return num_tokens - std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 0, num_tokens);
 }
-
-namespace {
-
-void check_vocabulary(const Stream& stream, const DataRequirements& requirements, Findings& found) {
-  if (stream.tokens->vocabulary() > requirements.vocabulary)
-    found.add({}, "model.vocabulary",
-              fmt::format("{} is too small: the data contain tokens up to {}",
-                          requirements.vocabulary, stream.tokens->vocabulary() - 1));
-}
-
-/// Of a part of a mixture, or of data that are for validation alone.
-void check_size(const Stream& stream, const DataRequirements& requirements, Findings& found) {
-  const std::int64_t size = stream.tokens->size();
-  if (count_windows(0, size, requirements.context, stream.rows.get()) < 1)
-    found.add({}, stream.key,
-              fmt::format("{} tokens are too few for one sequence of context {}. Give more text",
-                          size, requirements.context));
-}
-
-void check_source(const Stream& stream,
-                  std::int64_t train,
-                  const DataRequirements& requirements,
-                  Findings& found) {
-  const std::int64_t samples = count_windows(0, train, requirements.context, stream.rows.get());
-  if (samples < requirements.sequences)
-    found.add({}, stream.key,
-              fmt::format("{} training tokens make {} sequences of context {}, but a step needs "
-                          "{} (batch.sequences). Give more text or a smaller batch",
-                          train, samples, requirements.context, requirements.sequences));
-  const std::int64_t size = stream.tokens->size();
-  if (requirements.validation_fraction > 0 &&
-      count_windows(train, size - train, requirements.context, stream.rows.get()) < 1)
-    found.add({}, "data.validation_fraction",
-              fmt::format("{} of {} tokens is {}, a sequence of context {} needs {}; give a "
-                          "larger fraction, more text, or 0 for no validation",
-                          requirements.validation_fraction, size, size - train,
-                          requirements.context, requirements.context + 1));
-}
-
-}  // namespace
 
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,

@@ -113,19 +113,6 @@ std::vector<std::int64_t> shards_on_a_host(const Plan& plan,
   return elements;
 }
 
-}  // namespace
-
-std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
-  if (shard == Shard::parameters)
-    return local_steps * layout::gathered_elements(plan, gathers,
-                                                   micro_step_reductions.value_or(1) / local_steps);
-  // After the local steps the parameters are gathered once more.
-  const std::int64_t times = local_steps > 1 ? local_steps + 1 : 1;
-  return sharded() ? times * plan.owned_elements() * plan.ranks() : 0;
-}
-
-namespace {
-
 /// Elements that a rank sends in both directions of an all-reduce among `ranks`.
 std::int64_t all_reduced(std::int64_t elements, int ranks) {
   return 2 * (elements - elements / ranks);
@@ -141,6 +128,15 @@ std::int64_t most_of_a_replica(const Plan& plan, const std::vector<std::int64_t>
 }
 
 }  // namespace
+
+std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
+  if (shard == Shard::parameters)
+    return local_steps * layout::gathered_elements(plan, gathers,
+                                                   micro_step_reductions.value_or(1) / local_steps);
+  // After the local steps the parameters are gathered once more.
+  const std::int64_t times = local_steps > 1 ? local_steps + 1 : 1;
+  return sharded() ? times * plan.owned_elements() * plan.ranks() : 0;
+}
 
 std::int64_t reduced_elements(const Plan& plan,
                               const BudgetOptions& options,

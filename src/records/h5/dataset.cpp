@@ -51,6 +51,20 @@ Properties with_room_for_conversions() {
   return how;
 }
 
+/// An attribute that HDF5's dimension scales ask for: text of a fixed length.
+void write_fixed_text(hid_t object, const char* name, const std::string& text) {
+  const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
+  TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
+  write_attribute(object, name, type, -1, text.c_str());
+}
+
+hobj_ref_t reference_to(const Dataset& dataset) {
+  hobj_ref_t reference{};
+  TRIREME_H5_OF(dataset.id(), "",
+                H5Rcreate(&reference, dataset.id(), ".", H5R_OBJECT, H5I_INVALID_HID));
+  return reference;
+}
+
 }  // namespace
 
 Type detail::text_type() {
@@ -221,24 +235,6 @@ void Dataset::resize(std::int64_t elements) {
   const hsize_t dims[] = {static_cast<hsize_t>(elements)};
   TRIREME_H5_OF(id(), "", H5Dset_extent(id(), dims));
 }
-
-namespace {
-
-/// An attribute that HDF5's dimension scales ask for: text of a fixed length.
-void write_fixed_text(hid_t object, const char* name, const std::string& text) {
-  const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
-  TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
-  write_attribute(object, name, type, -1, text.c_str());
-}
-
-hobj_ref_t reference_to(const Dataset& dataset) {
-  hobj_ref_t reference{};
-  TRIREME_H5_OF(dataset.id(), "",
-                H5Rcreate(&reference, dataset.id(), ".", H5R_OBJECT, H5I_INVALID_HID));
-  return reference;
-}
-
-}  // namespace
 
 // The attributes are those of the HDF5 Dimension Scale Specification, 2005, which the library's
 // high-level part writes as well.

@@ -51,17 +51,6 @@ struct HeadGradient {
   bool first, last;
 };
 
-}  // namespace
-}  // namespace cpu
-}  // namespace trireme::ops
-
-#define TRIREME_KERNELS "ops/cpu/attention_kernels.hpp"
-#include "ops/cpu/for_each_level.hpp"
-
-namespace trireme::ops {
-namespace cpu {
-namespace {
-
 template <class T>
 class AttentionCpu final : public Attention::Implementation {
  public:
@@ -131,6 +120,13 @@ class AttentionCpu final : public Attention::Implementation {
 
 }  // namespace
 }  // namespace cpu
+}  // namespace trireme::ops
+
+#define TRIREME_KERNELS "ops/cpu/attention_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
+
+namespace trireme::ops {
+namespace cpu {}  // namespace cpu
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(const AttentionShape& shape) {
   if (shape.dtype == DType::f32)

@@ -31,6 +31,54 @@ void convert(View to, ConstView from) {
   }
 }
 
+/// Does `look`; what it throws is damage of `file`.
+template <class Look>
+void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& look) {
+  try {
+    look();
+  } catch (const UserError& error) {
+    for (const Diagnostic& finding : error.findings())
+      found.push_back({finding.place.file.empty() ? file : finding.place.file, finding.text});
+  } catch (const StorageError& error) {
+    found.push_back({file, error.what(), true});
+  }
+}
+
+void look_at_file(const std::string& directory,
+                  const Manifest& manifest,
+                  std::size_t rank,
+                  std::vector<CheckpointDamage>& found) {
+  const std::string path = directory + "/" + rank_file(static_cast<int>(rank));
+  bool there = false;
+  note(found, path, [&] {
+    const std::string problem = file_problem(directory, manifest, rank);
+    there = problem.empty();
+    if (!there)
+      found.push_back({path, problem});
+  });
+  if (!there)
+    return;
+  PieceReader reader(directory, manifest);
+  std::vector<Extent> data;
+  for (const Piece& piece : manifest.pieces) {
+    if (piece.rank != rank)
+      continue;
+    const SavedState& state = manifest.states[piece.state];
+    data.push_back(
+        {piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(state.dtype))});
+    note(found, path, [&] {
+      if (reader.hash_of(piece) != piece.hash)
+        found.push_back({path, fmt::format("{}/{}, elements [{}, {}), does not match its checksum",
+                                           state.name, manifest.parameters[piece.parameter].name,
+                                           piece.begin, piece.begin + piece.count)});
+    });
+  }
+  note(found, path, [&] {
+    if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
+      found.push_back({path, "the bytes between its pieces do not match their checksum"});
+  });
+}
+
 }  // namespace
 
 std::size_t PieceReader::state(const std::string& name) const {
@@ -120,58 +168,6 @@ const files::InputFile& PieceReader::file(std::uint32_t rank) {
       .emplace(rank, files::InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
       .first->second;
 }
-
-namespace {
-
-/// Does `look`; what it throws is damage of `file`.
-template <class Look>
-void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& look) {
-  try {
-    look();
-  } catch (const UserError& error) {
-    for (const Diagnostic& finding : error.findings())
-      found.push_back({finding.place.file.empty() ? file : finding.place.file, finding.text});
-  } catch (const StorageError& error) {
-    found.push_back({file, error.what(), true});
-  }
-}
-
-void look_at_file(const std::string& directory,
-                  const Manifest& manifest,
-                  std::size_t rank,
-                  std::vector<CheckpointDamage>& found) {
-  const std::string path = directory + "/" + rank_file(static_cast<int>(rank));
-  bool there = false;
-  note(found, path, [&] {
-    const std::string problem = file_problem(directory, manifest, rank);
-    there = problem.empty();
-    if (!there)
-      found.push_back({path, problem});
-  });
-  if (!there)
-    return;
-  PieceReader reader(directory, manifest);
-  std::vector<Extent> data;
-  for (const Piece& piece : manifest.pieces) {
-    if (piece.rank != rank)
-      continue;
-    const SavedState& state = manifest.states[piece.state];
-    data.push_back(
-        {piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(state.dtype))});
-    note(found, path, [&] {
-      if (reader.hash_of(piece) != piece.hash)
-        found.push_back({path, fmt::format("{}/{}, elements [{}, {}), does not match its checksum",
-                                           state.name, manifest.parameters[piece.parameter].name,
-                                           piece.begin, piece.begin + piece.count)});
-    });
-  }
-  note(found, path, [&] {
-    if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
-      found.push_back({path, "the bytes between its pieces do not match their checksum"});
-  });
-}
-
-}  // namespace
 
 std::vector<CheckpointDamage> damage_of(const std::string& directory) {
   std::vector<CheckpointDamage> found;
