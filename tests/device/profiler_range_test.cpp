@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/profiler_range.hpp"
-
 #include <cstdlib>
 
 #include <dlfcn.h>

@@ -73,6 +73,23 @@ std::string for_terminal(std::string_view text) {
   return shown;
 }
 
+std::string Streamed::add(std::string_view bytes) {
+  waiting_ += bytes;
+  // The last character may be cut: at most three of its bytes are there.
+  std::size_t whole = waiting_.size();
+  for (std::size_t back = 1; back <= 3 && back <= waiting_.size(); ++back) {
+    const char lead = waiting_[waiting_.size() - back];
+    if ((lead & 0xC0) == 0x80)
+      continue;
+    if (promised_bytes(lead) > back)
+      whole = waiting_.size() - back;
+    break;
+  }
+  std::string shown = for_terminal(std::string_view(waiting_).substr(0, whole));
+  waiting_.erase(0, whole);
+  return shown;
+}
+
 std::string bytes_text(double bytes) {
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;

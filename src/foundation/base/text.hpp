@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -23,6 +24,18 @@ std::optional<std::string> nearest(std::string_view word,
 /// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
 /// they are, anything else as \xNN.
 std::string for_terminal(std::string_view text);
+/// The same for text that arrives in pieces, which may end inside of a character.
+class Streamed {
+ public:
+  /// What can be shown now that `bytes` have arrived: everything but a character at the end that
+  /// may still become whole.
+  std::string add(std::string_view bytes);
+  /// The rest, when nothing more arrives.
+  std::string finish() { return for_terminal(std::exchange(waiting_, {})); }
+
+ private:
+  std::string waiting_;
+};
 /// Length of a character that begins with this byte, if it is well-formed; 1 for a byte that begins
 /// none.
 std::size_t promised_bytes(char lead);

@@ -7,6 +7,13 @@
 #include <exception>
 #include <utility>
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#else  // a build without CUDA
+static void nvtxRangePushA(const char* /*name*/) {}
+static void nvtxRangePop() {}
+#endif
+
 #include "base/error_line.hpp"
 
 namespace trireme::device {
@@ -17,6 +24,15 @@ double steady_seconds() {
 
 double calendar_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ProfilerRange::ProfilerRange(SpanName name) {
+  nvtxRangePushA(span_names[static_cast<std::size_t>(name)].dotted);
+}
+
+void ProfilerRange::end() {
+  if (std::exchange(open_, false))
+    nvtxRangePop();
 }
 
 Recorder::Recorder(RecorderOptions options, Device* device) : options_(std::move(options)) {

@@ -11,7 +11,7 @@
 // 1. After construction nothing allocates and nothing blocks.
 // 2. When the storage is full, samples are dropped and counted; none is overwritten. The summary
 //    counts every sample, stored or dropped.
-// 3. A disabled recorder reads no clock; spans are still ranges of profilers (profiler_range.hpp).
+// 3. A disabled recorder reads no clock; spans are still ranges of profilers.
 // 4. Times are seconds of the host's steady clock (as Event::seconds and
 //    reduce::ReductionTimes). A stored begin is relative to the anchor, a time on both the steady
 //    clock and the calendar, so that the samples of all ranks can be compared.
@@ -27,10 +27,27 @@
 #include <vector>
 
 #include "device/device.hpp"
-#include "device/profiler_range.hpp"
 #include "device/span_names.hpp"
 
 namespace trireme::device {
+
+/// A range of the calling thread for NVTX, with the name of a span, which Nsight Systems and Nsight
+/// Compute show: `nsys profile`, and `ncu --nvtx --nvtx-include model.train/`. A GPU's work belongs to
+/// the range in which the host enqueued it. Ranges of a thread must be nested. Without CUDA, or where
+/// no profiler runs, they are empty. Source: NVTX 3, which looks for a profiler at the first range.
+class ProfilerRange {
+ public:
+  explicit ProfilerRange(SpanName name);
+  ~ProfilerRange() { end(); }
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+
+  /// Ends the range before its scope does.
+  void end();
+
+ private:
+  bool open_ = true;
+};
 
 /// One measured interval, in the format of the run file.
 struct TimeSample {

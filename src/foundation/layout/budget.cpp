@@ -16,27 +16,28 @@ std::int64_t largest_power_of_two_in(std::int64_t value) {
   return value & -value;
 }
 
-std::optional<Ring> ring_of(const Plan& plan, const BudgetOptions& options) {
-  return shards_gradients(options.shard) ? std::optional<Ring>(plan) : std::nullopt;
-}
+/// Where the buckets of a rank are: each has its place, or they share a few.
+struct Places {
+  Places(const Plan& all, const BudgetOptions& options) : plan(all) {
+    if (shards_gradients(options.shard))
+      ring.emplace(plan);
+    if (options.shard == Shard::parameters)
+      residency.emplace(plan, options.gathers);
+  }
+  [[nodiscard]] std::int64_t gradient_begin(BucketIndex bucket) const {
+    return ring ? ring->begin(bucket) : plan.bucket(bucket).begin;
+  }
+  [[nodiscard]] std::int64_t parameter_begin(BucketIndex bucket) const {
+    return residency ? residency->ring().begin(bucket) : plan.bucket(bucket).begin;
+  }
 
-/// Elements of the memory of whole parameters, of all buckets or of a few.
-std::int64_t parameter_elements(const Plan& plan, const BudgetOptions& options) {
-  return options.shard == Shard::parameters ? Residency(plan, options.gathers).ring().elements()
-                                            : plan.flat_elements();
-}
+  const Plan& plan;
+  std::optional<Ring> ring;
+  std::optional<Residency> residency;
+};
 
-/// Elements of the memory that backward writes to.
-std::int64_t gradient_elements(const Plan& plan, const BudgetOptions& options) {
-  const std::optional<Ring> ring = ring_of(plan, options);
-  return ring ? ring->elements() : plan.flat_elements();
-}
-
-BucketRow row_of(const Plan& plan,
-                 BucketIndex index,
-                 std::int64_t gradient_begin,
-                 std::int64_t parameter_begin,
-                 std::int64_t parameter_element_bytes) {
+BucketRow row_of(const Places& places, BucketIndex index, std::int64_t parameter_element_bytes) {
+  const Plan& plan = places.plan;
   const Bucket& bucket = plan.bucket(index);
   BucketRow row;
   row.bucket = index;
@@ -52,8 +53,8 @@ BucketRow row_of(const Plan& plan,
     const std::int64_t stride = plan.ranks() == 1 ? begin : std::gcd(begin, bucket.shard_elements);
     return largest_power_of_two_in((stride == 0 ? plan.granule() : stride) * element_bytes);
   };
-  row.gradient_alignment_bytes = alignment(gradient_begin, fp32_bytes);
-  row.parameter_alignment_bytes = alignment(parameter_begin, parameter_element_bytes);
+  row.gradient_alignment_bytes = alignment(places.gradient_begin(index), fp32_bytes);
+  row.parameter_alignment_bytes = alignment(places.parameter_begin(index), parameter_element_bytes);
   // Between parameters are gaps of fewer than 64 elements, and a shard can be inside one.
   for (int rank = 0; rank < plan.ranks(); ++rank)
     if (plan.find_pieces(index, rank).empty())
@@ -73,39 +74,17 @@ std::int64_t covered(std::vector<Range> ranges) {
   return sum;
 }
 
-/// Start of each bucket in the memory from which gradients are sent. Rounded gradients are all sent
-/// from the memory of one bucket.
-std::vector<std::int64_t> begins_of_gradients(const Plan& plan, const BudgetOptions& options) {
-  const std::optional<Ring> ring = ring_of(plan, options);
-  std::vector<std::int64_t> begins(plan.buckets().size());
-  for (std::size_t b = 0; b < begins.size() && options.wire_dtype == DType::f32; ++b)
-    begins[b] = ring ? ring->begin(static_cast<BucketIndex>(b)) : plan.buckets()[b].begin;
-  return begins;
-}
-
-std::vector<std::int64_t> begins_of_parameters(const Plan& plan, const BudgetOptions& options) {
-  std::vector<std::int64_t> begins;
-  for (const Bucket& bucket : plan.buckets()) begins.push_back(bucket.begin);
-  if (options.shard != Shard::parameters)
-    return begins;
-  const Residency residency(plan, options.gathers);
-  for (std::size_t b = 0; b < begins.size(); ++b)
-    begins[b] = residency.ring().begin(static_cast<BucketIndex>(b));
-  return begins;
-}
-
 /// By local rank, the elements of one rank's memory that are covered by the shards that this local
 /// rank has for its host. Shards of buckets that share a slot overlap in part.
-std::vector<std::int64_t> shards_on_a_host(const Plan& plan,
-                                           const std::vector<std::int64_t>& begins,
-                                           int host_ranks) {
+template <class BeginOf>
+std::vector<std::int64_t> shards_on_a_host(const Plan& plan, int host_ranks, BeginOf&& begin_of) {
   std::vector<std::int64_t> elements;
   for (int local = 0; local < host_ranks; ++local) {
     std::vector<Range> shards;
-    for (std::size_t b = 0; b < begins.size(); ++b)
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b)
       for (int owner = local; owner < plan.ranks(); owner += host_ranks) {
         const std::int64_t shard = plan.buckets()[b].shard_elements;
-        const std::int64_t begin = begins[b] + owner * shard;
+        const std::int64_t begin = begin_of(static_cast<BucketIndex>(b)) + owner * shard;
         shards.emplace_back(begin, begin + shard);
       }
     elements.push_back(covered(std::move(shards)));
@@ -168,11 +147,16 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
 }
 
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks) {
-  const std::vector<std::int64_t> summed =
-      shards_on_a_host(plan, begins_of_gradients(plan, options), host_ranks);
-  const std::vector<std::int64_t> gathered =
-      options.sharded() ? shards_on_a_host(plan, begins_of_parameters(plan, options), host_ranks)
-                        : summed;
+  const Places places(plan, options);
+  // Rounded gradients are all sent from the memory of one bucket.
+  const auto summed = shards_on_a_host(plan, host_ranks, [&](BucketIndex bucket) {
+    return options.wire_dtype == DType::f32 ? places.gradient_begin(bucket) : 0;
+  });
+  const auto gathered =
+      options.sharded()
+          ? shards_on_a_host(plan, host_ranks,
+                             [&](BucketIndex bucket) { return places.parameter_begin(bucket); })
+          : summed;
   const auto wire = static_cast<std::int64_t>(size_bytes(options.wire_dtype));
   const auto of_gathered = static_cast<std::int64_t>(
       size_bytes(options.sharded() ? options.parameter_dtype : options.wire_dtype));
@@ -195,27 +179,20 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
                  "shards of {} without sums of micro-steps", word(options.shard));
   const auto parameter_element_bytes =
       static_cast<std::int64_t>(size_bytes(options.parameter_dtype));
-  const std::optional<Ring> ring = ring_of(plan, options);
-  const bool in_shards = options.shard == Shard::parameters;
-  const std::optional<Residency> residency =
-      in_shards ? std::optional<Residency>(std::in_place, plan, options.gathers) : std::nullopt;
+  const Places places(plan, options);
+  const std::optional<Residency>& residency = places.residency;
   Budget budget;
-  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
-    const auto index = static_cast<BucketIndex>(b);
-    const std::int64_t begin = plan.bucket(index).begin;
-    budget.buckets.push_back(row_of(plan, index, ring ? ring->begin(index) : begin,
-                                    residency ? residency->ring().begin(index) : begin,
-                                    parameter_element_bytes));
-  }
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+    budget.buckets.push_back(row_of(places, static_cast<BucketIndex>(b), parameter_element_bytes));
 
   const auto wire_element_bytes = static_cast<std::int64_t>(size_bytes(options.wire_dtype));
   const bool copies = options.wire_dtype != DType::f32 && plan.all_ranks() > 1;
   const std::int64_t updated = plan.owned_elements() * (options.sharded() ? 1 : plan.ranks());
-  budget.gradient_bytes =
-      gradient_elements(plan, options) * fp32_bytes * (1 + options.partial_sums) +
-      (copies ? plan.largest_bucket() * wire_element_bytes : 0) +
-      (options.micro_step_reductions ? updated * fp32_bytes : 0);
-  budget.parameter_bytes = (parameter_elements(plan, options) +
+  budget.gradient_bytes = (places.ring ? places.ring->elements() : plan.flat_elements()) *
+                              fp32_bytes * (1 + options.partial_sums) +
+                          (copies ? plan.largest_bucket() * wire_element_bytes : 0) +
+                          (options.micro_step_reductions ? updated * fp32_bytes : 0);
+  budget.parameter_bytes = ((residency ? residency->ring().elements() : plan.flat_elements()) +
                             (residency && residency->shares_slots() ? plan.owned_elements() : 0)) *
                            parameter_element_bytes;
   for (const StateSlot& slot : slots)

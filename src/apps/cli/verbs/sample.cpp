@@ -17,7 +17,6 @@
 
 #include "comm/control/together.hpp"
 
-#include "text/terminal.hpp"
 #include "tokens/documents.hpp"
 #include "tokens/sources.hpp"
 
@@ -121,7 +120,7 @@ class Printer {
   const SampleOptions& options_;
   const inference::SampleRequest& request_;
   const bool only_json_, single_;
-  text::Streamed stream_;
+  Streamed stream_;
   std::string rows_;
   bool begun_ = false;
 };

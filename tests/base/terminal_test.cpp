@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/terminal.hpp"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace trireme::text {
+#include "base/text.hpp"
+
+namespace trireme {
 namespace {
 
 TEST(Terminal, ShowsTextAndSpellsTheRest) {
@@ -47,4 +47,4 @@ TEST(Streamed, HoldsBackNoMoreThanACharacter) {
 }
 
 }  // namespace
-}  // namespace trireme::text
+}  // namespace trireme
