@@ -51,6 +51,17 @@ struct HeadGradient {
   bool first, last;
 };
 
+}  // namespace
+}  // namespace cpu
+}  // namespace trireme::ops
+
+#define TRIREME_KERNELS "ops/cpu/attention_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
+
+namespace trireme::ops {
+namespace cpu {
+namespace {
+
 template <class T>
 class AttentionCpu final : public Attention::Implementation {
  public:
@@ -120,13 +131,6 @@ class AttentionCpu final : public Attention::Implementation {
 
 }  // namespace
 }  // namespace cpu
-}  // namespace trireme::ops
-
-#define TRIREME_KERNELS "ops/cpu/attention_kernels.hpp"
-#include "ops/cpu/for_each_level.hpp"
-
-namespace trireme::ops {
-namespace cpu {}  // namespace cpu
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(const AttentionShape& shape) {
   if (shape.dtype == DType::f32)

@@ -71,6 +71,15 @@ TRIREME_CLONES void store_kernel(
   for (std::int64_t c = 0; c < channels; ++c) values[c] = to_float(v[c]);
 }
 
+}  // namespace
+}  // namespace trireme::ops::cpu
+
+#define TRIREME_KERNELS "ops/cpu/cached_attention_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
 template <class T>
 void attend(const CachedAttention& call, const auto& scratch) {
   const AttentionShape& s = call.shape;
@@ -122,11 +131,6 @@ void attend(const CachedAttention& call, const auto& scratch) {
 
 }  // namespace
 }  // namespace trireme::ops::cpu
-
-#define TRIREME_KERNELS "ops/cpu/cached_attention_kernels.hpp"
-#include "ops/cpu/for_each_level.hpp"
-
-namespace trireme::ops::cpu {}  // namespace trireme::ops::cpu
 
 namespace trireme::ops {
 

@@ -16,6 +16,15 @@ TRIREME_INLINE std::int64_t half_of(const HeadNorm& all) {
   return all.channels() % 2 == 0 ? all.channels() / 2 : all.channels();
 }
 
+}  // namespace
+}  // namespace trireme::ops::cpu
+
+#define TRIREME_KERNELS "ops/cpu/head_norm_kernels.hpp"
+#include "ops/cpu/for_each_level.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
 constexpr std::int64_t columns_together = 16;
 constexpr std::int64_t rows_per_part = 64;
 using Sums = std::array<float, columns_together>;
@@ -49,12 +58,6 @@ void gradient_of_gain(float* to,
 }
 
 }  // namespace
-}  // namespace trireme::ops::cpu
-
-#define TRIREME_KERNELS "ops/cpu/head_norm_kernels.hpp"
-#include "ops/cpu/for_each_level.hpp"
-
-namespace trireme::ops::cpu {
 
 template <class T>
 void run(Threads, const HeadNormForward& call) {
