@@ -67,7 +67,7 @@ class Prediction(TrainingTest):
         row = self.rows("--ranks", str(ranks), *overrides)[ranks]
         self.assertEqual((row["missing"], row["links_carried_over"]), ("", False))
         step = row["strong"]
-        self.assertGreaterEqual(step["step_s"], step["least_s"])
+        self.assertGreaterEqual(step["step_s"], step["least_s"] * (1 - 1e-12))  # sums of the same times in another order
         self.assertGreater(step["exposed_s"], 0)
         path = self.path("plan.json")
         self.assertEqual(self.plan("--ranks", str(ranks), "--json", path, *overrides).returncode, 0)
