@@ -24,8 +24,9 @@
 //
 // Per combination and rank:
 //
-// 1. Before training, gradients are powers of two, one per rank (ones above 8 ranks; as int8 and fp8
-//    only of the first 7 and 4): after the reduction each owned element must be the exact sum, so each rank was added exactly once.
+// 1. Before training, gradients are powers of two, one per rank (ones above 8 ranks; as int8 and
+//    fp8 only of the first 7 and 4): after the reduction each owned element must be the exact sum,
+//    so each rank was added exactly once.
 // 2. Memory that must not be read is NaN: scratch when it is leased, gradients and their padding
 //    before a step clears them, and parameters of other ranks before their first gather.
 // 3. After each step: loss, gradient norm and the owned state (masters, moments) equal the first
@@ -41,8 +42,8 @@
 // With gpu.graphs: true, micro-steps of combinations with a pool are captured in step 2 and then
 // replayed.
 //
-// Only a token cache (in a temporary directory, or data.cache) and those checkpoints are written. Memory: each rank stores
-// `steps` + 1 copies of all parameters.
+// Only a token cache (in a temporary directory, or data.cache) and those checkpoints are written.
+// Memory: each rank stores `steps` + 1 copies of all parameters.
 #pragma once
 
 #include <cstdint>

@@ -120,8 +120,8 @@ struct UnitDocument {
 std::vector<UnitDocument> documents_of(const Unit& unit, const TokenizeRequest& request);
 
 /// Collective. A corpus whose shards are missing, or have another size or header than its manifest
-/// states, is made again. Throws UserError for text that is missing, damaged, no JSON lines or empty, and for
-/// an output that is another corpus; StorageError.
+/// states, is made again. Throws UserError for text that is missing, damaged, no JSON lines or
+/// empty, and for an output that is another corpus; StorageError.
 Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log);
 
 }  // namespace trireme::corpus

@@ -30,7 +30,8 @@ struct LlmcElement {
   layout::Parameter parameter;
   std::int64_t unused = 0;
 };
-/// The order for a token embedding of `rows` rows; 0: llmc_rows(). Requires: parts_beyond_llmc() finds none.
+/// The order for a token embedding of `rows` rows; 0: llmc_rows(). Requires: parts_beyond_llmc()
+/// finds none.
 std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t rows = 0);
 
 /// Rows of the token embedding in the file.

@@ -13,9 +13,10 @@ namespace trireme::ops::cpu {
 namespace {
 
 #if defined(__x86_64__)
-/// What avx512::gelu_forward() and gelu_backward() give for each of the 65536 numbers of bf16, in fp32, at the number's bits.
-/// Where gathers are fast, as on processors with AMX, looking it up takes 0.56 (forward) and 0.44
-/// (backward) of the time of computing it; activations use a few KiB of the table.
+/// What avx512::gelu_forward() and gelu_backward() give for each of the 65536 numbers of bf16, in
+/// fp32, at the number's bits. Where gathers are fast, as on processors with AMX, looking it up
+/// takes 0.56 (forward) and 0.44 (backward) of the time of computing it; activations use a few KiB
+/// of the table.
 struct GeluTables {
   std::vector<float> value = std::vector<float>(1U << 16U), derivative = value;
 

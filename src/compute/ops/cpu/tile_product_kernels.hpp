@@ -15,8 +15,8 @@
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
 
-/// `rows` rows by `vectors` times sixteen columns of C, over the depth [depth_begin, depth_end). `a` begins at
-/// the block's first row, b at its first column.
+/// `rows` rows by `vectors` times sixteen columns of C, over the depth [depth_begin, depth_end).
+/// `a` begins at the block's first row, b at its first column.
 template <int rows, int vectors, bool a_transposed>
 TRIREME_PART inline void register_block(float* c,
                                         std::int64_t c_stride,

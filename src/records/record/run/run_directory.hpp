@@ -68,8 +68,8 @@ class RunDirectory {
 /// 16 hexadecimal digits that no other run has: of the system's randomness.
 std::string new_run_id();
 
-/// Renames a file or directory that is in the way of a run's files to the first free `path`.`why`-N, N from 1, which is returned.
-/// Throws StorageError.
+/// Renames a file or directory that is in the way of a run's files to the first free
+/// `path`.`why`-N, N from 1, which is returned. Throws StorageError.
 std::string move_aside(const std::string& path, const char* why);
 
 }  // namespace trireme::record
