@@ -17,7 +17,7 @@
 
 #include "batches/batches.hpp"
 
-#include "optim/adamw.hpp"
+#include "optim/rule.hpp"
 #include "session/machine.hpp"
 #include "session/saver.hpp"
 #include "session/session.hpp"

@@ -12,7 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/control/world.hpp"
 
-#include "optim/adamw.hpp"
+#include "optim/rule.hpp"
 #include "optim/training.hpp"
 
 namespace trireme::optim {

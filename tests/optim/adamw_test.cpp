@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizer on ranks that are threads: compared with a loop in double precision, sharded
 // compared with whole, and misuse that it reports.
-#include "optim/adamw.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,6 +17,7 @@
 #include "reduce/thread_ranks.hpp"
 
 #include "optim/optimizer.hpp"
+#include "optim/rule.hpp"
 #include "optim/schedule.hpp"
 #include "optim/training.hpp"
 

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "optim/adamw.hpp"
 #include "optim/rule.hpp"
 
 namespace trireme::optim {
@@ -87,8 +86,8 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   const Groups groups = resolve_groups(config, table());
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto made = make_rule(config, groups, 1);
-  made->begin_step(1, 10, 1);
+  Rule made(config, groups, 1);
+  made.begin_step(1, 10, 1);
   const auto after = [&](int parameter) {
     float value = 2, m = 0, v = 0;
     float gradient = 4;
@@ -98,7 +97,7 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
     update.state[2] = view_of(&v, 1);
     update.gradient = view_of(&gradient, 1);
     update.group = groups.of(static_cast<ParameterIndex>(parameter));
-    made->update({&update, 1}, {}, *stream);
+    made.update({&update, 1}, {}, *stream);
     EXPECT_NE(m, 0);
     EXPECT_NE(v, 0);
     return value;

@@ -11,7 +11,7 @@
 #include "comm/control/world.hpp"
 
 #include "optim/matrices.hpp"
-#include "optim/muon.hpp"
+#include "optim/rule.hpp"
 #include "optim/training.hpp"
 
 namespace trireme::optim {
@@ -42,7 +42,7 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   EXPECT_EQ(work->distributed, setting.parallel.sharded() && world->size() > setting.replicas);
   std::int64_t second[] = {training.optimizer().state_bytes()[2]};
   world->max(second);
-  EXPECT_EQ(second[0], layout::most_slot_bytes(training.plan(), Muon::state(setting.optimizer())[2],
+  EXPECT_EQ(second[0], layout::most_slot_bytes(training.plan(), state_slots(setting.optimizer())[2],
                                                setting.parallel.sharded()));
   return training.run();
 }

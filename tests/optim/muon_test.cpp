@@ -2,8 +2,6 @@
 // Muon compared with a loop in double precision, on ranks that are threads (without shards:
 // muon_mpi_test.cpp tests transfers between ranks), and the sizes and FLOP that it reports to a
 // plan.
-#include "optim/muon.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,6 +17,7 @@
 #include "reduce/thread_ranks.hpp"
 
 #include "optim/matrices.hpp"
+#include "optim/rule.hpp"
 #include "optim/schedule.hpp"
 #include "optim/training.hpp"
 

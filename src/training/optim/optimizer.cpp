@@ -36,7 +36,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       summed_(communicator.replica() ? communicator.replica()->world : world),
       compute_(compute),
       groups_(resolve_groups(config, engine.plan().parameters())),
-      rule_(make_rule(config, groups_, seed)),
+      rule_(config, groups_, seed),
       slots_(state_slots(config)),
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
@@ -205,7 +205,7 @@ bool Optimizer::send_matrices(PendingResult& pending) {
     if (const auto round = matrices_->round_of(static_cast<BucketIndex>(b))) {
       for (const Update& piece : buckets_[b].updates)
         if (piece.whole)
-          rule_->prepare(piece, numbers().gradient, compute_);
+          rule_.prepare(piece, numbers().gradient, compute_);
       matrices_->send(*round);
     }
   compute_.record(*pending.matrices[0].end);
@@ -227,9 +227,9 @@ void Optimizer::finish_matrices(PendingResult& pending, BucketIndex bucket, bool
 void Optimizer::update(BucketIndex bucket, LayerNorms* norms) {
   const std::vector<Update>& updates = buckets_[at(bucket)].updates;
   if (norms == nullptr)
-    return rule_->update(updates, numbers().gradient, compute_);
+    return rule_.update(updates, numbers().gradient, compute_);
   for (const Update& update : updates)
-    norms->update(*rule_, update, own_pieces(bucket), numbers().gradient, compute_);
+    norms->update(rule_, update, own_pieces(bucket), numbers().gradient, compute_);
 }
 
 void Optimizer::step(std::int64_t number,
@@ -249,7 +249,7 @@ void Optimizer::step(std::int64_t number,
   find_norm(pending, {gradient_scale, config_.clip_norm}, losses, norms);
   send_numbers(pending);
 
-  rule_->begin_step(step, total_steps, number);
+  rule_.begin_step(step, total_steps, number);
   const bool sent = send_matrices(pending);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     const auto bucket = static_cast<BucketIndex>(b);

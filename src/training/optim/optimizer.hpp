@@ -207,7 +207,7 @@ class Optimizer {
   device::Stream& compute_;
 
   const Groups groups_;
-  const std::unique_ptr<Rule> rule_;
+  Rule rule_;
   const layout::StateSlots slots_;
   std::optional<Matrices> matrices_;               // if the rule needs them
   std::vector<device::Buffer> memory_;             // by slot; empty for the masters of fp32 runs
