@@ -15,7 +15,7 @@
 #include "tokens/token_stream.hpp"
 
 #include "inference/multiple_choice.hpp"
-#include "inference/token_loss.hpp"
+#include "inference/scorer.hpp"
 
 namespace trireme::inference {
 namespace {

@@ -9,7 +9,6 @@
 #include "model/small_model.hpp"
 
 #include "inference/multiple_choice.hpp"
-#include "inference/token_loss.hpp"
 
 namespace trireme::inference {
 namespace {

@@ -14,7 +14,7 @@
 #include "inference/evaluation_data.hpp"
 #include "inference/loaded_model.hpp"
 #include "inference/multiple_choice.hpp"
-#include "inference/token_loss.hpp"
+#include "inference/scorer.hpp"
 
 namespace trireme::inference {
 

@@ -27,71 +27,19 @@ struct Found {
   auto fields() { return std::tie(text, questions); }
 };
 
-class Looking {
- public:
-  Looking(const model::GptShape& shape, const text::Tokenizer* tokenizer)
-      : shape_(shape), tokenizer_(tokenizer) {}
+void expect_two(std::int64_t tokens, const std::string& key) {
+  if (tokens < 2)
+    throw UserError(
+        {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
+}
 
-  Found look(const EvaluationSource& source) {
-    TRIREME_EXPECT(tokenizer_ != nullptr || !source.is_text(), "text to evaluate, no tokenizer");
-    Found found;
-    attempt(!source.text.empty(), [&] { found.text = text_of(source); });
-    attempt(!source.multiple_choice.empty(), [&] {
-      tokens::find_shards({source.multiple_choice}, source.choice_key);
-      found.questions =
-          batches::read_questions(source.multiple_choice, {.format = source.format,
-                                                           .vocabulary = shape_.vocabulary,
-                                                           .context = shape_.context,
-                                                           .tokenizer = tokenizer_});
-    });
-    return found;
-  }
-  void settle() {
-    if (!findings_.empty())
-      throw UserError(std::move(findings_));
-  }
-
-  /// Collective.
-  tokens::TokenFiles files_of(const EvaluationSource& source, comm::World& world) {
-    tokens::TokenFiles files;
-    attempt(!source.tokens.empty(), [&] {
-      const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
-      files = tokens::check_token_files(
-          source.tokens, source.tokens_key,
-          {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0}, world);
-      std::int64_t tokens = 0;
-      for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
-      expect_two(tokens, source.tokens_key);
-    });
-    return files;
-  }
-
- private:
-  template <class Action>
-  void attempt(bool wanted, const Action& action) {
-    try {
-      if (wanted)
-        action();
-    } catch (const UserError& mistake) {
-      findings_.insert(findings_.end(), mistake.findings().begin(), mistake.findings().end());
-    }
-  }
-  static void expect_two(std::int64_t tokens, const std::string& key) {
-    if (tokens < 2)
-      throw UserError(
-          {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
-  }
-  [[nodiscard]] Tokens text_of(const EvaluationSource& source) const {
-    const auto format = tokens::text_format(source.field, "auto", tokens::BadLines::stop,
-                                            *tokenizer_, source.text_key);
-    Tokens tokens = tokens::encode_text(source.text, format, *tokenizer_, source.text_key);
-    expect_two(std::ssize(tokens), source.text_key);
-    return tokens;
-  }
-  const model::GptShape& shape_;
-  const text::Tokenizer* tokenizer_;
-  std::vector<Diagnostic> findings_;
-};
+Tokens text_of(const EvaluationSource& source, const text::Tokenizer& tokenizer) {
+  const auto format =
+      tokens::text_format(source.field, "auto", tokens::BadLines::stop, tokenizer, source.text_key);
+  Tokens tokens = tokens::encode_text(source.text, format, tokenizer, source.text_key);
+  expect_two(std::ssize(tokens), source.text_key);
+  return tokens;
+}
 
 }  // namespace
 
@@ -99,13 +47,43 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world) {
-  std::vector<tokens::TokenFiles> files;
-  Looking looking(shape, tokenizer);
-  for (const EvaluationSource& source : sources) files.push_back(looking.files_of(source, world));
+  std::vector<Diagnostic> findings;
+  const auto attempt = [&](bool wanted, const auto& action) {
+    try {
+      if (wanted)
+        action();
+    } catch (const UserError& mistake) {
+      findings.insert(findings.end(), mistake.findings().begin(), mistake.findings().end());
+    }
+  };
+  const bool compares = tokenizer != nullptr && tokenizer->kind() != "bytes";
+  std::vector<tokens::TokenFiles> files(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    attempt(!sources[i].tokens.empty(), [&] {
+      files[i] = tokens::check_token_files(
+          sources[i].tokens, sources[i].tokens_key,
+          {.vocabulary = shape.vocabulary, .tokenizer = compares ? tokenizer->hash() : 0}, world);
+      std::int64_t tokens = 0;
+      for (const tokens::TokenFile& file : files[i].files) tokens += file.tokens;
+      expect_two(tokens, sources[i].tokens_key);
+    });
   auto found = comm::from_first_rank(world, [&] {
     std::vector<Found> all;
-    for (const EvaluationSource& source : sources) all.push_back(looking.look(source));
-    looking.settle();
+    for (const EvaluationSource& source : sources) {
+      TRIREME_EXPECT(tokenizer != nullptr || !source.is_text(), "text to evaluate, no tokenizer");
+      Found& one = all.emplace_back();
+      attempt(!source.text.empty(), [&] { one.text = text_of(source, *tokenizer); });
+      attempt(!source.multiple_choice.empty(), [&] {
+        tokens::find_shards({source.multiple_choice}, source.choice_key);
+        one.questions =
+            batches::read_questions(source.multiple_choice, {.format = source.format,
+                                                             .vocabulary = shape.vocabulary,
+                                                             .context = shape.context,
+                                                             .tokenizer = tokenizer});
+      });
+    }
+    if (!findings.empty())
+      throw UserError(std::move(findings));
     return all;
   });
   std::vector<EvaluationData> all(sources.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the losses of a trained model for rows of any length up to its context.
+// Computes the losses of a trained model for rows of any length up to its context, and for a stream
+// of tokens.
 //
 // A row is computed in the narrowest window that holds it (width_of), by the same model with the
 // same parameters. Shorter rows are padded at the end, which does not affect the tokens before.
@@ -24,6 +25,11 @@
 #include "model/gpt.hpp"
 #include "nn/hooks.hpp"
 #include "ops/options.hpp"
+
+#include "comm/control/interruption.hpp"
+#include "comm/control/world.hpp"
+
+#include "tokens/token_stream.hpp"
 
 #include "session/share_out.hpp"
 
@@ -78,5 +84,28 @@ class Scorer {
   device::ScratchPool scratch_;
   std::map<std::int64_t, std::unique_ptr<Window>> windows_;
 };
+
+struct TokenLoss {
+  std::int64_t tokens = 0;  ///< that were predicted
+  std::int64_t bytes = 0;   ///< of text that they stand for; 0: not known
+  double nats = 0;          ///< of all of them
+
+  [[nodiscard]] double loss() const { return nats / static_cast<double>(tokens); }
+  [[nodiscard]] double perplexity() const;
+  /// NaN without bytes. A special token counts with its nats and no bytes.
+  [[nodiscard]] double bits_per_byte() const;
+};
+
+/// The loss on a stream of tokens: of every token but the first. The stream is cut into windows of
+/// `context` targets that share one token, as in training (batches/dataset.hpp); the last one may be
+/// shorter. Rank r computes every ranks-th window (share_out.hpp). Each is computed separately, and
+/// the sum is order-free, so the result has the same bits on any number of ranks.
+/// Collective. `bytes_of`: bytes of text of each token; empty: not known. Requires two tokens.
+/// Throws comm::Interrupted when `interrupts` is true on any rank.
+TokenLoss token_loss(Scorer& scorer,
+                     const tokens::TokenStream& stream,
+                     std::span<const std::int32_t> bytes_of,
+                     comm::World& world,
+                     const comm::Wanted& interrupts = {});
 
 }  // namespace trireme::inference

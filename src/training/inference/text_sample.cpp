@@ -67,28 +67,6 @@ std::vector<Sampled> unpacked(const std::vector<std::string>& of_ranks,
   return all;
 }
 
-/// The model in the form that was asked for.
-class Speaker {
- public:
-  Speaker(LoadedModel& loaded, const SampleRequest& request, std::int64_t texts) {
-    if (request.cache) {
-      logits_ =
-          with_cache(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
-                     std::clamp<std::int64_t>(texts, 1, request.at_once), hooks_, *loaded.stream);
-      return;
-    }
-    gpt_.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
-    gpt_->bind(loaded.parameters.views, {});
-    logits_ = without_cache(*gpt_, *loaded.device, hooks_, *loaded.stream);
-  }
-  NextLogits& logits() { return *logits_; }
-
- private:
-  nn::Hooks hooks_;
-  std::optional<model::Gpt> gpt_;
-  std::unique_ptr<NextLogits> logits_;
-};
-
 }  // namespace
 
 std::string continue_text(model::Gpt& model,
@@ -129,7 +107,17 @@ void sample_run(const SampleRequest& request,
       unpack<std::vector<std::string>>(world.broadcast(pack(request.prompts), 0));
   const std::int64_t texts = std::ssize(prompts) * request.samples;
   const std::int64_t share = divided_up(texts, world.size());
-  Speaker speaker(loaded, request, share);
+  nn::Hooks hooks;
+  std::optional<model::Gpt> gpt;
+  std::unique_ptr<NextLogits> logits;
+  if (request.cache) {
+    logits = with_cache(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
+                        std::clamp<std::int64_t>(share, 1, request.at_once), hooks, *loaded.stream);
+  } else {
+    gpt.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
+    gpt->bind(loaded.parameters.views, {});
+    logits = without_cache(*gpt, *loaded.device, hooks, *loaded.stream);
+  }
   // Each round is a few times what grows at once, so that what ends early makes room.
   const std::int64_t round = std::int64_t{world.size()} * 4 * request.at_once;
   for (std::int64_t begin = 0; begin < texts; begin += round) {
@@ -149,7 +137,7 @@ void sample_run(const SampleRequest& request,
         if (texts == 1 && listener.decided)
           listener.decided(decoded(tokenizer, {&token, 1}));
       };
-      auto texts_made = generate(speaker.logits(), mine, rules, decided);
+      auto texts_made = generate(*logits, mine, rules, decided);
       for (std::size_t i = 0; i < numbers.size(); ++i)
         made.emplace_back(numbers[i], std::move(texts_made[i]));
     });

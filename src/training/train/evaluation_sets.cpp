@@ -11,7 +11,6 @@
 
 #include "inference/multiple_choice.hpp"
 #include "inference/scorer.hpp"
-#include "inference/token_loss.hpp"
 #include "session/machine.hpp"
 
 namespace trireme::train {
