@@ -27,7 +27,7 @@
 
 #include "session/machine.hpp"
 #include "session/memory_copies.hpp"
-#include "session/plan_of.hpp"
+#include "session/rank_memory.hpp"
 #include "session/stop.hpp"
 
 #include "bench/isolated_step.hpp"

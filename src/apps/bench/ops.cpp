@@ -27,7 +27,7 @@
 #include "ops/rotary.hpp"
 
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
+#include "session/rank_memory.hpp"
 
 #include "bench/ceiling.hpp"
 #include "bench/race.hpp"

@@ -19,7 +19,7 @@
 
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
+#include "session/rank_memory.hpp"
 
 namespace trireme::plan {
 namespace {

@@ -21,7 +21,6 @@
 #include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 
 #include "deck/check.hpp"

@@ -22,10 +22,23 @@
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
 #include "session/saver.hpp"
 
 namespace trireme::session {
+
+layout::Plan plan_of(const Job& job, comm::World& world, const device::Device& device) {
+  return plan_of(job.parallel, job.shape, world.size(), reduce::wire_of(world, device),
+                 reduce::replicas(job.parallel, world));
+}
+
+layout::Plan plan_of(const reduce::ParallelConfig& config,
+                     const model::GptShape& shape,
+                     int ranks,
+                     reduce::Wire wire,
+                     int replicas) {
+  const auto parameters = model::parameter_table(shape);
+  return {parameters, reduce::layout_options(config, parameters, ranks, wire, replicas)};
+}
 
 batches::Batches batches_of(const Sections& config, std::int64_t sequences, int ranks) {
   return {sequences, config.batch.micro_sequences, ranks,
@@ -164,24 +177,17 @@ std::string too_little(const model::GptShape& shape,
                      model::recompute_text(least.recompute));
 }
 
-namespace {
-
-/// Throws UserError if `choice` does not fit.
-model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice, DType dtype) {
+model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {
   constexpr const char* key = "model.recompute";
-  if (!choice.fits)
-    throw UserError({Diagnostic{job.place_of(key), key, too_little(job.shape, choice, dtype)}});
   model::GptShape shape = job.shape;
+  if (shape.recompute.limit() == nullptr)
+    return shape;
+  const model::RecomputeChoice choice = decide_recompute({job, job.shape, plan, kind});
+  if (!choice.fits)
+    throw UserError(
+        {Diagnostic{job.place_of(key), key, too_little(job.shape, choice, kind.dtype)}});
   shape.recompute = choice.recompute;
   return shape;
-}
-
-}  // namespace
-
-model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {
-  return job.shape.recompute.limit() == nullptr
-             ? job.shape
-             : with_words(job, decide_recompute({job, job.shape, plan, kind}), kind.dtype);
 }
 
 model::RecomputeChoice decide_recompute(const Job& job,
@@ -193,7 +199,7 @@ model::RecomputeChoice decide_recompute(const Job& job,
 
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {
   if (job.shape.recompute.limit() != nullptr)
-    job.shape = with_words(job, decide_recompute(job, world, device, dtype), dtype);
+    job.shape = decided_shape(job, plan_of(job, world, device), {dtype, device.kind()});
   return job;
 }
 

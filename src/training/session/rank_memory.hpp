@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of one rank, computed from its deck, plan and device: `trireme plan` prints it, and a
-// limit of model.recompute applies to it. Also decides the recomputation for such a limit, from
+// limit of model.recompute applies to it. Everything that needs the plan of a run calls plan_of(), so
+// that all have the same plan. Also decides the recomputation for such a limit, from
 // data that is equal on all ranks, once, before the run allocates anything.
 #pragma once
 
@@ -15,10 +16,22 @@
 #include "model/recompute_choice.hpp"
 
 #include "comm/control/world.hpp"
+#include "reduce/layout_options.hpp"
 
 #include "session/job.hpp"
 
 namespace trireme::session {
+
+/// The plan of a run on `world` with devices like this one. Collective. Throws UserError if the
+/// ranks cannot be divided into the replicas of parallel.replicate.
+layout::Plan plan_of(const Job& job, comm::World& world, const device::Device& device);
+
+/// The plan for `ranks` ranks in `replicas` replicas, connected by `wire`. Arithmetic only.
+layout::Plan plan_of(const reduce::ParallelConfig& config,
+                     const model::GptShape& shape,
+                     int ranks,
+                     reduce::Wire wire,
+                     int replicas);
 
 /// Properties of a rank, in addition to the deck, on which its memory depends.
 struct RankKind {

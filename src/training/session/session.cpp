@@ -23,7 +23,6 @@
 
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
-#include "session/plan_of.hpp"
 #include "session/rank_memory.hpp"
 #include "session/share_out.hpp"
 

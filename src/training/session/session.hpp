@@ -50,7 +50,6 @@
 #include "session/job.hpp"
 #include "session/micro_step_graphs.hpp"
 #include "session/microbatch.hpp"
-#include "session/model_hooks.hpp"
 #include "session/rank_memory.hpp"
 #include "session/stop.hpp"
 
@@ -90,6 +89,27 @@ batches::Split open_data(const Job& job,
                          comm::World& world,
                          Log& log,
                          batches::Sources* sources = nullptr);
+
+/// Connects the model with the gradient engine: calls of hooks by layers (nn/hooks.hpp) become calls
+/// of the engine, on the thread that enqueues. The stream is the engine's compute stream, so it is
+/// not passed on.
+class EngineHooks final : public model::Hooks {
+ public:
+  explicit EngineHooks(reduce::Engine& engine) : engine_(engine) {}
+
+  void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
+    engine_.before_use(parameters);
+  }
+  void before_write(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    engine_.before_write(parameter);
+  }
+  void gradient_ready(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    engine_.mark_ready(parameter);
+  }
+
+ private:
+  reduce::Engine& engine_;
+};
 
 class Session {
  public:
