@@ -223,7 +223,7 @@ EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, 
   const comm::TemporaryDirectory cache(world);
   const batches::Split data = open_data(job, cache.path(), world, log);
   session::Session session(job, data, world);
-  session::Saver(session, world).initialize(*session.compute_stream);
+  session::Saver(session, world).initialize();
   Plain plain(job, session.shape, data, world, *session.device, session.dtype);
 
   EngineBench result;

@@ -70,12 +70,12 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   {
     Session session(job, data, world);
     Saver saver(session, world);
-    saver.initialize(*session.compute_stream);
+    saver.initialize();
     for (const std::int64_t step : {1, 2}) session.step(step, [] { return Requests{}; });
     saver.prepare(path, {});
-    saver.begin(2, session.next_sample, *session.compute_stream);
+    saver.begin(2);
     saver.finish();
-    saver.copy_to(copies, 2, session.next_sample, *session.compute_stream, {});
+    saver.copy_to(copies, 2, {});
     errors = carried(session, "error");
     sum_errors = carried(session, "sum_error");
     all_errors = world.gather_all(errors);
@@ -85,7 +85,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   }
   {
     Session session(job, data, world);
-    Saver(session, world).load_newest(path, log, *session.compute_stream);
+    Saver(session, world).load_newest(path, log);
     EXPECT_EQ(carried(session, "error"), errors);
     EXPECT_EQ(carried(session, "sum_error"), sum_errors);
   }
@@ -100,7 +100,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
     if (from_memory) {
       EXPECT_TRUE(Saver(session, fewer).write_from(copies, place, log));
     }
-    Saver(session, fewer).load_newest(place, log, *session.compute_stream);
+    Saver(session, fewer).load_newest(place, log);
     EXPECT_EQ(carried(session, "error"),
               sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
     EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),

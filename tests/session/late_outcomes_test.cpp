@@ -39,7 +39,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
     if (!data_)
       data_.emplace(open_data(job_, "unused", *world_, log));
     auto session = std::make_unique<Session>(job_, *data_, *world_);
-    Saver(*session, *world_).initialize(*session->compute_stream);
+    Saver(*session, *world_).initialize();
     return session;
   }
   static std::vector<float> masters(Session& session) {

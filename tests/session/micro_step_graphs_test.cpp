@@ -59,10 +59,9 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     Saver saver(session, *world);
     const std::string directory = graphs ? directory_ / "graphs" : directory_ / "plain";
     if (first == 1)
-      saver.initialize(*session.compute_stream);
+      saver.initialize();
     else
-      session.next_sample =
-          saver.load_newest(directory, log, *session.compute_stream).value().facts.next_sample;
+      session.next_sample = saver.load_newest(directory, log).value().facts.next_sample;
     StepNumbers trained;
     for (std::int64_t step = first; step <= last; ++step) {
       const StepOutcome outcome = session.step(step, [] { return Requests{}; });
@@ -75,7 +74,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     num_recordings_ = graphs ? session.graphs->num_recordings() : 0;
     if (last < num_steps) {
       saver.prepare(directory, {});
-      saver.begin(last, session.next_sample, *session.compute_stream);
+      saver.begin(last);
       saver.finish();
     }
     return trained;

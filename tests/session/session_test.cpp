@@ -58,7 +58,7 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
     Log log(false, "test");
     const auto data = open_data(job_, "unused", *world, log);
     Session session(job_, data, *world);
-    Saver(session, *world).initialize(*session.compute_stream);
+    Saver(session, *world).initialize();
     Trained trained;
     trained.untrained = session.evaluate().value().loss;
     std::uint64_t warm = 0;

@@ -126,7 +126,7 @@ struct Started {
           comm::World& world,
           std::uint64_t first)
       : session(job, data, world) {
-    session::Saver(session, world).initialize(*session.compute_stream);
+    session::Saver(session, world).initialize();
     session.next_sample = first;
   }
   session::StepOutcome step(std::int64_t number) {

@@ -34,13 +34,10 @@ class Resume : public testing::Test {
             {"data.train.text", "[a]"},
             {"batch.sequences", "12"},
             {"optimizer.learning_rate", "6e-4"}};
-    before_ = {.checkpoint = "run/checkpoints/step-00000010",
-               .step = 10,
-               .deck = now_,
-               .data_hash = seen,
-               .run_id = "0123456789abcdef",
-               .tokenizer = {},
-               .origin = {}};
+    before_.directory = "run/checkpoints/step-00000010";
+    before_.facts.step = 10;
+    before_.facts.deck = now_;
+    before_.facts.more = {{data_hash_fact, seen}, {run_id_fact, "0123456789abcdef"}};
   }
   [[nodiscard]] session::Job job() const {
     session::Job job = job_;
@@ -64,7 +61,7 @@ class Resume : public testing::Test {
 
   session::Job job_ = session::small_job();
   record::NameValues now_;
-  Resumption before_;
+  Resumed before_;
 };
 
 TEST_F(Resume, ReportsNothingWhereNothingChanged) {
@@ -118,8 +115,8 @@ TEST_F(Resume, DataAreJudgedByTheirHash) {
 }
 
 TEST_F(Resume, SamplesBeforeTheCheckpointStayWhatTheyWere) {
-  before_.next_sample = 25;
-  before_.deck.emplace_back("data.skip", "[\"5\", 20-30]");
+  before_.facts.next_sample = 25;
+  before_.facts.deck.emplace_back("data.skip", "[\"5\", 20-30]");
   now_.emplace_back("data.skip", "");
   for (const char* same : {"[\"5\", 20-30]", "[20-24, \"5\"]", "[\"5\", 20-40, \"50\"]"}) {
     set("data.skip", same);
@@ -135,9 +132,9 @@ TEST_F(Resume, SamplesBeforeTheCheckpointStayWhatTheyWere) {
 }
 
 TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
-  before_.step = 0;
-  before_.deck.clear();
-  before_.data_hash.clear();
+  before_.facts.step = 0;
+  before_.facts.deck.clear();
+  before_.facts.more.clear();
   set("batch.sequences", "24");
   EXPECT_EQ(refusal("00000000000000bb"), "");
   EXPECT_THAT(change_table(before_, job()), IsEmpty());
@@ -147,7 +144,7 @@ TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
 TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsReported) {
   job_.optimizer.schedule.kind = optim::Schedule::cosine;
   job_.optimizer.schedule.warmup_steps = 2;
-  before_.step = 20;  // a finished run that goes on
+  before_.facts.step = 20;  // a finished run that goes on
   job_.run.steps = 40;
   set("run.steps", "40");
   EXPECT_THAT(
@@ -169,7 +166,7 @@ TEST_F(Resume, ACheckpointOfAnotherRunIsRefused) {
   const auto world = comm::make_self_world();
   record::RunDirectory directory(scratch / "run", *world);
   EXPECT_EQ(directory.stored_id(), "");
-  EXPECT_EQ(choose_run_id(directory, before_, job()), before_.run_id) << "adopted";
+  EXPECT_EQ(choose_run_id(directory, before_, job()), "0123456789abcdef") << "adopted";
   const std::string fresh = choose_run_id(directory, std::nullopt, job());
   EXPECT_EQ(fresh.size(), 16U);
   EXPECT_NE(fresh, choose_run_id(directory, std::nullopt, job()));
@@ -186,7 +183,7 @@ TEST_F(Resume, ACheckpointOfAnotherRunIsRefused) {
     return std::string();
   };
   EXPECT_THAT(refused(), HasSubstr("this is a checkpoint of run 0123456789abcdef"));
-  before_.run_id.clear();
+  before_.facts.more.clear();
   EXPECT_EQ(choose_run_id(directory, before_, job()), "fedcba9876543210");
   test::write_bytes(scratch / "run/run.id", "nonsense");
   EXPECT_THAT(refused(), HasSubstr("run.id: error: the file does not contain the name of a run"));

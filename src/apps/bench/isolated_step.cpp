@@ -50,7 +50,7 @@ IsolatedStep::IsolatedStep(const session::Job& job,
       job_(alone(session::decided(job, world, *device::make_cpu_device(1), dtype), dtype)),
       self_(comm::make_self_world()),
       session_(job_, data, *self_) {
-  session::Saver(session_, *self_).initialize(*session_.compute_stream);
+  session::Saver(session_, *self_).initialize();
 }
 
 StepPieces IsolatedStep::step() {

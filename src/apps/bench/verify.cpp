@@ -127,7 +127,7 @@ std::string Verifier::run_one(const Combination& combination, std::string& layou
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
   poison_foreign_parameters(session);
-  session::Saver(session, world_).initialize(*session.compute_stream);
+  session::Saver(session, world_).initialize();
   std::string found = train(session, combination);
   if (found.empty() && combination.all_on() && world_.size() > 1 &&
       world_.local_size() == world_.size())
@@ -191,8 +191,7 @@ std::string Verifier::check_copies(Session& session) {
   ++num_copied_;
   session::MemoryCopies copies;
   copies.choose_partners(world_);
-  session::Saver(session, world_)
-      .copy_to(copies, request_.steps, session.next_sample, *session.compute_stream, {});
+  session::Saver(session, world_).copy_to(copies, request_.steps, {});
   const comm::TemporaryDirectory directory(world_);
   const bool lost = world_.rank() == num_copied_ % world_.size();
   comm::MpiWorld rest(dynamic_cast<comm::MpiWorld&>(world_), lost ? 1 : 0);

@@ -61,7 +61,7 @@ double seconds_of_a_step(const session::Job& the_job,
       shortened(the_job, world.size(), std::min(request.most_micro_steps, micro_steps(the_job)));
   const std::int64_t missing = micro_steps(the_job) - micro_steps(job);
   session::Session session(job, data, world);
-  session::Saver(session, world).initialize(*session.compute_stream);
+  session::Saver(session, world).initialize();
   std::vector<double> seconds;
   for (int number = 1; number <= request.warmups + request.steps; ++number) {
     session.recorder.clear();

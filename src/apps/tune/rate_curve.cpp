@@ -169,9 +169,9 @@ RateCurve find_rate(const session::Job& the_job,
   session::Session session(job, data, world);
   session::Saver saver(session, world);
   if (job.run.initial_weights.empty())
-    saver.initialize(*session.compute_stream);
+    saver.initialize();
   else
-    saver.start_from_files(log, *session.compute_stream);
+    saver.start_from_files(log);
   for (const std::string& line : session.choices) log.warning("{}", line);
   std::optional<train::Progress> progress;
   if (world.rank() == 0)

@@ -160,16 +160,9 @@ bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
 }
 
 Saver::Saver(Session& session, comm::World& world)
-    : job_(session.job),
-      plan_(session.plan),
-      engine_(session.engine),
-      optimizer_(session.optimizer),
-      device_(*session.device),
-      world_(world) {}
+    : session_(session), job_(session.job), world_(world) {}
 
-std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory,
-                                                 Log& log,
-                                                 device::Stream& compute) {
+std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory, Log& log) {
   std::string directory;
   std::int64_t weights_alone = 0;
   comm::on_first_rank(world_, [&] {
@@ -187,14 +180,14 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
     return std::nullopt;
 
   world_.max({&weights_alone, 1});
-  auto wanted = all_slabs(optimizer_);
+  auto wanted = all_slabs(session_.optimizer);
   if (weights_alone != 0)  // the other state starts at zero
     std::erase_if(wanted, [&](const record::MutableSlab& slab) {
-      return slab.state != optimizer_.slots().front().name;
+      return slab.state != session_.optimizer.slots().front().name;
     });
-  HostSlabs slabs(std::move(wanted), compute);
-  const auto facts =
-      record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
+  HostSlabs slabs(std::move(wanted), *session_.compute_stream);
+  const auto facts = record::load_checkpoint(directory, session_.plan, model_facts(job_.shape),
+                                             slabs.slabs(), world_);
   slabs.send_back();
   if (facts.seed != static_cast<std::uint64_t>(job_.run.seed))
     throw UserError(fmt::format(
@@ -207,16 +200,14 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
         "run.precision is {0}{1}, but {2} was written with {3}; resume with "
         "run.precision={3}, or use another run.directory",
         precision(), job_.run.precision == Precision::automatic ? " (auto)" : "", directory, told));
-  load_carried(directory, facts, compute);
-  optimizer_.publish_parameters();
+  load_carried(directory, facts);
+  session_.optimizer.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
 }
 
-void Saver::load_carried(const std::string& directory,
-                         const record::CheckpointFacts& facts,
-                         device::Stream& compute) {
-  std::vector<reduce::Carried> carried = engine_.carried();
+void Saver::load_carried(const std::string& directory, const record::CheckpointFacts& facts) {
+  std::vector<reduce::Carried> carried = session_.engine.carried();
   std::erase_if(carried, [&](const auto& one) {
     return record::fact_of(facts.more, carried_fact(one)).empty();
   });
@@ -234,58 +225,57 @@ void Saver::load_carried(const std::string& directory,
       if (one.of_rank ? whose >= writers : first > 0)
         continue;
       if (first > 0) {
-        memory.push_back(device_.allocate(one.values.bytes(), "errors of gradients to be added"));
+        memory.push_back(
+            session_.device->allocate(one.values.bytes(), "errors of gradients to be added"));
         const View term = memory.back().view(DType::f32);
         sums.push_back({.sum = one.values, .term = term});
         one.values = term;
       }
       wanted.push_back(std::move(one));
     }
-    HostSlabs slabs(carried_slabs(plan_, wanted, whose), compute);
-    record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
+    HostSlabs slabs(carried_slabs(session_.plan, wanted, whose), *session_.compute_stream);
+    record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(),
+                            world_);
     slabs.send_back();
-    for (const ops::Add& sum : sums) ops::run(sum, compute);
-    compute.synchronize();
+    for (const ops::Add& sum : sums) ops::run(sum, *session_.compute_stream);
+    session_.compute_stream->synchronize();
   }
 }
 
 void Saver::write_masters(
-    const std::function<void(const record::MutableSlab& slab, View values)>& fill,
-    device::Stream& compute) {
-  const auto slabs = all_slabs(optimizer_);
+    const std::function<void(const record::MutableSlab& slab, View values)>& fill) {
+  const auto slabs = all_slabs(session_.optimizer);
   std::int64_t largest = 0;
   for (const auto& slab : slabs) largest = std::max(largest, slab.data.elements);
-  const device::Buffer scratch = device_.allocate_shared_with_host(
+  const device::Buffer scratch = session_.device->allocate_shared_with_host(
       static_cast<std::size_t>(largest) * sizeof(float), "initial values");
   for (const auto& slab : slabs) {
-    if (slab.state != optimizer_.slots().front().name)
+    if (slab.state != session_.optimizer.slots().front().name)
       continue;
     const View values = scratch.view(DType::f32, 0, slab.data.elements);
     fill(slab, values);
-    device_.copy(slab.data, values, compute);
-    compute.synchronize();  // the scratch is used again
+    session_.device->copy(slab.data, values, *session_.compute_stream);
+    session_.compute_stream->synchronize();  // the scratch is used again
   }
 }
 
-void Saver::initialize(device::Stream& compute) {
+void Saver::initialize() {
   const model::Layers layers(job_.shape);
-  write_masters(
-      [&](const record::MutableSlab& slab, View values) {
-        layers.registry.initialize(slab.parameter, static_cast<std::uint64_t>(job_.run.seed),
-                                   values, slab.begin);
-      },
-      compute);
-  optimizer_.publish_parameters();
+  write_masters([&](const record::MutableSlab& slab, View values) {
+    layers.registry.initialize(slab.parameter, static_cast<std::uint64_t>(job_.run.seed), values,
+                               slab.begin);
+  });
+  session_.optimizer.publish_parameters();
 }
 
-record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
+record::NameValues Saver::start_from_files(Log& log) {
   record::NameValues facts;
   weights::read_from(job_.run.initial_weights, -1, world_,
-                     [&](const std::string& place) { facts = start_from(place, log, compute); });
+                     [&](const std::string& place) { facts = start_from(place, log); });
   return facts;
 }
 
-record::NameValues Saver::start_from(const std::string& place, Log& log, device::Stream& compute) {
+record::NameValues Saver::start_from(const std::string& place, Log& log) {
   const weights::ExpectedModel expected{
       job_.shape, job_.run.initial_rows, job_.tokenizer,
       [this](const std::string& key) { return job_.place_of(key); }};
@@ -296,25 +286,23 @@ record::NameValues Saver::start_from(const std::string& place, Log& log, device:
       });
   weights::InitialWeights initial(std::move(stored), job_.shape,
                                   static_cast<std::uint64_t>(job_.run.seed), world_);
-  std::vector<std::uint64_t> hashes(plan_.parameters().size());
+  std::vector<std::uint64_t> hashes(session_.plan.parameters().size());
   // If every rank holds everything, each rank counts only its own part, so that each element counts
   // once.
-  const auto owned = owned_slabs(plan_, optimizer_, world_.rank());
+  const auto owned = owned_slabs(session_.plan, session_.optimizer, world_.rank());
   comm::together(world_, [&] {
-    write_masters(
-        [&](const record::MutableSlab& slab, View values) {
-          initial.read(slab.parameter, slab.begin, values);
-          for (const auto& mine : owned)
-            if (mine.state == slab.state && mine.parameter == slab.parameter &&
-                mine.begin >= slab.begin &&
-                mine.begin + mine.data.elements <= slab.begin + slab.data.elements)
-              hashes[at(slab.parameter)] += hash_elements(
-                  values.slice(mine.begin - slab.begin, mine.data.elements), mine.begin);
-        },
-        compute);
+    write_masters([&](const record::MutableSlab& slab, View values) {
+      initial.read(slab.parameter, slab.begin, values);
+      for (const auto& mine : owned)
+        if (mine.state == slab.state && mine.parameter == slab.parameter &&
+            mine.begin >= slab.begin &&
+            mine.begin + mine.data.elements <= slab.begin + slab.data.elements)
+          hashes[at(slab.parameter)] +=
+              hash_elements(values.slice(mine.begin - slab.begin, mine.data.elements), mine.begin);
+    });
   });
   const weights::Origin origin = initial.settle(hashes);
-  optimizer_.publish_parameters();
+  session_.optimizer.publish_parameters();
   log.info("initial weights: {} ({}), hash {:016x}", origin.path, origin.format, origin.hash);
   for (const std::string& note : initial.notes()) log.info("initial weights: {}", note);
   return origin.facts();
@@ -322,27 +310,28 @@ record::NameValues Saver::start_from(const std::string& place, Log& log, device:
 
 void Saver::prepare(const std::string& run_directory, record::NameValues more) {
   more_ = std::move(more);
-  if (holds_snapshot(job_.checkpoint, device_.kind()))
+  if (holds_snapshot(job_.checkpoint, session_.device->kind()))
     make_snapshot();
-  writer_.emplace(run_directory, plan_, retention(), world_);
+  writer_.emplace(run_directory, session_.plan, retention(), world_);
 }
 
 void Saver::make_snapshot() {
-  snapshot_ = device_.allocate_shared_with_host(
-      static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots()) +
-                               reduce::compression_bytes(job_.parallel, plan_).carried),
+  snapshot_ = session_.device->allocate_shared_with_host(
+      static_cast<std::size_t>(layout::snapshot_bytes(session_.plan, session_.optimizer.slots()) +
+                               reduce::compression_bytes(job_.parallel, session_.plan).carried),
       "the snapshot of a checkpoint");
   std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
 }
 
 std::vector<record::MutableSlab> Saver::slabs_to_write() const {
-  auto slabs = carried_slabs(plan_, engine_.carried(), world_.rank());
-  std::ranges::move(owned_slabs(plan_, optimizer_, world_.rank()), std::back_inserter(slabs));
+  auto slabs = carried_slabs(session_.plan, session_.engine.carried(), world_.rank());
+  std::ranges::move(owned_slabs(session_.plan, session_.optimizer, world_.rank()),
+                    std::back_inserter(slabs));
   return slabs;
 }
 
-std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
-  if (snapshot_.bytes() == 0 && takes_snapshot(job_.checkpoint, device_.kind()))
+std::vector<record::Slab> Saver::owned_state() {
+  if (snapshot_.bytes() == 0 && takes_snapshot(job_.checkpoint, session_.device->kind()))
     make_snapshot();
   std::vector<record::Slab> slabs;
   std::size_t used = 0;
@@ -353,43 +342,38 @@ std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
                      snapshot_.bytes());
       kept = snapshot_.view(slab.data.dtype, used, slab.data.elements);
       used += slab.data.bytes();
-      device_.copy(kept, slab.data, compute);
+      session_.device->copy(kept, slab.data, *session_.compute_stream);
     }
     slabs.push_back({slab.state, slab.parameter, slab.begin, kept});
   }
-  compute.synchronize();
+  session_.compute_stream->synchronize();
   return slabs;
 }
 
 std::string Saver::precision() const {
-  return name(engine_.parameter(ParameterIndex{}).dtype);
+  return name(session_.engine.parameter(ParameterIndex{}).dtype);
 }
 
 record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
-                                             std::uint64_t next_sample,
                                              const record::NameValues& now) const {
   record::CheckpointFacts facts = facts_of(job_);
   facts.step = step;
-  facts.next_sample = next_sample;
+  facts.next_sample = session_.next_sample;
   facts.more.emplace_back("precision", precision());
   facts.more.insert(facts.more.end(), more_.begin(), more_.end());
   facts.more.insert(facts.more.end(), now.begin(), now.end());
-  for (const reduce::Carried& one : engine_.carried())
+  for (const reduce::Carried& one : session_.engine.carried())
     if (record::fact_of(facts.more, carried_fact(one)).empty())
       facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
   return facts;
 }
 
-void Saver::copy_to(MemoryCopies& copies,
-                    std::int64_t step,
-                    std::uint64_t next_sample,
-                    device::Stream& compute,
-                    const record::NameValues& now) {
+void Saver::copy_to(MemoryCopies& copies, std::int64_t step, const record::NameValues& now) {
   record::CheckpointFacts facts;
   facts.step = step;
   if (world_.rank() == 0)  // the others' are not read, and hold a whole tokenizer
-    facts = facts_of_step(step, next_sample, now);
-  copies.take(facts, slabs_to_write(), compute, world_);
+    facts = facts_of_step(step, now);
+  copies.take(facts, slabs_to_write(), *session_.compute_stream, world_);
 }
 
 std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,
@@ -408,7 +392,7 @@ std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,
     throw UserError(
         "the model of the deck was changed during the run, and the copies of its state in memory "
         "do not fit the new one; restore the deck and start the same command again");
-  record::CheckpointWriter writer(run_directory, plan_, retention(), world_);
+  record::CheckpointWriter writer(run_directory, session_.plan, retention(), world_);
   writer.start_files(found->facts, std::move(found->files));
   record::SavedCheckpoint files = writer.finish();
   for (const std::string& warning : files.warnings) log.warning("{}", warning);
@@ -419,15 +403,12 @@ std::optional<Saver::Saved> Saver::write_from(const MemoryCopies& copies,
                .stall_s = device::steady_seconds() - begin};
 }
 
-void Saver::begin(std::int64_t step,
-                  std::uint64_t next_sample,
-                  device::Stream& compute,
-                  const record::NameValues& now) {
+void Saver::begin(std::int64_t step, const record::NameValues& now) {
   saved_ = {.files = {}, .step = step, .begin = device::steady_seconds()};
-  auto slabs = owned_state(compute);
+  auto slabs = owned_state();
   if (snapshot_.bytes() > 0)
     saved_.copy_s = device::steady_seconds() - saved_.begin;
-  writer_->start(facts_of_step(step, next_sample, now), std::move(slabs));
+  writer_->start(facts_of_step(step, now), std::move(slabs));
   saved_.stall_s = device::steady_seconds() - saved_.begin;
 }
 

@@ -29,16 +29,13 @@
 
 #include "base/log.hpp"
 #include "device/device.hpp"
-#include "layout/plan.hpp"
 
 #include "comm/control/world.hpp"
-#include "reduce/engine.hpp"
 
 #include "record/checkpoint/checkpoint_writer.hpp"
 #include "weights/checkpoint_weights.hpp"
 #include "weights/initial_weights.hpp"
 
-#include "optim/optimizer.hpp"
 #include "session/job.hpp"
 #include "session/memory_copies.hpp"
 
@@ -80,15 +77,13 @@ class Saver {
 
   /// Collective. Loads the newest checkpoint in `run_directory`, if there is one. Throws UserError
   /// if it is damaged or has another model, seed or precision.
-  std::optional<Resumed> load_newest(const std::string& run_directory,
-                                     Log& log,
-                                     device::Stream& compute);
+  std::optional<Resumed> load_newest(const std::string& run_directory, Log& log);
   /// Collective. Sets GPT-2's initial values, a pure function of the seed.
-  void initialize(device::Stream& compute);
+  void initialize();
   /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for
   /// checkpoints. Throws UserError if they do not fit the model, with a finding per key of the
   /// deck.
-  record::NameValues start_from_files(Log& log, device::Stream& compute);
+  record::NameValues start_from_files(Log& log);
 
   /// Call before the first begin(). Allocates the snapshot if the run has one, and sets the
   /// directory of checkpoints and facts for them in addition to those of the job (`more`).
@@ -97,16 +92,9 @@ class Saver {
 
   /// Collective. Requires: not under_way(). Takes the snapshot and starts to write it. `now`: facts
   /// after this step, in addition to those of prepare().
-  void begin(std::int64_t step,
-             std::uint64_t next_sample,
-             device::Stream& compute,
-             const record::NameValues& now = {});
+  void begin(std::int64_t step, const record::NameValues& now = {});
   /// Collective. Copies the same state into the memory of the ranks.
-  void copy_to(MemoryCopies& copies,
-               std::int64_t step,
-               std::uint64_t next_sample,
-               device::Stream& compute,
-               const record::NameValues& now);
+  void copy_to(MemoryCopies& copies, std::int64_t step, const record::NameValues& now);
   /// Collective. Writes the newest copy as a checkpoint, if it is newer than the one on the disk.
   std::optional<Saved> write_from(const MemoryCopies& copies,
                                   const std::string& run_directory,
@@ -121,33 +109,26 @@ class Saver {
   Saved finish();
 
  private:
-  record::NameValues start_from(const std::string& place, Log& log, device::Stream& compute);
+  record::NameValues start_from(const std::string& place, Log& log);
   /// Loads what compression of gradients carries, which stays zero where the checkpoint has none.
-  void load_carried(const std::string& directory,
-                    const record::CheckpointFacts& facts,
-                    device::Stream& compute);
+  void load_carried(const std::string& directory, const record::CheckpointFacts& facts);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   /// CheckpointFacts::more.
   [[nodiscard]] record::CheckpointFacts facts_of_step(std::int64_t step,
-                                                      std::uint64_t next_sample,
                                                       const record::NameValues& now) const;
   [[nodiscard]] record::Retention retention() const {
     return {job_.checkpoint.keep, job_.checkpoint.keep_every};
   }
   void make_snapshot();
   /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
-  void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill,
-                     device::Stream& compute);
+  void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill);
   /// The part of the state that this rank writes.
   [[nodiscard]] std::vector<record::MutableSlab> slabs_to_write() const;
-  std::vector<record::Slab> owned_state(device::Stream& compute);
+  std::vector<record::Slab> owned_state();
 
+  Session& session_;
   const Job& job_;
-  const layout::Plan& plan_;
-  reduce::Engine& engine_;
-  optim::Optimizer& optimizer_;
-  device::Device& device_;
   comm::World& world_;
 
   device::Buffer snapshot_;

@@ -195,12 +195,6 @@ double Journal::step(const record::StepRow& row, const session::StepOutcome& out
   return waited_in_train_s_ - waited_before;
 }
 
-void Journal::evaluation(const std::string& set,
-                         const std::string& of,
-                         const record::EvaluationRow& row) {
-  write([set, of, row](record::RunRecord& file) { file.append(set, of, row); });
-}
-
 void Journal::norms(std::int64_t step, std::span<const optim::LayerNorm> layers) {
   std::vector<record::NormRow> rows;
   for (const optim::LayerNorm& layer : layers)
@@ -209,9 +203,7 @@ void Journal::norms(std::int64_t step, std::span<const optim::LayerNorm> layers)
                     .gradient = layer.gradient,
                     .weight = layer.weight,
                     .update = layer.update});
-  write([rows = std::move(rows)](record::RunRecord& file) {
-    for (const record::NormRow& row : rows) file.append(row);
-  });
+  append(rows);
 }
 
 void Journal::dropped(std::int64_t step, bool validation) {

@@ -48,13 +48,11 @@ class Journal {
   /// A row of /steps when one is due, and the engine's bucket times as samples. Returns how long
   /// forward and backward waited for the network.
   double step(const record::StepRow& row, const session::StepOutcome& outcome);
-  /// A row of another table.
-  template <class Row>
-  void append(const Row& row) {
-    write([row](record::RunRecord& file) { file.append(row); });
+  /// A row of another table. One of /evaluation/SET comes after the set's name and description.
+  template <class... Row>
+  void append(const Row&... row) {
+    write([=](record::RunRecord& file) { file.append(row...); });
   }
-  /// A row of /evaluation/SET; `of` describes the set.
-  void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void norms(std::int64_t step, std::span<const optim::LayerNorm> layers);
   /// The validation, or else the evaluation of all sets, that was due after `step` was not
   /// finished.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
@@ -15,13 +14,6 @@
 #include "base/text.hpp"
 
 namespace trireme::train {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 std::string bits_text(double bits_per_byte) {
   return std::isnan(bits_per_byte) ? "" : fmt::format(" ({:.4f} bits per byte)", bits_per_byte);
@@ -74,9 +66,10 @@ void Progress::step(std::int64_t step,
 }
 
 void Progress::draw(std::int64_t step, double loss, double rate) {
-  if (now() - last_drawn_ < 0.1)
+  const double now = device::steady_seconds();
+  if (now - last_drawn_ < 0.1)
     return;
-  last_drawn_ = now();
+  last_drawn_ = now;
   constexpr int width = 30;
   const auto filled = static_cast<int>(width * step / std::max<std::int64_t>(steps_, 1));
   std::string bar(static_cast<std::size_t>(filled), '#');

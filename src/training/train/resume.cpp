@@ -78,24 +78,13 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
   return then;
 }
 
-}  // namespace
+struct DeckChange {
+  std::string key, then, now;
+  Change rule = Change::free;
+};
 
-std::string tokenizer_text(const session::Job& job) {
-  return job.tokenizer ? fmt::format("{:016x}", job.tokenizer->hash()) : unknown_tokenizer;
-}
-
-Resumption Resumption::of(const session::Saver::Resumed& resumed) {
-  const record::CheckpointFacts& facts = resumed.facts;
-  return {resumed.directory,
-          facts.step,
-          static_cast<std::int64_t>(facts.next_sample),
-          facts.deck,
-          fact_of(facts.more, data_hash_fact),
-          fact_of(facts.more, run_id_fact),
-          fact_of(facts.more, tokenizer_fact),
-          fact_of(facts.more, record::origin_path_fact)};
-}
-
+/// Every key whose value differs, in the order of the deck; keys that the old deck did not have are
+/// left out.
 std::vector<DeckChange> deck_changes(const record::NameValues& then, const session::Job& job) {
   std::vector<DeckChange> changes;
   for (std::size_t i = 0; i < job.deck.size(); ++i) {
@@ -107,19 +96,25 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const sessi
   return changes;
 }
 
-void expect_allowed(const Resumption& resumed,
-                    const session::Job& job,
-                    const std::string& data_hash) {
+}  // namespace
+
+std::string tokenizer_text(const session::Job& job) {
+  return job.tokenizer ? fmt::format("{:016x}", job.tokenizer->hash()) : unknown_tokenizer;
+}
+
+void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash) {
   std::vector<Diagnostic> found;
-  const bool data_known = !resumed.data_hash.empty();  // not where it was imported
-  const bool same_data = data_known && resumed.data_hash == data_hash;
-  for (const DeckChange& change : deck_changes(resumed.deck, job)) {
+  const record::CheckpointFacts& then = resumed.facts;
+  const std::string data_then = fact_of(then.more, data_hash_fact);
+  const bool data_known = !data_then.empty();  // not where it was imported
+  const bool same_data = data_known && data_then == data_hash;
+  for (const DeckChange& change : deck_changes(then.deck, job)) {
     if (change.rule == Change::free || (is_data(change.key) && same_data) ||
         change.key == "data.tokenizer")
       continue;
     const std::string what =
-        fmt::format("{} here, but {} was written with {}", shortened(change.now),
-                    resumed.checkpoint, shortened(change.then));
+        fmt::format("{} here, but {} was written with {}", shortened(change.now), resumed.directory,
+                    shortened(change.then));
     if (change.rule == Change::never)
       found.push_back({{},
                        change.key,
@@ -132,25 +127,27 @@ void expect_allowed(const Resumption& resumed,
                        fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
                                    what, change.key)});
   }
-  if (!skips_of(job.deck).same_before(resumed.next_sample, skips_of(resumed.deck)))
+  if (!skips_of(job.deck).same_before(static_cast<std::int64_t>(then.next_sample),
+                                      skips_of(then.deck)))
     found.push_back(
         {job.place_of("data.skip"), "data.skip",
          fmt::format("{} differs from {} among the {} samples before {}. Skip only later "
                      "samples, or move the checkpoints after the first sample that "
                      "differs to another directory",
-                     fact_of(job.deck, "data.skip"), fact_of(resumed.deck, "data.skip"),
-                     resumed.next_sample, resumed.checkpoint)});
-  const std::string tokenizer = tokenizer_text(job);
+                     fact_of(job.deck, "data.skip"), fact_of(then.deck, "data.skip"),
+                     then.next_sample, resumed.directory)});
+  const std::string tokenizer = tokenizer_text(job),
+                    tokenizer_then = fact_of(then.more, tokenizer_fact);
   const auto known = [](const std::string& one) {
     return !one.empty() && one != unknown_tokenizer;
   };
-  if (tokenizer != resumed.tokenizer && known(tokenizer) && known(resumed.tokenizer))
+  if (tokenizer != tokenizer_then && known(tokenizer) && known(tokenizer_then))
     found.push_back(
         {{},
          "data.tokenizer",
          fmt::format("{} has hash {}, but {} was written with a tokenizer of hash {}, and a run "
                      "cannot change it; put the old one back, or name another run.directory",
-                     job.data.tokenizer, tokenizer, resumed.checkpoint, resumed.tokenizer)});
+                     job.data.tokenizer, tokenizer, resumed.directory, tokenizer_then)});
   const bool data_said = std::ranges::any_of(
       found, [](const Diagnostic& finding) { return is_data(finding.subject); });
   const bool data_allowed = std::ranges::any_of(job.run.allow_changes, [](const std::string& word) {
@@ -162,21 +159,21 @@ void expect_allowed(const Resumption& resumed,
                      fmt::format("these are not the tokens that {} was trained on: the files were "
                                  "changed; put them back, or allow it with "
                                  "run.allow_changes=[data]",
-                                 resumed.checkpoint)});
+                                 resumed.directory)});
   if (!found.empty())
     throw UserError(std::move(found));
 }
 
 std::string choose_run_id(const record::RunDirectory& directory,
-                          const std::optional<Resumption>& resumed,
+                          const std::optional<Resumed>& resumed,
                           const session::Job& job) {
   if (!resumed)
     return record::new_run_id();
   std::string mine = directory.stored_id();
-  const std::string& theirs = resumed->run_id;
+  const std::string theirs = fact_of(resumed->facts.more, run_id_fact);
   if (!mine.empty() && !theirs.empty() && mine != theirs)
     throw UserError(
-        Place{resumed->checkpoint},
+        Place{resumed->directory},
         fmt::format(
             "this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was changed. To "
             "resume the run of the checkpoint, move steps.jsonl, run.h5 and run.id to another "
@@ -195,8 +192,8 @@ std::string choose_run_id(const record::RunDirectory& directory,
   return theirs.empty() ? record::new_run_id() : theirs;
 }
 
-std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job) {
-  const auto changes = deck_changes(resumed.deck, job);
+std::vector<std::string> change_table(const Resumed& resumed, const session::Job& job) {
+  const auto changes = deck_changes(resumed.facts.deck, job);
   std::vector<std::string> lines;
   if (changes.empty())
     return lines;
@@ -205,40 +202,41 @@ std::vector<std::string> change_table(const Resumption& resumed, const session::
     keys = std::max(keys, change.key.size());
     values = std::max(values, shortened(change.then).size());
   }
-  lines.push_back(fmt::format("changed since step {}:", resumed.step));
+  lines.push_back(fmt::format("changed since step {}:", resumed.facts.step));
   for (const DeckChange& change : changes)
     lines.push_back(fmt::format("  {:<{}}  {:>{}} -> {}", change.key, keys, shortened(change.then),
                                 values, shortened(change.now)));
   return lines;
 }
 
-std::string unread_weights(const Resumption& resumed, const session::Job& job) {
+std::string unread_weights(const Resumed& resumed, const session::Job& job) {
   if (job.run.initial_weights.empty())
     return "";
+  const std::string origin = fact_of(resumed.facts.more, record::origin_path_fact);
   return fmt::format(
       "run.initial_weights: not read, since the run resumes from step {}; it began with {}",
-      resumed.step, resumed.origin.empty() ? "random weights" : "those of " + resumed.origin);
+      resumed.facts.step, origin.empty() ? "random weights" : "those of " + origin);
 }
 
-std::string rate_jump(const Resumption& resumed, const session::Job& job) {
-  if (resumed.step < 1)
+std::string rate_jump(const Resumed& resumed, const session::Job& job) {
+  if (resumed.facts.step < 1)
     return "";
   std::int64_t steps = job.run.steps;
-  const auto before = optimizer_then(resumed.deck, job, steps);
+  const auto before = optimizer_then(resumed.facts.deck, job, steps);
   const std::int64_t steps_now = job.schedule_steps();
   if (steps == steps_now)
     return "";
-  const double then = optim::learning_rate(before, resumed.step, steps);
-  const double meant = optim::learning_rate(before, resumed.step + 1, steps);
-  const double stretched = optim::learning_rate(before, resumed.step + 1, steps_now);
-  const double now = optim::learning_rate(job.optimizer, resumed.step + 1, steps_now);
+  const double then = optim::learning_rate(before, resumed.facts.step, steps);
+  const double meant = optim::learning_rate(before, resumed.facts.step + 1, steps);
+  const double stretched = optim::learning_rate(before, resumed.facts.step + 1, steps_now);
+  const double now = optim::learning_rate(job.optimizer, resumed.facts.step + 1, steps_now);
   if (!(std::max(stretched / meant, meant / stretched) > jump))
     return "";  // what else changed is in change_table()
   return fmt::format(
       "the learning rate jumps from {:.3g} at step {} to {:.3g} at step {}: its schedule ends with "
       "step {} now, and with step {} then; optimizer.schedule.steps={} keeps the one that the run "
       "had",
-      then, resumed.step, now, resumed.step + 1, steps_now, steps, steps);
+      then, resumed.facts.step, now, resumed.facts.step + 1, steps_now, steps, steps);
 }
 
 }  // namespace trireme::train

@@ -36,49 +36,28 @@ std::string tokenizer_text(const session::Job& job);
 
 using record::fact_of;
 
-struct DeckChange {
-  std::string key, then, now;
-  Change rule = Change::free;
-};
-
-/// What is available of the run that a start resumes.
-struct Resumption {
-  std::string checkpoint;  ///< its directory
-  std::int64_t step = 0, next_sample = 0;
-  record::NameValues deck;        ///< of the session that wrote it; empty: unknown
-  std::string data_hash, run_id;  ///< "" where it is not stated
-  std::string tokenizer;          ///< its hash, or unknown_tokenizer; "" where it is not stated
-  std::string origin;  ///< the path of the run's first weights; "": random ones, or not stated
-
-  static Resumption of(const session::Saver::Resumed& resumed);
-};
-
-/// Every key whose value differs, in the order of the deck; keys that the old deck did not have are
-/// left out.
-std::vector<DeckChange> deck_changes(const record::NameValues& then, const session::Job& job);
+using Resumed = session::Saver::Resumed;
 
 /// Throws UserError with all changes that the deck does not allow; `data_hash` is that of this
 /// start's data.
-void expect_allowed(const Resumption& resumed,
-                    const session::Job& job,
-                    const std::string& data_hash);
+void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash);
 
 /// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
 /// UserError when the checkpoint is another run's, or may be. Rank 0.
 std::string choose_run_id(const record::RunDirectory& directory,
-                          const std::optional<Resumption>& resumed,
+                          const std::optional<Resumed>& resumed,
                           const session::Job& job);
 
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
 /// checkpoint does not state it.
-std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job);
+std::vector<std::string> change_table(const Resumed& resumed, const session::Job& job);
 
 /// A sentence when the deck names weights, which only a new run reads, with those that the run
 /// began with; else nothing.
-std::string unread_weights(const Resumption& resumed, const session::Job& job);
+std::string unread_weights(const Resumed& resumed, const session::Job& job);
 
 /// A sentence when the learning rate jumps between the last step of the checkpoint and the next
 /// because its schedule follows run.steps; else nothing.
-std::string rate_jump(const Resumption& resumed, const session::Job& job);
+std::string rate_jump(const Resumed& resumed, const session::Job& job);
 
 }  // namespace trireme::train

@@ -114,10 +114,10 @@ void Run::start() {
     copies.choose_partners(world);
   else
     copies = {};
-  std::optional<session::Saver::Resumed> resumed;
+  std::optional<Resumed> resumed;
   {
     const device::Span span(training.recorder, device::SpanName::checkpoint_read);
-    resumed = saver.load_newest(directory.path(), log, *training.compute_stream);
+    resumed = saver.load_newest(directory.path(), log);
   }
   if (resumed) {
     training.check_replicas(resumed->facts.step);
@@ -134,17 +134,15 @@ void Run::start() {
     return;
   if (!job.evaluate.sets.empty())
     sets.emplace(job, world);
-  std::optional<Resumption> before;
   record::NameValues origin;
   if (resumed) {
-    before = Resumption::of(*resumed);
     origin = weights::origin_facts(resumed->facts.more);
-    if (const std::string line = unread_weights(*before, job); !line.empty())
+    if (const std::string line = unread_weights(*resumed, job); !line.empty())
       log.info("{}", line);
   } else if (job.run.initial_weights.empty()) {
-    saver.initialize(*training.compute_stream);
+    saver.initialize();
   } else {
-    origin = saver.start_from_files(log, *training.compute_stream);
+    origin = saver.start_from_files(log);
   }
   if (job.evaluate.noise_scale.every_steps > 0) {
     noise_scale.emplace(job.shape.context, job.evaluate.noise_scale.smoothing);
@@ -154,11 +152,11 @@ void Run::start() {
   }
   const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data));
   comm::on_first_rank(world, [&] {
-    if (before)
-      expect_allowed(*before, job, data_hash);
-    directory.set_id(choose_run_id(directory, before, job));
+    if (resumed)
+      expect_allowed(*resumed, job, data_hash);
+    directory.set_id(choose_run_id(directory, resumed, job));
   });
-  open_files(before, origin);
+  open_files(resumed, origin);
   if (from_memory)
     journal->checkpoint(*from_memory);
   record::NameValues more{{run_id_fact, directory.id()},
@@ -169,7 +167,7 @@ void Run::start() {
   saver.prepare(directory.path(), std::move(more));
 }
 
-void Run::open_files(const std::optional<Resumption>& before, const record::NameValues& origin) {
+void Run::open_files(const std::optional<Resumed>& resumed, const record::NameValues& origin) {
   signals.training_begins();  // from here on there is a record, which a stop must close
   comm::on_first_rank(world, [&] {
     files::expect_writable_place(directory.file("log.txt"));
@@ -177,11 +175,11 @@ void Run::open_files(const std::optional<Resumption>& before, const record::Name
   });
   if (!world.lost.empty() && world.rank() == 0)
     log.warning("{} was lost: the run continues on {} ranks", world.lost, world.size());
-  const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
+  const auto resumed_step = resumed ? std::optional(resumed->facts.step) : std::nullopt;
   journal.emplace(training, directory, resumed_step, origin, log);
-  if (before && world.rank() == 0) {
-    for (const std::string& line : change_table(*before, job)) log.info("{}", line);
-    if (const std::string warning = rate_jump(*before, job); !warning.empty())
+  if (resumed && world.rank() == 0) {
+    for (const std::string& line : change_table(*resumed, job)) log.info("{}", line);
+    if (const std::string warning = rate_jump(*resumed, job); !warning.empty())
       log.warning("{}", warning);
   }
   log_opening_lines(training, first_step, log);

@@ -67,7 +67,7 @@ struct Run {
   std::int64_t saved_step = -1;  ///< the step of the newest checkpoint, begun or done
 
  private:
-  void open_files(const std::optional<Resumption>& before, const record::NameValues& origin);
+  void open_files(const std::optional<Resumed>& resumed, const record::NameValues& origin);
 };
 
 }  // namespace trireme::train

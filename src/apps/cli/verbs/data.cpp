@@ -132,7 +132,7 @@ class RunData {
     if (!newest)
       return;
     const auto facts = record::read_manifest(newest->directory).facts;
-    train::expect_allowed(train::Resumption::of({newest->directory, facts}), job_,
+    train::expect_allowed({newest->directory, facts}, job_,
                           fmt::format("{:016x}", batches::content_hash(*data_)));
     done_ = facts.step;
     next_sample_ = static_cast<std::int64_t>(facts.next_sample);
