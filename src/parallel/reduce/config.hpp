@@ -19,7 +19,7 @@
 namespace trireme::reduce {
 
 /// The type in which gradients are sent. They are accumulated, and the optimizer reads them, in
-/// fp32. int8 and fp8 (e4m3) have a scale per block (block_compression.hpp).
+/// fp32. int8 and fp8 (e4m3) have a scale per block (compression.hpp).
 enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8 };
 
 /// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
@@ -72,7 +72,7 @@ struct ParallelConfig {
   OnLostRank on_lost_rank = OnLostRank::stop;
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
-  /// Whether reductions use a method of compression.hpp.
+  /// Whether reductions use compression.hpp.
   [[nodiscard]] bool compresses() const { return dtype_of(gradient_dtype) == DType::u8; }
   /// Whether the other keys allow sharded gradients; reduce_every is not checked, its default
   /// follows `shard`.

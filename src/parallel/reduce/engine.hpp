@@ -21,8 +21,8 @@
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
 // With gradient_dtype: bf16 the communication stream rounds a bucket into a separate buffer before
-// the reduction, and converts the result back to fp32 after it. A method of compression.hpp replaces
-// the collective.
+// the reduction, and converts the result back to fp32 after it. Compression (compression.hpp)
+// replaces the collective.
 //
 // There is one communication stream, so collectives run in the order in which they are enqueued,
 // and that order is the same on all ranks: reductions in layout order, gathers in the order of

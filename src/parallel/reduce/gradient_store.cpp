@@ -23,7 +23,7 @@ GradientStore::GradientStore(const layout::Plan& plan,
   if (config.compresses() && plan_.all_ranks() > 1) {
     TRIREME_EXPECT(world != nullptr && !ring_, "{} without a world, or with shard: {}",
                    word(config.gradient_dtype), word(config.shard));
-    compression_ = make_compression({plan_, config, communicator_, *world, device_});
+    compression_.emplace(plan_, config, communicator_, *world, device_);
   }
   allocate(config);
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {

@@ -4,8 +4,8 @@
 //
 // Backward writes fp32 gradients directly into the buckets (gradients are views of them). A
 // reduction rounds the bucket into a separate buffer if gradient_dtype is bf16, reduces it, converts
-// the result back, or leaves all of this to a method of compression.hpp, and, if every micro-step is reduced, adds it to the sums of earlier
-// micro-steps.
+// the result back, or leaves all of this to compression.hpp, and, if every micro-step is reduced,
+// adds it to the sums of earlier micro-steps.
 //
 // With shard: gradients or parameters the buckets share a few slots (layout/residency.hpp), and each
 // micro-step is reduced: a bucket is whole only while it is written and reduced, and the rank keeps
@@ -88,7 +88,7 @@ class GradientStore {
   comm::Communicator& communicator_;
   device::Device& device_;
   const std::size_t compression_bytes_;
-  std::unique_ptr<Compression> compression_;
+  std::optional<Compression> compression_;
   device::Buffer arena_, wire_, sums_;
   std::vector<View> views_;  // by parameter
   std::vector<Bucket> buckets_;
