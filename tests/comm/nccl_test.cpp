@@ -334,11 +334,11 @@ TEST(NcclTransfer, SendsEveryMessageAndSendsItBack) {
   const auto transfer = make_transfer(world, *communicator, {{outgoing.list, incoming.list}});
   for (int round = 0; round < 2; ++round) {
     outgoing.write(round);
-    transfer->send(0, *stream);
+    transfer->enqueue(0, Direction::send, *stream);
     incoming.expect(round);
     outgoing.expect(round);
     incoming.write(round + 2);  // other values are sent back
-    transfer->send_back(0, *stream);
+    transfer->enqueue(0, Direction::send_back, *stream);
     outgoing.expect(round + 2);
   }
 }

@@ -69,13 +69,13 @@ TEST_P(TransferTest, SendsEveryMessageAndSendsItBack) {
   for (int round = 0; round < 2; ++round) {
     auto& [outgoing, incoming] = groups_[round == 0 ? outer : inner];
     for_all(outgoing, true, round, set);
-    transfer->send(round == 0 ? outer : inner, *stream_);
+    transfer->enqueue(round == 0 ? outer : inner, Direction::send, *stream_);
     stream_->synchronize();
     for_all(incoming, false, round, same);
     for_all(outgoing, true, round, same);
     // Other values are sent back.
     for_all(incoming, false, round + 2, set);
-    transfer->send_back(round == 0 ? outer : inner, *stream_);
+    transfer->enqueue(round == 0 ? outer : inner, Direction::send_back, *stream_);
     stream_->synchronize();
     for_all(outgoing, true, round + 2, same);
   }
@@ -89,18 +89,19 @@ TEST_P(TransferTest, KeepsGroupsApart) {
   const auto same = [](float at, float expected) { ASSERT_EQ(at, expected); };
   for_all(groups_[outer].outgoing, true, 0, set);
   for_all(groups_[inner].outgoing, true, 1, set);
-  for (const std::size_t group : {outer, empty, inner}) transfer->send(group, *stream_);
+  for (const std::size_t group : {outer, empty, inner})
+    transfer->enqueue(group, Direction::send, *stream_);
   stream_->synchronize();
   for_all(groups_[outer].incoming, false, 0, same);
   for_all(groups_[inner].incoming, false, 1, same);
   for_all(groups_[outer].incoming, false, 2, set);
-  transfer->send_back(empty, *stream_);
-  transfer->send_back(outer, *stream_);
+  transfer->enqueue(empty, Direction::send_back, *stream_);
+  transfer->enqueue(outer, Direction::send_back, *stream_);
   stream_->synchronize();
   for_all(groups_[outer].outgoing, true, 2, same);
   for_all(groups_[inner].outgoing, true, 1, same);
   for_all(groups_[inner].incoming, false, 3, set);
-  transfer->send_back(inner, *stream_);
+  transfer->enqueue(inner, Direction::send_back, *stream_);
   stream_->synchronize();
   for_all(groups_[inner].outgoing, true, 3, same);
   world_.barrier();
@@ -115,8 +116,8 @@ TEST(Transfer, OneRankSendsNothing) {
   const auto stream = device->make_stream(device::StreamMode::inlined, "comm");
   const auto communicator = make_communicator(Transport::self, Reduction::ordered, *world, *device);
   const auto transfer = make_transfer(*world, *communicator, {{}});
-  transfer->send(0, *stream);
-  transfer->send_back(0, *stream);
+  transfer->enqueue(0, Direction::send, *stream);
+  transfer->enqueue(0, Direction::send_back, *stream);
   float one = 0;
   EXPECT_THROW(make_transfer(*world, *communicator, {{{{0, view_of(&one, 1)}}, {}}}),
                ContractError);

@@ -49,15 +49,14 @@ class RecordedTransfer final : public comm::Transfer {
   RecordedTransfer(std::unique_ptr<comm::Transfer> transfer, Notes& notes)
       : transfer_(std::move(transfer)), notes_(notes) {}
   /// Waits for the matrices, to compare them with their values later.
-  void send(std::size_t group, device::Stream& stream) override {
-    notes_.add("send ", group);
-    transfer_->send(group, stream);
+  /// Waits for the matrices, to compare them with their values later.
+  void enqueue(std::size_t group, comm::Direction direction, device::Stream& stream) override {
+    notes_.add(direction == comm::Direction::send ? "send " : "send_back ", group);
+    transfer_->enqueue(group, direction, stream);
+    if (direction == comm::Direction::send_back)
+      return;
     stream.synchronize();
     notes_.arrived[group] = notes_.values(group);
-  }
-  void send_back(std::size_t group, device::Stream& stream) override {
-    notes_.add("send_back ", group);
-    transfer_->send_back(group, stream);
   }
 
  private:
@@ -68,26 +67,20 @@ class RecordedTransfer final : public comm::Transfer {
 class RecordingCommunicator final : public comm::Communicator {
  public:
   RecordingCommunicator(comm::Communicator& inner, comm::World& world, Notes& notes)
-      : inner_(inner), world_(world), notes_(notes) {}
+      : Communicator(inner.rank(), inner.size()), inner_(inner), world_(world), notes_(notes) {}
 
-  [[nodiscard]] int rank() const override { return inner_.rank(); }
-  [[nodiscard]] int size() const override { return inner_.size(); }
   [[nodiscard]] std::string_view name() const override { return inner_.name(); }
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
     return inner_.allocate(bytes, what);
   }
   std::unique_ptr<comm::Shards> shards(View full) override { return inner_.shards(full); }
-  void reduce_scatter(const comm::Shards& shards,
-                      BucketIndex bucket,
-                      device::Stream& stream) override {
-    inner_.reduce_scatter(shards, bucket, stream);
-  }
-  void all_gather(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    notes_.add("gather ", at(bucket));
-    inner_.all_gather(shards, bucket, stream);
-  }
-  void all_reduce(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    inner_.all_reduce(shards, bucket, stream);
+  void enqueue(comm::Operation operation,
+               const comm::Shards& shards,
+               BucketIndex bucket,
+               device::Stream& stream) override {
+    if (operation == comm::Operation::all_gather)
+      notes_.add("gather ", at(bucket));
+    inner_.enqueue(operation, shards, bucket, stream);
   }
   std::unique_ptr<comm::Transfer> transfer(const std::vector<comm::MessageGroup>& groups) override {
     notes_.groups = groups;

@@ -72,10 +72,9 @@ class ThreadTransfer final : public comm::Transfer {
   ThreadTransfer(Hub& hub, int rank, std::vector<comm::MessageGroup> groups, std::int64_t& sent)
       : hub_(hub), rank_(rank), groups_(std::move(groups)), sent_(sent) {}
 
-  void send(std::size_t group, device::Stream& stream) override {
-    exchange(groups_[group], stream);
-  }
-  void send_back(std::size_t group, device::Stream& stream) override {
+  void enqueue(std::size_t group, comm::Direction direction, device::Stream& stream) override {
+    if (direction == comm::Direction::send)
+      return exchange(groups_[group], stream);
     back_ = {groups_[group].incoming, groups_[group].outgoing};
     exchange(back_, stream);
   }
@@ -110,10 +109,8 @@ class ThreadTransfer final : public comm::Transfer {
 class ThreadCommunicator final : public comm::Communicator {
  public:
   ThreadCommunicator(Hub& hub, int rank, device::Device& device)
-      : hub_(hub), rank_(rank), device_(device) {}
+      : Communicator(rank, hub.size()), hub_(hub), rank_(rank), device_(device) {}
 
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return hub_.size(); }
   [[nodiscard]] std::string_view name() const override { return "threads"; }
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
   /// Number of shards() calls so far.
@@ -129,21 +126,23 @@ class ThreadCommunicator final : public comm::Communicator {
     ++num_lookups_;
     return std::make_unique<ThreadShards>(full, rank_, size());
   }
-  void reduce_scatter(const comm::Shards& shards,
-                      BucketIndex bucket,
-                      device::Stream& stream) override {
-    run("reduce_scatter ", shards, bucket, stream,
-        [](ThreadCommunicator& self) { self.sum_own(); });
-  }
-  void all_gather(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    run("all_gather ", shards, bucket, stream,
-        [](ThreadCommunicator& self) { self.copy_others(); });
-  }
-  void all_reduce(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    run("all_reduce ", shards, bucket, stream, [](ThreadCommunicator& self) {
-      self.sum_own();
-      self.hub_.collectives_.arrive_and_wait();
-      self.copy_others();
+  void enqueue(comm::Operation operation,
+               const comm::Shards& shards,
+               BucketIndex bucket,
+               device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, operation, &shards, bucket] {
+      auto& calls = hub_.calls_[static_cast<std::size_t>(rank_)];
+      if (calls.size() < calls.capacity())
+        calls.push_back(word(operation) + (" " + std::to_string(at(bucket))));
+      hub_.buckets_[static_cast<std::size_t>(rank_)] = &shards;
+      hub_.collectives_.arrive_and_wait();
+      if (operation != comm::Operation::all_gather)
+        sum_own();
+      if (operation == comm::Operation::all_reduce)
+        hub_.collectives_.arrive_and_wait();
+      if (operation != comm::Operation::reduce_scatter)
+        copy_others();
+      hub_.collectives_.arrive_and_wait();
     });
   }
 
@@ -152,22 +151,6 @@ class ThreadCommunicator final : public comm::Communicator {
   }
 
  private:
-  template <class F>
-  void run(const char* what,
-           const comm::Shards& shards,
-           BucketIndex bucket,
-           device::Stream& stream,
-           F collective) {
-    device::cpu::stream_of(stream).run([this, what, &shards, bucket, collective] {
-      auto& calls = hub_.calls_[static_cast<std::size_t>(rank_)];
-      if (calls.size() < calls.capacity())
-        calls.push_back(what + std::to_string(at(bucket)));
-      hub_.buckets_[static_cast<std::size_t>(rank_)] = &shards;
-      hub_.collectives_.arrive_and_wait();
-      collective(*this);
-      hub_.collectives_.arrive_and_wait();
-    });
-  }
   void sum_own() {
     const DType dtype = hub_.buckets_[static_cast<std::size_t>(rank_)]->own.dtype;
     if (dtype == DType::i64)

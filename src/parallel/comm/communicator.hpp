@@ -69,12 +69,16 @@ class Shards {
   [[nodiscard]] View of(int rank) const { return full.slice(rank * own.elements, own.elements); }
 };
 
+/// The collectives of a bucket.
+enum class Operation : std::uint8_t { reduce_scatter, all_gather, all_reduce };
+
 class Communicator {
  public:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Communicator() = default;
 
-  [[nodiscard]] virtual int rank() const = 0;
-  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
   /// "self", "mpi", …; as in the deck.
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// A remark for the log about the choice of this transport, in one line; usually empty.
@@ -95,11 +99,21 @@ class Communicator {
 
   /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
   /// `full` is undefined afterwards. `bucket` names the collective in error messages.
-  virtual void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) {
+    enqueue(Operation::reduce_scatter, shards, bucket, stream);
+  }
   /// Fills `full` with every rank's `own`.
-  virtual void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) {
+    enqueue(Operation::all_gather, shards, bucket, stream);
+  }
   /// Sums `full` over the ranks on every rank; the same bits on every rank.
-  virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) {
+    enqueue(Operation::all_reduce, shards, bucket, stream);
+  }
+  virtual void enqueue(Operation operation,
+                       const Shards& shards,
+                       BucketIndex bucket,
+                       device::Stream& stream) = 0;
 
   /// With Options::sums_inside: the ranks of this replica, and the communicator of those that own
   /// the same shard in all replicas, which sums any memory of the device.
@@ -116,6 +130,7 @@ class Communicator {
   }
 
  private:
+  const int rank_, size_;
   std::string note_;
 };
 

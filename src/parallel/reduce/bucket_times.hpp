@@ -19,6 +19,8 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
+#include "comm/collective/transfer.hpp"
+
 namespace trireme::reduce {
 
 /// The collective of one bucket, in seconds of the host's steady clock.
@@ -40,10 +42,9 @@ struct ReductionTimes : BucketTimes {
 /// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
 using GatherTimes = BucketTimes;
 
-/// Direction of an optimizer's own transfers: to the rank that works on the data, and back.
-enum class Direction : std::uint8_t { send, send_back };
+using comm::Direction;
 
-/// One transfer of a bucket's data (transfers.hpp).
+/// One transfer of a bucket's data (transfers.hpp): to the rank that works on it, or back.
 struct TransferTimes : BucketTimes {
   Direction direction = Direction::send;
 };

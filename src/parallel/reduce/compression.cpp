@@ -54,8 +54,7 @@ View Compression::sum_error(BucketIndex bucket) const {
                    .slice(plan_.owned_begin(bucket), plan_.bucket(bucket).shard_elements);
 }
 
-void Compression::find_messages(BucketIndex bucket,
-                                     std::vector<comm::MessageGroup>& groups) const {
+void Compression::find_messages(BucketIndex bucket, std::vector<comm::MessageGroup>& groups) const {
   const layout::Bucket& place = plan_.bucket(bucket);
   for (int peer = 0; peer < plan_.ranks(); ++peer) {
     if (peer == rank_)
@@ -84,7 +83,7 @@ void Compression::reduce(BucketIndex bucket, View gradients, device::Stream& str
                      .error = of(error(bucket), rank),
                      .code = code_},
         stream);
-  transfer_->send(at(bucket), stream);
+  transfer_->enqueue(at(bucket), comm::Direction::send, stream);
   const View sum = of(gradients, rank_);
   for (int rank = 0; rank < plan_.ranks(); ++rank)
     run(DecodeBlocks{.sum = sum,
@@ -99,7 +98,7 @@ void Compression::reduce(BucketIndex bucket, View gradients, device::Stream& str
                    .error = sum_error(bucket),
                    .code = code_},
       stream);
-  transfer_->send(plan_.buckets().size() + at(bucket), stream);
+  transfer_->enqueue(plan_.buckets().size() + at(bucket), comm::Direction::send, stream);
   for (int rank = 0; rank < plan_.ranks(); ++rank)
     run(DecodeBlocks{.sum = of(gradients, rank),
                      .codes = part(rank == rank_ ? received_ : sent_, place, rank),

@@ -121,11 +121,7 @@ comm::MessageGroup Matrices::find_messages(Round& round, const std::vector<View>
 }
 
 void Matrices::enqueue(BucketIndex bucket, reduce::Direction direction, device::Stream& stream) {
-  const std::size_t group = round_of(bucket).value();
-  if (direction == reduce::Direction::send)
-    transfer_->send(group, stream);
-  else
-    transfer_->send_back(group, stream);
+  transfer_->enqueue(round_of(bucket).value(), direction, stream);
 }
 
 void Matrices::send(std::size_t round) {

@@ -33,34 +33,28 @@ class MpiTransfer final : public Transfer {
     }
   }
 
-  void send(std::size_t group, device::Stream& stream) override {
-    exchange(groups_[group].first, groups_[group].second, stream);
-  }
-  void send_back(std::size_t group, device::Stream& stream) override {
-    exchange(groups_[group].second, groups_[group].first, stream);
-  }
-
- private:
-  void exchange(const std::vector<Channel>& sent,
-                const std::vector<Channel>& received,
-                device::Stream& stream) {
-    device::cpu::stream_of(stream).run([this, out = &sent, in = &received] {
+  void enqueue(std::size_t group, Direction direction, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, group = &groups_[group], direction] {
       const auto entered = progress_.enter("an exchange of messages");
-      channels_.exchange(*out, *in);
+      const auto& [outgoing, incoming] = *group;
+      direction == Direction::send ? channels_.exchange(outgoing, incoming)
+                                   : channels_.exchange(incoming, outgoing);
     });
   }
 
+ private:
   OwnedComm comm_;
   Progress progress_;
   Channels channels_;
-  std::vector<std::pair<std::vector<Channel>, std::vector<Channel>>> groups_;  // sent, received
+  std::vector<std::pair<std::vector<Channel>, std::vector<Channel>>> groups_;  // outgoing, incoming
 };
 
 /// One rank: nothing is sent.
 class SelfTransfer final : public Transfer {
  public:
-  void send(std::size_t /*group*/, device::Stream& /*stream*/) override {}
-  void send_back(std::size_t /*group*/, device::Stream& /*stream*/) override {}
+  void enqueue(std::size_t /*group*/,
+               Direction /*direction*/,
+               device::Stream& /*stream*/) override {}
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 //    that wait for their peers may block each other. Data is copied, never added, so the bits do
 //    not depend on the transport.
 // 2. Messages are received in place. With MPI they are sent in chunks (comm/collective/channels.hpp).
-//    send() and send_back() allocate nothing. They run one at a time, on one stream or on streams
-//    ordered by events.
+//    enqueue() allocates nothing. Exchanges run one at a time, on one stream or on streams ordered
+//    by events.
 // 3. Between two ranks, the messages that one sends and the other receives in a group must have the
 //    same number, sizes and order. A rank sends nothing to itself.
 // 4. The world's deadline applies, as in every collective: MPI requests are polled
@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -41,15 +42,16 @@ struct MessageGroup {
   std::vector<Message> outgoing, incoming;
 };
 
+/// send: the outgoing messages of a group are sent, and the incoming ones received. send_back: the
+/// memory of the incoming messages is sent back to its senders, and the memory of the outgoing ones
+/// receives.
+enum class Direction : std::uint8_t { send, send_back };
+
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  /// Sends the outgoing messages of a group and receives the incoming ones, in stream order.
-  /// Collective.
-  virtual void send(std::size_t group, device::Stream& stream) = 0;
-  /// Sends the memory of the incoming messages of a group back to its senders, and receives into
-  /// the memory of the outgoing ones. Collective.
-  virtual void send_back(std::size_t group, device::Stream& stream) = 0;
+  /// Exchanges the messages of a group, in stream order. Collective.
+  virtual void enqueue(std::size_t group, Direction direction, device::Stream& stream) = 0;
 };
 
 /// Collective, with the same number of groups on every rank. The world, the communicator and the

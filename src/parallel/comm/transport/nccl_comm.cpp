@@ -171,6 +171,7 @@ void NcclComm::collective(const char* operation,
                           device::Stream& stream,
                           const std::function<ncclResult_t(ncclComm_t)>& call) {
   std::unique_lock lock(mutex_);
+  const Collective collective{operation, bucket, true};
   Entry& entry = ring_[head_ % ring_size];
   if (head_ - tail_ == ring_size) {
     lock.unlock();
@@ -181,22 +182,14 @@ void NcclComm::collective(const char* operation,
   }
   expect_all_ranks(operation);
   if (lane_ != nullptr)
-    watchdog_->enter(*lane_, Collective{operation, bucket, true});
+    watchdog_->enter(*lane_, collective);
   const ncclResult_t status = call(comm_);
-  wait(status, status == ncclInProgress || status == ncclSuccess
-                   ? operation
-                   : Collective{operation, bucket, true}.text());
+  wait(status, status == ncclInProgress || status == ncclSuccess ? operation : collective.text());
   stream.record(*entry.end);
   if (head_ == tail_)
     moved_ = last_check_ = Clock::now();
-  entry.operation = operation;
-  entry.bucket = bucket;
+  entry.collective = collective;
   ++head_;
-}
-
-std::string NcclComm::oldest() const {
-  const Entry& entry = ring_[tail_ % ring_size];
-  return Collective{entry.operation, entry.bucket, true}.text();
 }
 
 std::string NcclComm::find_error() {
@@ -211,19 +204,15 @@ std::string NcclComm::find_error() {
     watchdog_->leave(*lane_);
   if (status == ncclSuccess || status == ncclInProgress)
     return {};
-  return fmt::format("NCCL: {} failed: {}",
-                     tail_ == head_ ? "nothing was enqueued, but the communicator" : oldest(),
-                     error_text(status));
-}
-
-bool NcclComm::is_stalled() const {
-  return tail_ != head_ && seconds_since(last_check_) >= deadline_s_;
+  return fmt::format(
+      "NCCL: {} failed: {}",
+      tail_ == head_ ? "nothing was enqueued, but the communicator" : oldest().text(),
+      error_text(status));
 }
 
 std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
   const double idle_s = seconds_since(moved_);
-  const std::string last = last_message(), what = oldest();
-  const Entry& entry = ring_[tail_ % ring_size];
+  const std::string last = last_message(), what = oldest().text();
   const auto still = [&](const std::string& why) {
     return fmt::format("NCCL: {} has not ended for {:.0f} s; {}; last: {}", what, idle_s, why,
                        last);
@@ -232,7 +221,7 @@ std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
     return still("there is no other rank");
   Watchdog::Lane asked = *lane_;
   asked.sequence = static_cast<std::int64_t>(tail_) + 1;
-  asked.collective = {entry.operation, entry.bucket, true};
+  asked.collective = oldest();
   bool all_were_there = all_were_there_;
   lock.unlock();
   auto found = Watchdog::Finding::keep_waiting;
@@ -263,7 +252,7 @@ void NcclComm::watch() {
       return;
     try {
       found = ranks_are_lost() ? "a rank was lost" : find_error();
-      if (found.empty() && is_stalled())
+      if (found.empty() && tail_ != head_ && seconds_since(last_check_) >= deadline_s_)
         found = check_ranks(lock);
     } catch (const std::exception& problem) {  // the GPU itself has failed
       found = problem.what();
@@ -271,15 +260,13 @@ void NcclComm::watch() {
     if (found.empty())
       lock.unlock();
   }
-  if (loses_a_rank() && (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1))))
-    abort();  // what is enqueued ends, with any values
-  else
-    end_job(found, lock);
-}
-
-void NcclComm::end_job(const std::string& error, std::unique_lock<std::timed_mutex>& lock) {
-  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), error);
-  if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
+  const auto locked = [&] {
+    return lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1));
+  };
+  if (loses_a_rank() && locked())
+    return abort();  // what is enqueued ends, with any values
+  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), found);
+  if (locked())
     abort();
   world_.abort(ExitCode::environment);
 }

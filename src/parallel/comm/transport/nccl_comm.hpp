@@ -62,8 +62,7 @@ class NcclComm {
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
-    const char* operation = "";
-    BucketIndex bucket{};
+    Collective collective;
     std::unique_ptr<device::Event> end;
   };
   static constexpr std::size_t ring_size = 512;
@@ -78,16 +77,13 @@ class NcclComm {
   [[nodiscard]] std::string error_text(ncclResult_t status) const;
   [[nodiscard]] std::string last_message() const;
   void watch();
-  /// The collective, as messages name it. Requires the lock, and an entry.
-  [[nodiscard]] std::string oldest() const;
+  /// The oldest collective that has not ended. Requires the lock, and an entry.
+  [[nodiscard]] const Collective& oldest() const { return ring_[tail_ % ring_size].collective; }
   /// The error that NCCL reports, or "". Drops entries that have ended. Requires the lock.
   std::string find_error();
-  /// Whether no collective has ended for the deadline. Requires the lock.
-  [[nodiscard]] bool is_stalled() const;
   /// Call when no collective has ended for the deadline. The error, or "" to continue. Releases the
   /// lock while it queries other ranks.
   std::string check_ranks(std::unique_lock<std::timed_mutex>& lock);
-  void end_job(const std::string& error, std::unique_lock<std::timed_mutex>& lock);
 
   World& world_;
   device::Device& device_;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -18,16 +20,10 @@
 
 #include "comm/transport/nccl_comm.hpp"
 #include "comm/transport/nccl_sum.hpp"
-#include "comm/transport/nccl_transfer.hpp"
 #include "comm/transport/transports.hpp"
 
 namespace trireme::comm {
 namespace {
-
-class NcclShards final : public Shards {
- public:
-  NcclShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
-};
 
 ncclDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? ncclBfloat16 : dtype == DType::i64 ? ncclInt64 : ncclFloat32;
@@ -95,18 +91,57 @@ void expect_own_gpus(World& world, const device::Device& device) {
                                     ranks[a], ranks[b], all[a]));
 }
 
+/// Calls `body` with a function that keeps the first error of the calls in a group.
+template <class Body>
+ncclResult_t in_group(const Body& body) {
+  ncclResult_t status = ncclGroupStart();
+  const auto keep = [&](ncclResult_t next) {
+    if (status == ncclSuccess || status == ncclInProgress)
+      status = next;
+  };
+  body(keep);
+  const ncclResult_t ended = ncclGroupEnd();
+  keep(ended);
+  return status;
+}
+
+/// Enqueues like the collectives of `comm`, which outlives it.
+class NcclTransfer final : public Transfer {
+ public:
+  NcclTransfer(NcclComm& comm, std::vector<MessageGroup> groups)
+      : comm_(comm), groups_(std::move(groups)) {}
+
+  void enqueue(std::size_t group, Direction direction, device::Stream& stream) override {
+    const bool sends = direction == Direction::send;
+    const auto& [outgoing, incoming] = groups_[group];
+    const auto &sent = sends ? outgoing : incoming, &received = sends ? incoming : outgoing;
+    const auto raw = device::cuda::handle_of(stream);
+    comm_.collective("exchange", matrices_of_the_step, stream, [&](ncclComm_t comm) {
+      if (sent.empty() && received.empty())
+        return ncclSuccess;  // NCCL accepts no empty group; the watchdog counts it
+      return in_group([&](const auto& keep) {
+        for (const auto& [peer, at] : sent)
+          keep(ncclSend(at.data, at.bytes(), ncclInt8, peer, comm, raw));
+        for (const auto& [peer, at] : received)
+          keep(ncclRecv(at.data, at.bytes(), ncclInt8, peer, comm, raw));
+      });
+    });
+  }
+
+ private:
+  NcclComm& comm_;
+  const std::vector<MessageGroup> groups_;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(World& world, device::Device& device, const Options& options)
-      : rank_(world.rank()),
-        size_(world.size()),
+      : Communicator(world.rank(), world.size()),
         comm_(world, device, options.most_blocks),
         memory_(comm_, device, options.registers_memory),
-        adds_terms_(options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2),
-        terms_(memory_.allocate(bf16_term_bytes(options, size_), "terms of sums in bf16")) {}
+        adds_terms_(options.bf16_sum == NcclBf16Sum::fp32 && size() > 2),
+        terms_(memory_.allocate(bf16_term_bytes(options, size()), "terms of sums in bf16")) {}
 
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string_view name() const override { return word(Transport::nccl); }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
@@ -114,38 +149,33 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Shards> shards(View full) override {
-    expect_bucket(full, size_);
-    return std::make_unique<NcclShards>(full, rank_, size_);
+    expect_bucket(full, size());
+    return std::make_unique<Shards>(full, rank(), size());
   }
 
-  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    if (shards.full.dtype == DType::bf16 && adds_terms_)
-      return add_terms("reduce_scatter", shards, bucket, stream);
-    const auto raw = device::cuda::handle_of(stream);
-    comm_.collective("reduce_scatter", bucket, stream, [&](ncclComm_t comm) {
-      return ncclReduceScatter(shards.full.data, shards.own.data, count_of(shards.own),
-                               type_of(shards.full.dtype), ncclSum, comm, raw);
-    });
-  }
-
-  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    const auto raw = device::cuda::handle_of(stream);
-    comm_.collective("all_gather", bucket, stream, [&](ncclComm_t comm) {
-      return ncclAllGather(shards.own.data, shards.full.data, count_of(shards.own),
-                           type_of(shards.full.dtype), comm, raw);
-    });
-  }
-
-  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    if (shards.full.dtype == DType::bf16 && adds_terms_) {
-      add_terms("all_reduce", shards, bucket, stream);
-      return all_gather(shards, bucket, stream);
+  void enqueue(Operation operation,
+               const Shards& shards,
+               BucketIndex bucket,
+               device::Stream& stream) override {
+    const View &full = shards.full, &own = shards.own;
+    if (operation != Operation::all_gather && full.dtype == DType::bf16 && adds_terms_) {
+      add_terms(word(operation), shards, bucket, stream);
+      if (operation == Operation::reduce_scatter)
+        return;
+      operation = Operation::all_gather;
     }
     const auto raw = device::cuda::handle_of(stream);
-    comm_.collective("all_reduce", bucket, stream, [&](ncclComm_t comm) {
-      return ncclAllReduce(shards.full.data, shards.full.data, count_of(shards.full),
-                           type_of(shards.full.dtype), ncclSum, comm, raw);
-    });
+    const ncclDataType_t type = type_of(full.dtype);
+    const auto count = static_cast<std::size_t>(own.elements);
+    const auto call = [&](ncclComm_t comm) {
+      if (operation == Operation::reduce_scatter)
+        return ncclReduceScatter(full.data, own.data, count, type, ncclSum, comm, raw);
+      if (operation == Operation::all_gather)
+        return ncclAllGather(own.data, full.data, count, type, comm, raw);
+      return ncclAllReduce(full.data, full.data, static_cast<std::size_t>(full.elements), type,
+                           ncclSum, comm, raw);
+    };
+    comm_.collective(word(operation), bucket, stream, std::cref(call));  // without an allocation
   }
 
   std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
@@ -153,8 +183,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
-
   /// Every rank sends its term of each shard to the owner, which adds the terms. This sends as many
   /// bytes as a reduce-scatter, in parts that fit into terms_.
   void add_terms(const char* operation,
@@ -164,45 +192,27 @@ class NcclCommunicator final : public Communicator {
     TRIREME_EXPECT(terms_.bytes() > 0, "a sum in bf16 of {} without memory for its terms",
                    Collective{operation, bucket, true}.text());
     const auto raw = device::cuda::handle_of(stream);
-    const auto room = static_cast<std::int64_t>(terms_.bytes() / sizeof(Bf16)) / size_;
+    const auto room = static_cast<std::int64_t>(terms_.bytes() / sizeof(Bf16)) / size();
     const View terms = terms_.view(DType::bf16);
     for (std::int64_t at = 0; at < shards.own.elements; at += room) {
       const std::int64_t count = std::min(room, shards.own.elements - at);
       comm_.collective(operation, bucket, stream, [&](ncclComm_t comm) {
-        return exchange(shards, terms, {at, count, room}, comm, raw);
+        return in_group([&](const auto& keep) {
+          for (int step = 1; step < size(); ++step) {
+            const int to = (rank() + step) % size(), from = (rank() + size() - step) % size();
+            const auto elements = static_cast<std::size_t>(count);
+            keep(ncclSend(shards.of(to).slice(at, count).data, elements, ncclBfloat16, to, comm,
+                          raw));
+            keep(ncclRecv(terms.slice(from * room, count).data, elements, ncclBfloat16, from, comm,
+                          raw));
+          }
+        });
       });
-      sum_bf16_terms(shards.own.as<Bf16>() + at, terms.as<Bf16>(), room, count, rank_, size_, raw);
+      sum_bf16_terms(shards.own.as<Bf16>() + at, terms.as<Bf16>(), room, count, rank(), size(),
+                     raw);
     }
   }
 
-  struct Part {
-    std::int64_t at, count, stride;
-  };
-  ncclResult_t exchange(const Shards& shards,
-                        const View& terms,
-                        const Part& part,
-                        ncclComm_t comm,
-                        device::cuda::RawStream raw) const {
-    ncclResult_t status = ncclGroupStart();
-    const auto keep = [&](ncclResult_t next) {
-      if (status == ncclSuccess || status == ncclInProgress)
-        status = next;
-    };
-    for (int step = 1; step < size_; ++step) {
-      const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
-      const auto count = static_cast<std::size_t>(part.count);
-      keep(ncclSend(shards.of(to).slice(part.at, part.count).data, count, ncclBfloat16, to, comm,
-                    raw));
-      keep(ncclRecv(terms.slice(from * part.stride, part.count).data, count, ncclBfloat16, from,
-                    comm, raw));
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    keep(ended);
-    return status;
-  }
-
-  const int rank_;
-  const int size_;
   NcclComm comm_;
   NcclMemory memory_;
   const bool adds_terms_;  // adds bf16 terms itself, instead of NCCL

@@ -136,13 +136,12 @@ class NodeCommunicator final : public Communicator {
                    const Options& options,
                    NodeGrid grid,
                    std::size_t chunk_bytes)
-      : device_(device),
+      : Communicator(world.rank(), world.size()),
+        device_(device),
         transport_(transport),
         reduction_(reduction),
         sum_(summation_of(reduction)),
         comm_(OwnedComm::duplicate(world.comm())),
-        rank_(world.rank()),
-        size_(world.size()),
         grid_(std::move(grid)),
         progress_(world.watchdog()),
         windows_(grid_.node.get(), world.progress(), grid_.local_rank),
@@ -166,8 +165,6 @@ class NodeCommunicator final : public Communicator {
       barrier_.emplace(grid_.node.get(), progress_);
   }
 
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string_view name() const override { return word(transport_); }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
@@ -177,57 +174,36 @@ class NodeCommunicator final : public Communicator {
   [[nodiscard]] std::size_t peer_bytes() const override { return peer_bytes_; }
 
   std::unique_ptr<Shards> shards(View full) override {
-    expect_bucket(full, size_);
+    expect_bucket(full, size());
     const SharedSegment* segment =
         shares_memory() && !full.empty() ? &windows_.segment_of(full) : nullptr;
-    auto made = std::make_unique<NodeShards>(full, rank_, size_, grid_, segment);
+    auto made = std::make_unique<NodeShards>(full, rank(), size(), grid_, segment);
     if (!grid_.has_columns()) {
-      find_channels(*made, grid_, rank_);
+      find_channels(*made, grid_, rank());
       channels_.reserve(made->sent, made->received);
     }
     return made;
   }
 
-  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    run("reduce_scatter", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
-      self.reduce(s);
-      self.meet();
-    });
-  }
-
-  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    run("all_gather", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
-      self.gather(s);
-      self.meet();
-    });
-  }
-
-  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    run("all_reduce", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
-      self.reduce(s);
-      self.gather(s);
-      self.meet();
+  void enqueue(Operation operation,
+               const Shards& shards,
+               BucketIndex bucket,
+               device::Stream& stream) override {
+    const auto* table = dynamic_cast<const NodeShards*>(&shards);
+    TRIREME_EXPECT(table != nullptr, "shards of another transport in {}", word(operation));
+    if (table->full.empty())
+      return;
+    device::cpu::stream_of(stream).run([this, operation, table, bucket] {
+      const auto entered = progress_.enter(word(operation), bucket);
+      if (operation != Operation::all_gather)
+        reduce(*table);
+      if (operation != Operation::reduce_scatter)
+        gather(*table);
+      meet();
     });
   }
 
  private:
-  using Body = void (*)(NodeCommunicator&, const NodeShards&);
-
-  void run(const char* operation,
-           const Shards& shards,
-           BucketIndex bucket,
-           device::Stream& stream,
-           Body body) {
-    const auto* table = dynamic_cast<const NodeShards*>(&shards);
-    TRIREME_EXPECT(table != nullptr, "shards of another transport in {}", operation);
-    if (table->full.empty())
-      return;
-    device::cpu::stream_of(stream).run([this, operation, table, bucket, body] {
-      const auto entered = progress_.enter(operation, bucket);
-      body(*this, *table);
-    });
-  }
-
   void reduce(const NodeShards& s) {
     if (grid_.num_rows() > 1 && s.full.dtype == DType::i64) {
       sum_integers(s.full);
@@ -312,8 +288,6 @@ class NodeCommunicator final : public Communicator {
   Reduction reduction_;
   Summation sum_;
   OwnedComm comm_;
-  int rank_;
-  int size_;
   NodeGrid grid_;
   Progress progress_;
   std::optional<NodeBarrier> barrier_;  // where memory is shared

@@ -39,9 +39,10 @@ class ReplicatedCommunicator final : public Communicator {
                          MpiWorld& world,
                          device::Device& device,
                          Options options)
-      : sums_inside_(options.sums_inside),
-        replica_(world, world.rank() / ranks_of(world, options)),
-        peers_(world, world.rank() % ranks_of(world, options)) {
+      : Communicator(world.rank() % ranks_of(world, options), ranks_of(world, options)),
+        sums_inside_(options.sums_inside),
+        replica_(world, world.rank() / size()),
+        peers_(world, rank()) {
     options.replicas = 1;
     const bool gpus = device.kind() == device::Kind::cuda;
     inside_ = make_communicator(transport, reduction, replica_, device, options);
@@ -53,8 +54,6 @@ class ReplicatedCommunicator final : public Communicator {
     set_note(inside_->note());
   }
 
-  [[nodiscard]] int rank() const override { return inside_->rank(); }
-  [[nodiscard]] int size() const override { return inside_->size(); }
   [[nodiscard]] std::string_view name() const override { return inside_->name(); }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
@@ -72,15 +71,21 @@ class ReplicatedCommunicator final : public Communicator {
     return made;
   }
 
-  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    const ReplicatedShards& table = mine(shards);
-    if (everywhere_) {
-      everywhere_->all_reduce(*table.everywhere, bucket, stream);
-      return;
-    }
-    inside_->reduce_scatter(*table.inside, bucket, stream);
-    if (!sums_inside_)
-      across_->all_reduce(*table.shard_across, bucket, stream);
+  void enqueue(Operation operation,
+               const Shards& shards,
+               BucketIndex bucket,
+               device::Stream& stream) override {
+    const auto* table = dynamic_cast<const ReplicatedShards*>(&shards);
+    TRIREME_EXPECT(table != nullptr, "shards of another transport, {} elements each",
+                   shards.own.elements);
+    const bool sums = operation != Operation::all_gather;
+    if (sums && everywhere_)
+      return everywhere_->all_reduce(*table->everywhere, bucket, stream);
+    inside_->enqueue(operation, *table->inside, bucket, stream);
+    if (sums && !sums_inside_)
+      across_->all_reduce(
+          operation == Operation::all_reduce ? *table->across : *table->shard_across, bucket,
+          stream);
   }
 
   std::optional<Replica> replica() override {
@@ -91,33 +96,11 @@ class ReplicatedCommunicator final : public Communicator {
     return inside_->transfer(groups);
   }
 
-  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    inside_->all_gather(*mine(shards).inside, bucket, stream);
-  }
-
-  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    const ReplicatedShards& table = mine(shards);
-    if (everywhere_) {
-      everywhere_->all_reduce(*table.everywhere, bucket, stream);
-      return;
-    }
-    inside_->all_reduce(*table.inside, bucket, stream);
-    if (!sums_inside_)
-      across_->all_reduce(*table.across, bucket, stream);
-  }
-
  private:
   static int ranks_of(const MpiWorld& world, const Options& options) {
     TRIREME_EXPECT(options.replicas > 1 && world.size() % options.replicas == 0,
                    "{} replicas of {} ranks", options.replicas, world.size());
     return world.size() / options.replicas;
-  }
-
-  static const ReplicatedShards& mine(const Shards& shards) {
-    const auto* table = dynamic_cast<const ReplicatedShards*>(&shards);
-    TRIREME_EXPECT(table != nullptr, "shards of another transport, {} elements each",
-                   shards.own.elements);
-    return *table;
   }
 
   const bool sums_inside_;

@@ -8,10 +8,8 @@ namespace {
 /// arguments, so that tests on one rank find mistakes.
 class SelfCommunicator final : public Communicator {
  public:
-  explicit SelfCommunicator(device::Device& device) : device_(device) {}
+  explicit SelfCommunicator(device::Device& device) : Communicator(0, 1), device_(device) {}
 
-  [[nodiscard]] int rank() const override { return 0; }
-  [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string_view name() const override { return word(Transport::self); }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
@@ -21,19 +19,10 @@ class SelfCommunicator final : public Communicator {
     expect_bucket(full, 1);
     return std::make_unique<Shards>(full, 0, 1);
   }
-  void reduce_scatter(const Shards& shards,
-                      BucketIndex /*bucket*/,
-                      device::Stream& /*stream*/) override {
-    expect_bucket(shards.full, 1);
-  }
-  void all_gather(const Shards& shards,
-                  BucketIndex /*bucket*/,
-                  device::Stream& /*stream*/) override {
-    expect_bucket(shards.full, 1);
-  }
-  void all_reduce(const Shards& shards,
-                  BucketIndex /*bucket*/,
-                  device::Stream& /*stream*/) override {
+  void enqueue(Operation /*operation*/,
+               const Shards& shards,
+               BucketIndex /*bucket*/,
+               device::Stream& /*stream*/) override {
     expect_bucket(shards.full, 1);
   }
 
