@@ -42,7 +42,7 @@ bool with_last_rank_apart(MpiWorld& world, const std::function<void()>& action) 
 
 TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
   MpiWorld world;
-  const OwnedComm node = split_by_host(world);
+  const OwnedComm node = OwnedComm::of_host(world.comm());
   const auto size = static_cast<std::size_t>(node.size());
   const std::size_t bytes = 3 * 4096 + 5;
   const SharedSegment segment(node.get(), world.progress(), bytes, "a test");
@@ -71,7 +71,7 @@ long page_tables_kib() {
 
 TEST(SharedSegment, PageTablesDoNotGrowWithThePeersUntilTheyAreRead) {
   MpiWorld world;
-  const OwnedComm node = split_by_host(world);
+  const OwnedComm node = OwnedComm::of_host(world.comm());
   constexpr std::size_t bytes = std::size_t{64} << 20U;
   constexpr long of_one_piece_kib = bytes / 4096 * 8 / 1024;
   const long before = page_tables_kib();

@@ -120,10 +120,10 @@ TEST_F(Traffic, EqualsThePrediction) {
           EXPECT_EQ(
               counted(host_of, hosts,
                       [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
-              reduce_scatter_traffic(transport, reduction, dtype, hosts, shard));
+              reduce_traffic(transport, reduction, dtype, hosts, 1, shard, ReplicaPart::inside));
           EXPECT_EQ(counted(host_of, hosts,
                             [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
-                    all_gather_traffic(transport, dtype, hosts, shard));
+                    gather_traffic(transport, dtype, hosts, 1, shard));
           world_.barrier();
         }
 }
@@ -156,10 +156,11 @@ TEST_F(Traffic, WithReplicasEqualsThePrediction) {
             EXPECT_EQ(
                 counted(host_of, hosts,
                         [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
-                replicated_reduce_traffic(transport, reduction, dtype, hosts, replicas, shard));
+                reduce_traffic(transport, reduction, dtype, hosts, replicas, shard,
+                               ReplicaPart::all));
             EXPECT_EQ(counted(host_of, hosts,
                               [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
-                      replicated_gather_traffic(transport, dtype, hosts, replicas, shard));
+                      gather_traffic(transport, dtype, hosts, replicas, shard));
             world_.barrier();
           }
 }

@@ -37,7 +37,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   const int replicas = plan.plan.replicas();
   const std::int64_t times = plan.reductions_per_step, shard = plan.plan.owned_elements();
   const auto gathered = [&](DType dtype, std::int64_t elements) {
-    return comm::replicated_gather_traffic(transport, dtype, hosts, replicas, elements);
+    return comm::gather_traffic(transport, dtype, hosts, replicas, elements);
   };
   DeckPlan::HostTraffic traffic;
   if (plan.sharded())
@@ -59,8 +59,8 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     return traffic;
   }
   const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
-    return comm::replicated_reduce_traffic(transport, config.parallel.reduction, dtype, hosts,
-                                           replicas, shard, part);
+    return comm::reduce_traffic(transport, config.parallel.reduction, dtype, hosts, replicas, shard,
+                                part);
   };
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
   const bool local = config.optimizer.outer.on();

@@ -54,7 +54,9 @@ std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
 
 /// Chooses the transport for `automatic`. Sets `note` to a remark for the log.
 Transport choose(MpiWorld& world, const OwnedComm& node, std::string& note) {
-  if (largest_node(world, node) == 1)
+  std::int64_t largest = node.size();
+  world.max({&largest, 1});
+  if (largest == 1)
     return Transport::mpi;
   if (const std::string why = why_no_shared_memory(world, node); !why.empty()) {
     note = fmt::format(
@@ -126,7 +128,7 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
     throw UserError(fmt::format(
         "parallel.transport: {} needs MPI, but this run was started without it", word(transport)));
   mpi->barrier();  // MPI splits communicators without a deadline, so all ranks must be here
-  OwnedComm node = split_by_host(*mpi);
+  OwnedComm node = OwnedComm::of_host(mpi->comm());
   std::string note;
   if (transport == Transport::automatic)
     transport = choose(*mpi, node, note);

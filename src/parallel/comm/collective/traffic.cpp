@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/error.hpp"
-
 #include "comm/collective/routes.hpp"
 
 namespace trireme::comm {
@@ -27,6 +25,37 @@ std::vector<std::int64_t> ring_traffic(DType dtype, const Hosts& hosts, std::int
     if (hosts.host_of((rank + 1) % hosts.ranks()) != host)
       bytes[static_cast<std::size_t>(host)] += (hosts.ranks() - 1) * shard * bytes_of(dtype);
   }
+  return bytes;
+}
+
+std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
+                                                 Reduction reduction,
+                                                 DType dtype,
+                                                 const Hosts& hosts,
+                                                 std::int64_t shard_elements) {
+  if (transport == Transport::hierarchical)
+    return reduce_bytes_between_hosts(reduction, dtype, hosts, shard_elements);
+  if (reduction == Reduction::sum && dtype == DType::f32)
+    return ring_traffic(dtype, hosts, shard_elements);
+  std::vector<std::int64_t> bytes;
+  for (int host = 0; host < hosts.count(); ++host) {
+    const auto here = static_cast<std::int64_t>(hosts.members(host).size());
+    bytes.push_back(here * (hosts.ranks() - here) * shard_elements * bytes_of(dtype));
+  }
+  return bytes;
+}
+
+std::vector<std::int64_t> all_gather_traffic(Transport transport,
+                                             DType dtype,
+                                             const Hosts& hosts,
+                                             std::int64_t shard_elements) {
+  if (transport == Transport::mpi)
+    return ring_traffic(dtype, hosts, shard_elements);
+  std::vector<std::int64_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(hosts.count()));
+  for (int host = 0; host < hosts.count(); ++host)
+    bytes.push_back(static_cast<std::int64_t>(hosts.members(host).size()) * (hosts.count() - 1) *
+                    shard_elements * bytes_of(dtype));
   return bytes;
 }
 
@@ -61,13 +90,13 @@ void add_traffic(std::vector<std::int64_t>& bytes,
 
 }  // namespace
 
-std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
-                                                    Reduction reduction,
-                                                    DType dtype,
-                                                    const Hosts& hosts,
-                                                    int replicas,
-                                                    std::int64_t shard_elements,
-                                                    ReplicaPart part) {
+std::vector<std::int64_t> reduce_traffic(Transport inside,
+                                         Reduction reduction,
+                                         DType dtype,
+                                         const Hosts& hosts,
+                                         int replicas,
+                                         std::int64_t shard_elements,
+                                         ReplicaPart part) {
   const auto all_reduce = [&](const Hosts& own, std::int64_t elements) {
     const std::int64_t shard = elements / own.ranks();
     auto bytes = reduce_scatter_traffic(Transport::mpi, reduction, dtype, own, shard);
@@ -90,7 +119,7 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
   return bytes;
 }
 
-std::vector<std::int64_t> replicated_gather_traffic(
+std::vector<std::int64_t> gather_traffic(
     Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements) {
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
   if (sends_between_hosts(inside))
@@ -98,39 +127,6 @@ std::vector<std::int64_t> replicated_gather_traffic(
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
         return all_gather_traffic(inside, dtype, own, shard_elements);
       });
-  return bytes;
-}
-
-std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
-                                                 Reduction reduction,
-                                                 DType dtype,
-                                                 const Hosts& hosts,
-                                                 std::int64_t shard_elements) {
-  TRIREME_EXPECT(sends_between_hosts(transport), "traffic between hosts of {}", word(transport));
-  if (transport == Transport::hierarchical)
-    return reduce_bytes_between_hosts(reduction, dtype, hosts, shard_elements);
-  if (reduction == Reduction::sum && dtype == DType::f32)
-    return ring_traffic(dtype, hosts, shard_elements);
-  std::vector<std::int64_t> bytes;
-  for (int host = 0; host < hosts.count(); ++host) {
-    const auto here = static_cast<std::int64_t>(hosts.members(host).size());
-    bytes.push_back(here * (hosts.ranks() - here) * shard_elements * bytes_of(dtype));
-  }
-  return bytes;
-}
-
-std::vector<std::int64_t> all_gather_traffic(Transport transport,
-                                             DType dtype,
-                                             const Hosts& hosts,
-                                             std::int64_t shard_elements) {
-  TRIREME_EXPECT(sends_between_hosts(transport), "traffic between hosts of {}", word(transport));
-  if (transport == Transport::mpi)
-    return ring_traffic(dtype, hosts, shard_elements);
-  std::vector<std::int64_t> bytes;
-  bytes.reserve(static_cast<std::size_t>(hosts.count()));
-  for (int host = 0; host < hosts.count(); ++host)
-    bytes.push_back(static_cast<std::int64_t>(hosts.members(host).size()) * (hosts.count() - 1) *
-                    shard_elements * bytes_of(dtype));
   return bytes;
 }
 

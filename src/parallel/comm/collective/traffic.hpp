@@ -13,31 +13,21 @@
 
 namespace trireme::comm {
 
-/// Bytes by host, for a bucket of `shard_elements` per rank. `transport`: mpi or hierarchical; with
-/// one host the result is 0.
-std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
-                                                 Reduction reduction,
-                                                 DType dtype,
-                                                 const Hosts& hosts,
-                                                 std::int64_t shard_elements);
-std::vector<std::int64_t> all_gather_traffic(Transport transport,
-                                             DType dtype,
-                                             const Hosts& hosts,
-                                             std::int64_t shard_elements);
-
-/// Of a reduction with replicas: all of it, what is sent inside replicas, or between them.
+/// Of a reduction with replicas: all of it, what is sent inside replicas, or between them. Without
+/// replicas: inside.
 enum class ReplicaPart : std::uint8_t { all, inside, across };
 
-/// The same for a reduction with replicas of consecutive ranks (replicated_communicator.cpp), for a
-/// bucket of `shard_elements` per rank of a replica. `inside` is the transport inside each replica.
-std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
-                                                    Reduction reduction,
-                                                    DType dtype,
-                                                    const Hosts& hosts,
-                                                    int replicas,
-                                                    std::int64_t shard_elements,
-                                                    ReplicaPart part = ReplicaPart::all);
-std::vector<std::int64_t> replicated_gather_traffic(
+/// Bytes by host of a reduce-scatter, for a bucket of `shard_elements` per rank of a replica;
+/// replicas have consecutive ranks (replicated_communicator.cpp). `inside` is the transport inside
+/// each replica.
+std::vector<std::int64_t> reduce_traffic(Transport inside,
+                                         Reduction reduction,
+                                         DType dtype,
+                                         const Hosts& hosts,
+                                         int replicas,
+                                         std::int64_t shard_elements,
+                                         ReplicaPart part);
+std::vector<std::int64_t> gather_traffic(
     Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements);
 
 /// The transport that `auto` chooses for ranks on these hosts, on a CPU.

@@ -196,6 +196,12 @@ OwnedComm OwnedComm::duplicate(MPI_Comm comm) {
   return OwnedComm(copy);
 }
 
+OwnedComm OwnedComm::of_host(MPI_Comm comm) {
+  MPI_Comm node = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  return OwnedComm(node);
+}
+
 int rank_of(MPI_Comm comm) {
   int rank = 0;
   TRIREME_MPI(MPI_Comm_rank(comm, &rank));

@@ -67,6 +67,8 @@ class OwnedComm {
 
   /// Collective over `comm`.
   static OwnedComm duplicate(MPI_Comm comm);
+  /// The ranks of `comm` that can share memory with this one, as MPI reports it. Collective.
+  static OwnedComm of_host(MPI_Comm comm);
 
   [[nodiscard]] MPI_Comm get() const { return comm_; }
   [[nodiscard]] int rank() const { return rank_of(comm_); }

@@ -134,9 +134,7 @@ OwnedComm part_of(MpiWorld& whole, int number) {
 void MpiWorld::find_ranks() {
   rank_ = comm_.rank();
   size_ = comm_.size();
-  MPI_Comm node = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_split_type(comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  const OwnedComm local(node);
+  const OwnedComm local = OwnedComm::of_host(comm());
   local_rank_ = local.rank();
   local_size_ = local.size();
   local_rank_at_start = local_rank_;

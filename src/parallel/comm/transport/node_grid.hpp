@@ -23,12 +23,6 @@ struct NodeGrid {
   [[nodiscard]] bool has_columns() const { return column.get() != MPI_COMM_NULL; }
 };
 
-/// The ranks that can share memory with this one, as MPI reports it. Collective.
-OwnedComm split_by_host(const MpiWorld& world);
-
-/// The largest number of ranks of any host. Collective; the same on all ranks.
-int largest_node(MpiWorld& world, const OwnedComm& node);
-
 /// Collective.
 NodeGrid make_grid(MpiWorld& world, OwnedComm node);
 
