@@ -14,7 +14,6 @@
 #include "cli/deck_reports.hpp"
 #include "deck/bad_deck.hpp"
 #include "deck/yaml.hpp"
-#include "plan/data_text.hpp"
 #include "plan/plan_text.hpp"
 #include "support/scratch_directory.hpp"
 

@@ -16,7 +16,6 @@
 
 #include "cli/check_surroundings.hpp"
 #include "deck/survey.hpp"
-#include "plan/data_text.hpp"
 #include "plan/deck_plan.hpp"
 #include "plan/machine.hpp"
 #include "plan/plan_text.hpp"

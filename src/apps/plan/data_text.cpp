@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/data_text.hpp"
-
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,6 +10,8 @@
 #include "batches/sample_order.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
+
+#include "plan/plan_text.hpp"
 
 namespace trireme::plan {
 namespace {

@@ -104,9 +104,4 @@ constexpr bool names_are_in_order() {
 }
 static_assert(names_are_in_order(), "row i of the table describes SpanName i");
 
-/// Requires: a name of this table, not a number from the file of a newer version.
-constexpr const SpanInfo& span_info(SpanName name) {
-  return span_names[static_cast<std::size_t>(name)];
-}
-
 }  // namespace trireme::device
