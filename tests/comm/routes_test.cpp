@@ -128,7 +128,7 @@ struct Walk {
 
 std::vector<Hosts> placements() {
   std::vector<Hosts> all{Hosts::in_blocks(4, 2), Hosts::in_blocks(8, 2), Hosts::in_blocks(12, 3),
-                         Hosts::apart(5),        Hosts::in_blocks(7, 3), Hosts::in_blocks(6, 1)};
+                         Hosts::in_blocks(5, 5), Hosts::in_blocks(7, 3), Hosts::in_blocks(6, 1)};
   all.emplace_back(std::vector{0, 1, 1, 2, 2, 2});
   all.emplace_back(std::vector{0, 1, 0, 1, 0, 1});
   all.emplace_back(std::vector{7, 3, 3, 7, 5, 3, 5});
@@ -169,7 +169,7 @@ TEST(Routes, SendNoMoreBetweenHostsThanASumOfFp32) {
 }
 
 TEST(Routes, SendSingleTermsUnchanged) {
-  const Hosts hosts = Hosts::apart(4);
+  const Hosts hosts = Hosts::in_blocks(4, 4);
   EXPECT_EQ(reduce_bytes_between_hosts(Reduction::sum, DType::bf16, hosts, 10),
             (std::vector<std::int64_t>{60, 60, 60, 60}));
 }

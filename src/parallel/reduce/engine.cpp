@@ -6,13 +6,6 @@
 #include "base/error.hpp"
 
 namespace trireme::reduce {
-namespace {
-
-bool overlaps(const ParallelConfig& config, const comm::Communicator& communicator) {
-  return communicator.size() > 1 && (config.overlap_gradients || config.overlap_parameters);
-}
-
-}  // namespace
 
 Engine::Engine(const layout::Plan& plan,
                DType parameter_dtype,
@@ -27,7 +20,9 @@ Engine::Engine(const layout::Plan& plan,
       device_(device),
       compute_(compute),
       // The queue may hold a reduction, a gather and two transfers of each bucket.
-      queue_(device, overlaps(config, communicator), 4 * plan.buckets().size()),
+      queue_(device,
+             communicator.size() > 1 && (config.overlap_gradients || config.overlap_parameters),
+             4 * plan.buckets().size()),
       parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
       gradients_(plan_, config_, communicator, device, world),
       leaves_(most_leaves_of_a_rank(config, plan.all_ranks()), plan_, gradients_.all(), device),

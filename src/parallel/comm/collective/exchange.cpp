@@ -105,20 +105,15 @@ void Exchange::take_scratch(device::Device& device, std::size_t scratch_bytes) {
   starting_.requests = window([](const Table& table) { return table.routes.starts.size(); });
   receiving_.requests = window([](const Table& table) { return table.incoming.size(); });
   passing_.requests = window([](const Table& table) { return table.routes.continues.size(); });
-  const auto any = [&](auto&& tasks_of, auto&& wants) {
-    return std::ranges::any_of(tasks_of(f32_), wants) ||
-           std::ranges::any_of(tasks_of(bf16_), wants);
-  };
-  const bool stages = any(
-      [](const Table& t) -> const auto& { return t.routes.starts; },
-      [](const BlockTask& task) { return !task.unchanged; });
-  const bool passes = any(
-      [](const Table& t) -> const auto& { return t.routes.continues; },
-      [](const BlockTask& task) { return task.to >= 0; });
+  bool stages = false, passes = false;
   std::uint32_t longest = 0;
   for (const Table* table : {&f32_, &bf16_})
     for (const auto* tasks : {&table->routes.starts, &table->routes.continues})
-      for (const BlockTask& task : *tasks) longest = std::max(longest, task.count);
+      for (const BlockTask& task : *tasks) {
+        longest = std::max(longest, task.count);
+        if (task.to >= 0 && !task.unchanged)
+          (tasks == &table->routes.starts ? stages : passes) = true;
+      }
   sources_.resize(longest);
   const std::size_t levels = std::max(f32_.routes.depth, bf16_.routes.depth);
   const std::size_t sums = 2 * levels * message_bytes_;

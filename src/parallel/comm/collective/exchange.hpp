@@ -50,9 +50,6 @@ class Exchange {
   /// Requires: the host's buckets do not change until all its ranks have returned.
   void reduce_scatter(View full, std::span<const std::ptrdiff_t> distances);
 
-  /// Bytes for active messages and incomplete sums.
-  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.bytes(); }
-
  private:
   /// A bounded set of active messages of one kind.
   struct Window {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/error.hpp"
 
@@ -24,12 +23,6 @@ Hosts::Hosts(std::span<const int> host_of) : places_(host_of.size()) {
   int position = 0;
   for (const auto& members : members_)
     for (const int rank : members) places_[static_cast<std::size_t>(rank)].position = position++;
-}
-
-Hosts Hosts::apart(int ranks) {
-  std::vector<int> each(static_cast<std::size_t>(ranks));
-  std::iota(each.begin(), each.end(), 0);
-  return Hosts(each);
 }
 
 Hosts Hosts::in_blocks(int ranks, int hosts) {

@@ -23,8 +23,6 @@ class Hosts {
  public:
   /// `host_of`: by rank, any number that identifies its host. Requires: not empty.
   explicit Hosts(std::span<const int> host_of);
-  /// One host per rank.
-  static Hosts apart(int ranks);
   /// Hosts of consecutive ranks, the same number on each; if `hosts` does not divide `ranks`, the
   /// last hosts have one rank less.
   static Hosts in_blocks(int ranks, int hosts);

@@ -19,25 +19,15 @@ namespace {
 /// Length at which a message cuts a value.
 constexpr std::size_t longest_value = 60;
 
-/// For each fact, the ranks by value. Facts are in the order in which the ranks first named them.
-struct Differences {
-  struct Values {
-    std::string name;
-    bool is_users = false;
-    std::map<std::string, std::vector<int>> ranks;
-  };
-  std::vector<Values> facts;
-
-  void add(int rank, const Fact& fact) {
-    auto known = std::ranges::find(facts, fact.name, &Values::name);
-    if (known == facts.end())
-      known = facts.insert(known, {fact.name, fact.owner == Fact::Owner::user, {}});
-    known->ranks[fact.value].push_back(rank);
-  }
+/// The ranks that have each value of a fact.
+struct Values {
+  std::string name;
+  bool is_users = false;
+  std::map<std::string, std::vector<int>> ranks;
 };
 
 /// "0.1 on ranks 0-2, 0.2 on rank 3".
-std::string text_of(const Differences::Values& fact, int size) {
+std::string text_of(const Values& fact, int size) {
   std::vector<std::pair<std::vector<int>, std::string>> by_first_rank;
   std::vector<int> without;
   without.reserve(static_cast<std::size_t>(size));
@@ -65,24 +55,28 @@ void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_
   const std::uint64_t hash = hash_bytes(mine);
   if (differing(world, {&hash, 1}).empty())
     return;
-  Differences differences;
+  std::vector<Values> differences;  // in the order in which the ranks first named the facts
   const auto all = gather_packed(world, facts);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const Fact& fact : all[rank]) differences.add(static_cast<int>(rank), fact);
-  std::erase_if(differences.facts, [&](const auto& fact) {
+    for (const Fact& fact : all[rank]) {
+      auto known = std::ranges::find(differences, fact.name, &Values::name);
+      if (known == differences.end())
+        known = differences.insert(known, {fact.name, fact.owner == Fact::Owner::user, {}});
+      known->ranks[fact.value].push_back(static_cast<int>(rank));
+    }
+  std::erase_if(differences, [&](const Values& fact) {
     return fact.ranks.size() == 1 &&
            fact.ranks.begin()->second.size() == static_cast<std::size_t>(world.size());
   });
-  TRIREME_EXPECT(!differences.facts.empty(), "hashes of {} facts differ, and facts do not",
-                 facts.size());
+  TRIREME_EXPECT(!differences.empty(), "hashes of {} facts differ, and facts do not", facts.size());
   std::vector<Diagnostic> findings;
   std::string text;
-  for (const auto& fact : differences.facts) {
+  for (const auto& fact : differences) {
     const std::string where = text_of(fact, world.size());
     text += (text.empty() ? "" : "; ") + fact.name + ": " + where;
     findings.push_back({{}, fact.name, "differs between ranks: " + where});
   }
-  if (std::ranges::any_of(differences.facts, &Differences::Values::is_users))
+  if (std::ranges::any_of(differences, &Values::is_users))
     throw UserError(std::move(findings));
   if (world.rank() != 0)
     throw FailedElsewhere(0, text);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <string_view>
 #include <thread>
@@ -299,12 +298,10 @@ void MpiWorld::swap(std::span<const char> mine, int to, std::span<char> theirs, 
 
 void MpiWorld::exchange(const std::string& mine, int to, std::string& theirs, int from) {
   const auto entered = progress_->enter("an exchange between partners");
-  std::array<char, sizeof(std::size_t)> size{}, their_size{};
   const std::size_t sent = mine.size();
-  std::memcpy(size.data(), &sent, sizeof sent);
-  swap(size, to, their_size, from);
   std::size_t received = 0;
-  std::memcpy(&received, their_size.data(), sizeof received);
+  swap({reinterpret_cast<const char*>(&sent), sizeof sent}, to,
+       {reinterpret_cast<char*>(&received), sizeof received}, from);
   if (theirs.size() != received) {
     theirs = {};  // first, so that both are never held
     theirs.resize(received);

@@ -211,7 +211,7 @@ class NodeCommunicator final : public Communicator {
     }
     meet();
     if (!std::exchange(s.read_to_sum, true))
-      count_read(s, grid_.local_rank, read_to_sum_, num_others());
+      count_read(s, grid_.local_rank, read_to_sum_, sources_.size() - 1);
     const bool in_rings =
         grid_.has_columns() && reduction_ == Reduction::sum && s.full.dtype == DType::f32;
     if (grid_.num_rows() > 1 && !in_rings) {
@@ -271,9 +271,6 @@ class NodeCommunicator final : public Communicator {
       barrier_->arrive_and_wait();
   }
   [[nodiscard]] bool shares_memory() const { return transport_ != Transport::mpi; }
-  [[nodiscard]] std::size_t num_others() const {
-    return static_cast<std::size_t>(grid_.num_local() - 1);
-  }
   /// Counts the bytes of the shards that rank `local` has for the host, read from the memory of
   /// `others` other ranks.
   void count_read(const NodeShards& s, int local, ByteRangeSet& covered, std::size_t others) {
@@ -323,7 +320,7 @@ std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
                                                     device::Device& device,
                                                     const Options& options) {
   NodeGrid grid{OwnedComm::duplicate(MPI_COMM_SELF), OwnedComm::duplicate(world.comm()),
-                Hosts::apart(world.size()), world.rank()};
+                Hosts::in_blocks(world.size(), world.size()), world.rank()};
   return std::make_unique<NodeCommunicator>(
       Transport::mpi, reduction, world, device, options, std::move(grid),
       message_bytes(options, world.local_size() == world.size()));
