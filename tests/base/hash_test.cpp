@@ -9,8 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/mix.hpp"
-
 namespace trireme {
 namespace {
 

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/mix.hpp"
+#include "base/hash.hpp"
 
 #include "emulated_gpu/blas_descriptors.hpp"
 #include "emulated_gpu/blas_product.hpp"

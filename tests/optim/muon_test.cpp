@@ -270,7 +270,7 @@ TEST(MatrixWork, CountsBytesBetweenHosts) {
   const auto work = matrix_work(plan, config, true);
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
   // With one rank per host, the host that sends most is the rank that sends most.
-  EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 4), plan, *work), work->sent_bytes);
   std::int64_t crosses = 0;  // both hosts send the same: one to the owner, the other back
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     for (const auto& one : work->owners.pieces(plan, static_cast<ParameterIndex>(p)))

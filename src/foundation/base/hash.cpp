@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/clones.hpp"
-#include "base/mix.hpp"
 
 namespace trireme {
 namespace {

@@ -60,43 +60,6 @@ Tokens kept_tokens(std::span<const float> logits,
   return tokens;
 }
 
-}  // namespace
-
-std::int32_t draw_token(std::span<const float> logits,
-                        const Distribution& distribution,
-                        std::uint32_t a,
-                        std::uint32_t b) {
-  TRIREME_EXPECT(!logits.empty() && distribution.temperature >= 0 && distribution.top_k >= 0 &&
-                     distribution.top_p > 0 && distribution.top_p <= 1,
-                 "{} logits, temperature {}, top_k {}, top_p {}", logits.size(),
-                 distribution.temperature, distribution.top_k, distribution.top_p);
-  const bool defined = std::ranges::none_of(logits, [](float logit) { return std::isnan(logit); });
-  const auto best = std::ranges::max_element(logits);
-  if (!defined || !std::isfinite(*best))
-    throw UserError("the model's output is not a number: its training has diverged");
-  if (distribution.temperature == 0)
-    return static_cast<std::int32_t>(best - logits.begin());
-
-  const double top = static_cast<double>(*best);
-  Weights weights(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    weights[i] = std::exp((static_cast<double>(logits[i]) - top) / distribution.temperature);
-  const Tokens tokens = kept_tokens(logits, weights, distribution);
-  double total = 0;
-  for (const std::int32_t token : tokens) total += weights[static_cast<std::size_t>(token)];
-  const auto word = (static_cast<std::uint64_t>(a) << 32U) | b;
-  const double target = static_cast<double>(word >> 11U) * 0x1.0p-53 * total;
-  double sum = 0;
-  for (const std::int32_t token : tokens) {
-    sum += weights[static_cast<std::size_t>(token)];
-    if (target < sum)
-      return token;
-  }
-  return static_cast<std::int32_t>(best - logits.begin());  // target < total: not reached
-}
-
-namespace {
-
 void expect_valid(const NextLogits& model,
                   std::span<const GenerateRequest> requests,
                   const GenerateRules& rules) {
@@ -137,6 +100,39 @@ bool append(Growing& growing,
 }
 
 }  // namespace
+
+std::int32_t draw_token(std::span<const float> logits,
+                        const Distribution& distribution,
+                        std::uint32_t a,
+                        std::uint32_t b) {
+  TRIREME_EXPECT(!logits.empty() && distribution.temperature >= 0 && distribution.top_k >= 0 &&
+                     distribution.top_p > 0 && distribution.top_p <= 1,
+                 "{} logits, temperature {}, top_k {}, top_p {}", logits.size(),
+                 distribution.temperature, distribution.top_k, distribution.top_p);
+  const bool defined = std::ranges::none_of(logits, [](float logit) { return std::isnan(logit); });
+  const auto best = std::ranges::max_element(logits);
+  if (!defined || !std::isfinite(*best))
+    throw UserError("the model's output is not a number: its training has diverged");
+  if (distribution.temperature == 0)
+    return static_cast<std::int32_t>(best - logits.begin());
+
+  const double top = static_cast<double>(*best);
+  Weights weights(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    weights[i] = std::exp((static_cast<double>(logits[i]) - top) / distribution.temperature);
+  const Tokens tokens = kept_tokens(logits, weights, distribution);
+  double total = 0;
+  for (const std::int32_t token : tokens) total += weights[static_cast<std::size_t>(token)];
+  const auto word = (static_cast<std::uint64_t>(a) << 32U) | b;
+  const double target = static_cast<double>(word >> 11U) * 0x1.0p-53 * total;
+  double sum = 0;
+  for (const std::int32_t token : tokens) {
+    sum += weights[static_cast<std::size_t>(token)];
+    if (target < sum)
+      return token;
+  }
+  return static_cast<std::int32_t>(best - logits.begin());  // target < total: not reached
+}
 
 bool repeats(std::span<const std::int32_t> tokens, std::int64_t count) {
   if (count <= 0 || std::ssize(tokens) <= count)

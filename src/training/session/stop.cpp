@@ -211,14 +211,6 @@ void SignalScope::training_begins() {
   preparing_ = false;
 }
 
-void Walltime::step_took(double seconds) {
-  slowest_step_ = std::max(slowest_step_, seconds);
-}
-
-void Walltime::checkpoint_took(double seconds) {
-  slowest_checkpoint_ = std::max(slowest_checkpoint_, seconds);
-}
-
 bool Walltime::ends(double left_s, bool writing) const {
   const double checkpoint = slowest_checkpoint_ > 0 ? slowest_checkpoint_ : expected_checkpoint_;
   return 1.5 * (slowest_step_ + (writing ? 2 : 1) * checkpoint) >= left_s;

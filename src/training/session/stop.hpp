@@ -27,6 +27,7 @@
 //    signal that arrives then must not replace its exit code.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -137,8 +138,10 @@ class Walltime {
   /// Sets the estimated seconds of a checkpoint, used until one was measured.
   void expect_checkpoint(double seconds) { expected_checkpoint_ = seconds; }
   /// Reports the seconds from the start of one step to the next, without waits for checkpoints.
-  void step_took(double seconds);
-  void checkpoint_took(double seconds);
+  void step_took(double seconds) { slowest_step_ = std::max(slowest_step_, seconds); }
+  void checkpoint_took(double seconds) {
+    slowest_checkpoint_ = std::max(slowest_checkpoint_, seconds);
+  }
   /// Whether `left_s` seconds may be too short for another step and a checkpoint after it, plus, if
   /// `writing`, the checkpoint that is being written. Each counts with its longest time so far,
   /// times 1.5.

@@ -372,26 +372,21 @@ void Trainer::finish(bool whole) {
 ExitCode Trainer::run(MeasureCeiling measure_ceiling) {
   measure_ceiling_ = measure_ceiling;
   start();
-  if (!finished)
-    walltime_.expect_checkpoint(
-        static_cast<double>(layout::snapshot_bytes(training.plan, training.optimizer.slots())) /
-        assumed_bytes_per_s);
-  if (finished)
-    comm::on_first_rank(world, [&] { complete_run_file(directory.path(), log); });
-  if (finished && first_step <= job.run.steps) {
-    log.info(
-        "the run in {} is finished: steps.jsonl holds all {} steps, and the deck asks for no "
-        "checkpoint of the last. To start over, name another run.directory",
-        directory.path(), job.run.steps);
-    return ExitCode::done;
-  }
   if (finished) {
-    log.info(
-        "the run in {} is finished: step {} of {}. To continue, raise run.steps; to start over, "
-        "name another run.directory",
-        directory.path(), first_step - 1, job.run.steps);
+    comm::on_first_rank(world, [&] { complete_run_file(directory.path(), log); });
+    log.info("the run in {} is finished: {}; to start over, name another run.directory",
+             directory.path(),
+             first_step > job.run.steps
+                 ? fmt::format("step {} of {}. To continue, raise run.steps", first_step - 1,
+                               job.run.steps)
+                 : fmt::format("steps.jsonl holds all {} steps, and the deck asks for no "
+                               "checkpoint of the last. It cannot continue",
+                               job.run.steps));
     return ExitCode::done;
   }
+  walltime_.expect_checkpoint(
+      static_cast<double>(layout::snapshot_bytes(training.plan, training.optimizer.slots())) /
+      assumed_bytes_per_s);
   try {
     return steps();
   } catch (const UserError&) {  // on all ranks alike: what was saved before the mistake stays saved

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/cuda/loader.hpp"
+#include "ops/cuda/nvrtc.hpp"
 
 namespace trireme::ops {
 

@@ -5,8 +5,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "ops/cuda/loader.hpp"
-
 namespace trireme::ops {
 namespace {
 

@@ -6,7 +6,16 @@
 
 #include <string>
 
+#include <dlfcn.h>
+
 namespace trireme::ops {
+
+/// What the dynamic loader says of this thread's last call of dlopen or dlsym that failed; asking
+/// again gives no reason.
+inline std::string words_of_loader() {
+  const char* why = dlerror();
+  return why == nullptr ? "no reason given" : why;
+}
 
 /// "libnvrtc.so.13", of the toolkit that this was built with.
 std::string nvrtc_library();

@@ -8,7 +8,7 @@
 // the block's bins go to the words with integer atomics, whose sums have no order.
 #include <algorithm>
 
-#include "base/mix.hpp"
+#include "base/hash.hpp"
 
 #include "ops/cuda/pieces.cuh"
 #include "ops/cuda/reductions.hpp"

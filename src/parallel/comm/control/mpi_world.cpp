@@ -47,26 +47,6 @@ void await_reader(int descriptor) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-}  // namespace
-
-void check_mpi(int code, const char* statement, const char* file, int line) {
-  if (code == MPI_SUCCESS) [[likely]]
-    return;
-  std::array<char, MPI_MAX_ERROR_STRING> words{};
-  int length = 0;
-  std::string reason;
-  if (MPI_Error_string(code, words.data(), &length) == MPI_SUCCESS)
-    reason = trimmed(words.data());
-  else
-    reason = fmt::format("error code {}", code);
-  if (!means_lost_rank(code))
-    throw CommError("MPI", statement, reason, file, line);
-  revoke_all();
-  throw LostRank("MPI", statement, reason, file, line);
-}
-
-namespace {
-
 const char* environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
 }
@@ -94,7 +74,30 @@ void open_no_ports() {
     ::setenv("OMPI_MCA_ess_singleton_isolated", "1", keep);  // NOLINT(concurrency-mt-unsafe)
 }
 
+OwnedComm part_of(MpiWorld& whole, int number) {
+  whole.barrier();  // MPI's own waiting has no deadline
+  MPI_Comm part = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_split(whole.comm(), number, whole.rank(), &part));
+  return OwnedComm(part);
+}
+
 }  // namespace
+
+void check_mpi(int code, const char* statement, const char* file, int line) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return;
+  std::array<char, MPI_MAX_ERROR_STRING> words{};
+  int length = 0;
+  std::string reason;
+  if (MPI_Error_string(code, words.data(), &length) == MPI_SUCCESS)
+    reason = trimmed(words.data());
+  else
+    reason = fmt::format("error code {}", code);
+  if (!means_lost_rank(code))
+    throw CommError("MPI", statement, reason, file, line);
+  revoke_all();
+  throw LostRank("MPI", statement, reason, file, line);
+}
 
 MpiScope::MpiScope(int& argc, char**& argv) {
   open_no_ports();
@@ -118,17 +121,6 @@ std::string mpi_version() {
   TRIREME_MPI(MPI_Get_library_version(text.data(), &length));
   return trimmed(text.data());
 }
-
-namespace {
-
-OwnedComm part_of(MpiWorld& whole, int number) {
-  whole.barrier();  // MPI's own waiting has no deadline
-  MPI_Comm part = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_split(whole.comm(), number, whole.rank(), &part));
-  return OwnedComm(part);
-}
-
-}  // namespace
 
 void MpiWorld::find_ranks() {
   rank_ = comm_.rank();
