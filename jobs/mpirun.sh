@@ -65,7 +65,7 @@ command=("$@")
 
 # Takes the hosts that no longer answer, and their share of the ranks, out of the command.
 leave_out_lost_hosts() {
-  local others=() all=() left=() option=-H number='' slots=0 left_slots=0 host
+  local others=() all=() left=() option=-H number='' slots=0 left_slots=0 host answer
   set -- "${command[@]}"
   while [ $# -gt ${#program[@]} ]; do
     case $1 in
@@ -83,9 +83,13 @@ leave_out_lost_hosts() {
   for host in ${all[@]+"${all[@]}"}; do
     [[ $host == *:* ]] || host+=:1
     slots=$((slots + ${host##*:}))
-    if timeout 30 "$mpirun" "${options[@]}" ${others[@]+"${others[@]}"} $option "${host%:*}" -n 1 true </dev/null >/dev/null 2>&1; then
-      left+=("$host") left_slots=$((left_slots + ${host##*:}))
-    fi
+    # Just after a loss a launcher may fail on a host that is there: it is asked once more, unless it took too long.
+    for _ in 1 2; do
+      answer=0
+      timeout 30 "$mpirun" "${options[@]}" ${others[@]+"${others[@]}"} $option "${host%:*}" -n 1 true </dev/null >/dev/null 2>&1 || answer=$?
+      [ $answer -ne 0 ] || left+=("$host") left_slots=$((left_slots + ${host##*:}))
+      case $answer in 0 | 124) break ;; esac
+    done
   done
   [ ${#left[@]} -lt ${#all[@]} ] || return 0
   [ ${#left[@]} -gt 0 ] || return 1
