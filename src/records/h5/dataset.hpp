@@ -24,7 +24,7 @@
 namespace trireme::h5 {
 
 namespace detail {
-/// Of numbers of so many bytes; a real one of 2 is bf16.
+/// The type of a number of `bytes` bytes; a real number of two bytes is bf16.
 Type number_type(bool real, bool with_sign, std::size_t bytes);
 Type text_type();
 /// An attribute with its number of values; `texts`: whether they must be texts or numbers.
