@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are sent as int8 and fp8: the same bits in every combination of switches, and after a checkpoint."""
+"""Gradients that are sent as int8, fp8 and products of factors: the same bits in every combination of switches, and after a checkpoint."""
 import os
 import shutil
 import unittest
@@ -9,8 +9,8 @@ from harness import TrainingTest
 
 class Compression(TrainingTest):
     def test_compressed_gradients_resume_to_the_bit(self):
-        for dtype, shard in (("int8", "none"), ("fp8", "optimizer")):
-            more = (f"parallel.gradient_dtype={dtype}", f"parallel.shard={shard}")
+        for dtype, *more in (("int8", "parallel.gradient_dtype=int8", "parallel.shard=none"), ("fp8", "parallel.gradient_dtype=fp8"),
+                             ("factors", "parallel.gradient_rank=2", "parallel.shard=none", "parallel.reduction=ordered")):
             self.train_well(*more, ranks=2, name=dtype)
             shutil.copytree(self.path(dtype), self.path(f"{dtype}-parts"))
             shutil.rmtree(os.path.join(self.path(f"{dtype}-parts"), "checkpoints", "step-00000012"))

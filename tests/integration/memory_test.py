@@ -120,7 +120,8 @@ class Memory(TrainingTest):
     def test_compressed_gradients_are_held_as_planned(self):
         for ranks, shard, words in ((2, "none", ("checkpoint.asynchronous=true",)), (3, "optimizer", ("checkpoint.asynchronous=true",)),
                                     (2, "optimizer", ("parallel.error_feedback=false",)), (1, "none", ())):
-            self.compared(ranks, "parallel.gradient_dtype=int8", f"parallel.shard={shard}", *words)
+            for word in ("gradient_dtype=int8", "gradient_rank=4"):
+                self.compared(ranks, f"parallel.{word}", f"parallel.shard={shard}", *words)
 
     def test_bf16_adds_masters_to_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")

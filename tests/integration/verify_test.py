@@ -37,11 +37,11 @@ class Verify(VerifyTest):
         self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps",
                                           "2", ranks=2), 2)
 
-    def test_int8_and_fp8_on_the_wire(self):
-        for ranks, dtype in ((2, "int8"), (3, "fp8")):
-            with self.subTest(ranks=ranks, dtype=dtype):
-                self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", f"parallel.gradient_dtype={dtype}", "--steps", "2",
-                                                  ranks=ranks), 2, combinations=48, groups=3)
+    def test_compressed_gradients(self):
+        for ranks, word, combinations, groups in ((2, "gradient_dtype=int8", 48, 3), (3, "gradient_dtype=fp8", 48, 3), (3, "gradient_rank=2", 192, 12)):
+            with self.subTest(ranks=ranks, word=word):
+                self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", f"parallel.{word}", "--steps", "2", ranks=ranks), 2,
+                                      combinations=combinations, groups=groups)
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")

@@ -133,6 +133,21 @@ TEST(BucketTraffic, CountsWhatCompressedGradientsSend) {
   }
 }
 
+/// Factors are added inside hosts first, so a rank's bytes are a host's.
+TEST(BucketTraffic, TakesFactorsForASmallerAllReduce) {
+  const Machine machine = linked_machine({microsecond_link(Transport::hierarchical, 4, 2, 5e-9)});
+  const layout::Plan plan(table_of(3), {.ranks = 4, .bucket_elements = 1});
+  layout::BudgetOptions options{.shard = layout::Shard::none, .sums_compressed = true};
+  for (const layout::Bucket& bucket : plan.buckets())  // an eighth of the elements
+    options.compressed_bytes.push_back(2 * 3 * bucket.elements / 8);
+  const BucketTraffic traffic(
+      machine, plan, options,
+      wires_of(comm::Hosts::in_blocks(4, 2), 1, Transport::hierarchical, Reduction::sum));
+  const auto elements = static_cast<double>(plan.buckets()[0].elements);
+  EXPECT_NEAR(model_of(machine, plan, traffic).buckets[0].reduce_s, 1e-6 + 5e-9 * elements / 2,
+              1e-15);
+}
+
 /// Whatever the model, the shards, the copies and the micro-steps: what is played sends what the
 /// plan counts.
 TEST(BucketTraffic, SendsTheBytesOfThePlan) {

@@ -9,11 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "reduce/coded_steps.hpp"
+#include "reduce/one_store.hpp"
 #include "reduce/thread_ranks.hpp"
 
 namespace trireme::reduce {
 namespace {
 
+using trireme::testing::OneStore;
 using trireme::testing::run_ranks;
 using trireme::testing::Setting;
 using trireme::testing::table;
@@ -57,32 +59,6 @@ TEST(Compression, OfOneRankIsNone) {
   });
 }
 
-/// The gradients of a store of one bucket per parameter.
-class Store {
- public:
-  Store(ThreadRank& rank, const ParallelConfig& config, std::vector<layout::Parameter> parameters)
-      : plan_(std::move(parameters), {rank.world.size(), 1, layout::Padding::aligned}),
-        store(plan_, config, rank.communicator, *rank.device, &rank.world),
-        stream_(rank.compute.get()) {}
-
-  /// Sums `values` over the ranks in the first bucket.
-  std::span<const float> sum(std::span<const float> values) {
-    std::ranges::copy(values, store.bucket({}).as<float>());
-    store.reduce({}, true, *stream_);
-    return {store.own({}).as<float>(), static_cast<std::size_t>(store.own({}).elements)};
-  }
-  [[nodiscard]] const layout::Plan& plan() const { return plan_; }
-
- private:
-  const layout::Plan plan_;
-
- public:
-  GradientStore store;
-
- private:
-  device::Stream* stream_;
-};
-
 ParallelConfig config_of(GradientDType wire, layout::Shard shard, bool feedback = true) {
   ParallelConfig config;
   config.gradient_dtype = wire;
@@ -103,8 +79,8 @@ double distance_to_optimum(GradientDType wire, layout::Shard shard, bool feedbac
   };
   double distance = 0;
   run_ranks(ranks, [&](ThreadRank& rank) {
-    Store store(rank, config_of(wire, shard, feedback),
-                {{"x", {static_cast<std::int64_t>(elements)}}});
+    OneStore store(rank, config_of(wire, shard, feedback),
+                   {{"x", {static_cast<std::int64_t>(elements)}}});
     std::vector<float> x(elements), gradient(elements);
     std::vector<double> late(elements);
     for (int step = 0; step < steps; ++step) {
@@ -147,7 +123,7 @@ TEST(Compression, ReachesAnOptimumWithErrorFeedbackAndOtherwiseStalls) {
 
 TEST(Compression, RecoversFromAGradientThatIsNotFinite) {
   run_ranks(2, [](ThreadRank& rank) {
-    Store store(rank, config_of(GradientDType::int8, layout::Shard::none), {{"x", {128}}});
+    OneStore store(rank, config_of(GradientDType::int8, layout::Shard::none), {{"x", {128}}});
     std::vector<float> gradient(128, 3.0F);
     if (rank.world.rank() == 1)
       gradient[70] = std::numeric_limits<float>::infinity();
@@ -162,7 +138,7 @@ TEST(Compression, SendsAndHoldsWhatThePlanCounts) {
     for (const bool feedback : {true, false})
       run_ranks(3, [&](ThreadRank& rank) {
         const ParallelConfig config = config_of(GradientDType::fp8, shard, feedback);
-        Store store(rank, config, table());
+        OneStore store(rank, config, table());
         std::int64_t sent = 0, carried = 0;
         for (std::size_t b = 0; b < store.plan().buckets().size(); ++b) {
           store.store.reduce(static_cast<BucketIndex>(b), true, *rank.compute);

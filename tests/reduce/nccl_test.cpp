@@ -52,6 +52,15 @@ TEST_P(EngineOverNccl, SendsGradientsInCodes) {
   }
 }
 
+/// The sums of NCCL, as every other one, are of two or three small integers first: on the same ranks
+/// factors have the same bits with and without overlap.
+TEST_P(EngineOverNccl, SendsFactorsOfGradients) {
+  Setting setting{.shard = layout::Shard::none, .gradient_rank = 2};
+  const auto made = train(setting, 3, *communicator_, *device_, *compute_, &world_);
+  setting.overlap_gradients = false;
+  EXPECT_EQ(train(setting, 3, *communicator_, *device_, *compute_, &world_), made);
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes,
                          EngineOverNccl,
                          ::testing::Values(DType::f32, DType::bf16),

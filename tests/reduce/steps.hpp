@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ struct Setting {
   int micro_steps = 1;
   reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
   bool reshard_after_forward = true;
+  std::optional<std::int64_t> gradient_rank = {};
 
   [[nodiscard]] reduce::ParallelConfig config() const {
     reduce::ParallelConfig c;
@@ -56,6 +58,7 @@ struct Setting {
     c.overlap_parameters = overlap_parameters;
     c.cached_shards = cached_shards;
     c.gradient_dtype = gradient_dtype;
+    c.gradient_rank.value = gradient_rank;
     c.reduce_every = reduce_every;
     c.reshard_after_forward = reshard_after_forward;
     return c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors of compressed gradients in checkpoints.
+// What compression of gradients carries, in checkpoints.
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,15 +49,7 @@ std::vector<double> sum(const std::vector<double>& of_ranks,
   return all;
 }
 
-TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
-  comm::MpiWorld world;
-  if (world.size() == 1)
-    return;
-  Job job = small_job();
-  job.batch = {.sequences = 12, .micro_sequences = 1};
-  job.run.device = DeviceChoice::cpu;
-  job.parallel.gradient_dtype = reduce::GradientDType::int8;
-  job.parallel.shard = layout::Shard::none;
+void save_and_load(const Job& job, comm::MpiWorld& world) {
   Log log(false, "test");
   const auto data = open_data(job, "unused", world, log);
   std::optional<test::ScratchDirectory> scratch;
@@ -66,7 +58,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
   const std::string path = world.broadcast(scratch ? scratch->path() : "", 0);
   MemoryCopies copies;
   copies.choose_partners(world);
-  std::vector<double> errors, sum_errors, all_errors, all_sum_errors;
+  std::vector<double> errors, sum_errors, factors, all_errors, all_sum_errors;
   {
     Session session(job, data, world);
     Saver saver(session, world);
@@ -78,6 +70,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
     saver.copy_to(copies, 2, {});
     errors = carried(session, "error");
     sum_errors = carried(session, "sum_error");
+    factors = carried(session, "factor_of_rank_2");
     all_errors = world.gather_all(errors);
     all_sum_errors = world.gather_all(sum_errors);
     EXPECT_GT(std::ranges::count_if(errors, [](double error) { return error != 0; }),
@@ -88,6 +81,7 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
     Saver(session, world).load_newest(path, log);
     EXPECT_EQ(carried(session, "error"), errors);
     EXPECT_EQ(carried(session, "sum_error"), sum_errors);
+    EXPECT_EQ(carried(session, "factor_of_rank_2"), factors);
   }
   const bool left = world.rank() + 1 == world.size();
   comm::MpiWorld fewer(world, left ? 1 : 0);
@@ -105,8 +99,25 @@ TEST(CompressionErrors, ComeBackOnTheSameRanksAndAreAddedUpOnFewer) {
               sum(all_errors, errors.size(), fewer.rank(), fewer.size()));
     EXPECT_EQ(sum(fewer.gather_all(carried(session, "sum_error")), errors.size(), 0, 1),
               sum(all_sum_errors, errors.size(), 0, 1));
+    EXPECT_EQ(carried(session, "factor_of_rank_2"), factors);
   }
   world.barrier();
+}
+
+/// Errors are added up on fewer ranks; every rank has the same factors.
+TEST(CompressionState, ComesBackOnTheSameRanksAndOnFewer) {
+  comm::MpiWorld world;
+  if (world.size() == 1)
+    return;
+  Job job = small_job();
+  job.batch = {.sequences = 12, .micro_sequences = 1};
+  job.run.device = DeviceChoice::cpu;
+  job.parallel.shard = layout::Shard::none;
+  Job coded = job, factored = job;
+  coded.parallel.gradient_dtype = reduce::GradientDType::int8;
+  factored.parallel.gradient_rank.value = 2;
+  save_and_load(coded, world);
+  save_and_load(factored, world);
 }
 
 }  // namespace

@@ -283,7 +283,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const int replicas = local ? 1 : fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
-      if (compresses && padding != layout::Padding::aligned)
+      if (job.parallel.encodes() && padding != layout::Padding::aligned)
         continue;
       std::vector<Combination> group;
       for (const auto& [shard, shard_word] : EnumNames<layout::Shard>::table)

@@ -71,13 +71,19 @@ struct ParallelRules : Rules {
 
   /// Compressed gradients: whole, on every rank, in blocks of which shards have whole ones.
   void gradients_can_be_compressed() const {
+    const bool factors = parallel.gradient_rank.given();
     const auto refuse = [&](bool used, const char* key, const char* why) {
       if (used)
-        conflict({"parallel.gradient_dtype", key}, why);
+        conflict({factors ? "parallel.gradient_rank" : "parallel.gradient_dtype", key}, why);
     };
     if (!parallel.compresses())
       return refuse(!parallel.error_feedback, "parallel.error_feedback",
-                    "only int8 and fp8 have errors. Remove error_feedback.");
+                    "only int8, fp8 and gradient_rank have errors. Remove error_feedback.");
+    refuse(factors && parallel.gradient_dtype != reduce::GradientDType::fp32,
+           "parallel.gradient_dtype", "factors are sent in fp32. Give only one of the two.");
+    refuse(
+        factors && parallel.reduction == comm::Reduction::tree, "parallel.reduction",
+        "each rank has an error, so the bits depend on the number of ranks. Use sum or ordered.");
     refuse(layout::shards_gradients(parallel.shard), "parallel.shard",
            "each rank keeps an error of each gradient. Use gradient_dtype: bf16, or shard: "
            "optimizer or none.");
@@ -86,7 +92,7 @@ struct ParallelRules : Rules {
             (!parallel.replicate.number && parallel.replicate.keyword == reduce::Replicate::node),
         "parallel.replicate",
         "compressed gradients are exchanged by all ranks at once. Use gradient_dtype: bf16.");
-    refuse(parallel.padding != layout::Padding::aligned, "parallel.padding",
+    refuse(parallel.encodes() && parallel.padding != layout::Padding::aligned, "parallel.padding",
            "each block of 64 elements has a scale, and only padding: aligned makes shards of whole "
            "blocks");
   }

@@ -89,10 +89,12 @@ double BucketTraffic::reduce_seconds(std::size_t index) const {
   const Numbers dtype = numbers_of(options_.wire_dtype);
   std::int64_t whole = bytes_of(bucket.elements, options_.wire_dtype);
   if (!options_.compressed_bytes.empty()) {
-    // Like a bucket of fp32 of which a rank sends as many bytes. No sums are made inside hosts.
+    // Like a bucket of fp32 of which a rank sends as many bytes. Sums inside hosts are made only of
+    // factors.
     const std::int64_t sent =
         bytes_of(layout::reduced_elements(plan_, options_, bucket.shard_elements), DType::f32);
-    whole = static_cast<std::int64_t>(static_cast<double>(whole) * ranks_that_send_ *
+    const double senders = options_.sums_compressed ? 1 : ranks_that_send_;
+    whole = static_cast<std::int64_t>(static_cast<double>(whole) * senders *
                                       static_cast<double>(options_.compressed_bytes[index]) /
                                       static_cast<double>(sent));
   }

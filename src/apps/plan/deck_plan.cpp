@@ -45,7 +45,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
         parameter_dtype, session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
                                  .gathered_elements(plan.plan) /
                              plan.plan.ranks()));
-  if (config.parallel.compresses() && hosts.ranks() > 1) {
+  if (config.parallel.encodes() && hosts.ranks() > 1) {
     // Every rank sends the same to each other rank.
     std::int64_t most = 0;
     for (int host = 0; host < hosts.count(); ++host) {
@@ -58,16 +58,19 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     traffic.gradient_bytes = times * most * sent / (hosts.ranks() - 1);
     return traffic;
   }
+  const bool factors = config.parallel.compresses() && hosts.ranks() > 1;
+  const std::int64_t summed =
+      factors ? reduce::factor_elements(config.parallel, plan.plan) / hosts.ranks() : shard;
   const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
-    return comm::reduce_traffic(transport, config.parallel.reduction, dtype, hosts, replicas, shard,
-                                part);
+    return comm::reduce_traffic(transport, config.parallel.reduction, dtype, hosts, replicas,
+                                summed, part);
   };
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
   const bool local = config.optimizer.outer.on();
   auto gradients =
       reduced(wire, local || replicas == 1 ? comm::ReplicaPart::inside : comm::ReplicaPart::all);
-  if (!plan.sharded())
-    std::ranges::transform(gradients, gathered(wire, shard), gradients.begin(), std::plus{});
+  if (!plan.sharded() || factors)  // an all-reduce
+    std::ranges::transform(gradients, gathered(wire, summed), gradients.begin(), std::plus{});
   traffic.gradient_bytes = times * std::ranges::max(gradients);
   if (local)
     traffic.gradient_bytes += optim::averaged_states(config.optimizer) *
@@ -118,10 +121,14 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     const session::RankKind of_a_rank{dtype, result.device};
     layout::Budget& budget =
         result.budgets.emplace_back(session::budget_of(config, result.plan, of_a_rank));
-    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
-      budget.peer_bytes = layout::peer_bytes(
-          result.plan, session::budget_options(config, result.plan, of_a_rank),
-          std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
+    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical) {
+      const int on_a_host =
+          std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size()));
+      budget.peer_bytes =
+          layout::peer_bytes(result.plan, session::budget_options(config, result.plan, of_a_rank),
+                             on_a_host) +
+          (on_a_host - 1) * reduce::compression_bytes(config.parallel, result.plan).read;
+    }
     model::GptShape shape = deck.shape();
     const session::RankNeeds needs{config, shape, result.plan, of_a_rank};
     result.workspaces.push_back(session::workspace_bytes(needs));

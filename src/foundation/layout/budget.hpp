@@ -102,6 +102,8 @@ struct BudgetOptions {
   /// By bucket, the bytes that a rank sends in a reduction, if gradients are compressed; then
   /// wire_dtype is fp32.
   std::vector<std::int64_t> compressed_bytes{};
+  /// Compressed gradients are added by collectives, not sent to the owners of shards.
+  bool sums_compressed = false;
   /// Updates per step that each replica makes alone, if more than one, and the number of fp32
   /// states (weights, moments) that are then averaged over the replicas.
   std::int64_t local_steps = 1;

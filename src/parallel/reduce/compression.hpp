@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_dtype: int8 and fp8: a byte per element, and one per 64 for their scale
-// (ops/block_codes.hpp). It replaces the collective of a reduction (gradient_store.hpp); the states
-// of buckets, overlap and the optimizer are not concerned.
+// Methods that send less than the gradients. One replaces the collective of a bucket
+// (gradient_store.hpp); the states of buckets, overlap and the optimizer are not concerned.
 //
-// Each rank encodes its gradients plus the error of its earlier steps, and sends each shard to its
-// owner. The owner decodes the terms of all ranks, its own among them, and adds them in fp32 in
-// rank order. With shard: none it then encodes the sum, plus the error of its earlier sums, and
-// sends it to all ranks, which decode the same bytes.
+//   block_compression.hpp  gradient_dtype: int8 and fp8
+//   power_sgd.hpp          gradient_rank
+//
+// All of them have error feedback: what a step has not sent is added to the gradients of the next
+// one.
 //
 //   e(0) = 0,  sent = decode(encode(g(t) + e(t))),  e(t+1) = g(t) + e(t) - sent
 //
-// So everything that is cut off is sent later. Source: Karimireddy, Rebjock, Stich, Jaggi, "Error
-// feedback fixes SignSGD and other gradient compression schemes", 2019, algorithm 2; for the sum:
-// Tang et al., "DoubleSqueeze", 2019.
+// Source: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and other gradient
+// compression schemes", 2019, algorithm 2.
 //
-// 1. The sum has the same bits in every run on the same ranks: terms are added in rank order,
-//    whatever arrives first, and all ranks compute what they keep from the same bytes.
-// 2. Blocks do not depend on buckets or shards, and each element of a sum has one error, so the
-//    bits do not either. With shard: none they differ, because the sum is encoded as well.
-// 3. Messages are a comm::Transfer, directly from rank to rank, on every transport.
-// 4. The errors are carried(), and a checkpoint contains them. A step that the optimizer skips is
-//    sent like any other one.
-// 5. After construction no call allocates. One rank compresses nothing.
+// 1. A sum has the same bits in every run on the same ranks, and depends neither on buckets nor on
+//    what arrives first.
+// 2. What later steps depend on is carried(), and a checkpoint contains it. A step that the
+//    optimizer skips is sent like any other one.
+// 3. After construction no call allocates. One rank compresses nothing.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +30,6 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
-#include "ops/block_codes.hpp"
-
 #include "comm/communicator.hpp"
 #include "reduce/config.hpp"
 
@@ -43,51 +37,47 @@ namespace trireme::reduce {
 
 /// Numbers of some elements of a bucket, fp32, that later steps depend on.
 struct Carried {
+  /// owner: ranks have different elements. rank: every rank has its own numbers of the same
+  /// elements. all: every rank has the same numbers, of the first elements of one parameter.
+  enum class Holder : std::uint8_t { owner, rank, all };
+
   std::string name;  ///< in checkpoints
   BucketIndex bucket{};
   std::int64_t begin = 0;  ///< first element within the bucket
   View values;
-  bool of_rank = false;  ///< every rank has its own; else ranks have different elements
+  Holder holder = Holder::owner;
 };
 
 class Compression {
  public:
-  /// The plan must outlive it. Collective. Requires: config.compresses(), without replicas.
-  Compression(const layout::Plan& plan,
-              const ParallelConfig& config,
-              comm::Communicator& communicator,
-              comm::World& world,
-              device::Device& device);
+  virtual ~Compression() = default;
 
   /// Adds the bucket's gradients over the ranks in place, in the whole of `gradients` or, with
   /// shards, in this rank's shard; the rest is undefined afterwards.
-  void reduce(BucketIndex bucket, View gradients, device::Stream& stream);
-  [[nodiscard]] std::vector<Carried> carried() const;
-
- private:
-  /// The codes of one rank's shard of a bucket.
-  [[nodiscard]] static View part(const device::Buffer& codes,
-                                 const layout::Bucket& bucket,
-                                 int rank);
-  [[nodiscard]] View error(BucketIndex bucket) const;
-  [[nodiscard]] View sum_error(BucketIndex bucket) const;
-  void find_messages(BucketIndex bucket, std::vector<comm::MessageGroup>& groups) const;
-
-  const layout::Plan& plan_;
-  const ops::BlockCode code_;
-  const bool sharded_;
-  const int rank_;
-  device::Buffer errors_, sum_errors_;        // empty without error feedback
-  device::Buffer sent_, received_;            // codes of one bucket, by rank
-  std::unique_ptr<comm::Transfer> transfer_;  // by bucket: the terms; then by bucket: the sums
+  virtual void reduce(BucketIndex bucket, View gradients, device::Stream& stream) = 0;
+  [[nodiscard]] virtual std::vector<Carried> carried() const = 0;
 };
 
-/// Bytes that a rank needs for compression, and the part of them that it carries.
+/// Null without compression, or on one rank. All arguments must outlive it. Collective. Requires,
+/// with compression: a world and no replicas.
+std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
+                                              const ParallelConfig& config,
+                                              comm::Communicator& communicator,
+                                              comm::World* world,
+                                              device::Device& device);
+
+/// What a method needs: bytes that a rank holds, the part of them that it carries, and the part
+/// that it reads of each other
+/// rank in shared memory.
 struct CompressionBytes {
-  std::int64_t held = 0, carried = 0;
+  std::int64_t held = 0, carried = 0, read = 0;
 };
 /// 0 without compression, or on one rank.
 CompressionBytes compression_bytes(const ParallelConfig& config, const layout::Plan& plan);
+
+/// Elements of all factors and of what is sent whole, padding included. Requires:
+/// config.gradient_rank.
+std::int64_t factor_elements(const ParallelConfig& config, const layout::Plan& plan);
 
 /// Bytes that a rank sends in a reduction of a bucket. Requires: config.compresses().
 std::int64_t compressed_bytes(const ParallelConfig& config,

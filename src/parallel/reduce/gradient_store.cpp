@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/gradient_store.hpp"
 
-#include "base/error.hpp"
-
 #include "ops/elementwise.hpp"
 
 namespace trireme::reduce {
@@ -19,12 +17,8 @@ GradientStore::GradientStore(const layout::Plan& plan,
                                                    : std::nullopt),
       communicator_(communicator),
       device_(device),
-      compression_bytes_(static_cast<std::size_t>(compression_bytes(config, plan).held)) {
-  if (config.compresses() && plan_.all_ranks() > 1) {
-    TRIREME_EXPECT(world != nullptr && !ring_, "{} without a world, or with shard: {}",
-                   word(config.gradient_dtype), word(config.shard));
-    compression_.emplace(plan_, config, communicator_, *world, device_);
-  }
+      compression_bytes_(static_cast<std::size_t>(compression_bytes(config, plan).held)),
+      compression_(make_compression(plan_, config, communicator, world, device)) {
   allocate(config);
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const layout::Placement& place = plan_.placement(static_cast<ParameterIndex>(p));

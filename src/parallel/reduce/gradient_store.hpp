@@ -88,7 +88,7 @@ class GradientStore {
   comm::Communicator& communicator_;
   device::Device& device_;
   const std::size_t compression_bytes_;
-  std::optional<Compression> compression_;
+  const std::unique_ptr<Compression> compression_;
   device::Buffer arena_, wire_, sums_;
   std::vector<View> views_;  // by parameter
   std::vector<Bucket> buckets_;

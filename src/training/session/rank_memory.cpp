@@ -57,8 +57,8 @@ layout::BudgetOptions budget_options(const Sections& config,
   layout::BudgetOptions options{
       .parameter_dtype = kind.dtype,
       .shard = config.parallel.shard,
-      .wire_dtype = config.parallel.compresses() ? DType::f32
-                                                 : reduce::dtype_of(config.parallel.gradient_dtype),
+      .wire_dtype =
+          config.parallel.encodes() ? DType::f32 : reduce::dtype_of(config.parallel.gradient_dtype),
       .partial_sums = reduce::num_waiting_sums(
           reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
       .snapshot = holds_snapshot(config.checkpoint, kind.device),
@@ -72,6 +72,7 @@ layout::BudgetOptions budget_options(const Sections& config,
   }
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = most_micro_steps(config, plan.all_ranks());
+  options.sums_compressed = config.parallel.gradient_rank.given();
   if (config.parallel.compresses() && plan.all_ranks() > 1)
     for (const layout::Bucket& bucket : plan.buckets())
       options.compressed_bytes.push_back(reduce::compressed_bytes(config.parallel, plan, bucket));

@@ -73,16 +73,23 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
-/// The parts of parameters in what compression of gradients carries; `rank`: of whom, where every
-/// rank has its own.
+using Holder = reduce::Carried::Holder;
+
+/// `rank`: of whom, where every rank has its own.
+std::string state_of(const reduce::Carried& one, int rank) {
+  if (one.holder == Holder::rank)
+    return fmt::format("{}-{}", one.name, rank);
+  return (one.holder == Holder::all ? std::string(record::partial_state) : "") + one.name;
+}
+
+/// The parts of parameters in what compression of gradients carries.
 std::vector<record::MutableSlab> carried_slabs(const layout::Plan& plan,
                                                const std::vector<reduce::Carried>& carried,
                                                int rank) {
   std::vector<record::MutableSlab> slabs;
   for (const reduce::Carried& one : carried)
     for (const layout::Piece& piece : plan.find_pieces(one.bucket, one.begin, one.values.elements))
-      slabs.push_back({one.of_rank ? fmt::format("{}-{}", one.name, rank) : one.name,
-                       piece.parameter, piece.parameter_begin,
+      slabs.push_back({state_of(one, rank), piece.parameter, piece.parameter_begin,
                        one.values.slice(piece.shard_begin, piece.elements)});
   return slabs;
 }
@@ -213,8 +220,9 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
   });
   int writers = 0;
   for (const auto& one : carried)
-    writers = std::max(writers,
-                       one.of_rank ? std::stoi(record::fact_of(facts.more, carried_fact(one))) : 1);
+    writers = std::max(writers, one.holder == Holder::rank
+                                    ? std::stoi(record::fact_of(facts.more, carried_fact(one)))
+                                    : 1);
   // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
   for (int first = 0; first < writers; first += world_.size()) {
     const int whose = first + world_.rank();
@@ -222,7 +230,7 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
     std::vector<device::Buffer> memory;
     std::vector<ops::Add> sums;
     for (reduce::Carried one : carried) {
-      if (one.of_rank ? whose >= writers : first > 0)
+      if (one.holder == Holder::rank ? whose >= writers : first > 0)
         continue;
       if (first > 0) {
         memory.push_back(
@@ -324,7 +332,10 @@ void Saver::make_snapshot() {
 }
 
 std::vector<record::MutableSlab> Saver::slabs_to_write() const {
-  auto slabs = carried_slabs(session_.plan, session_.engine.carried(), world_.rank());
+  std::vector<reduce::Carried> carried = session_.engine.carried();
+  if (world_.rank() > 0)
+    std::erase_if(carried, [](const auto& one) { return one.holder == Holder::all; });
+  auto slabs = carried_slabs(session_.plan, carried, world_.rank());
   std::ranges::move(owned_slabs(session_.plan, session_.optimizer, world_.rank()),
                     std::back_inserter(slabs));
   return slabs;
@@ -364,7 +375,8 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   for (const reduce::Carried& one : session_.engine.carried())
     if (record::fact_of(facts.more, carried_fact(one)).empty())
-      facts.more.emplace_back(carried_fact(one), std::to_string(one.of_rank ? world_.size() : 1));
+      facts.more.emplace_back(carried_fact(one),
+                              std::to_string(one.holder == Holder::rank ? world_.size() : 1));
   return facts;
 }
 

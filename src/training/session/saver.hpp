@@ -11,7 +11,7 @@
 // first step the ranks compare their parameters. What compression of gradients keeps between steps
 // (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits. The
 // state "error-r" is that of rank r alone; when a run resumes on N ranks, rank r adds up the states
-// of ranks r, r + N, … of the earlier run.
+// of ranks r, r + N, … of the earlier run. Rank 0 writes what is the same on all ranks.
 //
 // Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
 // the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With

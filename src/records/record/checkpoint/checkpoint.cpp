@@ -63,7 +63,7 @@ std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
   world.sum(counts);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::pair which(i / manifest.parameters.size(), i % manifest.parameters.size());
-    const std::int64_t elements = manifest.parameters[which.second].elements;
+    const std::int64_t elements = std::max<std::int64_t>(share.stored_elements[i], 1);
     TRIREME_EXPECT(counts[i] % elements == 0, "{} elements of {} {} wanted, {} each", counts[i],
                    manifest.states[which.first].name, manifest.parameters[which.second].name,
                    elements);

@@ -30,6 +30,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
@@ -41,6 +42,9 @@
 #include "record/run/name_values.hpp"
 
 namespace trireme::record {
+
+/// How the name of a state begins that may have fewer elements than the parameters: the first ones.
+inline constexpr std::string_view partial_state = "partial_";
 
 /// A contiguous range of elements of one parameter in one state ("parameter", "moment1", …).
 template <class V>
@@ -109,7 +113,7 @@ struct FoundCheckpoint : CheckpointPlace {
 
 /// Collective. Writes RUN_DIR/checkpoints/step-N from the slabs of all ranks and waits until it is
 /// complete (checkpoint_writer.hpp does not wait). Together the slabs must cover each (state,
-/// parameter) exactly once, with one dtype per state.
+/// parameter) exactly once, of a partial_state only its first elements, with one dtype per state.
 ///
 /// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
 ///           when slabs overlap or leave a hole.

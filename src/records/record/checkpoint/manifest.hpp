@@ -7,7 +7,8 @@
 // pieces' and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
 //
 // 1. A manifest that was read or is about to be written is complete: for every state, the pieces of
-//    each parameter tile [0, elements) without overlap, or there are none.
+//    each parameter tile [0, elements) without overlap, or there are none. Those of a partial state
+//    may end earlier.
 // 2. Pieces are sorted by (state, parameter, begin).
 #pragma once
 
@@ -64,6 +65,7 @@ struct Manifest {
   /// The pieces of one parameter in one state; empty when the state does not hold it.
   [[nodiscard]] std::span<const Piece> pieces_of(std::size_t state, std::size_t parameter) const;
   [[nodiscard]] std::uint64_t content_hash(std::size_t state, std::size_t parameter) const;
+  [[nodiscard]] std::int64_t stored_elements(std::size_t state, std::size_t parameter) const;
   /// Sorts the pieces; empty when rule 1 holds, else what is wrong.
   [[nodiscard]] std::string complete();
   [[nodiscard]] std::uint64_t fingerprint() const;

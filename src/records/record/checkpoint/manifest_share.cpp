@@ -18,13 +18,13 @@ namespace {
 /// Pieces that travel at a time: 768 KiB.
 constexpr std::size_t block_pieces = std::size_t{1} << 14;
 
-/// All of a share that every rank has: the manifest without its pieces, the content hashes, and the
-/// number of pieces.
+/// All of a share that every rank has: the manifest without its pieces, the content hashes, the
+/// stored elements, and the number of pieces.
 auto head_of(ManifestShare& share, std::size_t& num_pieces) {
   Manifest& m = share.manifest;
   return std::tie(m.facts.step, m.facts.next_sample, m.facts.seed, m.facts.model, m.facts.more,
                   m.facts.deck, m.parameters, m.states, m.file_bytes, m.file_frames,
-                  share.content_hashes, num_pieces);
+                  share.content_hashes, share.stored_elements, num_pieces);
 }
 
 /// The elements that a rank wants, by (state, parameter): the first, and the one after the last.
@@ -53,8 +53,10 @@ ManifestShare share_manifest(Manifest whole,
   all.manifest = std::move(whole);
   const std::vector<Piece>& pieces = all.manifest.pieces;
   for (std::size_t s = 0; first && s < all.manifest.states.size(); ++s)
-    for (std::size_t p = 0; p < all.manifest.parameters.size(); ++p)
+    for (std::size_t p = 0; p < all.manifest.parameters.size(); ++p) {
       all.content_hashes.push_back(all.manifest.content_hash(s, p));
+      all.stored_elements.push_back(all.manifest.stored_elements(s, p));
+    }
   std::size_t num_pieces = pieces.size();
   const std::string head = first ? pack(head_of(all, num_pieces)) : std::string();
   unpack_to(head_of(share, num_pieces), world.broadcast(head, 0));

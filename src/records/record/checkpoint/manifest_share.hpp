@@ -26,6 +26,7 @@ struct ManifestShare {
   Manifest manifest;
   /// [state · parameters + parameter]: of all pieces, kept or not.
   std::vector<std::uint64_t> content_hashes;
+  std::vector<std::int64_t> stored_elements;
   std::vector<std::uint32_t> files;  ///< that this rank checks
 };
 
