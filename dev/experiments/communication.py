@@ -28,6 +28,8 @@ METHODS = {
     "bf16": ["parallel.gradient_dtype=bf16"],
     "int8": ["parallel.gradient_dtype=int8"],
     "fp8": ["parallel.gradient_dtype=fp8"],
+    "top4": ["parallel.gradient_dtype=top4"],
+    "top1": ["parallel.gradient_dtype=top1"],
     "rank 4": ["parallel.gradient_rank=4"],
     "rank 16": ["parallel.gradient_rank=16"],
 }

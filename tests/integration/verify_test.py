@@ -38,7 +38,7 @@ class Verify(VerifyTest):
                                           "2", ranks=2), 2)
 
     def test_compressed_gradients(self):
-        for ranks, word, combinations, groups in ((2, "gradient_dtype=int8", 48, 3), (3, "gradient_dtype=fp8", 48, 3), (3, "gradient_rank=2", 192, 12)):
+        for ranks, word, combinations, groups in ((2, "gradient_dtype=int8", 48, 3), (3, "gradient_dtype=fp8", 48, 3), (2, "gradient_dtype=top4", 48, 3), (3, "gradient_rank=2", 192, 12)):
             with self.subTest(ranks=ranks, word=word):
                 self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", f"parallel.{word}", "--steps", "2", ranks=ranks), 2,
                                       combinations=combinations, groups=groups)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "ops/block_codes.hpp"
@@ -36,8 +37,27 @@ inline double nearest(const Values& known, double value) {
                        value);
 }
 
+/// The `kept` values of largest magnitude of each block, cut to 18 significant bits; others are 0.
+inline Values largest_of(int kept, const Values& values) {
+  Values all(values.size());
+  for (std::size_t begin = 0; begin < values.size(); begin += block_elements) {
+    std::vector<std::pair<double, std::size_t>> cut;  // by magnitude, then by place
+    for (std::size_t i = begin; i < std::min(begin + block_elements, values.size()); ++i) {
+      const int exponent = values[i] == 0 ? 0 : std::max(std::ilogb(values[i]), -126) - 17;
+      cut.emplace_back(
+          -std::abs(std::ldexp(std::trunc(std::ldexp(values[i], -exponent)), exponent)), i);
+    }
+    std::ranges::sort(cut);
+    for (std::size_t k = 0; k < std::min(static_cast<std::size_t>(kept), cut.size()); ++k)
+      all[cut[k].second] = std::copysign(cut[k].first, values[cut[k].second]);
+  }
+  return all;
+}
+
 /// What is decoded from the codes of these values, block by block; the last may be shorter.
 inline Values decoded(BlockCode code, const Values& values) {
+  if (const int kept = ops::kept_values(code); kept < block_elements)
+    return largest_of(kept, values);
   const Values known = magnitudes(code);
   Values all;
   for (std::size_t begin = 0; begin < values.size(); begin += block_elements) {

@@ -16,7 +16,7 @@ class BlockCodesTest : public OpsTest {
  protected:
   Values encode_and_decode(BlockCode code, const Tensor& values, View error = {}) {
     const std::int64_t elements = values.view().elements;
-    const auto codes = tensor(DType::u8, coded_bytes(elements));
+    const auto codes = tensor(DType::u8, coded_bytes(code, elements));
     auto sum = tensor(DType::f32, Values(static_cast<std::size_t>(elements), 7.0));
     run(
         ops::EncodeBlocks{
@@ -26,6 +26,8 @@ class BlockCodesTest : public OpsTest {
     return sum.values();
   }
   static constexpr std::array both_codes{BlockCode::int8, BlockCode::fp8};
+  static constexpr std::array all_codes{BlockCode::int8, BlockCode::fp8, BlockCode::top4,
+                                        BlockCode::top1};
 };
 
 /// Blocks of very different sizes, with zeros and with values half-way between two codes.
@@ -41,7 +43,7 @@ Values awkward_values(std::int64_t blocks) {
 }
 
 TEST_P(BlockCodesTest, ChoosesTheNearestCodes) {
-  for (const BlockCode code : both_codes)
+  for (const BlockCode code : all_codes)
     for (const std::int64_t blocks : {1, 2, 13, 255, 257, 515}) {
       const Values values = awkward_values(blocks);
       EXPECT_EQ(encode_and_decode(code, tensor(DType::f32, values)), decoded(code, values));
@@ -49,7 +51,7 @@ TEST_P(BlockCodesTest, ChoosesTheNearestCodes) {
 }
 
 TEST_P(BlockCodesTest, KeepsInTheErrorWhatIsCutOff) {
-  for (const BlockCode code : both_codes) {
+  for (const BlockCode code : all_codes) {
     const Values first = rounded_to(DType::f32, normals(1, 640)),
                  second = rounded_to(DType::f32, normals(2, 640, 0.01));
     const auto values = tensor(DType::f32, first), error = tensor(DType::f32, second);
@@ -66,7 +68,8 @@ TEST_P(BlockCodesTest, KeepsInTheErrorWhatIsCutOff) {
 
 TEST_P(BlockCodesTest, AddsInFp32) {
   const Values values = rounded_to(DType::f32, normals(5, 192));
-  const auto sent = tensor(DType::f32, values), codes = tensor(DType::u8, coded_bytes(192));
+  const auto sent = tensor(DType::f32, values),
+             codes = tensor(DType::u8, coded_bytes(BlockCode::fp8, 192));
   auto sum = tensor(DType::f32, Values(192, 0.1));
   run(ops::EncodeBlocks{.codes = codes.view(), .values = sent.view(), .code = BlockCode::fp8},
       stream());
@@ -94,6 +97,19 @@ TEST_P(BlockCodesTest, DecodesABlockThatIsNotFiniteAsNanAndKeepsItsError) {
       EXPECT_EQ(error.values()[64], 0.0078125);
       EXPECT_EQ(error.values()[127], 0.0078125);
     }
+}
+
+TEST_P(BlockCodesTest, SendsFirstWhatIsNotFiniteAndKeepsTheError) {
+  for (const BlockCode code : {BlockCode::top4, BlockCode::top1}) {
+    Values values(192, 1.0);
+    values[100] = std::numeric_limits<double>::quiet_NaN();
+    const auto error = tensor(DType::f32, Values(192, 0.0078125));
+    const auto on_device = tensor(DType::f32, values);
+    const Values sent = encode_and_decode(code, on_device, error.view());
+    for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(std::isnan(sent[i]), i == 100) << i;
+    for (std::size_t i = 64; i < 128; ++i) EXPECT_EQ(error.values()[i], 0.0078125);
+    EXPECT_EQ(error.values()[63], 1.0078125);
+  }
 }
 
 TRIREME_ON_BACKENDS(BlockCodesTest);

@@ -17,8 +17,10 @@ inline test::Values send(reduce::GradientDType wire,
   test::Values both;
   for (std::size_t i = 0; i < values.size(); ++i)
     both.push_back(static_cast<double>(values[i] + static_cast<float>(error[i])));
+  constexpr ops::BlockCode codes[] = {ops::BlockCode::int8, ops::BlockCode::fp8,
+                                      ops::BlockCode::top4, ops::BlockCode::top1};
   test::Values sent = test::decoded(
-      wire == reduce::GradientDType::int8 ? ops::BlockCode::int8 : ops::BlockCode::fp8, both);
+      codes[static_cast<int>(wire) - static_cast<int>(reduce::GradientDType::int8)], both);
   for (std::size_t i = 0; i < both.size(); ++i) error[i] = both[i] - sent[i];
   return sent;
 }

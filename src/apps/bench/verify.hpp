@@ -19,14 +19,14 @@
 // sums; the others add up micro-steps first, which rounds differently. Then there is a second plain
 // combination, with reduce_every: micro_step, to which those with these shards must be equal. If
 // the deck's reduction or order of buckets excludes these shards, there are only the other 384.
-// With gradients as int8 or fp8 there are 3 x 2^4 without shards, with padding aligned: shards
-// round differently.
+// With gradients in blocks of codes there are 3 x 2^4 without shards, with padding aligned: shards
+// round differently. With gradient_rank there are these with every padding.
 //
 // Per combination and rank:
 //
 // 1. Before training, gradients are powers of two, one per rank (ones above 8 ranks; as int8 and
 //    fp8 only of the first 7 and 4): after the reduction each owned element must be the exact sum,
-//    so each rank was added exactly once.
+//    so each rank was added exactly once. Approximations (top4, top1, factors) are not looked at.
 // 2. Memory that must not be read is NaN: scratch when it is leased, gradients and their padding
 //    before a step clears them, and parameters of other ranks before their first gather.
 // 3. After each step: loss, gradient norm and the owned state (masters, moments) equal the first

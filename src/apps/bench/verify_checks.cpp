@@ -109,13 +109,18 @@ float sum_of_terms(int ranks, reduce::GradientDType wire) {
   return sum;
 }
 
-/// `whole_matrices`: whether matrices are sent whole; factors are only an approximation.
+/// Whether a sum is that of what was sent. Factors and the largest elements are approximations.
+bool is_exact(const reduce::ParallelConfig& config, const layout::Parameter& parameter) {
+  return config.gradient_dtype < reduce::GradientDType::top4 &&
+         (!config.gradient_rank.given() || parameter.shape.size() != 2);
+}
+
 std::optional<Finding> check_sums(const reduce::Engine& engine,
                                   const reduce::OwnedShard& owned,
                                   float expected,
-                                  bool whole_matrices) {
+                                  const reduce::ParallelConfig& config) {
   for (const layout::Piece& piece : owned_pieces(engine, owned)) {
-    if (!whole_matrices && engine.plan().parameter(piece.parameter).shape.size() == 2)
+    if (!is_exact(config, engine.plan().parameter(piece.parameter)))
       continue;
     const auto* values = owned.gradient.slice(piece.shard_begin, piece.elements).as<float>();
     for (std::int64_t i = 0; i < piece.elements; ++i)
@@ -322,7 +327,7 @@ std::optional<Finding> check_reduced_once(Session& session) {
   std::optional<Finding> first;
   for (const reduce::OwnedShard& owned : engine.owned()) {
     engine.wait_for_shard(owned.bucket);
-    keep_first(first, check_sums(engine, owned, sum, !session.job.parallel.gradient_rank.given()));
+    keep_first(first, check_sums(engine, owned, sum, session.job.parallel));
   }
   keep_first(first, check_zero(owned_padding(session)));
   for (std::size_t b = engine.owned().size(); b-- > 0;)

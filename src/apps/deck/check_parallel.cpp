@@ -77,8 +77,9 @@ struct ParallelRules : Rules {
         conflict({factors ? "parallel.gradient_rank" : "parallel.gradient_dtype", key}, why);
     };
     if (!parallel.compresses())
-      return refuse(!parallel.error_feedback, "parallel.error_feedback",
-                    "only int8, fp8 and gradient_rank have errors. Remove error_feedback.");
+      return refuse(
+          !parallel.error_feedback, "parallel.error_feedback",
+          "only int8, fp8, top4, top1 and gradient_rank have errors. Remove error_feedback.");
     refuse(factors && parallel.gradient_dtype != reduce::GradientDType::fp32,
            "parallel.gradient_dtype", "factors are sent in fp32. Give only one of the two.");
     refuse(
@@ -93,7 +94,7 @@ struct ParallelRules : Rules {
         "parallel.replicate",
         "compressed gradients are exchanged by all ranks at once. Use gradient_dtype: bf16.");
     refuse(parallel.encodes() && parallel.padding != layout::Padding::aligned, "parallel.padding",
-           "each block of 64 elements has a scale, and only padding: aligned makes shards of whole "
+           "elements are encoded in blocks of 64, and only padding: aligned makes shards of whole "
            "blocks");
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 values in one byte each, with one scale per block of 64.
+// fp32 values in one byte each, with one scale per block of 64; or only the largest of each block.
 //
 // The scale is the smallest power of two with which the largest magnitude of the block has a code.
 // So a decoded value is exact in fp32, and so is what encoding has cut off, unless it is subnormal.
@@ -7,10 +7,12 @@
 // (E8M0, INT8, FP8 E4M3); its blocks have 32 elements. Parameters and shards begin at multiples of
 // 64 elements (layout/plan.hpp), so which elements share a block depends on no bucket or shard.
 //
-// n values are n codes, then n / 64 exponents of scales: coded_bytes(n).
+// n values are n codes, then n / 64 exponents of scales: coded_bytes(). Of the largest values a
+// block has one word each: fp32 with the place in the block in the low six bits, which the value
+// loses.
 //
 // A block whose largest magnitude is 2^126 or more, infinite or NaN has the scale NaN: all of its
-// values are decoded as NaN.
+// values are decoded as NaN. Among the largest values, infinities and NaN come first.
 #pragma once
 
 #include <bit>
@@ -22,19 +24,26 @@
 
 namespace trireme::ops {
 
-/// int8: nearest even, -127 to 127. fp8: e4m3, up to 448, with 4 significant bits.
-enum class BlockCode : std::uint8_t { int8, fp8 };
+/// int8: nearest even, -127 to 127. fp8: e4m3, up to 448, with 4 significant bits. top4, top1: the
+/// values of the largest magnitude; of equal ones, cut to 18 significant bits, the first.
+enum class BlockCode : std::uint8_t { int8, fp8, top4, top1 };
 
 inline constexpr std::int64_t block_elements = 64;
-constexpr std::int64_t coded_bytes(std::int64_t elements) {
-  return elements + elements / block_elements;
+/// How many values of a block have a code.
+constexpr int kept_values(BlockCode code) {
+  constexpr int kept[] = {64, 64, 4, 1};
+  return kept[static_cast<std::size_t>(code)];
+}
+constexpr std::int64_t coded_bytes(BlockCode code, std::int64_t elements) {
+  const std::int64_t blocks = elements / block_elements, kept = kept_values(code);
+  return blocks * (kept == block_elements ? block_elements + 1 : kept * 4);
 }
 
-/// codes = the nearest codes of values + error; error = what they have cut off. Without `error`,
-/// that is lost. The error of a block that is not finite does not change.
+/// codes = the codes of values + error; error = what they have cut off. Without `error`, that is
+/// lost. The error of a block that is not finite does not change.
 struct EncodeBlocks {
   static constexpr const char* name = "encode_blocks";
-  View codes;        ///< [coded_bytes(n)] bytes
+  View codes;        ///< [coded_bytes(code, n)] bytes
   ConstView values;  ///< [n] fp32, n a multiple of 64
   View error = {};   ///< optional, [n] fp32
   BlockCode code;
@@ -45,7 +54,7 @@ TRIREME_OPERATION(EncodeBlocks);
 struct DecodeBlocks {
   static constexpr const char* name = "decode_blocks";
   View sum;         ///< [n] fp32
-  ConstView codes;  ///< [coded_bytes(n)] bytes
+  ConstView codes;  ///< [coded_bytes(code, n)] bytes
   BlockCode code;
   bool adds = false;
 };
@@ -87,6 +96,21 @@ struct Fp8Code {
   }
 };
 
+/// A value with its place in the block. The greatest key belongs to the largest value; of equal
+/// ones, to the first.
+struct PlacedValue {
+  static constexpr std::uint32_t places = block_elements - 1;
+
+  TRIREME_CODE std::uint32_t key(float value, std::uint32_t place) {
+    return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffU & ~places) | (places - place);
+  }
+  TRIREME_CODE std::uint32_t place_of_key(std::uint32_t key) { return places - (key & places); }
+  TRIREME_CODE std::uint32_t encode(float value, std::uint32_t place) {
+    return (std::bit_cast<std::uint32_t>(value) & ~places) | place;
+  }
+  TRIREME_CODE float decode(std::uint32_t word) { return std::bit_cast<float>(word & ~places); }
+};
+
 #undef TRIREME_CODE
 
 /// The exponent of the scale of a block, plus 127, where `largest` has the bits of the largest
@@ -111,7 +135,20 @@ TRIREME_HOST_DEVICE constexpr float inverse_scale_from(std::uint8_t exponent) {
   return std::bit_cast<float>((254U - exponent) << 23U);
 }
 
-/// Calls body(Code{}).
+/// The words of the largest values, by block.
+TRIREME_HOST_DEVICE inline std::uint32_t* words_of(const View& codes) {
+  return reinterpret_cast<std::uint32_t*>(codes.data);
+}
+TRIREME_HOST_DEVICE inline const std::uint32_t* words_of(const ConstView& codes) {
+  return reinterpret_cast<const std::uint32_t*>(codes.data);
+}
+
+/// Whether a block with this largest value, as the key of it, is finite.
+TRIREME_HOST_DEVICE constexpr bool is_finite_key(std::uint32_t key) {
+  return (key & 0x7f800000U) != 0x7f800000U;
+}
+
+/// Calls body(Code{}). Requires: every value has a code.
 template <class Body>
 void with_code(BlockCode code, const Body& body) {
   if (code == BlockCode::int8)

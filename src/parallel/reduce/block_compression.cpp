@@ -3,6 +3,15 @@
 
 namespace trireme::reduce {
 
+namespace {
+
+ops::BlockCode code_of(GradientDType dtype) {
+  return static_cast<ops::BlockCode>(static_cast<int>(dtype) -
+                                     static_cast<int>(GradientDType::int8));
+}
+
+}  // namespace
+
 using ops::DecodeBlocks, ops::EncodeBlocks, ops::coded_bytes;
 
 BlockCompression::BlockCompression(const layout::Plan& plan,
@@ -11,11 +20,10 @@ BlockCompression::BlockCompression(const layout::Plan& plan,
                                    comm::World& world,
                                    device::Device& device)
     : plan_(plan),
-      code_(config.gradient_dtype == GradientDType::int8 ? ops::BlockCode::int8
-                                                         : ops::BlockCode::fp8),
+      code_(code_of(config.gradient_dtype)),
       sharded_(config.sharded()),
       rank_(communicator.rank()) {
-  const auto codes = static_cast<std::size_t>(coded_bytes(plan_.largest_bucket()));
+  const auto codes = static_cast<std::size_t>(coded_bytes(code_, plan_.largest_bucket()));
   sent_ = device.allocate(codes, "encoded gradients");
   received_ = device.allocate(codes, "encoded gradients of other ranks");
   if (config.error_feedback) {
@@ -32,8 +40,10 @@ BlockCompression::BlockCompression(const layout::Plan& plan,
   transfer_ = comm::make_transfer(world, communicator, groups);
 }
 
-View BlockCompression::part(const device::Buffer& codes, const layout::Bucket& bucket, int rank) {
-  const std::int64_t bytes = coded_bytes(bucket.shard_elements);
+View BlockCompression::part(const device::Buffer& codes,
+                            const layout::Bucket& bucket,
+                            int rank) const {
+  const std::int64_t bytes = coded_bytes(code_, bucket.shard_elements);
   return codes.view(DType::u8).slice(rank * bytes, bytes);
 }
 
@@ -120,13 +130,15 @@ CompressionBytes BlockCompression::bytes(const ParallelConfig& config, const lay
       config.error_feedback ? plan.flat_elements() + (config.sharded() ? 0 : plan.owned_elements())
                             : 0;
   const auto carried = errors * static_cast<std::int64_t>(sizeof(float));
-  return {.held = carried + 2 * coded_bytes(plan.largest_bucket()), .carried = carried};
+  return {.held = carried + 2 * coded_bytes(code_of(config.gradient_dtype), plan.largest_bucket()),
+          .carried = carried};
 }
 
 std::int64_t BlockCompression::sent_bytes(const ParallelConfig& config,
                                           const layout::Plan& plan,
                                           const layout::Bucket& bucket) {
-  return coded_bytes(bucket.shard_elements) * (plan.ranks() - 1) * (config.sharded() ? 1 : 2);
+  return coded_bytes(code_of(config.gradient_dtype), bucket.shard_elements) * (plan.ranks() - 1) *
+         (config.sharded() ? 1 : 2);
 }
 
 }  // namespace trireme::reduce

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_dtype: int8 and fp8: a byte per element, and one per 64 for their scale
-// (ops/block_codes.hpp).
+// gradient_dtype: int8 and fp8: a byte per element, and one per 64 for their scale; top4 and top1:
+// the largest of each 64 elements (ops/block_codes.hpp).
 //
 // Each rank encodes its gradients plus its error, and sends each shard to its owner. The owner
 // decodes the terms of all ranks, its own among them, and adds them in fp32 in rank order. With
@@ -40,9 +40,9 @@ class BlockCompression final : public Compression {
 
  private:
   /// The codes of one rank's shard of a bucket.
-  [[nodiscard]] static View part(const device::Buffer& codes,
-                                 const layout::Bucket& bucket,
-                                 int rank);
+  [[nodiscard]] View part(const device::Buffer& codes,
+                          const layout::Bucket& bucket,
+                          int rank) const;
   [[nodiscard]] View error(BucketIndex bucket) const;
   [[nodiscard]] View sum_error(BucketIndex bucket) const;
   void find_messages(BucketIndex bucket, std::vector<comm::MessageGroup>& groups) const;

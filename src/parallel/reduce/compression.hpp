@@ -2,7 +2,7 @@
 // Methods that send less than the gradients. One replaces the collective of a bucket
 // (gradient_store.hpp); the states of buckets, overlap and the optimizer are not concerned.
 //
-//   block_compression.hpp  gradient_dtype: int8 and fp8
+//   block_compression.hpp  gradient_dtype: int8, fp8, top4, top1
 //   power_sgd.hpp          gradient_rank
 //
 // All of them have error feedback: what a step has not sent is added to the gradients of the next

@@ -19,8 +19,8 @@
 namespace trireme::reduce {
 
 /// The type in which gradients are sent. They are accumulated, and the optimizer reads them, in
-/// fp32. int8 and fp8 (e4m3) have a scale per block (block_compression.hpp).
-enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8 };
+/// fp32. From int8 on, blocks are encoded (block_compression.hpp), in the order of ops::BlockCode.
+enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8, top4, top1 };
 
 /// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
 /// each host.
@@ -31,7 +31,7 @@ enum class Replicate : std::uint8_t { none, node };
 enum class ReduceEvery : std::uint8_t { automatic, step, micro_step };
 
 constexpr DType dtype_of(GradientDType choice) {
-  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::u8, DType::u8};
+  constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::u8, DType::u8, DType::u8, DType::u8};
   return dtypes[static_cast<std::size_t>(choice)];
 }
 
@@ -206,7 +206,9 @@ void describe_sums(V& v, ParallelConfig& c) {
          "and the sum, but not partial sums, which hosts with several ranks send in fp32. One rank "
          "rounds nothing. With parallel.replicate and reduction: sum, the sum of each replica is "
          "rounded as well. int8 and fp8 (e4m3) send a quarter, with a scale per 64 elements, for "
-         "slow networks; most is saved with shard: none, which sends no parameters. Terms go "
+         "slow networks; top4 and top1 send only the 4 or the 1 largest of each 64 elements, a "
+         "16th "
+         "or a 64th. Most is saved with shard: none, which sends no parameters. Terms go "
          "directly to their owners, so with several ranks on a host less is saved. They need "
          "shard: none or optimizer."});
   v("gradient_rank", c.gradient_rank,
@@ -219,7 +221,7 @@ void describe_sums(V& v, ParallelConfig& c) {
      .max = 1 << 16});
   v("error_feedback", c.error_feedback,
     {.help =
-         "With gradient_dtype: int8 or fp8 or a gradient_rank, add what was not sent to the "
+         "With gradient_dtype: int8 to top1, or a gradient_rank, add what was not sent to the "
          "gradients of the next step. Needs 4 bytes per parameter and rank, also in checkpoints. A "
          "run that resumes on other ranks keeps the sum of these errors. false: only for "
          "comparison."});
