@@ -21,6 +21,17 @@ class Compression(TrainingTest):
             self.train_well(*more, "run.steps=14", ranks=3, name=dtype)
             self.train_well("run.steps=16", ranks=1, name=dtype)
 
+    def test_factors_in_a_tree_have_the_same_bits_on_any_number_of_ranks(self):
+        more = ("parallel.gradient_rank=2", "parallel.reduction=tree", "parallel.logical_shards=4", "batch.sequences=4", "batch.micro_sequences=1")
+        self.train_well(*more, ranks=2, name="tree")
+        for ranks in (1, 3, 4):
+            name = f"tree-{ranks}"
+            shutil.copytree(self.path("tree"), self.path(name))
+            shutil.rmtree(os.path.join(self.path(name), "checkpoints", "step-00000012"))
+            self.train_well(*more, ranks=ranks, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, "tree"))
+            self.assertEqual(self.losses(name), self.losses("tree"))
+
 
 if __name__ == "__main__":
     unittest.main()

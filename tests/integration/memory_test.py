@@ -122,6 +122,7 @@ class Memory(TrainingTest):
                                     (2, "optimizer", ("parallel.error_feedback=false",)), (1, "none", ())):
             for word in ("gradient_dtype=int8", "gradient_rank=4"):
                 self.compared(ranks, f"parallel.{word}", f"parallel.shard={shard}", *words)
+        self.compared(3, "parallel.gradient_rank=4", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=24")
 
     def test_bf16_adds_masters_to_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")

@@ -82,9 +82,9 @@ struct ParallelRules : Rules {
           "only int8, fp8, top4, top1 and gradient_rank have errors. Remove error_feedback.");
     refuse(factors && parallel.gradient_dtype != reduce::GradientDType::fp32,
            "parallel.gradient_dtype", "factors are sent in fp32. Give only one of the two.");
-    refuse(
-        factors && parallel.reduction == comm::Reduction::tree, "parallel.reduction",
-        "each rank has an error, so the bits depend on the number of ranks. Use sum or ordered.");
+    if (factors && parallel.reduction == comm::Reduction::tree && !parallel.error_feedback)
+      conflict({"parallel.error_feedback", "parallel.reduction"},
+               "leaves are kept with their errors. Use reduction: sum or ordered.");
     refuse(layout::shards_gradients(parallel.shard), "parallel.shard",
            "each rank keeps an error of each gradient. Use gradient_dtype: bf16, or shard: "
            "optimizer or none.");

@@ -8,12 +8,16 @@
 
 namespace trireme::reduce {
 
+void Compression::keep_leaf(std::int64_t leaf, View /*all_gradients*/, device::Stream& /*stream*/) {
+  TRIREME_EXPECT(false, "leaf {} of a method without leaves", leaf);
+}
+
 std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
                                               const ParallelConfig& config,
                                               comm::Communicator& communicator,
                                               comm::World* world,
                                               device::Device& device) {
-  if (!config.compresses() || plan.all_ranks() == 1)
+  if (!config.compresses_on(plan.all_ranks()))
     return nullptr;
   TRIREME_EXPECT(plan.replicas() == 1 && !layout::shards_gradients(config.shard),
                  "compression in {} replicas, or with shard: {}", plan.replicas(),
@@ -25,7 +29,7 @@ std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
 }
 
 CompressionBytes compression_bytes(const ParallelConfig& config, const layout::Plan& plan) {
-  if (!config.compresses() || plan.all_ranks() == 1)
+  if (!config.compresses_on(plan.all_ranks()))
     return {};
   return config.gradient_rank.given() ? PowerSgd::bytes(config, plan)
                                       : BlockCompression::bytes(config, plan);

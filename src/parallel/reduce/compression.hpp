@@ -17,7 +17,7 @@
 //    what arrives first.
 // 2. What later steps depend on is carried(), and a checkpoint contains it. A step that the
 //    optimizer skips is sent like any other one.
-// 3. After construction no call allocates. One rank compresses nothing.
+// 3. After construction no call allocates. One rank compresses nothing, unless with a tree.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,16 @@ namespace trireme::reduce {
 /// Numbers of some elements of a bucket, fp32, that later steps depend on.
 struct Carried {
   /// owner: ranks have different elements. rank: every rank has its own numbers of the same
-  /// elements. all: every rank has the same numbers, of the first elements of one parameter.
-  enum class Holder : std::uint8_t { owner, rank, all };
+  /// elements; leaf: every leaf. all: every rank has the same numbers, of the first elements of one
+  /// parameter.
+  enum class Holder : std::uint8_t { owner, rank, leaf, all };
 
   std::string name;  ///< in checkpoints
   BucketIndex bucket{};
   std::int64_t begin = 0;  ///< first element within the bucket
   View values;
   Holder holder = Holder::owner;
+  std::int64_t leaf = 0;  ///< of the step (leaves.hpp)
 };
 
 class Compression {
@@ -56,9 +58,14 @@ class Compression {
   /// shards, in this rank's shard; the rest is undefined afterwards.
   virtual void reduce(BucketIndex bucket, View gradients, device::Stream& stream) = 0;
   [[nodiscard]] virtual std::vector<Carried> carried() const = 0;
+
+  /// With reduction: tree. A step has this many leaves of this rank. The gradients of all but the
+  /// last are given to keep_leaf(), in order; those of the last to reduce().
+  virtual void begin_step(std::int64_t /*leaves*/) {}
+  virtual void keep_leaf(std::int64_t leaf, View all_gradients, device::Stream& stream);
 };
 
-/// Null without compression, or on one rank. All arguments must outlive it. Collective. Requires,
+/// Null without compression, or on one rank without a tree. All arguments must outlive it. Collective. Requires,
 /// with compression: a world and no replicas.
 std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
                                               const ParallelConfig& config,
@@ -72,7 +79,7 @@ std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
 struct CompressionBytes {
   std::int64_t held = 0, carried = 0, read = 0;
 };
-/// 0 without compression, or on one rank.
+/// 0 without compression.
 CompressionBytes compression_bytes(const ParallelConfig& config, const layout::Plan& plan);
 
 /// Elements of all factors and of what is sent whole, padding included. Requires:

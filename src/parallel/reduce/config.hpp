@@ -75,6 +75,10 @@ struct ParallelConfig {
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
   /// Whether reductions use compression.hpp.
   [[nodiscard]] bool compresses() const { return encodes() || gradient_rank.given(); }
+  /// As above, on so many ranks. A single one sends nothing, but with a tree its bits are theirs.
+  [[nodiscard]] bool compresses_on(int ranks) const {
+    return compresses() && (ranks > 1 || reduction == comm::Reduction::tree);
+  }
   /// Whether gradients are sent in blocks of bytes.
   [[nodiscard]] bool encodes() const { return dtype_of(gradient_dtype) == DType::u8; }
   /// Whether the other keys allow sharded gradients; reduce_every is not checked, its default
@@ -216,7 +220,8 @@ void describe_sums(V& v, ParallelConfig& c) {
          "PowerSGD: send the gradient of each matrix as a product of two factors of this rank, for "
          "very slow networks. A matrix of 768 x 3072 becomes 614 times smaller with 1, 154 times "
          "with 4. It costs two passes of products over the gradients. Biases and gains are sent "
-         "whole. Start with 4 and compare the loss. full: send the gradients themselves.",
+         "whole. Start with 4 and compare the loss. With reduction: tree each logical shard has an "
+         "error of its own. full: send the gradients themselves.",
      .min = 1,
      .max = 1 << 16});
   v("error_feedback", c.error_feedback,

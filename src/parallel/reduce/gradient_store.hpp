@@ -63,6 +63,8 @@ class GradientStore {
     return compression_ ? compression_->carried() : std::vector<Carried>();
   }
 
+  [[nodiscard]] Compression* compression() const { return compression_.get(); }
+
   /// Computes the shards of the bucket again, as in every step without cached shards.
   void find_shards(BucketIndex bucket);
   /// Requires: the bucket's gradients are complete when `stream` reaches this point. `first`:

@@ -22,9 +22,17 @@ int num_waiting_sums(std::int64_t leaves) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(leaves))) - 1;
 }
 
-Leaves::Leaves(std::int64_t most, const layout::Plan& plan, View gradients, device::Device& device)
-    : most_(most), per_step_(most), gradients_(gradients), device_(device) {
-  const int num_waiting = num_waiting_sums(most);
+Leaves::Leaves(std::int64_t most,
+               const layout::Plan& plan,
+               View gradients,
+               device::Device& device,
+               Compression* compression)
+    : most_(most),
+      per_step_(most),
+      gradients_(gradients),
+      device_(device),
+      compression_(compression) {
+  const int num_waiting = compression == nullptr ? num_waiting_sums(most) : 0;
   if (num_waiting == 0)
     return;
   memory_ = device_.allocate(static_cast<std::size_t>(num_waiting) * gradients_.bytes(),
@@ -45,16 +53,22 @@ void Leaves::begin_step(std::int64_t leaves) {
       leaves >= 1 && leaves <= most_ && std::has_single_bit(static_cast<std::uint64_t>(leaves)),
       "a step of {} leaves where {} are the most", leaves, most_);
   per_step_ = leaves;
-  num_waiting_ = static_cast<std::size_t>(num_waiting_sums(leaves));
+  num_waiting_ = waiting_.empty() ? 0 : static_cast<std::size_t>(num_waiting_sums(leaves));
   finished_ = 0;
+  if (compression_ != nullptr)
+    compression_->begin_step(leaves);
 }
 
 void Leaves::set_aside(device::Stream& stream) {
   TRIREME_ASSERT(!in_last(), "leaf {} of {} is the last", finished_, per_step_);
-  const int num_pairs = std::countr_one(static_cast<std::uint64_t>(finished_));
-  for (int k = 0; k < num_pairs; ++k)
-    run(ops::Add{.sum = gradients_, .term = waiting_[static_cast<std::size_t>(k)]}, stream);
-  device_.copy(waiting_[static_cast<std::size_t>(num_pairs)], gradients_, stream);
+  if (compression_ != nullptr) {
+    compression_->keep_leaf(finished_, gradients_, stream);
+  } else {
+    const int num_pairs = std::countr_one(static_cast<std::uint64_t>(finished_));
+    for (int k = 0; k < num_pairs; ++k)
+      run(ops::Add{.sum = gradients_, .term = waiting_[static_cast<std::size_t>(k)]}, stream);
+    device_.copy(waiting_[static_cast<std::size_t>(num_pairs)], gradients_, stream);
+  }
   device_.fill_zero(gradients_, stream);
   ++finished_;
 }

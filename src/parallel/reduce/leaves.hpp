@@ -31,6 +31,7 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
+#include "reduce/compression.hpp"
 #include "reduce/config.hpp"
 
 namespace trireme::reduce {
@@ -45,8 +46,13 @@ int num_waiting_sums(std::int64_t leaves);
 
 class Leaves {
  public:
-  /// `most`: leaves of a step. `gradients`: the arena in which every leaf accumulates.
-  Leaves(std::int64_t most, const layout::Plan& plan, View gradients, device::Device& device);
+  /// `most`: leaves of a step. `gradients`: the arena in which every leaf accumulates. Where there is
+  /// a `compression`, it keeps the leaves, because each has an error.
+  Leaves(std::int64_t most,
+         const layout::Plan& plan,
+         View gradients,
+         device::Device& device,
+         Compression* compression = nullptr);
 
   [[nodiscard]] std::int64_t most() const { return most_; }
   /// Number of leaves of this step.
@@ -69,6 +75,7 @@ class Leaves {
   std::size_t num_waiting_ = 0;  // in this step
   View gradients_;
   device::Device& device_;
+  Compression* compression_;
   device::Buffer memory_;            // [waiting sum][flat element]
   std::vector<View> waiting_;        // by size: sum k is the sum of 2^k leaves
   std::vector<View> own_;            // by parameter: its gradient in the arena

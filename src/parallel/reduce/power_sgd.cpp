@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/round_up.hpp"
 
 #include "ops/elementwise.hpp"
 #include "ops/low_rank.hpp"
+
+#include "reduce/leaves.hpp"
 
 namespace trireme::reduce {
 namespace {
@@ -56,6 +60,16 @@ Elements elements_of(const layout::Plan& plan, std::int64_t rank) {
   return sum;
 }
 
+/// The largest term of a leaf: a factor, or a parameter that is sent whole.
+std::int64_t largest_term(const layout::Plan& plan, std::int64_t rank) {
+  std::int64_t largest = 0;
+  for (const layout::Parameter& parameter : plan.parameters()) {
+    const Elements one = elements_of(parameter, rank);
+    largest = std::max({largest, placed(one.first), placed(one.second)});
+  }
+  return largest;
+}
+
 ops::MatmulShape factor_of(bool transposed, std::int64_t rank, std::int64_t n, std::int64_t k) {
   return {.m = rank, .n = n, .k = k, .b_transposed = transposed};
 }
@@ -94,14 +108,24 @@ PowerSgd::PowerSgd(const layout::Plan& plan,
                    device::Device& device)
     : plan_(plan),
       rank_(config.gradient_rank.value.value()),
+      all_leaves_(config.reduction == comm::Reduction::tree ? config.logical_shards.value.value()
+                                                            : 0),
+      own_leaves_(all_leaves_ == 0
+                      ? LeafRange{0, 1}
+                      : leaves_of_term(all_leaves_, communicator.rank(), communicator.size())),
+      largest_term_(largest_term(plan, rank_)),
+      leaves_(static_cast<std::size_t>(own_leaves_.count)),
       communicator_(communicator),
       device_(device) {
   const auto bytes = [](std::int64_t elements) {
     return static_cast<std::size_t>(elements * fp32_bytes);
   };
+  const std::int64_t most_leaves = most_leaves_of_a_rank(config, plan_.all_ranks());
   factors_ = communicator.allocate(bytes(factor_elements(config, plan_)), "factors of gradients");
   if (config.error_feedback)
-    errors_ = device.allocate(bytes(plan_.flat_elements()), "errors of gradients");
+    errors_ = device.allocate(bytes(most_leaves * plan_.flat_elements()), "errors of gradients");
+  if (most_leaves > 1)
+    terms_ = device.allocate(bytes((most_leaves - 1) * largest_term_), "factors of leaves");
   std::int64_t begin = 0;
   for (const layout::Bucket& bucket : plan_.buckets()) begin = place(bucket, begin);
 }
@@ -112,21 +136,17 @@ std::int64_t PowerSgd::place(const layout::Bucket& bucket, std::int64_t factors_
   const View first = factors.slice(0, all.first), second = factors.slice(all.first, all.second);
   Bucket& placed_bucket = buckets_.emplace_back();
   Elements end;
-  for (const ParameterIndex index_of_one : bucket.parameters) {
-    const layout::Parameter& parameter = plan_.parameter(index_of_one);
-    const layout::Placement& place = plan_.placement(index_of_one);
+  for (const ParameterIndex index : bucket.parameters) {
+    const layout::Parameter& parameter = plan_.parameter(index);
+    const layout::Placement& place = plan_.placement(index);
     const Elements one = elements_of(parameter, rank_);
-    const std::int64_t begin = place.begin - bucket.begin;
-    const View sent = first.slice(end.first, one.first);
-    if (one.second == 0) {
-      placed_bucket.others.push_back({begin, sent});
-    } else {
-      const auto found = products_.try_emplace(parameter.shape, device_, parameter.shape, rank_);
-      placed_bucket.matrices.push_back(
-          {begin, place.elements, &found.first->second, sent, second.slice(end.second, one.second),
-           errors_.bytes() == 0 ? View()
-                                : errors_.view(DType::f32).slice(place.begin, place.elements)});
-    }
+    const Products* products = nullptr;
+    if (has_factors(parameter, rank_))
+      products =
+          &products_.try_emplace(parameter.shape, device_, parameter.shape, rank_).first->second;
+    placed_bucket.parameters.push_back({place.begin - bucket.begin, place.elements, place.begin,
+                                        products, first.slice(end.first, one.first),
+                                        second.slice(end.second, one.second)});
     end.first += placed(one.first);
     end.second += placed(one.second);
   }
@@ -136,57 +156,107 @@ std::int64_t PowerSgd::place(const layout::Bucket& bucket, std::int64_t factors_
   return factors_begin + factors.elements;
 }
 
+void PowerSgd::keep_leaf(std::int64_t leaf, View all_gradients, device::Stream& stream) {
+  const std::int64_t flat = plan_.flat_elements();
+  run(ops::Add{.sum = errors_.view(DType::f32).slice(leaf * flat, flat), .term = all_gradients},
+      stream);
+}
+
+View PowerSgd::matrix(const Parameter& parameter, std::size_t leaf, View gradient) const {
+  if (errors_.bytes() == 0)
+    return gradient;
+  const std::int64_t begin = static_cast<std::int64_t>(leaf) * plan_.flat_elements();
+  return errors_.view(DType::f32).slice(begin + parameter.flat_begin, parameter.elements);
+}
+
+View PowerSgd::term(View sum, std::size_t leaf) const {
+  if (leaf == 0)
+    return sum;
+  const std::int64_t begin = static_cast<std::int64_t>(leaf - 1) * largest_term_;
+  return terms_.view(DType::f32).slice(begin, sum.elements);
+}
+
+void PowerSgd::add_terms(View sum, device::Stream& stream) const {
+  for (std::size_t stride = 1; stride < leaves_; stride *= 2)
+    for (std::size_t leaf = 0; leaf < leaves_; leaf += 2 * stride)
+      run(ops::Add{.sum = term(sum, leaf), .term = term(sum, leaf + stride)}, stream);
+}
+
+void PowerSgd::make_first(const Parameter& parameter, View gradient, device::Stream& stream) const {
+  if (errors_.bytes() > 0)
+    run(ops::Add{.sum = matrix(parameter, leaves_ - 1, gradient), .term = gradient}, stream);
+  for (std::size_t leaf = 0; leaf < leaves_; ++leaf) {
+    const View with_error = matrix(parameter, leaf, gradient), made = term(parameter.first, leaf);
+    if (parameter.products != nullptr) {
+      parameter.products->first({.a = parameter.second, .b = with_error, .c = made}, stream);
+      continue;
+    }
+    device_.copy(made, with_error, stream);
+    if (errors_.bytes() > 0)
+      device_.fill_zero(with_error, stream);
+  }
+  add_terms(parameter.first, stream);
+}
+
+void PowerSgd::make_second(const Parameter& parameter,
+                           View gradient,
+                           device::Stream& stream) const {
+  run(ops::Orthonormalize{.rows = parameter.first, .count = rank_}, stream);
+  for (std::size_t leaf = 0; leaf < leaves_; ++leaf) {
+    const View with_error = matrix(parameter, leaf, gradient), made = term(parameter.second, leaf);
+    parameter.products->second({.a = parameter.first, .b = with_error, .c = made}, stream);
+    if (errors_.bytes() == 0)
+      continue;
+    parameter.products->multiply(parameter.first, made, gradient, stream);
+    run(ops::SubtractFinite{.rest = with_error, .term = gradient}, stream);
+  }
+  add_terms(parameter.second, stream);
+}
+
 void PowerSgd::reduce(BucketIndex index, View gradients, device::Stream& stream) {
   const Bucket& bucket = buckets_[at(index)];
-  const auto gradient = [&](const Matrix& matrix) {
-    return gradients.slice(matrix.begin, matrix.elements);
+  const auto gradient = [&](const Parameter& parameter) {
+    return gradients.slice(parameter.begin, parameter.elements);
   };
-  const auto with_error = [&](const Matrix& matrix) {
-    return matrix.error.empty() ? gradient(matrix) : matrix.error;
-  };
-  for (const Matrix& matrix : bucket.matrices) {
-    if (!matrix.error.empty())
-      run(ops::Add{.sum = matrix.error, .term = gradient(matrix)}, stream);
-    matrix.products->first({.a = matrix.second, .b = with_error(matrix), .c = matrix.first},
-                           stream);
-  }
-  for (const Whole& one : bucket.others)
-    device_.copy(one.sent, gradients.slice(one.begin, one.sent.elements), stream);
+  for (const Parameter& parameter : bucket.parameters)
+    make_first(parameter, gradient(parameter), stream);
   communicator_.all_reduce(*bucket.first, index, stream);
-  for (const Matrix& matrix : bucket.matrices) {
-    run(ops::Orthonormalize{.rows = matrix.first, .count = rank_}, stream);
-    matrix.products->second({.a = matrix.first, .b = with_error(matrix), .c = matrix.second},
-                            stream);
-    if (matrix.error.empty())
-      continue;
-    matrix.products->multiply(matrix.first, matrix.second, gradient(matrix), stream);
-    run(ops::SubtractFinite{.rest = matrix.error, .term = gradient(matrix)}, stream);
-  }
+  for (const Parameter& parameter : bucket.parameters)
+    if (parameter.products != nullptr)
+      make_second(parameter, gradient(parameter), stream);
   if (bucket.second)
     communicator_.all_reduce(*bucket.second, index, stream);
-  for (const Matrix& matrix : bucket.matrices)
-    matrix.products->multiply(matrix.first, matrix.second, gradient(matrix), stream);
-  for (const Whole& one : bucket.others)
-    device_.copy(gradients.slice(one.begin, one.sent.elements), one.sent, stream);
+  for (const Parameter& parameter : bucket.parameters)
+    if (parameter.products != nullptr)
+      parameter.products->multiply(parameter.first, parameter.second, gradient(parameter), stream);
+    else
+      device_.copy(gradient(parameter), parameter.first, stream);
 }
 
 std::vector<Carried> PowerSgd::carried() const {
   std::vector<Carried> all;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (const Matrix& matrix : buckets_[b].matrices) {
+    for (const Parameter& parameter : buckets_[b].parameters) {
+      if (parameter.products == nullptr)
+        continue;
       const auto bucket = static_cast<BucketIndex>(b);
-      if (!matrix.error.empty())
-        all.push_back({"error", bucket, matrix.begin, matrix.error, Carried::Holder::rank});
-      all.push_back({fmt::format("factor_of_rank_{}", rank_), bucket, matrix.begin, matrix.second,
-                     Carried::Holder::all});
+      for (std::int64_t leaf = 0; leaf < own_leaves_.count && errors_.bytes() > 0; ++leaf)
+        all.push_back({all_leaves_ == 0 ? "error" : fmt::format("error_of_{}", all_leaves_), bucket,
+                       parameter.begin, matrix(parameter, static_cast<std::size_t>(leaf), {}),
+                       all_leaves_ == 0 ? Carried::Holder::rank : Carried::Holder::leaf,
+                       own_leaves_.begin + leaf});
+      all.push_back({fmt::format("factor_of_rank_{}", rank_), bucket, parameter.begin,
+                     parameter.second, Carried::Holder::all});
     }
   return all;
 }
 
 CompressionBytes PowerSgd::bytes(const ParallelConfig& config, const layout::Plan& plan) {
   const Elements all = elements_of(plan, config.gradient_rank.value.value());
-  const std::int64_t errors = config.error_feedback ? plan.flat_elements() : 0;
-  return {.held = (errors + all.first + all.second) * fp32_bytes,
+  const std::int64_t leaves = most_leaves_of_a_rank(config, plan.all_ranks());
+  const std::int64_t errors = config.error_feedback ? leaves * plan.flat_elements() : 0;
+  const std::int64_t terms = (leaves - 1) * largest_term(plan, config.gradient_rank.value.value());
+  return {.held = (errors + all.first + all.second + terms) * fp32_bytes,
           .carried = (errors + all.second) * fp32_bytes,
           .read = 2 * (all.first + all.second) / plan.ranks() * fp32_bytes};
 }

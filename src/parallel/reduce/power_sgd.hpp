@@ -15,6 +15,10 @@
 // random ones (ops/low_rank.hpp), so Q starts at zero, and recovers from gradients that are not
 // finite.
 //
+// With reduction: tree each leaf has an error, instead of each rank, and what is said of ranks above
+// is said of leaves; their terms are added in pairs. So the bits do not depend on the number of
+// ranks. A rank holds an error for each of its leaves, but no partial sums.
+//
 // 1. Only matrices whose factors have fewer elements are sent so. The others, biases and gains are
 //    sent whole, with the first factors.
 // 2. There are two all-reduces per bucket, in fp32 and the order of parallel.reduction; also with
@@ -26,6 +30,8 @@
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "base/pairwise.hpp"
 
 #include "ops/matmul.hpp"
 
@@ -41,6 +47,8 @@ class PowerSgd final : public Compression {
            device::Device& device);
 
   void reduce(BucketIndex bucket, View gradients, device::Stream& stream) override;
+  void begin_step(std::int64_t leaves) override { leaves_ = static_cast<std::size_t>(leaves); }
+  void keep_leaf(std::int64_t leaf, View all_gradients, device::Stream& stream) override;
   [[nodiscard]] std::vector<Carried> carried() const override;
 
   static CompressionBytes bytes(const ParallelConfig& config, const layout::Plan& plan);
@@ -57,31 +65,38 @@ class PowerSgd final : public Compression {
     /// The matrix with the given factors.
     void multiply(View first_factor, View second_factor, View matrix, device::Stream& stream) const;
   };
-  /// A parameter, with its place in the bucket.
-  struct Matrix {
-    std::int64_t begin = 0, elements = 0;
-    const Products* products = nullptr;
-    View first, second;  ///< factors: [rank, short], [rank, long]
-    View error;          ///< empty without error feedback
-  };
-  struct Whole {
-    std::int64_t begin = 0;
-    View sent;
+  struct Parameter {
+    std::int64_t begin = 0, elements = 0;  ///< its place in the bucket
+    std::int64_t flat_begin = 0;
+    const Products* products = nullptr;  ///< null: it is sent whole
+    View first, second;                  ///< factors: [rank, short], [rank, long]
   };
   struct Bucket {
-    std::vector<Matrix> matrices;
-    std::vector<Whole> others;
+    std::vector<Parameter> parameters;
     std::unique_ptr<comm::Shards> first, second;
   };
 
   /// Places the factors of the next bucket. Returns their end.
   std::int64_t place(const layout::Bucket& bucket, std::int64_t factors_begin);
+  /// The error of a leaf; without error feedback the gradient itself.
+  [[nodiscard]] View matrix(const Parameter& parameter, std::size_t leaf, View gradient) const;
+  /// Where a term of a leaf is computed: that of the first one where their sum is wanted.
+  [[nodiscard]] View term(View sum, std::size_t leaf) const;
+  /// Adds the terms of all leaves in pairs.
+  void add_terms(View sum, device::Stream& stream) const;
+  void make_first(const Parameter& parameter, View gradient, device::Stream& stream) const;
+  void make_second(const Parameter& parameter, View gradient, device::Stream& stream) const;
 
   const layout::Plan& plan_;
   const std::int64_t rank_;
+  const std::int64_t all_leaves_;  // of the run; 0: ranks have the errors
+  const LeafRange own_leaves_;
+  const std::int64_t largest_term_;
+  std::size_t leaves_;  // of this rank, in this step
   comm::Communicator& communicator_;
   device::Device& device_;
-  device::Buffer errors_;   // empty without error feedback
+  device::Buffer errors_;   // [leaf][flat element]; empty without error feedback
+  device::Buffer terms_;    // of leaves after the first
   device::Buffer factors_;  // by bucket: the first ones, then the second ones
   std::map<std::vector<std::int64_t>, Products> products_;  // by shape
   std::vector<Bucket> buckets_;

@@ -59,8 +59,10 @@ layout::BudgetOptions budget_options(const Sections& config,
       .shard = config.parallel.shard,
       .wire_dtype =
           config.parallel.encodes() ? DType::f32 : reduce::dtype_of(config.parallel.gradient_dtype),
-      .partial_sums = reduce::num_waiting_sums(
-          reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
+      .partial_sums = config.parallel.compresses()
+                          ? 0
+                          : reduce::num_waiting_sums(
+                                reduce::most_leaves_of_a_rank(config.parallel, plan.all_ranks())),
       .snapshot = holds_snapshot(config.checkpoint, kind.device),
       .copies = keeps_memory_copies(config, plan.all_ranks()) ? MemoryCopies::number : 0};
   options.gathers = config.parallel.gather_options();
@@ -73,7 +75,7 @@ layout::BudgetOptions budget_options(const Sections& config,
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = most_micro_steps(config, plan.all_ranks());
   options.sums_compressed = config.parallel.gradient_rank.given();
-  if (config.parallel.compresses() && plan.all_ranks() > 1)
+  if (config.parallel.compresses_on(plan.all_ranks()))
     for (const layout::Bucket& bucket : plan.buckets())
       options.compressed_bytes.push_back(reduce::compressed_bytes(config.parallel, plan, bucket));
   return options;

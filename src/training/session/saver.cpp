@@ -77,8 +77,8 @@ using Holder = reduce::Carried::Holder;
 
 /// `rank`: of whom, where every rank has its own.
 std::string state_of(const reduce::Carried& one, int rank) {
-  if (one.holder == Holder::rank)
-    return fmt::format("{}-{}", one.name, rank);
+  if (one.holder == Holder::rank || one.holder == Holder::leaf)
+    return fmt::format("{}-{}", one.name, one.holder == Holder::rank ? rank : one.leaf);
   return (one.holder == Holder::all ? std::string(record::partial_state) : "") + one.name;
 }
 
