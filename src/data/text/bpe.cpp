@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <bitset>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
 #include "base/text.hpp"
 
 #include "text/characters.hpp"
@@ -25,40 +23,6 @@ std::size_t neighbours(const char* second) {
   return static_cast<unsigned char>(second[-1]) * std::size_t{256} +
          static_cast<unsigned char>(*second);
 }
-
-/// Tokens by their bytes, for pieces that the cache does not hold.
-class WholeTokens {
- public:
-  explicit WholeTokens(const Vocabulary& vocabulary) : tokens_(vocabulary.tokens) {}
-  void build(const std::vector<Token>& ids) {
-    slots_.assign(std::bit_ceil(2 * ids.size() + 16), -1);
-    for (const Token id : ids) {
-      const std::string& bytes = bytes_of(id);
-      longest_ = std::max(longest_, bytes.size());
-      std::size_t at = hash_bytes(bytes) & (slots_.size() - 1);
-      while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
-      slots_[at] = id;
-    }
-  }
-  /// -1: none.
-  [[nodiscard]] Token find(std::string_view piece) const {
-    if (piece.size() > longest_)
-      return -1;
-    for (std::size_t at = hash_bytes(piece) & (slots_.size() - 1); slots_[at] >= 0;
-         at = (at + 1) & (slots_.size() - 1))
-      if (bytes_of(slots_[at]) == piece)
-        return slots_[at];
-    return -1;
-  }
-
- private:
-  [[nodiscard]] const std::string& bytes_of(Token id) const {
-    return tokens_[static_cast<std::size_t>(id)].bytes;
-  }
-  const std::vector<VocabularyEntry>& tokens_;
-  std::vector<Token> slots_;
-  std::size_t longest_ = 0;
-};
 
 /// The text with_spaces(), and with one more before it when `prefixed`.
 std::string_view spaced(std::string_view text, bool prefixed, std::string& room) {
@@ -180,22 +144,20 @@ class Bpe final : public Tokenizer {
   }
   void find_whole_pieces(const TokenOfBytes& ids) {
     const bool always = vocabulary_.whole_pieces || vocabulary_.rule == MergeRule::ranked;
-    std::vector<Token> whole;
-    if (vocabulary_.characters) {
-      for (const auto& [bytes, id] : ids) {
+    for (const auto& [bytes, id] : ids)
+      if (vocabulary_.characters) {
         if (character_bytes(bytes) == bytes.size())
-          whole.push_back(id);
+          whole_.emplace(bytes, id);  // for first_tokens()
         for (std::size_t i = 1; i < bytes.size(); ++i) together_.set(neighbours(&bytes[i]));
       }
-      whole_.build(std::exchange(whole, {}));  // for first_tokens()
-    }
+    TokenOfBytes whole;
     std::vector<Token> parts;
     for (const auto& [bytes, id] : ids) {
       parts.resize(bytes.size());
       if (always || merges_.merge({parts.data(), first_tokens(bytes, parts.data())}) == 1)
-        whole.push_back(id);
+        whole.emplace(bytes, id);
     }
-    whole_.build(whole);
+    whole_ = std::move(whole);
   }
   /// Tokens by their spelling.
   struct Named {
@@ -289,8 +251,9 @@ class Bpe final : public Tokenizer {
     Token* next = out;
     for (std::size_t at = 0, bytes = 1; at < piece.size(); at += bytes) {
       bytes = vocabulary_.characters ? character_bytes(piece.substr(at)) : 1;
-      if (const Token whole = bytes > 1 ? whole_.find(piece.substr(at, bytes)) : -1; whole >= 0)
-        *next++ = whole;
+      if (const auto whole = bytes > 1 ? whole_.find(piece.substr(at, bytes)) : whole_.end();
+          whole != whole_.end())
+        *next++ = whole->second;
       else
         for (const char c : piece.substr(at, bytes))
           *next++ = byte_tokens_[static_cast<unsigned char>(c)];
@@ -311,8 +274,8 @@ class Bpe final : public Tokenizer {
   }
   /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
   std::size_t tokens_of(std::string_view piece, Token* out) const {
-    if (const Token whole = whole_.find(piece); whole >= 0) {
-      *out = whole;
+    if (const auto whole = whole_.find(piece); whole != whole_.end()) {
+      *out = whole->second;
       return 1;
     }
     return merges_.merge({out, first_tokens(piece, out)});
@@ -335,14 +298,13 @@ class Bpe final : public Tokenizer {
   std::array<Token, 256> byte_tokens_{};
   std::bitset<65536> together_;  ///< two bytes that are neighbours in a token, with `characters`
   MergeTable merges_{0};
-  WholeTokens whole_;
+  TokenOfBytes whole_;  ///< pieces that are a token without merges
   Named added_, all_;
   std::uint64_t hash_ = 0;
   std::uint64_t number_ = 0;  ///< of this tokenizer in this process
 };
 
-Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
-    : vocabulary_(std::move(vocabulary)), whole_(vocabulary_) {
+Bpe::Bpe(Vocabulary vocabulary, const std::string& source) : vocabulary_(std::move(vocabulary)) {
   static std::atomic<std::uint64_t> tokenizers{0};
   number_ = ++tokenizers;
   const TokenOfBytes ids = tokens_of_bytes(source);
