@@ -51,10 +51,10 @@ const Output& of(const H5FD_t* file) {
   return *static_cast<const Output*>(file);
 }
 
-/// Onto HDF5's error stack, as a message that innermost_message() can parse.
+/// Onto HDF5's error stack.
 void push(const std::string& path, const std::string& reason) noexcept {
   H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_WRITEERROR,
-           "name = '%s', error message = '%s'", path.c_str(), reason.c_str());
+           "%c%s: %s", detail::by_system, reason.c_str(), path.c_str());
 }
 
 /// Does `action` unless one has failed; keeps its failure, and tells HDF5 unless the file is being

@@ -40,6 +40,9 @@ class LibraryLock : std::lock_guard<std::recursive_mutex> {
 std::string innermost_message();
 
 namespace detail {
+/// Begins messages of the system, which our driver (file.cpp) adds to HDF5's own.
+inline constexpr char by_system = '\x01';
+
 void silence() noexcept;
 /// `reason` is innermost_message() after the call that failed.
 [[noreturn]] void fail(const std::string& statement,
@@ -65,9 +68,6 @@ T check(T result,
   return result;
 }
 }  // namespace detail
-
-/// Whether that message is the system's, or reports a lack of memory.
-bool is_the_systems(const std::string& message);
 
 /// Owns one id: move-only.
 template <herr_t (*Destroy)(hid_t)>
