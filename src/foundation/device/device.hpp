@@ -6,8 +6,8 @@
 // have CUDA's semantics:
 //
 // 1. `stream.record(event)` marks everything enqueued on the stream so far. An event may be
-//    recorded again; a wait refers to the latest record before the wait, and may also wait for
-//    older ones. An event that was never recorded counts as reached.
+//    recorded again, on another stream once it is reached; a wait refers to the latest record
+//    before the wait. An event that was never recorded counts as reached.
 // 2. `stream.wait(event)` delays work that is enqueued on `stream` afterwards; the host continues,
 //    except with an inline stream, which has no queue, so the host waits.
 // 3. Only `event.wait()`, `stream.synchronize()`, the destructor of a stream and a full queue block

@@ -13,8 +13,6 @@
 namespace trireme::device::cpu {
 namespace {
 
-constexpr std::uint64_t window = 64;  // the bits of EventState::ahead_
-
 void rethrow_to_host(const std::shared_ptr<Failure>& failure) {
   if (!failure)
     return;
@@ -49,7 +47,7 @@ void request_short_time_slices() {
 #endif
 }
 
-EventState& state_of(const device::Event& event) {
+const std::shared_ptr<EventState>& state_of(const device::Event& event) {
   const auto* mine = dynamic_cast<const Event*>(&event);
   TRIREME_EXPECT(mine != nullptr, "an event of another device on a CPU stream");
   return mine->state();
@@ -66,23 +64,12 @@ class Graph final : public device::Graph {
 
 }  // namespace
 
-void EventState::release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-    delete this;
-}
-
 void EventState::mark(std::uint64_t target, const std::shared_ptr<Failure>& failure) {
-  std::unique_lock lock(mutex_);
-  // Waits only if a record overtook `window` older ones on other streams.
-  if (target > window)
-    changed_.wait(lock, [&] { return reached(target - window); });
-  auto reached = reached_.load(std::memory_order_relaxed);
-  ahead_ |= std::uint64_t{1} << (target - reached - 1);
-  for (; (ahead_ & 1U) != 0; ahead_ >>= 1U) ++reached;
+  const std::lock_guard lock(mutex_);
   if (!failure_)
     failure_ = failure;
   seconds_.store(steady_seconds(), std::memory_order_release);
-  reached_.store(reached, std::memory_order_release);
+  reached_.store(target, std::memory_order_release);
   changed_.notify_all();
 }
 
@@ -130,11 +117,11 @@ Stream::~Stream() {
   }
 }
 
-void Stream::enqueue(const Entry& entry) {
+void Stream::enqueue(Entry entry) {
   {
     std::unique_lock lock(mutex_);
     not_full_.wait(lock, [&] { return head_ - tail_ < ring_size; });
-    (*ring_)[head_ % ring_size] = entry;
+    (*ring_)[head_ % ring_size] = std::move(entry);
     ++head_;
   }
   not_empty_.notify_one();
@@ -148,58 +135,48 @@ void Stream::work() {
       not_empty_.wait(lock, [&] { return head_ > tail_ || stopping_; });
       if (head_ == tail_)
         return;
-      entry = (*ring_)[tail_ % ring_size];
+      entry = std::move((*ring_)[tail_ % ring_size]);
       ++tail_;
     }
     not_full_.notify_one();
-    if (failure_ && !entry.always)
-      continue;
     try {
-      entry.task();
+      run_entry(entry);
     } catch (...) {
-      fail(std::current_exception());
+      failure_ = std::make_shared<Failure>();
+      failure_->error = std::current_exception();
     }
   }
 }
 
-void Stream::fail(std::exception_ptr error) {
-  if (failure_)
+void Stream::run_entry(Entry& entry) {
+  if (entry.event && !entry.waits)
+    entry.event->mark(entry.target, failure_);
+  else if (failure_)
     return;
-  failure_ = std::make_shared<Failure>();
-  failure_->error = std::move(error);
+  else if (entry.event)
+    failure_ = entry.event->await(entry.target);
+  else
+    entry.task();
 }
 
 void Stream::record(device::Event& event) {
   expect_no_capture("record");
-  EventState* state = &state_of(event);
+  const auto& state = state_of(event);
   const auto target = state->announce();
-  if (mode_ == StreamMode::inlined) {
+  if (mode_ == StreamMode::inlined)
     state->mark(target, nullptr);
-    return;
-  }
-  state->retain();
-  enqueue(Entry{Task([this, state, target] {
-                  state->mark(target, failure_);
-                  state->release();
-                }),
-                true});
+  else
+    enqueue({.event = state, .target = target});
 }
 
 void Stream::wait(const device::Event& event) {
   expect_no_capture("wait");
-  EventState* state = &state_of(event);
+  const auto& state = state_of(event);
   const auto target = state->target();
-  if (mode_ == StreamMode::inlined) {
+  if (mode_ == StreamMode::inlined)
     rethrow_to_host(state->await(target));
-    return;
-  }
-  state->retain();
-  enqueue(Entry{Task([this, state, target] {
-                  if (!failure_)
-                    failure_ = state->await(target);
-                  state->release();
-                }),
-                true});
+  else
+    enqueue({.event = state, .target = target, .waits = true});
 }
 
 void Stream::synchronize() {
@@ -233,7 +210,7 @@ void Stream::launch(const std::vector<Task>& tasks) {
     if (mode_ == StreamMode::inlined)
       task();
     else
-      enqueue(Entry{task, false});
+      enqueue({.task = task});
   }
 }
 

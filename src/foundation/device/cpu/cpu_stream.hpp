@@ -8,13 +8,11 @@
 // 1. head_ - tail_ is the number of tasks in the ring; both only grow; guarded by mutex_.
 // 2. The worker runs tasks in order, one at a time. After the first exception it keeps consuming,
 //    but only signals events. The destructor waits until the ring is empty.
-// 3. The state of an event is a reference-counted EventState. Every queued record and wait holds a
-//    reference, so an event may be destroyed before a stream reaches it.
+// 3. An event shares its state with every queued record and wait, so it may be destroyed before a
+//    stream reaches it.
 // 4. A queued wait refers to a record that was queued before it. By induction over the order of
 //    queuing, every wait ends, also when rings are full.
 // 5. Captured tasks are stored by the capturing stream, and each launch copies them into the ring.
-// 6. `reached` is the largest n such that the records 1 … n are all reached. It never decreases,
-//    even if one event is recorded on two streams that overtake each other.
 #pragma once
 
 #include <array>
@@ -43,16 +41,9 @@ struct Failure {
   std::atomic<bool> reported{false};
 };
 
-/// The part of an event that streams reference. Any thread.
+/// The part of an event that streams share. Any thread.
 class EventState {
  public:
-  EventState() = default;
-  EventState(const EventState&) = delete;
-  EventState& operator=(const EventState&) = delete;
-
-  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
-  void release();
-
   /// The number of the latest record; 0 before the first.
   [[nodiscard]] std::uint64_t target() const { return target_.load(std::memory_order_acquire); }
   /// Announces one more record and returns its number.
@@ -70,32 +61,25 @@ class EventState {
   [[nodiscard]] std::shared_ptr<Failure> await(std::uint64_t target);
 
  private:
-  std::atomic<int> references_{1};
   std::atomic<std::uint64_t> target_{0};
   std::atomic<std::uint64_t> reached_{0};
   std::atomic<double> seconds_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t ahead_ = 0;           // bit i: record reached_ + 1 + i is reached; guarded
   std::shared_ptr<Failure> failure_;  // guarded
 };
 
 class Event final : public device::Event {
  public:
-  Event() : state_(new EventState) {}
-  ~Event() override { state_->release(); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
   [[nodiscard]] bool reached() const override { return state_->reached(state_->target()); }
   void wait() const override;
   [[nodiscard]] double seconds() const override { return state_->seconds(); }
 
-  [[nodiscard]] EventState& state() const { return *state_; }
+  [[nodiscard]] const std::shared_ptr<EventState>& state() const { return state_; }
 
  private:
-  EventState* state_;
+  const std::shared_ptr<EventState> state_ = std::make_shared<EventState>();
 };
 
 /// A callable stored in place.
@@ -145,7 +129,7 @@ class Stream final : public device::Stream {
     else if (mode_ == StreamMode::inlined)
       callable();
     else
-      enqueue(Entry{Task(callable), false});
+      enqueue({.task = Task(callable)});
   }
   /// For the callable that is running.
   [[nodiscard]] Workspace& workspace() { return workspace_; }
@@ -153,16 +137,20 @@ class Stream final : public device::Stream {
   void launch(const std::vector<Task>& tasks);
 
  private:
+  /// A task, or the record of an event or a wait for one.
   struct Entry {
-    Task task;
-    bool always = false;  // runs even after a failure: it signals, or releases a reference
+    Task task = {};
+    std::shared_ptr<EventState> event = nullptr;
+    std::uint64_t target = 0;  ///< of the event
+    bool waits = false;
   };
   static constexpr std::size_t ring_size = 1024;
 
-  void enqueue(const Entry& entry);
+  void enqueue(Entry entry);
   void expect_no_capture(const char* call) const;
   void work();
-  void fail(std::exception_ptr error);
+  /// Of the worker. Throws what a task throws.
+  void run_entry(Entry& entry);
 
   Device& device_;
   const StreamMode mode_;
