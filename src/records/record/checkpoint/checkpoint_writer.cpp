@@ -16,14 +16,6 @@
 
 namespace trireme::record {
 
-void Background::start(Work work) {
-  TRIREME_EXPECT(!outcome_.valid(), "work is under way already");
-  std::packaged_task<void(const std::stop_token&)> task(std::move(work));
-  auto outcome = task.get_future();
-  thread_ = start_thread<std::jthread>("checkpoint", std::move(task));
-  outcome_ = std::move(outcome);
-}
-
 namespace {
 
 /// States are numbered by name.
@@ -58,6 +50,13 @@ Manifest assemble(const layout::Plan& plan,
 
 }  // namespace
 
+void CheckpointWriter::start_work(std::function<void(const std::stop_token&)> work) {
+  std::packaged_task<void(const std::stop_token&)> task(std::move(work));
+  auto outcome = task.get_future();
+  thread_ = start_thread<std::jthread>("checkpoint", std::move(task));
+  outcome_ = std::move(outcome);
+}
+
 void CheckpointWriter::start_files(const CheckpointFacts& facts, std::vector<RankSlabs> files) {
   TRIREME_EXPECT(!under_way(), "step {} is still being written", facts_.step);
   std::vector<std::string> warnings;
@@ -71,7 +70,7 @@ void CheckpointWriter::start_files(const CheckpointFacts& facts, std::vector<Ran
   warn_once(std::move(warnings));
   saved_.directory = checkpoints + checkpoint_name(facts.step);
   const std::string directory = checkpoints + temporary_name(facts.step) + "/";
-  background_.start([this, directory](const std::stop_token& stop) {
+  start_work([this, directory](const std::stop_token& stop) {
     parts_.clear();
     for (const auto& [rank, slabs] : files_)
       parts_.push_back(write_rank_file(directory + rank_file(rank), rank, plan_, slabs, stop));
@@ -83,7 +82,10 @@ std::optional<SavedCheckpoint> CheckpointWriter::advance() {
   TRIREME_EXPECT(under_way(), "no checkpoint was started");
   const Stage stage = std::exchange(stage_, Stage::idle);  // and so it stays when this one fails
   try {
-    comm::together(world_, [&] { background_.wait(); });
+    comm::together(world_, [&] {
+      if (outcome_.valid())
+        outcome_.get();
+    });
     if (stage == Stage::committing)
       return saved_;
     gather_parts();
@@ -113,7 +115,7 @@ void CheckpointWriter::gather_parts() {
   }
   comm::on_first_rank(world_, [&] { expect_finite(parts); });
   if (world_.rank() == 0)
-    background_.start([this, parts = std::move(parts)](const std::stop_token&) { commit(parts); });
+    start_work([this, parts = std::move(parts)](const std::stop_token&) { commit(parts); });
 }
 
 void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {

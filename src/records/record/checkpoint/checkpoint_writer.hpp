@@ -45,33 +45,6 @@ struct RankSlabs {
   std::vector<Slab> slabs;
 };
 
-/// Runs one piece of work at a time on its own thread.
-///
-/// 1. start(), wait() and the destructor belong to one thread; done() never blocks.
-/// 2. wait() rethrows what the work threw.
-/// 3. The destructor asks the work to end (its stop_token) and waits for it; it ignores a failure.
-class Background {
- public:
-  using Work = std::function<void(const std::stop_token&)>;
-
-  /// Requires: nothing is under way.
-  void start(Work work);
-  /// True also when nothing was started.
-  [[nodiscard]] bool done() const {
-    return !outcome_.valid() ||
-           outcome_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-  /// Blocks until the work is done.
-  void wait() {
-    if (outcome_.valid())
-      outcome_.get();
-  }
-
- private:
-  std::future<void> outcome_;
-  std::jthread thread_;  // last: it ends before the other goes
-};
-
 class CheckpointWriter {
  public:
   /// `plan` and `world` outlive the writer.
@@ -94,7 +67,10 @@ class CheckpointWriter {
   /// The same on all ranks: a checkpoint was started and is not done.
   [[nodiscard]] bool under_way() const { return stage_ != Stage::idle; }
   /// Whether this rank's thread is working.
-  [[nodiscard]] bool busy() const { return !background_.done(); }
+  [[nodiscard]] bool busy() const {
+    return outcome_.valid() &&
+           outcome_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  }
   /// Collective. Requires: under_way(). Waits for the ranks' threads and starts the next stage.
   /// Returns the saved checkpoint after the last one.
   std::optional<SavedCheckpoint> advance();
@@ -104,6 +80,8 @@ class CheckpointWriter {
  private:
   enum class Stage : std::uint8_t { idle, writing, committing };
 
+  /// On this rank's thread; the destructor asks it to end and waits for it.
+  void start_work(std::function<void(const std::stop_token&)> work);
   void gather_parts();
   /// Throws UserError: a run must not resume from values that are not finite, or remove good
   /// checkpoints for them.
@@ -123,7 +101,8 @@ class CheckpointWriter {
   std::vector<Part> parts_;  // of files_
   SavedCheckpoint saved_;
   std::set<std::string> warned_;
-  Background background_;  // last: its thread ends before what it uses
+  std::future<void> outcome_;  // of the work
+  std::jthread thread_;        // last: it ends before what it uses
 };
 
 }  // namespace trireme::record
