@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a model to files that other programs read, one tensor at a time.
 //
-// 1. Memory holds one block of a tensor, or one matrix that is stored transposed (Conv1D), never
-//    the whole model.
+// 1. Memory holds one block of a tensor, never the whole model.
 // 2. The directory is new and appears only when complete (files/new_directory.hpp). Weights of a
 //    checkpoint are compared with their content hashes; if one differs, no file is left.
 // 3. fp32 values are those of the run's master weights, bit by bit; bf16 and fp16 values are rounded

@@ -9,6 +9,21 @@ namespace {
 
 constexpr std::size_t most_open_files = 64;
 
+/// to[c · to_stride + r] = from[r · from_stride + c], in tiles that fit into the L1 cache.
+void transpose(const float* from,
+               std::int64_t from_stride,
+               std::int64_t rows,
+               std::int64_t columns,
+               float* to,
+               std::int64_t to_stride) {
+  constexpr std::int64_t tile = 32;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
+    for (std::int64_t c0 = 0; c0 < columns; c0 += tile)
+      for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c)
+        for (std::int64_t r = r0; r < std::min(r0 + tile, rows); ++r)
+          to[c * to_stride + r] = from[r * from_stride + c];
+}
+
 }  // namespace
 
 void TensorReader::read(const StoredTensor& tensor, std::int64_t begin, View values) {
@@ -120,66 +135,40 @@ std::vector<std::int64_t> TensorOutput::stored_shape() const {
 }
 
 void TensorWriter::write(const TensorOutput& output, files::Descriptor& file) {
-  type_ = output.type;
-  if (output.tensor != nullptr &&
-      (output.their.transposed || output.their.head_rows != HeadRows::ours))
-    write_reordered(output, file);
-  else if (output.tensor != nullptr)
-    write_straight(output, file);
-  write_zeros(output.zeros, file);
+  if (output.tensor != nullptr)
+    write_stored(output, file);
+  values_.assign(static_cast<std::size_t>(std::min(output.zeros, block_elements)), 0.0F);
+  for (std::int64_t at = 0; at < output.zeros; at += block_elements)
+    put(output.type,
+        std::span(values_).first(
+            static_cast<std::size_t>(std::min(block_elements, output.zeros - at))),
+        file);
 }
 
-void TensorWriter::write_straight(const TensorOutput& output, files::Descriptor& file) {
-  const StoredTensor& tensor = *output.tensor;
-  std::uint64_t hash = 0;
-  reader_.each_block(tensor, tensor.elements(), [&](std::int64_t at, std::span<float> values) {
-    const auto count = std::ssize(values);
-    if (tensor.content_hash)
-      hash += hash_elements(view_of(values.data(), count), at);
-    const std::int64_t begin = std::clamp<std::int64_t>(output.their.begin - at, 0, count);
-    const std::int64_t end =
-        std::clamp<std::int64_t>(output.their.begin + output.elements - at, begin, count);
-    put(values.data() + begin, end - begin, file);
-  });
-  model_.expect_hash(tensor, hash);
-}
-
-void TensorWriter::write_reordered(const TensorOutput& output, files::Descriptor& file) {
-  const StoredTensor& tensor = *output.tensor;
-  const std::int64_t rows = output.their.shape.at(0), width = output.elements / rows;
-  values_.resize(static_cast<std::size_t>(tensor.elements()));
-  const View whole = view_of(values_.data(), tensor.elements());
-  reader_.read(tensor, 0, whole);
-  model_.expect_hash(tensor, tensor.content_hash ? hash_elements(whole, 0) : 0);
-  const float* const from = values_.data() + output.their.begin;
-  const std::int64_t lines = output.their.transposed ? width : rows;  // of the file
-  const std::int64_t line = output.elements / lines;
-  const std::int64_t most = std::max<std::int64_t>(1, block_elements / line);
-  for (std::int64_t first = 0; first < lines; first += most) {
-    const std::int64_t count = std::min(most, lines - first);
-    reordered_.resize(static_cast<std::size_t>(count * line));
-    if (output.their.transposed)
-      transpose(from + first, width, rows, count, reordered_.data(), rows);
-    else
-      for (std::int64_t i = 0; i < count; ++i)
-        std::copy_n(from + output.their.our_row(first + i) * width, width,
-                    reordered_.data() + i * width);
-    put(reordered_.data(), count * line, file);
+void TensorWriter::write_stored(const TensorOutput& output, files::Descriptor& file) {
+  const TheirTensor& their = output.their;
+  StoredTensor tensor = *output.tensor;
+  if (tensor.content_hash && their.begin == 0)  // once, if several of theirs are parts of it
+    model_.expect_hash(tensor, reader_.hash(tensor, tensor.elements()));
+  if (their.transposed) {  // the reader transposes what it takes for stored like this
+    tensor.transposed = !tensor.transposed;
+    std::ranges::reverse(tensor.shape);
   }
+  const std::int64_t rows = their.head_rows == HeadRows::ours ? 1 : their.shape.at(0);
+  const std::int64_t width = output.elements / rows;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t at = 0; at < width; at += block_elements) {
+      values_.resize(static_cast<std::size_t>(std::min(block_elements, width - at)));
+      reader_.read(tensor, their.begin + their.our_row(row) * width + at,
+                   view_of(values_.data(), std::ssize(values_)));
+      put(output.type, values_, file);
+    }
 }
 
-void TensorWriter::write_zeros(std::int64_t elements, files::Descriptor& file) {
-  values_.assign(static_cast<std::size_t>(std::min(elements, block_elements)), 0.0F);
-  for (std::int64_t at = 0; at < elements; at += block_elements)
-    put(values_.data(), std::min(block_elements, elements - at), file);
-}
-
-void TensorWriter::put(const float* values, std::int64_t count, files::Descriptor& file) {
-  const auto size = static_cast<std::size_t>(count);
-  if (type_ == StoredType::f32)
-    return file.write(std::as_bytes(std::span(values, size)));
-  rounded_.clear();
-  from_fp32(type_, {values, size}, rounded_);
+void TensorWriter::put(StoredType type, std::span<const float> values, files::Descriptor& file) {
+  if (type == StoredType::f32)
+    return file.write(std::as_bytes(values));
+  from_fp32(type, values, rounded_);
   file.write(rounded_);
 }
 

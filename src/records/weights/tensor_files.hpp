@@ -29,21 +29,6 @@ namespace trireme::weights {
 /// Number of elements read and transposed at a time.
 inline constexpr std::int64_t block_elements = std::int64_t{1} << 20;
 
-/// to[c · to_stride + r] = from[r · from_stride + c], in tiles that fit into the L1 cache.
-inline void transpose(const float* from,
-                      std::int64_t from_stride,
-                      std::int64_t rows,
-                      std::int64_t columns,
-                      float* to,
-                      std::int64_t to_stride) {
-  constexpr std::int64_t tile = 32;
-  for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
-    for (std::int64_t c0 = 0; c0 < columns; c0 += tile)
-      for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c)
-        for (std::int64_t r = r0; r < std::min(r0 + tile, rows); ++r)
-          to[c * to_stride + r] = from[r * from_stride + c];
-}
-
 class TensorReader {
  public:
   /// `model` must outlive the reader.
@@ -113,16 +98,12 @@ class TensorWriter {
   void write(const TensorOutput& output, files::Descriptor& file);
 
  private:
-  void write_straight(const TensorOutput& output, files::Descriptor& file);
-  /// In another order, with the whole tensor in memory.
-  void write_reordered(const TensorOutput& output, files::Descriptor& file);
-  void write_zeros(std::int64_t elements, files::Descriptor& file);
-  void put(const float* values, std::int64_t count, files::Descriptor& file);
+  void write_stored(const TensorOutput& output, files::Descriptor& file);
+  void put(StoredType type, std::span<const float> values, files::Descriptor& file);
 
   const StoredModel& model_;
   TensorReader reader_;
-  StoredType type_ = StoredType::f32;  // of the tensor that is being written
-  std::vector<float> values_, reordered_;
+  std::vector<float> values_;
   std::vector<std::byte> rounded_;
 };
 
