@@ -19,7 +19,6 @@
 #include "files/descriptor.hpp"
 
 #include "h5/dataset.hpp"
-#include "h5/raw_file.hpp"
 
 #include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
@@ -86,7 +85,6 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(refusal(scratch / "fifo"), HasSubstr("a FIFO is in the place of a file"))
       << "at once";
-  EXPECT_THROW(RawFile(scratch / "fifo"), StorageError);
 
   // Too many open files: nothing is wrong with this one, and it must not be called damaged.
   rlimit before{};
@@ -220,51 +218,6 @@ TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {
     EXPECT_EQ(data.read_all<double>(), std::vector<double>(20, *name == 'x' ? 1.5 : 2.5));
     EXPECT_EQ(read_attribute<std::string>(data.id(), "of"), name);
   }
-}
-
-TEST(RawFile, WritesWhereHdf5ReservedTheSpace) {
-  const test::ScratchDirectory scratch;
-  const std::string path = scratch / "a.h5";
-  const std::vector<float> values = {1, 2, 3, 4, 5};
-  std::int64_t offset = 0;
-  {
-    File file = create_file(path);
-    offset = Dataset::create_fixed(file.get(), "x", type_of<float>(), 5).file_offset();
-    close(std::move(file));
-  }
-  RawFile raw(path);
-  raw.write(offset, std::as_bytes(std::span(values)).first(8));
-  raw.write(offset + 8, std::as_bytes(std::span(values)).subspan(8));
-  raw.sync();
-  EXPECT_EQ(Dataset::open(open_file(path).get(), "x").read_all<float>(), values);
-  EXPECT_THAT(message_of([&] { RawFile(scratch / "none"); }), HasSubstr("No such file"));
-}
-
-TEST(RawFile, HoldsTheSameBytesWhateverIsAligned) {
-  const test::ScratchDirectory scratch;
-  constexpr std::size_t page = RawFile::page_bytes;
-  std::vector<std::byte> memory(9 * page);
-  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 31 % 251);
-  void* start = memory.data();
-  std::size_t room = memory.size();
-  const auto* aligned = static_cast<const std::byte*>(std::align(page, 1, start, room));
-  std::string expected(6 * page, '-');
-  test::write_bytes(scratch / "a", expected);
-  RawFile file(scratch / "a");
-  // Whole pages; whole pages and a rest; the wrong address; the wrong place in the file.
-  const auto put = [&](std::size_t offset, std::span<const std::byte> bytes) {
-    file.write(static_cast<std::int64_t>(offset), bytes);
-    std::memcpy(expected.data() + offset, bytes.data(), bytes.size());
-  };
-  put(0, {aligned, 2 * page});
-  put(2 * page, {aligned + page, page + 100});
-  put(4 * page, {aligned + 1, page});
-  put(5 * page + 7, {aligned, page - 7});
-  file.sync();
-  EXPECT_EQ(test::bytes_of(scratch / "a"), expected);
-  std::string back(expected.size(), ' ');
-  file.read(0, std::as_writable_bytes(std::span(back)));
-  EXPECT_EQ(back, expected);
 }
 
 TEST(Groups, AreMadeWithTheirParents) {

@@ -79,7 +79,7 @@ class Dataset {
   /// dataset's is believed.
   [[nodiscard]] std::int64_t stored_elements() const;
   /// Where the data of one made by create_fixed() is in its file, in bytes. They are there as in
-  /// memory, one after another.
+  /// memory, one after another, so they can be written without HDF5 and its lock.
   [[nodiscard]] std::int64_t file_offset() const;
   /// The type on disk, and its size.
   [[nodiscard]] Type type() const;

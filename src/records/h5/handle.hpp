@@ -3,7 +3,7 @@
 //
 // 1. HDF5 is not thread-safe. Every call of it in this room holds a LibraryLock, so threads may
 //    work on different objects at the same time; one object belongs to one thread. The lock is held
-//    for one call, so bulk data must not be moved inside one (raw_file.hpp bypasses HDF5).
+//    for one call, so bulk data must not be moved inside one (Dataset::file_offset()).
 // 2. HDF5's own printing of errors is off; a failing call is a StorageError with the call, the
 //    object and file that it was about, and the innermost message of HDF5's error stack. If the
 //    system refused the call (no permission, a failing disk, no memory), the error contains the

@@ -6,6 +6,8 @@
 #include <future>
 #include <utility>
 
+#include <fcntl.h>
+
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "device/device.hpp"
@@ -13,14 +15,15 @@
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
-#include "h5/raw_file.hpp"
 
 namespace trireme::record {
 namespace {
 
 /// Bytes of the file that are put together, and then written, at a time.
 constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
-static_assert(block_bytes % h5::RawFile::page_bytes == 0);
+/// Offset, address and size must be multiples of this for O_DIRECT: no file system requires more.
+constexpr std::size_t page_bytes = 4096;
+static_assert(block_bytes % page_bytes == 0);
 
 /// A piece, the bytes it is made of, and how many of its elements are in the hash already.
 struct Placed {
@@ -101,7 +104,7 @@ std::vector<Placed> lay_out(const std::string& path,
 /// block, in the order of the file.
 void compose(std::span<std::byte> block,
              std::int64_t begin,
-             const h5::RawFile& file,
+             const files::InputFile& file,
              std::span<Placed> pieces) {
   const std::int64_t end = begin + std::ssize(block);
   const auto part = [&](std::int64_t from, std::int64_t to) {
@@ -130,25 +133,59 @@ void compose(std::span<std::byte> block,
   file.read(at, part(at, end));
 }
 
+/// For O_DIRECT; not open where the file system cannot.
+files::Descriptor open_direct(const std::string& path) {
+  try {
+    return {path, O_WRONLY | O_DIRECT};
+  } catch (const StorageError&) {
+    return {};
+  }
+}
+
+/// Writes a block, which begins with a page in memory and in the file. Whole pages go directly to
+/// the disk, which takes no core time. The rest, and all without O_DIRECT, goes through the page
+/// cache, and the kernel is asked to start writing it back at once.
+void write_block(const files::Descriptor& file,
+                 files::Descriptor& direct,
+                 std::int64_t offset,
+                 std::span<const std::byte> block) {
+  const std::size_t pages = direct.is_open() ? block.size() / page_bytes * page_bytes : 0;
+  try {
+    direct.write_at(offset, block.first(pages));
+    file.write_at(offset + static_cast<std::int64_t>(pages), block.subspan(pages));
+  } catch (const StorageError&) {
+    if (!direct.is_open())
+      throw;
+    direct = {};  // larger pages are asked for, or the disk is full, which a cached write reports
+    file.write_at(offset, block);
+  }
+  file.begin_transfer(offset, std::ssize(block));
+}
+
 /// One thread puts a block together while another writes the one before.
-void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_token& stop) {
+void write_blocks(const files::InputFile& frame,
+                  std::span<Placed> placed,
+                  const std::stop_token& stop) {
   const auto memory = device::make_cpu_device(1);
   const device::Buffer blocks =
       memory->allocate(2 * static_cast<std::size_t>(block_bytes), "blocks of a checkpoint");
-  const std::int64_t size = file.size();
-  std::future<void> writing;
-  for (std::int64_t at = 0; at < size; at += block_bytes) {
+  const auto file = files::Descriptor::regular(frame.path(), O_WRONLY);
+  files::Descriptor direct = open_direct(frame.path());
+  std::future<void> writing;  // last: it ends before what it uses
+  for (std::int64_t at = 0; at < frame.size(); at += block_bytes) {
     if (stop.stop_requested())
       throw StorageError("checkpoint", "writing", "the run ended before it was complete");
     const std::span block(blocks.data() + at / block_bytes % 2 * block_bytes,
-                          static_cast<std::size_t>(std::min(block_bytes, size - at)));
+                          static_cast<std::size_t>(std::min(block_bytes, frame.size() - at)));
     while (!placed.empty() && placed.front().end() <= at) placed = placed.subspan(1);
-    compose(block, at, file, placed);
+    compose(block, at, frame, placed);
     if (writing.valid())
       writing.get();
-    writing = std::async(std::launch::async, [&file, at, block] { file.write(at, block); });
+    writing =
+        std::async(std::launch::async, [&, at, block] { write_block(file, direct, at, block); });
   }
   writing.get();
+  file.sync();
 }
 
 }  // namespace
@@ -182,14 +219,13 @@ Part write_rank_file(const std::string& path,
   part.rank = rank;
   std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
-  h5::RawFile file(path);
+  const files::InputFile frame(path);
   std::vector<Extent> data;
   data.reserve(placed.size());
   for (const Placed& one : placed)
     data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
-  part.frame = frame_hash(files::InputFile(path), std::move(data));
-  write_blocks(file, placed, stop);
-  file.sync();
+  part.frame = frame_hash(frame, std::move(data));
+  write_blocks(frame, placed, stop);
   for (const Placed& one : placed) {
     part.pieces.push_back(one.piece);
     if (!one.finite && part.bad_state < 0) {
@@ -197,7 +233,7 @@ Part write_rank_file(const std::string& path,
       part.bad_parameter = one.piece.parameter;
     }
   }
-  part.file_bytes = file.size();
+  part.file_bytes = frame.size();
   part.seconds = device::steady_seconds() - begin;
   return part;
 }
