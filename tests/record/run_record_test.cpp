@@ -350,8 +350,9 @@ TEST_F(RunRecordTest, GoesOnWhenItsFileCannotBeWrittenAndTriesAgain) {
                                .warn = [&](const std::string& text) { said.push_back(text); }});
   now += 100;
   record.do_due();
-  EXPECT_THAT(said, ElementsAre(testing::AllOf(HasSubstr("cannot write"), HasSubstr("run.h5.tmp"),
-                                               HasSubstr("File exists"))));
+  EXPECT_THAT(said,
+              ElementsAre(testing::AllOf(HasSubstr("cannot write"), HasSubstr("run.h5.tmp"),
+                                         HasSubstr("a directory is in the place of a file"))));
   EXPECT_FALSE(std::filesystem::exists(file_));
   std::filesystem::remove(file_ + ".tmp");
   now += 100;

@@ -44,7 +44,8 @@ TEST_F(RunWriterTest, CallerGoesOnWhileAnEntryIsWritten) {
   for (std::int64_t step = 2; step <= 100; ++step) writer.write(row(step));
   EXPECT_FALSE(writer.full());
   may_go_on.set_value();  // not reached if write() waited for the first entry
-  writer.settled().close();
+  writer.write([](RunRecord& record) { record.close(); });
+  writer.finish();
   std::vector<std::int64_t> expected(100);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<std::int64_t>(i) + 1;
   EXPECT_EQ(steps(), expected);
@@ -65,7 +66,7 @@ TEST_F(RunWriterTest, QueueIsBoundedInBytesAndEntries) {
     EXPECT_TRUE(writer.full());
     may_go_on.set_value();
     writer.write([](RunRecord&) {});  // waits for room
-    writer.settled();
+    writer.finish();
     EXPECT_FALSE(writer.full());
   }
 }
@@ -80,9 +81,9 @@ TEST_F(RunWriterTest, FailureEndsTheRecordAtTheNextWrite) {
   });
   writer.write([&later_one_ran](RunRecord&) { later_one_ran = true; });
   may_fail.set_value();
-  EXPECT_THROW(writer.settled(), std::runtime_error);
+  EXPECT_THROW(writer.finish(), std::runtime_error);
   EXPECT_THROW(writer.write(row(1)), std::runtime_error);
-  EXPECT_THROW(writer.settled(), std::runtime_error);  // not forgotten
+  EXPECT_THROW(writer.finish(), std::runtime_error);  // not forgotten
   EXPECT_FALSE(later_one_ran);
 }
 

@@ -214,9 +214,9 @@ void Journal::flush(bool to_disk) {
   if (!writer_)
     return;
   const comm::World::AtWork work(world_);
-  record::RunRecord& file = writer_->settled();
   if (to_disk)
-    file.sync();
+    writer_->write([](record::RunRecord& file) { file.sync(); });
+  writer_->finish();
 }
 
 void Journal::checkpoint(const session::Saver::Saved& saved) {
@@ -323,10 +323,11 @@ void Journal::compare_with_ceiling(MeasureCeiling measure_ceiling) {
               : static_cast<double>(job_.batch.sequences * job_.shape.context) / whole.median_s;
     const double achieved =
         rate * model::flops_per_token(job_.shape) / static_cast<double>(world_.size());
-    record::RunRecord& file = writer_->settled();
-    file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
-    file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
-    file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
+    write([=](record::RunRecord& file) {
+      file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
+      file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
+      file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
+    });
     log_.info(
         "{} step: {} tokens/s, {:.4g} TFLOP/s per rank ({:.1f} % of the {:.4g} TFLOP/s that {} "
         "matrix products alone reach on this machine)",
@@ -347,8 +348,7 @@ void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) 
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
-  comm::on_first_rank(world_, [&] {
-    record::RunRecord& file = writer_->settled();
+  const auto end = [&](record::RunRecord& file) {
     file.set_memory("gradients", static_cast<std::int64_t>(session_.engine.gradient_bytes()));
     file.set_memory("parameters", static_cast<std::int64_t>(session_.engine.parameter_bytes()));
     file.set_memory("optimizer", highest[2]);
@@ -385,6 +385,10 @@ void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) 
         throw StorageError("record", "write run.h5", text, __FILE__, __LINE__);
       log_.warning("cannot write run.h5: {}", text);
     }
+  };
+  comm::on_first_rank(world_, [&] {
+    writer_->write(end);
+    writer_->finish();
     writer_.reset();
   });
 }

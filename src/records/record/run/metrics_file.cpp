@@ -2,15 +2,13 @@
 #include "record/run/metrics_file.hpp"
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 
 namespace trireme::record {
@@ -47,16 +45,10 @@ MetricsFile::MetricsFile(std::string path,
 std::string MetricsFile::obstacle() const {
   std::error_code ignored;
   const auto status = fs::symlink_status(path_, ignored);
-  if (!fs::exists(status))
-    return "";
-  std::string line;
-  if (fs::is_regular_file(status)) {
-    std::ifstream file(path_);
-    line.resize(std::string_view(first_line).size() + 2);
-    file.getline(line.data(), static_cast<std::streamsize>(line.size()));
-    line.resize(std::strlen(line.c_str()));
-  }
-  return line == first_line ? "" : "trireme did not write what is here, so it is not replaced";
+  const bool ours = fs::is_regular_file(status) &&
+                    files::read_whole(path_).starts_with(fmt::format("{}\n", first_line));
+  return !fs::exists(status) || ours ? ""
+                                     : "trireme did not write what is here, so it is not replaced";
 }
 
 bool MetricsFile::due(double now) {

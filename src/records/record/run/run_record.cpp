@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -33,10 +32,6 @@ std::string log_in(const std::string& directory) {
 }
 std::string file_in(const std::string& directory) {
   return fmt::format("{}/{}", directory, run_file_name);
-}
-
-[[noreturn]] void refuse(const std::string& what, int reason) {
-  throw StorageError("record", what, std::strerror(reason));
 }
 
 /// Distinct hosts in rank order.
@@ -108,13 +103,10 @@ void write_temporary(const std::string& temporary,
                      const std::string& log,
                      const Rewinds& rewinds,
                      const Spans& spans) {
-  struct stat facts {};
-  if (::lstat(temporary.c_str(), &facts) == 0) {  // of a run that was killed
-    if (!S_ISREG(facts.st_mode))
-      refuse("write " + temporary, EEXIST);
-    if (::unlink(temporary.c_str()) != 0)
-      refuse("remove " + temporary, errno);
-  }
+  files::expect_writable_place(temporary);
+  const bool is_left = ::access(temporary.c_str(), F_OK) == 0;  // by a run that was killed
+  if (is_left && ::unlink(temporary.c_str()) != 0)
+    throw StorageError("record", "remove " + temporary, std::strerror(errno));
   try {
     write_run_file(temporary, log, rewinds, spans);
     files::sync_file(temporary);

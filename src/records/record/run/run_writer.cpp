@@ -26,7 +26,6 @@ void RunWriter::write(Entry entry, std::size_t bytes) {
     throw_problem();
     queue_.push_back({std::move(entry), bytes});
     bytes_ += bytes;
-    lent_ = false;
   }
   changed_.notify_all();
 }
@@ -36,12 +35,10 @@ bool RunWriter::full() const {
   return is_full();
 }
 
-RunRecord& RunWriter::settled() {
+void RunWriter::finish() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !at_work_; });
+  changed_.wait(lock, [this] { return queue_.empty(); });
   throw_problem();
-  lent_ = true;
-  return record_;
 }
 
 void RunWriter::throw_problem() {
@@ -55,11 +52,10 @@ void RunWriter::serve(const std::stop_token& stop) {
     changed_.wait_for(lock, stop, idle_time, [this] { return !queue_.empty(); });
     if (queue_.empty() && stop.stop_requested())
       return;
-    if (problem_ || (queue_.empty() && lent_))
+    if (problem_)
       continue;
     // The entry stays in the queue until it is written.
     Waiting* const next = queue_.empty() ? nullptr : &queue_.front();
-    at_work_ = true;
     lock.unlock();
     std::exception_ptr problem;
     try {
@@ -70,7 +66,6 @@ void RunWriter::serve(const std::stop_token& stop) {
       problem = std::current_exception();
     }
     lock.lock();
-    at_work_ = false;
     if (problem) {
       problem_ = problem;
       queue_.clear();

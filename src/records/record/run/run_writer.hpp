@@ -3,11 +3,10 @@
 // its own does it, in the order in which it came. The thread also syncs the record and writes
 // run.h5 when that is due.
 //
-// 1. One thread calls all members. The record belongs to the writer's thread from write() until
-//    settled() returns, and to the caller until the next write().
+// 1. One thread calls all members. The record belongs to the writer's thread.
 // 2. The queue holds at most `most_waiting` entries and `most_bytes`; a caller who finds it full()
 //    and writes nevertheless waits for room. A file system that stalls for a while costs no step.
-// 3. When an entry fails, those after it are dropped, and the next write() or settled() throws what
+// 3. When an entry fails, those after it are dropped, and the next write() or finish() throws what
 //    it threw: a record that lost a row is not continued as if it were whole.
 // 4. The destructor writes what waits, unless an entry has failed, and closes the record.
 #pragma once
@@ -38,8 +37,8 @@ class RunWriter {
   /// `entry` holds copies of what it writes, `bytes` of them in addition to a small object.
   void write(Entry entry, std::size_t bytes = 0);
   [[nodiscard]] bool full() const;
-  /// The record, once all entries are written.
-  RunRecord& settled();
+  /// Waits until all entries are written.
+  void finish();
 
  private:
   struct Waiting {
@@ -59,9 +58,7 @@ class RunWriter {
   std::deque<Waiting> queue_;  // the first one is being written
   std::size_t bytes_ = 0;      // of all of them
   std::exception_ptr problem_;
-  bool at_work_ = false;  // the thread uses the record
-  bool lent_ = false;     // the caller does
-  std::jthread thread_;   // last: starts when all else is ready, and ends before it goes
+  std::jthread thread_;  // last: starts when all else is ready, and ends before it goes
 };
 
 }  // namespace trireme::record
