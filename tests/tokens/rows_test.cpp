@@ -2,6 +2,7 @@
 #include "tokens/rows.hpp"
 
 #include <cstdint>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,14 +13,13 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(Rows, BeginWithDocumentsOrGoOnInThem) {
-  RowStarts rows(4);
   // Documents of 3, 10, 2 and 6 tokens.
-  for (const std::int64_t begin : {0, 3, 13, 15}) rows.document(begin);
+  const std::vector<std::int64_t> documents{0, 3, 13, 15};
   // 0 fills up to 4 (the second begins within); 13 goes on to 17; 15 lies within its row.
-  EXPECT_THAT(rows.finish(21), ElementsAre(0, 13));
-  RowStarts longer(4);
-  for (const std::int64_t begin : {0, 10, 12}) longer.document(begin);
-  EXPECT_THAT(longer.finish(30), ElementsAre(0, 4, 8, 12, 16, 20, 24));
+  EXPECT_THAT(row_starts(documents, 4, 21), ElementsAre(0, 13));
+  const std::vector<std::int64_t> longer{0, 10, 12};
+  EXPECT_THAT(row_starts(longer, 4, 30), ElementsAre(0, 4, 8, 12, 16, 20, 24));
+  EXPECT_THAT(row_starts({}, 4, 30), ElementsAre());
 }
 
 }  // namespace

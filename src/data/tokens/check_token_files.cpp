@@ -97,7 +97,7 @@ class Checker {
   TokenFiles finish() {
     Findings found;
     TokenFiles made;
-    RowStarts rows(std::max<std::int64_t>(requirements_.row_context, 1));
+    std::vector<std::int64_t> documents;  // for rows
     std::int64_t tokens = 0;
     for (const Known& known : known_) made.documents += known.header.documents;
     const bool marks =
@@ -111,17 +111,17 @@ class Checker {
         for (const std::int64_t document : examined.documents)
           made.marks.push_back(tokens + document);
       else if (requirements_.row_context > 0)
-        for (const std::int64_t document : documents_of(i)) rows.document(tokens + document);
+        for (const std::int64_t document : documents_of(i)) documents.push_back(tokens + document);
       tokens += examined.file.tokens;
       made.files.push_back(examined.file);
     }
     found.settle();
     const std::int64_t marked = std::ssize(made.marks);
     made.documents += marked;
-    for (std::int64_t i = 0; i < marked && requirements_.row_context > 0; ++i)
-      rows.document(made.marks[static_cast<std::size_t>(i)] + i);
+    for (std::int64_t i = 0; i < marked; ++i)
+      documents.push_back(made.marks[static_cast<std::size_t>(i)] + i);
     if (requirements_.row_context > 0)
-      made.rows = rows.finish(tokens + marked);
+      made.rows = row_starts(documents, requirements_.row_context, tokens + marked);
     return made;
   }
 

@@ -9,43 +9,31 @@
 //    and the next document are left out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
 namespace trireme::tokens {
 
-/// Takes the beginnings of documents in increasing order.
-class RowStarts {
- public:
-  explicit RowStarts(std::int64_t context) : context_(context) {}
-
-  void document(std::int64_t begin) {
-    if (begin_ >= 0)
-      cut(begin);
-    begin_ = begin;
+/// The starts of all rows that end within the first `tokens`. `documents`: where documents begin, in
+/// increasing order.
+inline std::vector<std::int64_t> row_starts(std::span<const std::int64_t> documents,
+                                            std::int64_t context,
+                                            std::int64_t tokens) {
+  std::vector<std::int64_t> starts;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    std::int64_t at = documents[i];
+    if (!starts.empty() && at < starts.back() + context)
+      continue;
+    const std::int64_t end = i + 1 < documents.size() ? documents[i + 1] : tokens;
+    do {
+      starts.push_back(at);
+      at += context;
+    } while (at + 1 < end);
   }
-  /// The starts of all rows that end within the first `tokens`.
-  std::vector<std::int64_t> finish(std::int64_t tokens) {
-    if (begin_ >= 0)
-      cut(tokens);
-    while (!starts_.empty() && starts_.back() + context_ >= tokens) starts_.pop_back();
-    return std::move(starts_);
-  }
-
- private:
-  /// The rows of the document [begin_, end).
-  void cut(std::int64_t end) {
-    if (begin_ < free_)
-      return;
-    for (std::int64_t at = begin_; at == begin_ || at + 1 < end; at += context_) {
-      starts_.push_back(at);
-      free_ = at + context_;
-    }
-  }
-
-  std::int64_t context_, begin_ = -1, free_ = 0;
-  std::vector<std::int64_t> starts_;
-};
+  while (!starts.empty() && starts.back() + context >= tokens) starts.pop_back();
+  return starts;
+}
 
 }  // namespace trireme::tokens
