@@ -20,7 +20,7 @@ namespace trireme::corpus {
 namespace {
 
 /// Of packed counts that travel at once, of all ranks.
-constexpr std::int64_t parcel_bytes = std::int64_t{256} << 20U;
+constexpr std::int64_t parcel_bytes = std::int64_t{128} << 20U;
 
 struct Block {
   const tokens::TextFile* file;
@@ -152,7 +152,9 @@ class Counting {
       const std::vector<std::string> all =
           world_.gather(world_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
       comm::together(world_, [&] {
-        for (const std::string& packed : all) counts.add_packed(packed);
+        for (const std::string& packed : all)
+          if (!packed.empty())
+            counts.add_packed(packed);
       });
     }
     last = world_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;

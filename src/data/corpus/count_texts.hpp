@@ -58,10 +58,7 @@ class PieceCounts {
 
   void add(std::string_view piece, const char* end_of_text) {
     ++pieces_;
-    if (piece.size() <= text::PieceKey::most_bytes)
-      add_short(text::PieceKey::of(piece.data(), piece.size(), end_of_text), 1);
-    else
-      add_long(piece, 1);
+    add_count(piece, end_of_text, 1);
   }
   /// Adds the other's counts, down to the lower end_class() of the two.
   void add(const PieceCounts& other);
@@ -102,6 +99,12 @@ class PieceCounts {
   static int class_of(std::uint64_t hash) { return static_cast<int>(hash >> 20U & 255U); }
   [[nodiscard]] std::size_t slot_of(std::uint64_t hash) const {
     return static_cast<std::size_t>(hash >> shift_);
+  }
+  void add_count(std::string_view piece, const char* end_of_text, std::uint64_t count) {
+    if (piece.size() <= text::PieceKey::most_bytes)
+      add_short(text::PieceKey::of(piece.data(), piece.size(), end_of_text), count);
+    else
+      add_long(piece, count);
   }
   void add_short(const text::PieceKey& key, std::uint64_t count) {
     const std::uint64_t hash = key.hash();

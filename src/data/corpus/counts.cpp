@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
-#include <cstring>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/packing.hpp"
 #include "base/text.hpp"
 
 #include "corpus/count_texts.hpp"
@@ -21,12 +22,8 @@ std::int64_t training_bytes(std::size_t bytes) {
   return 40 * static_cast<std::int64_t>(bytes + 1) + 64;
 }
 
-void put(std::string& out, std::string_view piece, std::uint64_t count) {
-  const auto bytes = static_cast<std::uint32_t>(piece.size());
-  out.append(reinterpret_cast<const char*>(&count), sizeof count);
-  out.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-  out.append(piece);
-}
+/// As they travel between ranks.
+using Packed = std::vector<std::pair<std::string, std::uint64_t>>;
 
 }  // namespace
 
@@ -129,31 +126,17 @@ void PieceCounts::add(const PieceCounts& other) {
 }
 
 std::string PieceCounts::packed(int first, int end) const {
-  std::string out;
+  Packed pieces;
   for_each([&](std::string_view piece, std::uint64_t count, std::uint64_t hash) {
     if (class_of(hash) >= first && class_of(hash) < end)
-      put(out, piece, count);
+      pieces.emplace_back(piece, count);
   });
-  return out;
+  return pack(pieces);
 }
 
 void PieceCounts::add_packed(std::string_view packed) {
-  while (!packed.empty()) {
-    std::uint64_t count = 0;
-    std::uint32_t bytes = 0;
-    TRIREME_EXPECT(packed.size() >= sizeof count + sizeof bytes, "{} bytes are left",
-                   packed.size());
-    std::memcpy(&count, packed.data(), sizeof count);
-    std::memcpy(&bytes, packed.data() + sizeof count, sizeof bytes);
-    packed.remove_prefix(sizeof count + sizeof bytes);
-    TRIREME_EXPECT(bytes > 0 && bytes <= packed.size(), "{} of {} bytes", bytes, packed.size());
-    const std::string_view piece = packed.substr(0, bytes);
-    if (bytes <= text::PieceKey::most_bytes)
-      add_short(text::PieceKey::of(piece.data(), bytes, piece.data() + bytes), count);
-    else
-      add_long(piece, count);
-    packed.remove_prefix(bytes);
-  }
+  for (const auto& [piece, count] : unpack<Packed>(packed))
+    add_count(piece, piece.data() + piece.size(), count);
 }
 
 void KeptPieces::add(const PieceCounts& counts) {
