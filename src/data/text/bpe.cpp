@@ -301,12 +301,13 @@ class Bpe final : public Tokenizer {
   TokenOfBytes whole_;  ///< pieces that are a token without merges
   Named added_, all_;
   std::uint64_t hash_ = 0;
-  std::uint64_t number_ = 0;  ///< of this tokenizer in this process
+  std::uint32_t number_ = 0;  ///< of this tokenizer in this process
 };
 
 Bpe::Bpe(Vocabulary vocabulary, const std::string& source) : vocabulary_(std::move(vocabulary)) {
-  static std::atomic<std::uint64_t> tokenizers{0};
+  static std::atomic<std::uint32_t> tokenizers{0};
   number_ = ++tokenizers;
+  TRIREME_EXPECT(number_ < PieceCache::most_tokenizers, "{} tokenizers", number_);
   const TokenOfBytes ids = tokens_of_bytes(source);
   if (vocabulary_.rule == MergeRule::listed)
     add_listed(ids, source);

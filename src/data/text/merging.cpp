@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <queue>
 
 namespace trireme::text {
 
@@ -59,16 +60,12 @@ std::size_t MergeTable::merge_short(std::span<Token> tokens) const {
 
 namespace {
 
-constexpr std::int64_t nothing = -1;
 constexpr Token dead = -1;
-struct Links {
-  std::int64_t before, after;
-};
 struct Candidate {
   std::uint32_t rank;
   Token left, right, merged;
-  std::int64_t at;
-  /// The heap's top is the lowest rank, of equals the leftmost.
+  std::size_t at;
+  /// The first in the queue is the lowest rank, of equals the leftmost.
   bool operator<(const Candidate& other) const {
     return rank != other.rank ? rank > other.rank : at > other.at;
   }
@@ -77,43 +74,34 @@ struct Candidate {
 }  // namespace
 
 std::size_t MergeTable::merge_long(std::span<Token> tokens) const {
-  const auto count = std::ssize(tokens);
-  std::vector<Links> links(tokens.size());
-  std::vector<Candidate> heap;
-  const auto token_at = [&](std::int64_t i) -> Token& {
-    return tokens[static_cast<std::size_t>(i)];
+  const std::size_t none_there = tokens.size();
+  std::vector<std::size_t> before(tokens.size()), after(tokens.size());
+  std::priority_queue<Candidate> queue;
+  const auto look = [&](std::size_t i) {
+    if (i == none_there || after[i] == none_there)
+      return;
+    const Token left = tokens[i], right = tokens[after[i]];
+    if (const Merge* found = find(left, right))
+      queue.push({found->rank, left, right, found->token, i});
   };
-  const auto link_at = [&](std::int64_t i) -> Links& { return links[static_cast<std::size_t>(i)]; };
-  const auto look = [&](std::int64_t i) {
-    const std::int64_t after = link_at(i).after;
-    if (after == nothing)
-      return false;
-    const Merge* found = find(token_at(i), token_at(after));
-    if (found == nullptr)
-      return false;
-    heap.push_back({found->rank, token_at(i), token_at(after), found->token, i});
-    return true;
-  };
-  for (std::int64_t i = 0; i < count; ++i) link_at(i) = {i - 1, i + 1 < count ? i + 1 : nothing};
-  for (std::int64_t i = 0; i < count; ++i) look(i);
-  std::make_heap(heap.begin(), heap.end());
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
-    const Candidate best = heap.back();
-    heap.pop_back();
-    const std::int64_t after = link_at(best.at).after;
-    if (token_at(best.at) != best.left || after == nothing || token_at(after) != best.right)
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    before[i] = i > 0 ? i - 1 : none_there;
+    after[i] = i + 1;
+    look(i);
+  }
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    const std::size_t next = after[best.at];
+    if (tokens[best.at] != best.left || next == none_there || tokens[next] != best.right)
       continue;  // one of the two has been merged since
-    token_at(best.at) = best.merged;
-    token_at(after) = dead;
-    const std::int64_t next = link_at(after).after, before = link_at(best.at).before;
-    link_at(best.at).after = next;
-    if (next != nothing)
-      link_at(next).before = best.at;
-    if (look(best.at))
-      std::push_heap(heap.begin(), heap.end());
-    if (before != nothing && look(before))
-      std::push_heap(heap.begin(), heap.end());
+    tokens[best.at] = best.merged;
+    tokens[next] = dead;
+    after[best.at] = after[next];
+    if (after[next] != none_there)
+      before[after[next]] = best.at;
+    look(best.at);
+    look(before[best.at]);
   }
   return static_cast<std::size_t>(std::remove(tokens.begin(), tokens.end(), dead) - tokens.begin());
 }

@@ -9,8 +9,7 @@
 // the cache never changes a result.
 //
 // 1. Pieces are compared byte by byte, not by their hash: a collision only costs time.
-// 2. A tokenizer has its own number as long as the process lives. When 28 bits of it have wrapped
-//    around, the table of short pieces is emptied; long entries store the whole number.
+// 2. A tokenizer has its own number, of 28 bits, as long as the process lives.
 // 3. 2 MiB per thread and at most 8192 longer pieces, from the first use to the end of the thread.
 //
 // Threads: a cache belongs to one thread; there is no lock.
@@ -68,28 +67,25 @@ struct PieceKey {
 class PieceCache {
  public:
   static constexpr std::size_t most_tokens = 3;
+  static constexpr std::uint32_t most_tokenizers = 1U << 28U;
   struct alignas(32) Entry {
     PieceKey key{};
-    std::uint32_t tokenizer = 0;  ///< 28 bits of its number, then the count of tokens; 0: too many
+    std::uint32_t tokenizer = 0;  ///< its number, then 4 bits for the count of tokens; 0: too many
     Token tokens[most_tokens] = {};
     [[nodiscard]] std::uint32_t count() const { return tokenizer & 15U; }
   };
   static_assert(sizeof(Entry) == 32);
 
   /// This thread's, for the tokenizer of this number. Numbers count from 1.
-  static PieceCache& of_thread(std::uint64_t tokenizer) {
+  static PieceCache& of_thread(std::uint32_t tokenizer) {
     thread_local PieceCache cache;
-    if (cache.entries_.empty() || cache.epoch_ != tokenizer >> 28U) {
-      cache.entries_.assign(std::size_t{1} << log2_entries, Entry{});
-      cache.epoch_ = tokenizer >> 28U;
-    }
-    cache.stamp_ = static_cast<std::uint32_t>(tokenizer << 4U);
+    cache.stamp_ = tokenizer << 4U;
     return cache;
   }
 
   static constexpr std::size_t most_long_bytes = 256;
   struct LongEntry {
-    std::uint64_t tokenizer = 0;
+    std::uint32_t tokenizer = 0;
     std::string piece;
     std::vector<Token> tokens;
   };
@@ -115,9 +111,8 @@ class PieceCache {
 
  private:
   static constexpr unsigned log2_entries = 16;  // 2 MiB
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_ = std::vector<Entry>(std::size_t{1} << log2_entries);
   std::vector<LongEntry> long_entries_{8192};
-  std::uint64_t epoch_ = 0;
   std::uint32_t stamp_ = 0;
 };
 
