@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "deck/deck.hpp"
+#include "deck/values.hpp"
 
 namespace trireme::deck {
 namespace {
@@ -137,7 +138,8 @@ TEST(Edit, DecksKeepTheirOtherKeysAndComments) {
         }
       const auto after = with_values(bytes.str(), values);
       ASSERT_TRUE(after) << name << " " << chosen;
-      EXPECT_TRUE(parse(*after, name, {}).config == parse(bytes.str(), name, overrides).config)
+      EXPECT_EQ(values_of(parse(*after, name, {}).config),
+                values_of(parse(bytes.str(), name, overrides).config))
           << *after;
       for (const std::string& line : lines_of(bytes.str()))
         if (const auto comment = line.find('#'); comment != std::string::npos) {

@@ -13,6 +13,7 @@
 
 #include "deck/bad_deck.hpp"
 #include "deck/value_range.hpp"
+#include "deck/values.hpp"
 
 namespace trireme::deck {
 namespace {
@@ -190,9 +191,7 @@ TEST(Echo, ReadsBackToTheSameConfigForEveryKey) {
     ASSERT_EQ(keys, static_cast<int>(survey(deck.config).size()));
     const std::string text = echo(deck);
     const Deck again = parse(text, "deck.resolved.yaml", {});
-    EXPECT_THAT(attributes(again.config), testing::ElementsAreArray(attributes(deck.config)))
-        << text;
-    EXPECT_TRUE(again.config == deck.config);
+    EXPECT_EQ(values_of(again.config), values_of(deck.config)) << text;
     for (const Entry& entry : survey(again.config))
       EXPECT_TRUE(again.places.given(entry.path)) << entry.path << " is not in the echo";
   }
@@ -210,32 +209,26 @@ TEST(Echo, NamesTheSourceOfEachValue) {
 
 TEST(Echo, SurvivesAwkwardFileNames) {
   Deck deck = parse(completed(""), "a\nrun: {seed: 5}", {});
-  EXPECT_TRUE(parse(echo(deck), "deck.resolved.yaml", {}).config == deck.config);
+  EXPECT_EQ(values_of(parse(echo(deck), "deck.resolved.yaml", {}).config), values_of(deck.config));
 }
 
-TEST(Equality, SeesEveryKey) {
-  int keys = 0;
-  const Deck deck = altered(1, keys);
-  EXPECT_FALSE(deck.config == JobConfig{});
-  EXPECT_TRUE(deck.config == deck.config);
-  JobConfig other = deck.config;
-  other.sample.temperature = 0.123;
-  EXPECT_FALSE(other == deck.config);
-}
-
-TEST(Attributes, HaveTypedValues) {
-  const Deck deck = parse(completed(""), "deck.yaml",
-                          {"run.walltime=0:01:00", "memory.pool=false", "data.cache=here"});
-  std::map<std::string, Value> values;
-  for (const auto& [path, value] : attributes(deck.config)) values[path] = value;
-  EXPECT_EQ(values.at("run.steps"), Value(std::int64_t{10}));
-  EXPECT_EQ(values.at("run.walltime"), Value(60.0));
-  EXPECT_EQ(values.at("run.threads"), Value(std::string("auto")));
-  EXPECT_EQ(values.at("memory.pool"), Value(false));
-  EXPECT_EQ(values.at("data.cache"), Value(std::string("here")));
-  EXPECT_EQ(values.at("data.train.text"), Value(std::vector<std::string>{}));
-  EXPECT_EQ(values.at("optimizer.schedule.kind"), Value(std::string("cosine")));
-  EXPECT_EQ(values.at("optimizer.beta1"), Value(0.9));
+TEST(JobOf, HasValuesForTheRecord) {
+  const session::Job job = job_of(
+      parse(completed(""), "deck.yaml",
+            {"run.walltime=0:01:00", "memory.pool=false", "data.cache=here", "data.skip=[4-5]",
+             "model.recompute={memory: 60 GiB}", "batch.schedule=[{step: 3, sequences: 8}]"}));
+  const std::map<std::string, std::string> values(job.deck.begin(), job.deck.end());
+  EXPECT_EQ(values.at("run.steps"), "10");
+  EXPECT_EQ(values.at("run.walltime"), "60");
+  EXPECT_EQ(values.at("run.threads"), "auto");
+  EXPECT_EQ(values.at("memory.pool"), "false");
+  EXPECT_EQ(values.at("data.cache"), "here");
+  EXPECT_EQ(values.at("data.train.text"), "[]");
+  EXPECT_EQ(values.at("data.skip"), "[\"4-5\"]");
+  EXPECT_EQ(values.at("model.recompute"), "\"{memory: 60 GiB}\"");
+  EXPECT_EQ(values.at("batch.schedule"), "[\"{step: 3, sequences: 8}\"]");
+  EXPECT_EQ(values.at("optimizer.schedule.kind"), "cosine");
+  EXPECT_EQ(values.at("optimizer.beta1"), "0.9");
 }
 
 /// The lines of `text` from `at` on that say what a key takes, as one line.

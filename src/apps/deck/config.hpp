@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole deck as one struct, with one config struct per section. Reader, echo, help and
-// attributes visit all keys through describe(JobConfig).
+// The whole deck as one struct, with one config struct per section. Reader, echo and
+// help visit all keys through describe(JobConfig).
 //
 // To add a key, add a member with its default and one line of describe() in its room's config.hpp.
 // The tests in tests/deck then check that it is read, echoed and explained.
@@ -36,9 +36,6 @@ void describe(V& v, JobConfig& c) {
   v.section("evaluate", c.evaluate);
   v.section("sample", c.sample);
 }
-
-/// Equal in every key.
-bool operator==(const JobConfig& a, const JobConfig& b);
 
 /// The resolved model, with the tokenizer's end-of-text token if documents are masked. Sizes that
 /// are not given come from the preset. The vocabulary may also come from the tokenizer, but not

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,7 +31,7 @@ class Surveyor {
                         key.required,
                         key.change,
                         yaml_text(value),
-                        plain(value),
+                        record_text(value),
                         {}});
   }
   template <class S>
@@ -52,7 +51,7 @@ class Surveyor {
       values.push_back(line.map());
     }
     entry.text = fmt::format("[{}]", fmt::join(values, ", "));
-    entry.value = std::move(values);
+    entry.record_text = yaml_text(values);
     entries_.push_back(std::move(entry));
   }
   template <class S>
@@ -155,17 +154,6 @@ std::vector<Entry> survey(const JobConfig& config) {
   return entries;
 }
 
-std::vector<std::pair<std::string, Value>> attributes(const JobConfig& config) {
-  std::vector<std::pair<std::string, Value>> result;
-  for (Entry& entry : survey(config))
-    result.emplace_back(std::move(entry.path), std::move(entry.value));
-  return result;
-}
-
-bool operator==(const JobConfig& a, const JobConfig& b) {
-  return attributes(a) == attributes(b);
-}
-
 std::string echo(const Deck& deck) {
   std::string text = fmt::format(
       "# Every key of the deck {} as trireme understood it, and where each value comes from.\n",
@@ -214,10 +202,7 @@ session::Job job_of(const Deck& deck) {
   const std::map<std::string, std::string> resolved = resolved_model(shape);
   for (const Entry& entry : survey(deck.config)) {
     const auto known = resolved.find(entry.path);  // values from a preset or the tokenizer
-    job.deck.emplace_back(entry.path,
-                          known == resolved.end()
-                              ? std::visit([](const auto& v) { return yaml_text(v); }, entry.value)
-                              : known->second);
+    job.deck.emplace_back(entry.path, known == resolved.end() ? entry.record_text : known->second);
     job.rules.push_back(entry.change);
     job.places.push_back(deck.places.of(entry.path));
   }

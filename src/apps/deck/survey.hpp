@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help,
-// the attributes of the run file and the job of a run.
+// Lists every key of a JobConfig as plain data in the order of describe(), for the echo, the help
+// and the job of a run.
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
@@ -25,15 +24,12 @@ struct Entry {
   std::string help;
   bool required = false;
   Change change = Change::free;
-  std::string text;  ///< the value as YAML
-  Value value;
+  std::string text;          ///< the value as YAML
+  std::string record_text;   ///< the value as YAML in the record of a run
   std::vector<Entry> items;  ///< of a list of maps: the keys of an item
 };
 
 std::vector<Entry> survey(const JobConfig& config);
-
-/// Path and value of every key, the attributes of a run's record.
-std::vector<std::pair<std::string, Value>> attributes(const JobConfig& config);
 
 /// deck.resolved.yaml: every key with its value and, as a comment, where it was given. parse() of
 /// it gives an equal config.

@@ -7,14 +7,12 @@
 // 1. decode() changes `value` only if it succeeds. The problem is the end of a message; the caller
 //    adds place and path.
 // 2. A quoted word is always a text: "3" is not a number, and "auto" is not a keyword.
-// 3. A new type of key needs both functions, a case of plain(), and one of type_text() in
-//    value_range.hpp.
+// 3. A new type of key needs both functions, and a case of type_text() in value_range.hpp.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -25,9 +23,6 @@
 #include "deck/yaml.hpp"
 
 namespace trireme::deck {
-
-/// A value as plain data: enums and keywords are words, durations are seconds.
-using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
 
 using Problem = std::optional<std::string>;
 
@@ -181,21 +176,17 @@ std::string yaml_text(const Or<T>& value) {
   return text == value.keyword ? "\"" + text + "\"" : text;
 }
 
-/// The value as an attribute of a run file; an Or without a value is its keyword.
+/// The value in the record of a run, where durations are seconds and limits are texts.
 template <class T>
-Value plain(const T& value) {
-  if constexpr (NamedEnum<T>)
-    return std::string(word(value));
-  else if constexpr (IsOr<T>::value)
-    return value.given() ? plain(*value.value) : Value(std::string(value.keyword));
-  else if constexpr (IsNumberOr<T>::value)
-    return value.number ? Value(*value.number) : Value(std::string(word(value.keyword)));
+std::string record_text(const T& value) {
+  if constexpr (IsOr<T>::value)
+    return value.given() ? record_text(*value.value) : value.keyword;
   else if constexpr (std::is_same_v<T, Duration>)
-    return value.seconds;
+    return yaml_text(value.seconds);
   else if constexpr (IsWordsOrBytes<T>::value)
-    return value.list() != nullptr ? Value(words_in(*value.list())) : Value(yaml_text(value));
+    return value.limit() != nullptr ? yaml_text(yaml_text(value)) : yaml_text(value);
   else
-    return value;
+    return yaml_text(value);
 }
 
 /// The describe() visitor that writes all keys as a map on one line, but for lists of maps.
