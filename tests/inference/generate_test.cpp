@@ -23,15 +23,15 @@ using Tokens = std::vector<std::int32_t>;
 class GenerateTest : public ::testing::Test {
  protected:
   explicit GenerateTest(const GptShape& shape = small_shape()) : model(shape) {
-    plain = without_cache(model.gpt, model.device, model.hooks, *model.stream);
+    plain = std::make_unique<NextLogits>(model.gpt, model.device, model.hooks, *model.stream);
     cached = cached_in(3);
   }
   std::unique_ptr<NextLogits> cached_in(std::int64_t slots) {
     std::vector<ConstView> views;
     for (const auto& values : model.values)
       views.emplace_back(view_of(values.data(), std::ssize(values)));
-    return with_cache(model.device, model.shape, DType::f32, views, slots, model.hooks,
-                      *model.stream);
+    return std::make_unique<NextLogits>(model.device, model.shape, DType::f32, views, slots,
+                                        model.hooks, *model.stream);
   }
   Tokens text(const Tokens& prompt, const GenerateRules& rules, NextLogits* way = nullptr) {
     const GenerateRequest request{prompt};

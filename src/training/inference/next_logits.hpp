@@ -10,7 +10,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +18,7 @@
 #include "device/device.hpp"
 #include "device/pool.hpp"
 
+#include "model/decoder.hpp"
 #include "model/gpt.hpp"
 #include "nn/hooks.hpp"
 
@@ -36,27 +37,49 @@ class NextLogits {
     std::span<const std::int32_t> text;
   };
 
-  virtual ~NextLogits() = default;
-  [[nodiscard]] virtual std::int64_t slots() const = 0;
-  [[nodiscard]] virtual const model::GptShape& shape() const = 0;
+  /// With kept keys and values. `parameters` as for Gpt::bind; device, views, hooks and stream
+  /// outlive the object. Requires: ops::has_cached_attention(device).
+  NextLogits(device::Device& device,
+             const model::GptShape& shape,
+             DType dtype,
+             std::vector<ConstView> parameters,
+             std::int64_t slots,
+             nn::Hooks& hooks,
+             device::Stream& stream);
+  /// One text at a time, from the whole window. `gpt` has its parameters.
+  NextLogits(model::Gpt& gpt, device::Device& device, nn::Hooks& hooks, device::Stream& stream);
+
+  [[nodiscard]] std::int64_t slots() const { return std::ssize(slots_); }
+  [[nodiscard]] const model::GptShape& shape() const { return shape_; }
   /// logits = [requests, V], in memory of the host; complete on return. All slots differ.
-  virtual void after(std::span<const Request> requests, std::span<float> logits) = 0;
+  void after(std::span<const Request> requests, std::span<float> logits);
+
+ private:
+  /// What a sequence of the decoder holds.
+  struct Slot {
+    std::size_t begin = 0;  ///< of the window, in its text
+    std::vector<std::int32_t> tokens;
+    std::size_t read = 0;  ///< how many of them were read at once; the others came one by one
+
+    [[nodiscard]] bool grew_by_one(std::size_t at, std::span<const std::int32_t> window) const;
+  };
+
+  NextLogits(device::Device& device,
+             const model::GptShape& shape,
+             std::int64_t slots,
+             nn::Hooks& hooks,
+             device::Stream& stream);
+  /// Whole pieces that were read for the text before are kept.
+  void read(std::size_t number, std::span<const std::int32_t> window, View logits);
+
+  device::Device& device_;
+  const model::GptShape shape_;
+  nn::Hooks& hooks_;
+  device::Stream& stream_;
+  device::Buffer logits_;
+  std::vector<Slot> slots_;
+  std::optional<model::Decoder> decoder_;  // with kept keys and values; else gpt_
+  model::Gpt* gpt_ = nullptr;
 };
-
-/// With kept keys and values. `parameters` as for Gpt::bind; device, views, hooks and stream
-/// outlive the object. Requires: ops::has_cached_attention(device).
-std::unique_ptr<NextLogits> with_cache(device::Device& device,
-                                       const model::GptShape& shape,
-                                       DType dtype,
-                                       std::vector<ConstView> parameters,
-                                       std::int64_t slots,
-                                       nn::Hooks& hooks,
-                                       device::Stream& stream);
-
-/// One text at a time, from the whole window. `gpt` has its parameters.
-std::unique_ptr<NextLogits> without_cache(model::Gpt& gpt,
-                                          device::Device& device,
-                                          nn::Hooks& hooks,
-                                          device::Stream& stream);
 
 }  // namespace trireme::inference

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -12,14 +15,21 @@
 
 #include "base/json.hpp"
 #include "base/log.hpp"
+#include "base/packing.hpp"
+#include "base/round_up.hpp"
 #include "base/text.hpp"
 #include "files/output_file.hpp"
+
+#include "model/gpt.hpp"
 
 #include "comm/control/together.hpp"
 
 #include "tokens/documents.hpp"
 #include "tokens/sources.hpp"
 
+#include "inference/generate.hpp"
+#include "inference/loaded_model.hpp"
+#include "inference/next_logits.hpp"
 #include "inference/text_sample.hpp"
 
 #include "cli/options.hpp"
@@ -30,9 +40,19 @@ namespace trireme::cli {
 namespace {
 
 struct SampleOptions {
-  inference::SampleRequest request;
+  inference::ModelSource source;
   std::string prompt = "int main", prompts, field, json;
+  std::int64_t samples = 1;  ///< of each prompt
+  /// tokens, distribution, seed and repetition; the rest follows from the tokenizer.
+  inference::GenerateRules rules{.tokens = 256, .distribution = {.temperature = 0.8}, .seed = 1};
+  bool ends = true;          ///< at the end of a text
+  bool commands = false;     ///< special tokens may be spelled out in prompts
+  std::int64_t at_once = 8;  ///< texts that grow together on a rank
+  bool cache = true;         ///< keys and values are kept; never changes the text
 };
+
+/// By number, which counts the samples of all prompts.
+using Numbered = std::pair<std::int64_t, inference::Generated>;
 
 /// One prompt per line or JSON object; blank lines are ignored.
 std::vector<std::string> read_prompts(const std::string& path, const std::string& field) {
@@ -60,50 +80,46 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
   return prompts;
 }
 
-std::string json_line(const inference::Sampled& sampled,
-                      const std::string& prompt,
-                      std::uint64_t seed) {
-  return json_text({{"prompt", prompt},
-                    {"text", sampled.text},
-                    {"end", word(sampled.end)},
-                    {"prompt_number", sampled.prompt},
-                    {"sample", sampled.sample},
-                    {"seed", seed},
-                    {"tokens", sampled.tokens}},
-                   -1);
-}
-
 /// Prints texts as they are generated; on rank 0.
 class Printer {
  public:
-  Printer(const SampleOptions& options, const inference::SampleRequest& request)
-      : options_(options),
-        request_(request),
-        only_json_(options.json == "-"),
-        single_(request.prompts.size() == 1 && request.samples == 1) {}
+  Printer(const SampleOptions& options,
+          const std::vector<std::string>& prompts,
+          const text::Tokenizer& tokenizer)
+      : options_(options), prompts_(prompts), tokenizer_(tokenizer) {}
 
-  void decided(const std::string& bytes) {
+  /// A token of a single text.
+  void decided(std::int32_t token) {
     if (only_json_)
       return;
     begin();
-    print(stream_.add(bytes));
+    print(stream_.add(inference::decoded(tokenizer_, {&token, 1})));
   }
-  void finished(const inference::Sampled& sampled) {
-    const std::string& prompt = request_.prompts.at(static_cast<std::size_t>(sampled.prompt));
-    const std::string line = json_line(sampled, prompt, request_.rules.seed);
+  void finished(std::int64_t number, const inference::Generated& generated) {
+    const std::int64_t of_prompt = number / options_.samples, sample = number % options_.samples;
+    const std::string& prompt = prompts_.at(static_cast<std::size_t>(of_prompt));
+    const std::string text = inference::decoded(tokenizer_, generated.tokens);
+    const std::string line = json_text({{"prompt", prompt},
+                                        {"text", text},
+                                        {"end", word(generated.end)},
+                                        {"prompt_number", of_prompt},
+                                        {"sample", sample},
+                                        {"seed", options_.rules.seed},
+                                        {"tokens", generated.tokens}},
+                                       -1);
     if (only_json_) {
       print(line);
       return;
     }
     rows_ += line;
-    if (single_) {
+    if (prompts_.size() == 1 && options_.samples == 1) {
       begin();
       print(stream_.finish() + "\n");
       return;
     }
-    print(fmt::format("== prompt {} of {}, sample {} of {} ==\n{}{}\n", sampled.prompt + 1,
-                      request_.prompts.size(), sampled.sample + 1, request_.samples,
-                      for_terminal(prompt), for_terminal(sampled.text)));
+    print(fmt::format("== prompt {} of {}, sample {} of {} ==\n{}{}\n", of_prompt + 1,
+                      prompts_.size(), sample + 1, options_.samples, for_terminal(prompt),
+                      for_terminal(text)));
   }
   void write() const {
     if (!only_json_ && !options_.json.empty())
@@ -113,40 +129,87 @@ class Printer {
  private:
   void begin() {
     if (!begun_)
-      print(for_terminal(request_.prompts.at(0)));
+      print(for_terminal(prompts_.at(0)));
     begun_ = true;
   }
 
   const SampleOptions& options_;
-  const inference::SampleRequest& request_;
-  const bool only_json_, single_;
+  const std::vector<std::string>& prompts_;
+  const text::Tokenizer& tokenizer_;
+  const bool only_json_ = options_.json == "-";
   Streamed stream_;
   std::string rows_;
   bool begun_ = false;
 };
 
+/// Texts are shared out over the ranks one by one; their random numbers follow from the seed and
+/// their number alone, so they are the same on any number of ranks.
 ExitCode sample(comm::World& world, const SampleOptions& options) {
-  inference::SampleRequest request = options.request;
-  comm::on_first_rank(world, [&] {
+  const auto prompts = comm::from_first_rank(world, [&] {
     expect_new_file(options.json);
-    request.prompts = options.prompts.empty() ? std::vector<std::string>{options.prompt}
-                                              : read_prompts(options.prompts, options.field);
+    return options.prompts.empty() ? std::vector<std::string>{options.prompt}
+                                   : read_prompts(options.prompts, options.field);
   });
   Log log(false,
           fmt::format("rank {} {}", world.rank(), world.host()));  // standard output is for text
-  Printer printer(options, request);
-  inference::sample_run(request, world, log,
-                        {[&](const std::string& bytes) { printer.decided(bytes); },
-                         [&](const inference::Sampled& sampled) { printer.finished(sampled); }});
+  const inference::LoadedModel loaded = inference::load_model(options.source, world, log);
+  const text::Tokenizer& tokenizer = loaded.known_tokenizer();
+  const weights::Roles roles = weights::roles_of(loaded.stored);
+  inference::GenerateRules rules = options.rules;
+  rules.alphabet = tokenizer.vocabulary();
+  if (options.ends)
+    rules.ends_of_text = roles.ends;
+  const std::int64_t texts = std::ssize(prompts) * options.samples;
+  nn::Hooks hooks;
+  std::optional<model::Gpt> gpt;
+  std::optional<inference::NextLogits> logits;
+  if (options.cache) {
+    logits.emplace(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
+                   std::clamp<std::int64_t>(divided_up(texts, world.size()), 1, options.at_once),
+                   hooks, *loaded.stream);
+  } else {
+    gpt.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
+    gpt->bind(loaded.parameters.views, {});
+    logits.emplace(*gpt, *loaded.device, hooks, *loaded.stream);
+  }
+  Printer printer(options, prompts, tokenizer);
+  // Each round is a few times what grows at once, so that what ends early makes room.
+  const std::int64_t round = std::int64_t{world.size()} * 4 * options.at_once;
+  for (std::int64_t begin = 0; begin < texts; begin += round) {
+    std::vector<inference::GenerateRequest> mine;
+    for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
+      if (i % world.size() == world.rank())
+        mine.push_back({inference::prompt_tokens(
+                            tokenizer, prompts[static_cast<std::size_t>(i / options.samples)],
+                            options.commands, roles.begin),
+                        static_cast<std::uint64_t>(i)});
+    std::vector<Numbered> made;
+    comm::together(world, [&] {
+      auto generated =
+          inference::generate(*logits, mine, rules, [&](std::size_t /*text*/, std::int32_t token) {
+            if (texts == 1)
+              printer.decided(token);
+          });
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        made.emplace_back(mine[i].sample, std::move(generated[i]));
+    });
+    const auto of_ranks = world.gather(pack(made));
+    comm::on_first_rank(world, [&] {
+      std::vector<Numbered> all;
+      for (const std::string& bytes : of_ranks)
+        std::ranges::move(unpack<std::vector<Numbered>>(bytes), std::back_inserter(all));
+      std::ranges::sort(all, {}, &Numbered::first);
+      for (const auto& [number, generated] : all) printer.finished(number, generated);
+    });
+  }
   comm::on_first_rank(world, [&] { printer.write(); });
   return ExitCode::done;
 }
 
 void add_options(CLI::App& command, SampleOptions& options) {
-  inference::SampleRequest& request = options.request;
-  inference::GenerateRules& rules = request.rules;
+  inference::GenerateRules& rules = options.rules;
   constexpr std::int64_t many = std::int64_t{1} << 30U;
-  add_model(command, request.source);
+  add_model(command, options.source);
   auto* prompt =
       command.add_option("--prompt", options.prompt, "Text to continue. Default: int main.");
   auto* prompts =
@@ -156,7 +219,7 @@ void add_options(CLI::App& command, SampleOptions& options) {
       .add_option("--field", options.field,
                   "The file is JSON lines with the prompt under this key.")
       ->needs(prompts);
-  command.add_option("--samples", request.samples, "Number of texts per prompt. Default: 1.")
+  command.add_option("--samples", options.samples, "Number of texts per prompt. Default: 1.")
       ->check(CLI::Range(std::int64_t{1}, many));
   command
       .add_option("--tokens", rules.tokens, "Maximum number of tokens to generate. Default: 256.")
@@ -187,15 +250,15 @@ void add_options(CLI::App& command, SampleOptions& options) {
                   "End a text when its last N tokens occur in it before. Default: 0, never.")
       ->check(CLI::Range(std::int64_t{0}, many));
   command.add_flag(
-      "--special-tokens", request.commands,
+      "--special-tokens", options.commands,
       "Encode special tokens that are spelled out in a prompt (<|endoftext|>) as these "
       "tokens. Default: as ordinary text. Do not use it for untrusted prompts.");
-  command.add_flag("!--ignore-end", request.ends, "Do not stop at the end-of-text token.");
+  command.add_flag("!--ignore-end", options.ends, "Do not stop at the end-of-text token.");
   command
-      .add_option("--batch", request.at_once,
+      .add_option("--batch", options.at_once,
                   "Number of texts that a rank generates at the same time. Default: 8.")
       ->check(CLI::Range(1, 64));
-  command.add_flag("!--no-cache", request.cache,
+  command.add_flag("!--no-cache", options.cache,
                    "Do not cache keys and values. Slower, with the same text.");
   command.add_option("--json", options.json,
                      "Write one JSON object per text and line to this file, which must not exist. "
@@ -206,7 +269,6 @@ void add_options(CLI::App& command, SampleOptions& options) {
 
 Action declare_sample(CLI::App& command) {
   const auto options = std::make_shared<SampleOptions>();
-  options->request.rules = {.tokens = 256, .distribution = {.temperature = 0.8}, .seed = 1};
   add_options(command, *options);
   return [options](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return sample(world, *options); });
