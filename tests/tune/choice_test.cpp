@@ -107,8 +107,8 @@ Tuning tuning(bool better) {
   one.ranks = 2;
   one.processor = "a processor";
   Run own{.candidate = {}, .seconds = {1.0, 1.1}, .ratio = {}}, other = own;
-  own.candidate.setting.micro_sequences = 4;
-  other.candidate.setting.micro_sequences = 8;
+  own.candidate.config.batch.micro_sequences = 4;
+  other.candidate.config.batch.micro_sequences = 8;
   other.candidate.changes_bits = true;
   other.seconds = {0.9, 1.0};
   other.ratio = ratio_of(other.seconds, own.seconds);
@@ -148,7 +148,7 @@ TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
 /// What the command line says of a key that is tuned is in the deck that is written.
 TEST(TunedDeck, HoldsOverridesOfTunedKeys) {
   Tuning same = tuning(false);
-  same.runs.front().candidate.setting.micro_sequences = 2;
+  same.runs.front().candidate.config.batch.micro_sequences = 2;
   const auto text = tuned_deck(same, deck_text, {"", {"batch.micro_sequences=2", "run.seed=1"}});
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("  micro_sequences: 2  # few\n"));

@@ -15,9 +15,9 @@
 namespace trireme::tune {
 namespace {
 
-bool same_buckets(const Setting& a, const Setting& b) {
-  return a.bucket_boundaries == b.bucket_boundaries &&
-         a.bucket_elements.value == b.bucket_elements.value;
+bool same_buckets(const deck::JobConfig& a, const deck::JobConfig& b) {
+  return a.parallel.bucket_boundaries == b.parallel.bucket_boundaries &&
+         a.parallel.bucket_elements == b.parallel.bucket_elements;
 }
 
 constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
@@ -30,31 +30,15 @@ std::vector<std::size_t> ends_of(const layout::Plan& plan) {
 
 }  // namespace
 
-Setting setting_of(const deck::JobConfig& config) {
-  return {.micro_sequences = config.batch.micro_sequences,
-          .recompute = config.model.recompute,
-          .transport = config.parallel.transport,
-          .bucket_elements = config.parallel.bucket_elements,
-          .bucket_boundaries = config.parallel.bucket_boundaries};
+std::vector<deck::KeyValue> values_of(const deck::JobConfig& config) {
+  return {{"batch.micro_sequences", deck::yaml_text(config.batch.micro_sequences)},
+          {"model.recompute", deck::yaml_text(config.model.recompute)},
+          {"parallel.transport", deck::yaml_text(config.parallel.transport)},
+          {"parallel.bucket_elements", deck::yaml_text(config.parallel.bucket_elements)},
+          {"parallel.bucket_boundaries", deck::yaml_text(config.parallel.bucket_boundaries)}};
 }
 
-void apply(const Setting& setting, deck::JobConfig& config) {
-  config.batch.micro_sequences = setting.micro_sequences;
-  config.model.recompute = setting.recompute;
-  config.parallel.transport = setting.transport;
-  config.parallel.bucket_elements = setting.bucket_elements;
-  config.parallel.bucket_boundaries = setting.bucket_boundaries;
-}
-
-std::vector<deck::KeyValue> values_of(const Setting& setting) {
-  return {{"batch.micro_sequences", deck::yaml_text(setting.micro_sequences)},
-          {"model.recompute", deck::yaml_text(setting.recompute)},
-          {"parallel.transport", deck::yaml_text(setting.transport)},
-          {"parallel.bucket_elements", deck::yaml_text(setting.bucket_elements)},
-          {"parallel.bucket_boundaries", deck::yaml_text(setting.bucket_boundaries)}};
-}
-
-std::vector<deck::KeyValue> differences(const Setting& base, const Setting& other) {
+std::vector<deck::KeyValue> differences(const deck::JobConfig& base, const deck::JobConfig& other) {
   const auto old = values_of(base);
   auto values = values_of(other);
   std::erase_if(values, [&](const deck::KeyValue& value) {
@@ -71,11 +55,11 @@ std::string words_of(const std::vector<deck::KeyValue>& values) {
 }
 
 bool changes_bits(const Additions& additions,
-                  const Setting& own,
+                  const deck::JobConfig& own,
                   comm::Transport own_wire,
-                  const Setting& other,
+                  const deck::JobConfig& other,
                   comm::Transport other_wire) {
-  if (own.micro_sequences != other.micro_sequences)
+  if (own.batch.micro_sequences != other.batch.micro_sequences)
     return true;
   if (additions.reduction != comm::Reduction::sum)
     return false;

@@ -2,7 +2,7 @@
 // The settings that `trireme tune` considers, and the choice among those that were run. All ranks
 // compute the same result.
 //
-// A setting has these deck keys. None changes what is trained: global batch, data, optimizer and
+// A setting is a deck of which these keys may have other values. None changes what is trained: global batch, data, optimizer and
 // the data type of gradients stay the same.
 //
 //   batch.micro_sequences                                      micro-batch
@@ -45,21 +45,10 @@
 
 namespace trireme::tune {
 
-struct Setting {
-  std::int64_t micro_sequences = 1;
-  model::RecomputeKey recompute = model::Recompute::none;
-  comm::Transport transport = comm::Transport::automatic;
-  Or<std::int64_t> bucket_elements{};
-  std::vector<std::string> bucket_boundaries{};
-};
-
-Setting setting_of(const deck::JobConfig& config);
-void apply(const Setting& setting, deck::JobConfig& config);
-
-/// All keys with their values in a deck.
-std::vector<deck::KeyValue> values_of(const Setting& setting);
+/// The keys of a setting with their values in this deck.
+std::vector<deck::KeyValue> values_of(const deck::JobConfig& config);
 /// The values of `other` that differ from `base`.
-std::vector<deck::KeyValue> differences(const Setting& base, const Setting& other);
+std::vector<deck::KeyValue> differences(const deck::JobConfig& base, const deck::JobConfig& other);
 /// "section.key=value …", as on a command line; "the deck's values" if empty.
 std::string words_of(const std::vector<deck::KeyValue>& values);
 
@@ -73,14 +62,14 @@ struct Additions {
 /// Whether the rounding may differ between `own` and `other`, by rules 1 to 3. `own_wire` and
 /// `other_wire` are the actual transports, never auto.
 bool changes_bits(const Additions& additions,
-                  const Setting& own,
+                  const deck::JobConfig& own,
                   comm::Transport own_wire,
-                  const Setting& other,
+                  const deck::JobConfig& other,
                   comm::Transport other_wire);
 
-/// A setting with its memory.
+/// The deck with a setting, and its memory.
 struct Candidate {
-  Setting setting;
+  deck::JobConfig config;
   comm::Transport wire = comm::Transport::self;  ///< the actual transport, never auto
   bool changes_bits = false;
   std::int64_t memory_bytes = 0;  ///< per rank

@@ -53,10 +53,12 @@ std::int64_t free_bytes(comm::World& world) {
   return static_cast<std::int64_t>(*std::ranges::min_element(all));
 }
 
-Setting with(Setting setting, std::int64_t micro_sequences, const model::RecomputeKey& recompute) {
-  setting.micro_sequences = micro_sequences;
-  setting.recompute = recompute;
-  return setting;
+deck::JobConfig with(deck::JobConfig config,
+                     std::int64_t micro_sequences,
+                     const model::RecomputeKey& recompute) {
+  config.batch.micro_sequences = micro_sequences;
+  config.model.recompute = recompute;
+  return config;
 }
 
 class Tuner {
@@ -71,22 +73,22 @@ class Tuner {
   Tuning tune();
 
  private:
-  [[nodiscard]] deck::Deck deck_of(const Setting& setting) const {
+  [[nodiscard]] deck::Deck deck_of(const deck::JobConfig& config) const {
     deck::Deck other = deck_;
-    apply(setting, other.config);
+    other.config = config;
     return other;
   }
-  [[nodiscard]] session::Job job_of(const Setting& setting) const {
-    return deck::job_of(deck_of(setting));
+  [[nodiscard]] session::Job job_of(const deck::JobConfig& config) const {
+    return deck::job_of(deck_of(config));
   }
-  [[nodiscard]] model::RecomputeChoice recompute_of(const Setting& setting) const {
-    return session::decide_recompute(job_of(setting), world_, *device_, dtype_);
+  [[nodiscard]] model::RecomputeChoice recompute_of(const deck::JobConfig& config) const {
+    return session::decide_recompute(job_of(config), world_, *device_, dtype_);
   }
-  [[nodiscard]] std::int64_t bytes_of(const Setting& setting) const;
+  [[nodiscard]] std::int64_t bytes_of(const deck::JobConfig& config) const;
   [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;
   void find_transports();
   [[nodiscard]] std::vector<Candidate> computes(std::size_t most) const;
-  [[nodiscard]] std::vector<Candidate> links(const Setting& best) const;
+  [[nodiscard]] std::vector<Candidate> links(const deck::JobConfig& best) const;
   [[nodiscard]] std::vector<Candidate> possible(std::vector<Candidate> all);
   [[nodiscard]] std::vector<Candidate> halve(std::vector<Candidate> field, std::size_t keep) const;
   void search();
@@ -95,15 +97,14 @@ class Tuner {
   [[nodiscard]] std::vector<std::vector<double>> in_rounds(const std::vector<std::size_t>& runs,
                                                            const TuneBudget& budget) const;
   [[nodiscard]] double time(const Candidate& candidate, const TimedSteps& steps) const {
-    return seconds_of_a_step(job_of(candidate.setting), *data_, world_, steps);
+    return seconds_of_a_step(job_of(candidate.config), *data_, world_, steps);
   }
 
   const deck::Circumstances& circumstances_;
   comm::World& world_;
   Log& log_;
   const TuneRequest& request_;
-  deck::Deck deck_;  ///< with the resolved precision
-  Setting own_;
+  deck::Deck deck_;   ///< with the resolved precision
   int replicas_ = 1;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
@@ -117,8 +118,8 @@ class Tuner {
 };
 
 /// Memory of a rank.
-std::int64_t Tuner::bytes_of(const Setting& setting) const {
-  return plan::whole_bytes(plan::plan_of(deck_of(setting), world_.size(), result_.hosts), 0);
+std::int64_t Tuner::bytes_of(const deck::JobConfig& config) const {
+  return plan::whole_bytes(plan::plan_of(deck_of(config), world_.size(), result_.hosts), 0);
 }
 
 /// The deck's transport and the others that can be used on these hosts, and sizes of buckets.
@@ -129,11 +130,11 @@ void Tuner::find_transports() {
                                               *device_, {.replicas = replicas_});
     return value_named<Transport>(made->name()).value();
   };
-  const Transport own = own_.transport, own_wire = wire_of(own);
+  const Transport own = deck_.config.parallel.transport, own_wire = wire_of(own);
   transports_ = {{own, own_wire}};
   if (world_.size() == 1)
     return;
-  bucket_elements_ = bucket_sizes(session::plan_of(job_of(own_), world_, *device_));
+  bucket_elements_ = bucket_sizes(session::plan_of(job_of(deck_.config), world_, *device_));
   const Transport best = wire_of(Transport::automatic);
   if (best != own_wire)
     transports_.emplace_back(Transport::automatic, best);
@@ -146,29 +147,30 @@ void Tuner::find_transports() {
 std::vector<Candidate> Tuner::computes(std::size_t most) const {
   const auto& config = deck_.config;
   const std::int64_t leaves = session::batches_of(config, 1, world_.size()).leaves;
-  std::vector<Candidate> all{{own_, transports_.front().second}};
+  std::vector<Candidate> all{{deck_.config, transports_.front().second}};
   for (const std::int64_t micro :
        nearest(micro_batches(config.batch, leaves > 0 ? leaves : world_.size()),
-               own_.micro_sequences, most)) {
-    if (request_.same_bits && micro != own_.micro_sequences)
+               deck_.config.batch.micro_sequences, most)) {
+    if (request_.same_bits && micro != deck_.config.batch.micro_sequences)
       continue;
     const auto recompute = recompute_that_fits(micro);
-    if (recompute && (micro != own_.micro_sequences || *recompute != own_.recompute))
-      all.push_back({with(own_, micro, *recompute), all.front().wire});
+    if (recompute &&
+        (micro != deck_.config.batch.micro_sequences || *recompute != deck_.config.model.recompute))
+      all.push_back({with(deck_.config, micro, *recompute), all.front().wire});
   }
   return all;
 }
 
 /// `best` with every transport and every size of buckets; its own first.
-std::vector<Candidate> Tuner::links(const Setting& best) const {
+std::vector<Candidate> Tuner::links(const deck::JobConfig& best) const {
   std::vector<Candidate> all;
   for (const auto& [transport, wire] : transports_) {
     Candidate& one = all.emplace_back(Candidate{best, wire});
-    one.setting.transport = transport;
+    one.config.parallel.transport = transport;
     Candidate other = one;
-    other.setting.bucket_boundaries.clear();
+    other.config.parallel.bucket_boundaries.clear();
     for (const std::int64_t elements : bucket_elements_) {
-      other.setting.bucket_elements.value = elements;
+      other.config.parallel.bucket_elements.value = elements;
       all.push_back(other);
     }
   }
@@ -179,14 +181,15 @@ std::vector<Candidate> Tuner::links(const Setting& best) const {
 /// limit in bytes. Nothing if none fits.
 std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro) const {
   const auto choice_of = [&](const model::RecomputeKey& key) {
-    return recompute_of(with(own_, micro, key));
+    return recompute_of(with(deck_.config, micro, key));
   };
-  if (own_.recompute.limit() != nullptr) {
-    const bool fits = choice_of(own_.recompute).fits &&
-                      bytes_of(with(own_, micro, own_.recompute)) <= result_.memory_bytes;
-    return fits ? std::optional(own_.recompute) : std::nullopt;
+  if (deck_.config.model.recompute.limit() != nullptr) {
+    const bool fits =
+        choice_of(deck_.config.model.recompute).fits &&
+        bytes_of(with(deck_.config, micro, deck_.config.model.recompute)) <= result_.memory_bytes;
+    return fits ? std::optional(deck_.config.model.recompute) : std::nullopt;
   }
-  const Setting any = with(own_, micro, model::Recompute::block);
+  const deck::JobConfig any = with(deck_.config, micro, model::Recompute::block);
   const std::int64_t other =  // than activations
       std::max<std::int64_t>(0, bytes_of(any) - recompute_of(any).bytes);
   const std::int64_t budget = result_.memory_bytes - other;
@@ -208,19 +211,19 @@ std::vector<Candidate> Tuner::possible(std::vector<Candidate> all) {
   std::vector<Candidate> found;
   for (Candidate& one : all) {
     one.changes_bits =
-        changes_bits(additions, own_, transports_.front().second, one.setting, one.wire);
+        changes_bits(additions, deck_.config, transports_.front().second, one.config, one.wire);
     if (request_.same_bits && one.changes_bits)
       continue;
-    const deck::Deck deck = deck_of(one.setting);
+    const deck::Deck deck = deck_of(one.config);
     std::vector<Diagnostic> findings;
     deck::check(deck, circumstances_, findings);
     if (!findings.empty())
       continue;
-    one.memory_bytes = bytes_of(one.setting);
-    const Bytes* limit = one.setting.recompute.limit();
+    one.memory_bytes = bytes_of(one.config);
+    const Bytes* limit = one.config.model.recompute.limit();
     const std::int64_t most =
         limit != nullptr ? std::min(limit->count, result_.memory_bytes) : result_.memory_bytes;
-    if (one.memory_bytes > most && !differences(own_, one.setting).empty())
+    if (one.memory_bytes > most && !differences(deck_.config, one.config).empty())
       ++result_.too_large;
     else
       found.push_back(std::move(one));
@@ -248,14 +251,14 @@ std::vector<Candidate> Tuner::halve(std::vector<Candidate> field, std::size_t ke
 /// Finds the settings to run: micro-batches with the deck's transport and buckets first, and then
 /// transports and buckets with the best of them.
 void Tuner::search() {
-  const auto bytes = static_cast<double>(bytes_of(own_));
+  const auto bytes = static_cast<double>(bytes_of(deck_.config));
   if (bytes > static_cast<double>(result_.memory_bytes))
     throw UserError(fmt::format(
         "a rank needs {} for this deck, but may use only {}. Use fewer ranks per host or a smaller "
         "batch.micro_sequences.",
         bytes_text(bytes), bytes_text(result_.memory_bytes)));
   find_transports();
-  result_.runs.push_back({possible({{own_, transports_.front().second}}).at(0), {}, {}});
+  result_.runs.push_back({possible({{deck_.config, transports_.front().second}}).at(0), {}, {}});
   log_.info("measuring a step with the deck's values on {}", counted(world_.size(), "rank"));
   own_step_ = {time(result_.runs.front().candidate, shortest_steps),
                session::most_micro_steps(deck_.config, world_.size())};
@@ -268,14 +271,14 @@ void Tuner::search() {
   for (const Candidate& one : computes)
     micro_batches +=
         fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ",
-                    one.setting.micro_sequences, deck::yaml_text(one.setting.recompute));
+                    one.config.batch.micro_sequences, deck::yaml_text(one.config.model.recompute));
   log_.info("measuring micro-batches of {} sequences, then {} with {} sizes of buckets",
             micro_batches, counted(std::ssize(transports_), "transport"),
             1 + bucket_elements_.size());
   const auto add = [&](const std::vector<Candidate>& found) {
     for (const Candidate& one : found)
       if (std::ranges::none_of(result_.runs, [&](const Run& run) {
-            return differences(run.candidate.setting, one.setting).empty();
+            return differences(run.candidate.config, one.config).empty();
           }))
         result_.runs.push_back({one, {}, {}});
   };
@@ -286,7 +289,7 @@ void Tuner::search() {
   add(fastest);
   if (alone)
     return;
-  const std::vector<Candidate> of_links = possible(links(fastest.front().setting));
+  const std::vector<Candidate> of_links = possible(links(fastest.front().config));
   result_.tried += of_links.size() - 1;  // the first was tried before
   add(halve(of_links, links_to_run));
 }
@@ -323,8 +326,8 @@ void Tuner::run_again() {
   std::vector<Trial> trials;
   trials.reserve(result_.runs.size());
   for (const Run& one : result_.runs)
-    trials.push_back(
-        {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});
+    trials.push_back({one.ratio, one.candidate.changes_bits,
+                      differences(deck_.config, one.candidate.config).size()});
   const std::size_t best = best_of(trials).value_or(0);
   if (best == 0)
     return;
@@ -353,15 +356,14 @@ Tuning Tuner::tune() {
   dtype_ = session::choose_dtype(deck_.config.run.precision, *device_, world_);
   deck_.config.run.precision =
       dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
-  own_ = setting_of(deck_.config);
   replicas_ = reduce::replicas(deck_.config.parallel, world_);
   result_.ranks = world_.size();
   result_.processor = device_->description();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
   cache_.emplace(world_);
-  data_.emplace(session::open_data(job_of(own_), cache_->path(), world_, log_));
-  (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws if nothing fits
+  data_.emplace(session::open_data(job_of(deck_.config), cache_->path(), world_, log_));
+  (void)session::decided(job_of(deck_.config), world_, *device_, dtype_);  // throws if nothing fits
   search();
   run();
   run_again();

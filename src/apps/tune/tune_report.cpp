@@ -28,7 +28,7 @@ std::string ratio_text(const Ratio& ratio) {
 }
 
 std::string run_words(const Tuning& tuning, const Run& run) {
-  return words_of(differences(tuning.runs.front().candidate.setting, run.candidate.setting));
+  return words_of(differences(tuning.runs.front().candidate.config, run.candidate.config));
 }
 
 std::string where(const Tuning& tuning) {
@@ -81,7 +81,7 @@ std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
   std::string others;
   for (const std::string& word : origin.overrides) {
     const std::string path = word.substr(0, word.find('='));
-    const auto values = values_of(tuning.runs.front().candidate.setting);
+    const auto values = values_of(tuning.runs.front().candidate.config);
     if (std::ranges::find(values, path, &deck::KeyValue::path) == values.end())
       others += " " + word;
   }
@@ -126,7 +126,7 @@ std::string tuning_json(const Tuning& tuning) {
   const auto quartiles = [](const Ratio& ratio) { return Json{ratio.low, ratio.high}; };
   Json runs = Json::array(), repeated;
   for (const Run& run : tuning.runs)
-    runs.push_back({{"values", values_json(values_of(run.candidate.setting))},
+    runs.push_back({{"values", values_json(values_of(run.candidate.config))},
                     {"transport", word(run.candidate.wire)},
                     {"changes_bits", run.candidate.changes_bits},
                     {"memory_bytes", run.candidate.memory_bytes},
@@ -156,7 +156,7 @@ std::string tuning_json(const Tuning& tuning) {
 std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes) {
   std::vector<Diagnostic> findings;
   const deck::Deck written = deck::read(bytes, "", {}, deck::references_in(bytes, {}), findings);
-  return differences(setting_of(written.config), tuning.chosen().candidate.setting);
+  return differences(written.config, tuning.chosen().candidate.config);
 }
 
 std::optional<std::string> tuned_deck(const Tuning& tuning,

@@ -39,7 +39,7 @@ void expect_writable(const Options& options, const SharedDeck& shared) {
   expect_new_file(options.json);
   expect_new_file(options.output);
   if (!options.output.empty() &&
-      !deck::with_values(shared.bytes, tune::values_of(tune::setting_of(shared.deck.config))))
+      !deck::with_values(shared.bytes, tune::values_of(shared.deck.config)))
     throw UserError(Place{options.deck.path, 0, 0},
                     "--output cannot change values in a deck with this layout. Run without "
                     "--output to print the values.");
