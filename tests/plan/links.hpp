@@ -14,12 +14,9 @@ inline Link priced_link(comm::Transport transport,
                         std::int64_t hosts,
                         double latency_s,
                         double seconds_per_byte) {
-  Link link{.transport = transport,
-            .hosts = hosts,
-            .ranks = ranks,
-            .sums_s = 1e-5,
-            .control_s = 2e-5,
-            .collectives = {}};
+  Link link{{.transport = transport, .ranks = ranks, .hosts = hosts}, {}};
+  link.sums_s = 1e-5;
+  link.control_s = 2e-5;
   for (const auto& [operation, name] : EnumNames<Operation>::table)
     link.collectives.push_back({.operation = operation,
                                 .latency_s = latency_s,

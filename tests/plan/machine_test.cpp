@@ -6,18 +6,23 @@
 namespace trireme::plan {
 namespace {
 
+Link link_among(std::int64_t ranks, double sums_s) {
+  Link link{{.ranks = ranks}, {}};
+  link.sums_s = sums_s;
+  return link;
+}
+
 TEST(Merged, ReplacesWhatIsOfTheSameKindAndKeepsTheRest) {
   Machine older;
   older.ranks_per_host = 4;
-  older.links = {{.ranks = 2, .sums_s = 1, .collectives = {}},
-                 {.ranks = 4, .sums_s = 2, .collectives = {}}};
+  older.links = {link_among(2, 1), link_among(4, 2)};
   older.compute = {{.model = "a", .micro_step_s = 1, .ready = {}},
                    {.model = "b", .micro_step_s = 2, .ready = {}}};
   Machine newer;
   newer.processor = "new";
   newer.ranks_per_host = 2;
   newer.storage_bytes_per_s = 5;
-  newer.links = {{.ranks = 2, .sums_s = 3, .collectives = {}}};
+  newer.links = {link_among(2, 3)};
   newer.compute = {{.model = "b", .micro_step_s = 4, .ready = {}}};
 
   const Machine both = merged(older, newer);

@@ -56,14 +56,10 @@ double seconds_of(const std::function<void()>& action,
   return race({action}, stream, world, limits).front();
 }
 
-/// The fitted link of these rows of one transport, with the other members of `wire`.
+/// The fitted link of these rows over `wire`, whose transport may be auto.
 Link link_of(const std::vector<CollectivesBenchRow>& rows, const plan::Wire& wire) {
-  Link link{.transport = value_named<comm::Transport>(rows.front().transport).value(),
-            .reduction = wire.reduction,
-            .hosts = wire.hosts,
-            .ranks = rows.front().ranks,
-            .groups = wire.groups,
-            .collectives = {}};
+  Link link{wire, {}};
+  link.transport = value_named<comm::Transport>(rows.front().transport).value();
   for (const CollectivesBenchRow& row : rows) {
     TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
                    row.transport);

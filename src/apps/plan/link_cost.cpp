@@ -27,12 +27,8 @@ double residual_of(std::span<const Point> points, const Line& line) {
 
 using comm::Transport;
 
-std::int64_t participants(Transport transport, std::int64_t ranks, std::int64_t hosts) {
-  return transport == Transport::hierarchical ? hosts : ranks;
-}
-
-std::int64_t participants(const Link& link) {
-  return participants(link.transport, link.ranks, link.hosts);
+std::int64_t participants(const Wire& wire) {
+  return wire.transport == Transport::hierarchical ? wire.hosts : wire.ranks;
 }
 
 /// The first row of the operation whose dtype is asked for, else in fp32; null: neither.
@@ -125,7 +121,7 @@ double seconds_on(const Collective& collective,
 }
 
 bool LinkCost::add(const Machine& machine, const Wire& wire) {
-  const std::int64_t planned = participants(wire.transport, wire.ranks, wire.hosts);
+  const std::int64_t planned = participants(wire);
   const Link* best = nullptr;
   const auto order = [&](const Link& link) {
     const auto apart = [](std::int64_t a, std::int64_t b) {
@@ -148,8 +144,7 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
     part.slower = crowding(wire.groups * wire.ranks, machine.cpus) /
                   crowding(best->groups * wire.ranks, machine.cpus);
   parts_.push_back(part);
-  extrapolated_ = extrapolated_ || best->ranks != wire.ranks || best->hosts != wire.hosts ||
-                  best->groups != wire.groups;
+  extrapolated_ = extrapolated_ || *best != wire;
   return true;
 }
 

@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "plan/machine.hpp"
-#include "plan/timeline.hpp"
 
 namespace trireme::plan {
 
@@ -57,14 +56,6 @@ double seconds_on(const Collective& collective,
                   double bytes,
                   std::int64_t measured,
                   std::int64_t planned);
-
-/// What a run communicates over.
-struct Wire {
-  comm::Transport transport = comm::Transport::self;
-  comm::Reduction reduction = comm::Reduction::sum;
-  std::int64_t ranks = 1, hosts = 1;
-  std::int64_t groups = 1;  ///< of ranks that share a host
-};
 
 class LinkCost {
  public:

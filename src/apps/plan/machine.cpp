@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -81,10 +82,7 @@ Machine merged(Machine older, const Machine& newer) {
       rows.push_back(row);
     }
   };
-  replace(older.links, newer.links, [](const Link& a, const Link& b) {
-    return a.transport == b.transport && a.reduction == b.reduction && a.hosts == b.hosts &&
-           a.ranks == b.ranks && a.groups == b.groups;
-  });
+  replace(older.links, newer.links, std::equal_to<Wire>());
   replace(older.compute, newer.compute, [](const Compute& a, const Compute& b) {
     return a.model == b.model && a.precision == b.precision && a.threads == b.threads &&
            a.micro_sequences == b.micro_sequences && a.ranks_on_host == b.ranks_on_host;

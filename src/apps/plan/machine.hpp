@@ -50,26 +50,34 @@ struct Collective {
   std::vector<Point> points;  ///< sizes ascend
 };
 
-/// Links differ by transport, reduction, hosts, ranks and groups.
-struct Link {
-  comm::Transport transport = comm::Transport::shared_memory;  ///< never auto
+/// What ranks communicate over.
+struct Wire {
+  comm::Transport transport = comm::Transport::self;  ///< never auto
   comm::Reduction reduction = comm::Reduction::sum;
-  std::int64_t hosts = 1;  ///< on which the ranks were
-  std::int64_t ranks = 2;  ///< that took part
-  /// Groups of `ranks` ranks that shared a host and communicated at the same time, each within
+  std::int64_t ranks = 1, hosts = 1;
+  /// Groups of `ranks` ranks that share a host and communicate at the same time, each within
   /// itself, as with parallel.replicate.
   std::int64_t groups = 1;
-  double sums_s = 0;        ///< to add up norm and loss of a step over all ranks
-  double control_s = 0;     ///< in which ranks agree on what is to be done after a step
+  bool operator==(const Wire&) const = default;
+};
+
+/// How collectives and compute slow each other down.
+struct Sharing {
   double compute_lost = 0;  ///< share of its speed that compute loses while a collective runs
   double stretch = 1;       ///< factor by which compute prolongs a collective
   /// Share of the time of collectives during compute in which a rank waits for the slowest rank, on
   /// average, because ranks are slowed down unequally.
   double waiting_during = 0;
+};
+
+/// What was measured over a wire.
+struct Link : Wire, Sharing {
+  double sums_s = 0;     ///< to add up norm and loss of a step over all ranks
+  double control_s = 0;  ///< in which ranks agree on what is to be done after a step
   /// To copy a rank's state to itself and to its partner (session/memory_copies.hpp), all ranks at
   /// the same time. 0: not measured.
   double copy_s_per_byte = 0;
-  std::vector<Collective> collectives;
+  std::vector<Collective> collectives = {};
 };
 
 /// When backward has completed a parameter's gradient: what its bucket's reduction waits for.

@@ -13,14 +13,9 @@
 #include <cstddef>
 #include <vector>
 
-namespace trireme::plan {
+#include "plan/machine.hpp"
 
-struct Sharing {
-  double compute_lost = 0;
-  double stretch = 1;
-  /// Share of the time in which both run by which the slowest rank takes longer than the mean.
-  double waiting_during = 0;
-};
+namespace trireme::plan {
 
 class Timeline {
  public:
