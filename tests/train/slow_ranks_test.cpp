@@ -102,24 +102,5 @@ TEST(SlowRankRule, LeavesOutRanksWithoutWork) {
   }
 }
 
-TEST(RankTimes, TravelInOneSum) {
-  constexpr int ranks = 11;
-  std::vector<std::int64_t> sum(3);
-  const auto of = [](int rank) { return rank == 4 ? 0 : 3.7e-5 * std::pow(11, rank); };
-  for (int rank = 0; rank < ranks; ++rank) {
-    RankTimes mine(ranks);
-    const auto words = mine.words_with(rank, of(rank));
-    ASSERT_EQ(words.size(), sum.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += words[i];
-  }
-  RankTimes all(ranks);
-  std::ranges::copy(sum, all.words_with(0, 0).begin());
-  for (int rank = 0; rank < ranks; ++rank) {
-    const double seconds = all.seconds()[static_cast<std::size_t>(rank)];
-    EXPECT_LE(seconds, of(rank));
-    EXPECT_GE(seconds, of(rank) * 255 / 256);
-  }
-}
-
 }  // namespace
 }  // namespace trireme::train

@@ -2,7 +2,6 @@
 #include "train/slow_ranks.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -14,9 +13,6 @@
 namespace trireme::train {
 namespace {
 
-constexpr std::size_t times_per_word = 4;
-constexpr unsigned bits_per_time = 16;
-constexpr unsigned dropped_bits = 15;  // of a float, whose sign is 0
 /// The standard deviation of normal values over their MAD.
 constexpr double deviation_of_mad = 1.4826;
 /// That of the median of a window over that of its values, times how far outside is no accident.
@@ -30,29 +26,6 @@ double median_of_others(const std::vector<double>& sorted, double one) {
 }
 
 }  // namespace
-
-RankTimes::RankTimes(int ranks)
-    : words_((static_cast<std::size_t>(ranks) + times_per_word - 1) / times_per_word),
-      seconds_(static_cast<std::size_t>(ranks)) {}
-
-std::span<std::int64_t> RankTimes::words_with(int rank, double seconds) {
-  std::ranges::fill(words_, 0);
-  const auto at = static_cast<std::size_t>(rank);
-  const auto bits =
-      std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(seconds))} >> dropped_bits;
-  words_[at / times_per_word] =
-      static_cast<std::int64_t>(bits << (bits_per_time * (at % times_per_word)));
-  return words_;
-}
-
-std::span<const double> RankTimes::seconds() {
-  for (std::size_t r = 0; r < seconds_.size(); ++r) {
-    const auto bits = static_cast<std::uint64_t>(words_[r / times_per_word]) >>
-                      (bits_per_time * (r % times_per_word));
-    seconds_[r] = std::bit_cast<float>(static_cast<std::uint32_t>(bits & 0xFFFFU) << dropped_bits);
-  }
-  return seconds_;
-}
 
 SlowRankRule::Changes SlowRankRule::add(std::span<const double> seconds) {
   double sum = 0;
@@ -126,9 +99,16 @@ SlowRanks::SlowRanks(comm::World& world, const device::EnergyMeter& meter, bool 
     : world_(world),
       meter_(meter),
       on_cpu_(on_cpu),
-      times_(world.size()),
+      words_(static_cast<std::size_t>(world.size())),
+      times_(words_.size()),
       rule_(world.size()),
       since_(static_cast<std::size_t>(world.size())) {}
+
+std::span<std::int64_t> SlowRanks::words() {
+  std::ranges::fill(words_, 0);
+  words_[static_cast<std::size_t>(world_.rank())] = static_cast<std::int64_t>(seconds_ * 1e9);
+  return words_;
+}
 
 void SlowRanks::measured(double seconds, const batches::Batches& batch) {
   const std::int64_t own = batch.micro_steps(world_.rank());
@@ -143,7 +123,9 @@ void SlowRanks::measured(double seconds, const batches::Batches& batch) {
 }
 
 std::vector<std::string> SlowRanks::look(std::int64_t step) {
-  const SlowRankRule::Changes changes = rule_.add(times_.seconds());
+  std::ranges::transform(words_, times_.begin(),
+                         [](std::int64_t word) { return static_cast<double>(word) * 1e-9; });
+  const SlowRankRule::Changes changes = rule_.add(times_);
   if (changes.window_ended && rule_.suspects(world_.rank())) {
     before_ = load_of_this_process();
     busy_s_ = 0;

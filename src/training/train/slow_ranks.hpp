@@ -3,8 +3,8 @@
 //
 // Every rank reports how long its forward and backward passes took, without waits for the network,
 // scaled to the number of micro-steps of the rank with most. The times are sent in the exchange in
-// which ranks agree on requests at the end of each step, as 16 bits per rank, so all ranks know the
-// times of all and decide alike without another message. Only when a rank is found slow does it
+// which ranks agree on requests at the end of each step, so all ranks know the times of all and
+// decide alike without another message. Only when a rank is found slow does it
 // broadcast what slows it down (base/host_load.hpp).
 //
 // The rule: steps are added up until they are long enough not to be noise (sample_s). What counts
@@ -32,20 +32,6 @@
 #include "batches/batches.hpp"
 
 namespace trireme::train {
-
-/// Times of all ranks in words that ranks add up: four to a word, each to 1/256, rounded down.
-class RankTimes {
- public:
-  explicit RankTimes(int ranks);
-  /// Sets that of this rank, and 0 for the others, before the words are added up.
-  std::span<std::int64_t> words_with(int rank, double seconds);
-  /// Of each rank after that; 0: not known.
-  [[nodiscard]] std::span<const double> seconds();
-
- private:
-  std::vector<std::int64_t> words_;
-  std::vector<double> seconds_;
-};
 
 class SlowRankRule {
  public:
@@ -86,8 +72,9 @@ class SlowRanks {
   /// `meter` must outlive the object.
   SlowRanks(comm::World& world, const device::EnergyMeter& meter, bool on_cpu);
 
-  /// What this rank adds to the exchange at the end of a step: its time of the last step measured.
-  std::span<std::int64_t> words() { return times_.words_with(world_.rank(), seconds_); }
+  /// What this rank adds to the exchange at the end of a step, by rank: its time of the last step
+  /// measured, in ns, and 0 for the others.
+  std::span<std::int64_t> words();
   /// Forward and backward of a step took this rank `seconds`.
   void measured(double seconds, const batches::Batches& batch);
   /// After the exchange in step `step`: lines for the log. Collective.
@@ -99,7 +86,8 @@ class SlowRanks {
   comm::World& world_;
   const device::EnergyMeter& meter_;
   const bool on_cpu_;
-  RankTimes times_;
+  std::vector<std::int64_t> words_;
+  std::vector<double> times_;  // by rank, in s; 0: not known
   SlowRankRule rule_;
   std::vector<std::int64_t> since_;  // by rank: the step at which it was found slow
   double seconds_ = 0, busy_s_ = 0;  // the latter since before_
