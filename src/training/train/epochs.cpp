@@ -5,35 +5,29 @@
 #include <fmt/ranges.h>
 
 namespace trireme::train {
+namespace {
 
-Epochs::Epochs(const batches::Dataset& dataset, std::int64_t next_sample)
-    : dataset_(dataset), ended_(ended(next_sample)) {}
-
-std::vector<std::int64_t> Epochs::ended(std::int64_t samples) const {
-  auto counts = dataset_.seen(samples);
-  for (std::size_t part = 0; part < counts.size(); ++part)
-    counts[part] /= dataset_.parts()[part].size();
-  return counts;
-}
-
-std::vector<double> Epochs::epochs(std::int64_t samples) const {
+/// Epochs of each part in the first `samples` of a run.
+std::vector<double> epochs_of(const batches::Dataset& dataset, std::int64_t samples) {
   std::vector<double> epochs;
-  for (const std::int64_t seen : dataset_.seen(samples))
+  for (const std::int64_t seen : dataset.seen(samples))
     epochs.push_back(static_cast<double>(seen) /
-                     static_cast<double>(dataset_.parts()[epochs.size()].size()));
+                     static_cast<double>(dataset.parts()[epochs.size()].size()));
   return epochs;
 }
 
-std::string Epochs::forecast(std::int64_t samples) const {
-  const auto parts = epochs(samples);
+}  // namespace
+
+std::string epochs_text(const batches::Dataset& dataset, std::int64_t samples) {
+  const auto parts = epochs_of(dataset, samples);
   return fmt::format("data: the run is {:.3g} epochs{}", fmt::join(parts, ", "),
                      parts.size() == 1 ? "" : " of the parts of the mixture");
 }
 
-std::string Epochs::warning(std::int64_t samples) const {
+std::string epochs_warning(const batches::Dataset& dataset, std::int64_t samples) {
   // Up to four epochs are about as good as new data (Muennighoff et al. 2023, arXiv 2305.16264).
   constexpr double most_epochs = 4;
-  const auto parts = epochs(samples);
+  const auto parts = epochs_of(dataset, samples);
   const auto many = std::ranges::find_if(parts, [](double one) { return one > most_epochs; });
   if (many == parts.end())
     return "";
@@ -45,15 +39,18 @@ std::string Epochs::warning(std::int64_t samples) const {
       *many, most_epochs);
 }
 
-std::vector<std::string> Epochs::passed(std::int64_t next_sample) {
+std::vector<std::string> epochs_ended(const batches::Dataset& dataset,
+                                      std::int64_t before,
+                                      std::int64_t after) {
   std::vector<std::string> lines;
-  const auto now = ended(next_sample);
-  for (std::size_t part = 0; part < now.size(); ++part)
-    if (now[part] > ended_[part])
+  const auto seen_before = dataset.seen(before), seen = dataset.seen(after);
+  for (std::size_t part = 0; part < seen.size(); ++part) {
+    const std::int64_t size = dataset.parts()[part].size();
+    if (seen[part] / size > seen_before[part] / size)
       lines.push_back(
-          fmt::format("epoch {} begins{}", now[part] + 1,
-                      now.size() == 1 ? "" : fmt::format(" of data.train.mixture[{}]", part)));
-  ended_ = now;
+          fmt::format("epoch {} begins{}", seen[part] / size + 1,
+                      seen.size() == 1 ? "" : fmt::format(" of data.train.mixture[{}]", part)));
+  }
   return lines;
 }
 

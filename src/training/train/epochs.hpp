@@ -10,27 +10,14 @@
 
 namespace trireme::train {
 
-class Epochs {
- public:
-  /// From a run whose next sample is `next_sample`. The dataset outlives the object.
-  Epochs(const batches::Dataset& dataset, std::int64_t next_sample);
-
-  /// How many epochs the first `samples` of the run are, for people.
-  [[nodiscard]] std::string forecast(std::int64_t samples) const;
-  /// A warning where they go more often through a part than repeated data helps; empty: they do
-  /// not.
-  [[nodiscard]] std::string warning(std::int64_t samples) const;
-  /// A line for each part of which an epoch has ended since the last call.
-  std::vector<std::string> passed(std::int64_t next_sample);
-
- private:
-  /// Epochs of each part in the first `samples` of the run.
-  [[nodiscard]] std::vector<double> epochs(std::int64_t samples) const;
-  /// Those that are over.
-  [[nodiscard]] std::vector<std::int64_t> ended(std::int64_t samples) const;
-
-  const batches::Dataset& dataset_;
-  std::vector<std::int64_t> ended_;
-};
+/// How many epochs the first `samples` of a run are, for people.
+std::string epochs_text(const batches::Dataset& dataset, std::int64_t samples);
+/// A warning where they go more often through a part than repeated data helps; empty: they do not.
+std::string epochs_warning(const batches::Dataset& dataset, std::int64_t samples);
+/// A line for each part of which an epoch ends between the first `before` and the first `after`
+/// samples.
+std::vector<std::string> epochs_ended(const batches::Dataset& dataset,
+                                      std::int64_t before,
+                                      std::int64_t after);
 
 }  // namespace trireme::train

@@ -16,6 +16,7 @@
 
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
+#include "train/epochs.hpp"
 #include "train/record_start.hpp"
 
 namespace trireme::train {
@@ -184,11 +185,11 @@ void Run::open_files(const std::optional<Resumed>& resumed, const record::NameVa
   }
   log_opening_lines(training, first_step, log);
   const auto next_sample = static_cast<std::int64_t>(training.next_sample);
-  epochs.emplace(data.train, next_sample);
   const std::int64_t samples = data.train.skips().after(
       next_sample, training.sizes.until(job.run.steps) - training.sizes.until(first_step - 1));
-  log.info("{}", epochs->forecast(samples));
-  if (const std::string warning = epochs->warning(samples); world.rank() == 0 && !warning.empty())
+  log.info("{}", epochs_text(data.train, samples));
+  if (const std::string warning = epochs_warning(data.train, samples);
+      world.rank() == 0 && !warning.empty())
     log.warning("{}", warning);
   if (world.rank() == 0)
     progress.emplace(log, terminal_listens(), first_step, job.run.steps,

@@ -18,7 +18,6 @@
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
-#include "train/epochs.hpp"
 #include "train/evaluation_sets.hpp"
 #include "train/journal.hpp"
 #include "train/noise_scale.hpp"
@@ -58,8 +57,7 @@ struct Run {
   session::Session training;
   session::Saver saver;
   std::optional<Journal> journal;
-  std::optional<Progress> progress;  ///< rank 0 only
-  std::optional<Epochs> epochs;
+  std::optional<Progress> progress;       ///< rank 0 only
   std::optional<EvaluationSets> sets;     ///< where the deck has any
   std::optional<NoiseScale> noise_scale;  ///< where the deck asks for it
   bool finished = false;                  ///< an earlier start made all its steps

@@ -24,6 +24,7 @@
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
+#include "train/epochs.hpp"
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
 #include "train/run.hpp"
@@ -126,6 +127,7 @@ class Trainer : Run {
 
 session::Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = training.scratch.num_allocations();
+  const auto first_sample = static_cast<std::int64_t>(training.next_sample);
   const session::Requests agreed = training.enqueue(number, [&] {
     session::Requests mine = requests();
     mine.checkpoint = signals.take_checkpoint() ? 1 : 0;
@@ -144,7 +146,8 @@ session::Requests Trainer::step(std::int64_t number) {
       log.warning("{}", line);
     }
   const auto next_sample = static_cast<std::int64_t>(training.next_sample);
-  for (const std::string& line : epochs->passed(next_sample)) say(number, "{}", line);
+  for (const std::string& line : epochs_ended(data.train, first_sample, next_sample))
+    say(number, "{}", line);
   if (const std::int64_t sequences = training.sizes.at(number);
       number > first_step && sequences != training.sizes.at(number - 1))
     say(number, "the batch is {} sequences now, in {} micro-steps", sequences,
