@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -196,10 +195,10 @@ TEST(Plan, MayGiveARankOnlyPadding) {
   const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
   ASSERT_EQ(plan.buckets().size(), 1U);
   EXPECT_EQ(plan.buckets()[0].elements, 256);
-  EXPECT_EQ(plan.pieces(BucketIndex{0}, 0).size(), 1U);
-  EXPECT_EQ(plan.pieces(BucketIndex{0}, 1).front().elements, 36);
-  EXPECT_TRUE(plan.pieces(BucketIndex{0}, 2).empty());
-  EXPECT_TRUE(plan.pieces(BucketIndex{0}, 3).empty());
+  EXPECT_EQ(plan.find_pieces(BucketIndex{0}, 0).size(), 1U);
+  EXPECT_EQ(plan.find_pieces(BucketIndex{0}, 1).front().elements, 36);
+  EXPECT_TRUE(plan.find_pieces(BucketIndex{0}, 2).empty());
+  EXPECT_TRUE(plan.find_pieces(BucketIndex{0}, 3).empty());
 }
 
 TEST(Plan, KeepsAParameterLargerThanABucketWhole) {
@@ -238,30 +237,6 @@ TEST(Plan, FindsThePiecesOfAWholeBucket) {
   EXPECT_EQ(pieces[1].parameter_begin, 0);
   EXPECT_EQ(pieces[1].shard_begin, 64);
   EXPECT_EQ(pieces[1].elements, 100);
-}
-
-TEST(Plan, CachesThePiecesThatItFinds) {
-  const Plan plan(table_of({10, 1000, 30, 400, 77}), {5, 300, Padding::aligned});
-  const Plan copy = plan;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-        for (int rank = 0; rank < 5; ++rank) {
-          const auto bucket = static_cast<BucketIndex>(b);
-          const auto& kept = (t % 2 == 0 ? plan : copy).pieces(bucket, rank);
-          const auto fresh = plan.find_pieces(bucket, rank);
-          ASSERT_EQ(kept.size(), fresh.size());
-          for (std::size_t i = 0; i < fresh.size(); ++i) {
-            ASSERT_EQ(kept[i].parameter, fresh[i].parameter);
-            ASSERT_EQ(kept[i].parameter_begin, fresh[i].parameter_begin);
-            ASSERT_EQ(kept[i].shard_begin, fresh[i].shard_begin);
-            ASSERT_EQ(kept[i].elements, fresh[i].elements);
-          }
-        }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(&plan.pieces(BucketIndex{0}, 1), &plan.pieces(BucketIndex{0}, 1));
 }
 
 TEST(Fingerprint, ChangesWithEveryInputOfThePlan) {

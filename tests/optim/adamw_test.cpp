@@ -291,7 +291,7 @@ TEST(AdamW, KeepsPaddingZeroAndWorksWhereARankOwnsPaddingOnly) {
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     const layout::Plan& plan = training.plan();
     const BucketIndex d = plan.placement(ParameterIndex{4}).bucket;
-    ASSERT_EQ(plan.pieces(d, rank.world.rank()).empty(), rank.world.rank() != 0);
+    ASSERT_EQ(plan.find_pieces(d, rank.world.rank()).empty(), rank.world.rank() != 0);
     training.run();
     for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
       const layout::Bucket& bucket = plan.buckets()[b];

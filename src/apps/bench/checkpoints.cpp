@@ -106,7 +106,7 @@ double seconds_of(const MadeUp& state,
   std::vector<record::Slab> mine;
   for (const char* name : states)
     for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-      for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), world.rank()))
+      for (const layout::Piece& piece : plan.find_pieces(static_cast<BucketIndex>(b), world.rank()))
         mine.push_back(
             {name, piece.parameter, piece.parameter_begin, all.slice(0, piece.elements)});
   record::CheckpointWriter writer(run_directory, plan, record::Retention(1, 0), world);

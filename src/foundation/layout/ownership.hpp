@@ -8,7 +8,7 @@
 // 2. Owners are balanced by cost: the most expensive parameter first, each to the rank with the
 //    smallest load so far, the lower rank of equals. So no rank has more than the mean plus one
 //    parameter. Source: Graham, "Bounds on multiprocessing timing anomalies", 1969.
-// 3. A rank's pieces of a parameter are Plan::pieces of its shard.
+// 3. A rank's pieces of a parameter are Plan::find_pieces() of its shard.
 #pragma once
 
 #include <span>

@@ -2,8 +2,6 @@
 #include "layout/plan.hpp"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <numeric>
 #include <unordered_set>
 #include <utility>
@@ -46,26 +44,8 @@ std::int64_t granule(Padding padding, int all_ranks) {
   return n;
 }
 
-class Plan::PieceCache {
- public:
-  const std::vector<std::vector<Piece>>& of(const Plan& plan, int rank) {
-    const std::lock_guard lock(mutex_);
-    const auto [found, is_new] = ranks_.try_emplace(rank);
-    if (is_new)
-      for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-        found->second.push_back(plan.find_pieces(static_cast<BucketIndex>(b), rank));
-    return found->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<int, std::vector<std::vector<Piece>>> ranks_;  // nodes never move
-};
-
 Plan::Plan(std::vector<Parameter> parameters, Options options)
-    : options_(std::move(options)),
-      parameters_(std::move(parameters)),
-      cache_(std::make_shared<PieceCache>()) {
+    : options_(std::move(options)), parameters_(std::move(parameters)) {
   TRIREME_EXPECT(options_.ranks >= 1 && options_.replicas >= 1, "{} ranks in {} replicas",
                  options_.ranks, options_.replicas);
   TRIREME_EXPECT(options_.bucket_elements >= 1, "buckets of {} elements", options_.bucket_elements);
@@ -175,14 +155,10 @@ std::int64_t Plan::owned_elements() const {
   return owned_begin_.back() + buckets_.back().shard_elements;
 }
 
-const std::vector<Piece>& Plan::pieces(BucketIndex bucket, int rank) const {
+std::vector<Piece> Plan::find_pieces(BucketIndex bucket, int rank) const {
   TRIREME_EXPECT(at(bucket) < buckets_.size() && rank >= 0 && rank < options_.ranks,
                  "pieces of bucket {} of {}, rank {} of {}", at(bucket), buckets_.size(), rank,
                  options_.ranks);
-  return cache_->of(*this, rank)[at(bucket)];
-}
-
-std::vector<Piece> Plan::find_pieces(BucketIndex bucket, int rank) const {
   const std::int64_t shard = buckets_[at(bucket)].shard_elements;
   return find_pieces(bucket, rank * shard, shard);
 }

@@ -26,13 +26,12 @@
 //    done once in the run for each element (the squares of the norm, writing a checkpoint) is done
 //    by the primary replica of the bucket; the replicas alternate.
 //
-// A Plan is constant after construction and may be read from any thread. Copies share the cache of
-// pieces. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
-// rule 2 always on and the granule of config.hpp.
+// A Plan is constant after construction and may be read from any thread. Source: Megatron-LM
+// megatron/core/optimizer/param_layout.py (2026-08), with rule 2 always on and the granule of
+// config.hpp.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -147,8 +146,6 @@ class Plan {
 
   /// The parts of parameters in `rank`'s shard of `bucket`, in flat order; empty if the shard is
   /// only padding.
-  [[nodiscard]] const std::vector<Piece>& pieces(BucketIndex bucket, int rank) const;
-  /// As pieces(), without the cache.
   [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket, int rank) const;
   /// The parts of parameters in the elements [begin, begin + elements) of `bucket`; shard_begin
   /// counts from `begin`. Without sharding a rank updates the pieces of the whole bucket.
@@ -160,8 +157,6 @@ class Plan {
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:
-  class PieceCache;
-
   void check_parameters() const;
   void place();
   /// With whole_groups: whether a group ends with parameter `index`, and the next one does not fit
@@ -175,7 +170,6 @@ class Plan {
   std::vector<Placement> placements_;
   std::vector<Bucket> buckets_;
   std::vector<std::int64_t> owned_begin_;
-  std::shared_ptr<PieceCache> cache_;  // per rank, filled on first use, has its own mutex
 };
 
 /// Parameters and buckets begin at multiples of this number of elements.

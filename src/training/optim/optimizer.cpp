@@ -76,16 +76,11 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     find_updates(bucket);
-    const auto pieces = engine_.sharded()
-                            ? plan.find_pieces(bucket, engine_.rank())
-                            : plan.find_pieces(bucket, 0, plan.bucket(bucket).elements);
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const Update& update = buckets_[b].updates[i];
-      state_.push_back({pieces[i].parameter,
-                        pieces[i].parameter_begin,
+    for (const Update& update : buckets_[b].updates)
+      state_.push_back({update.index,
+                        update.begin,
                         {update.state.begin(),
                          update.state.begin() + static_cast<std::ptrdiff_t>(slots().size())}});
-    }
   }
 }
 
@@ -110,18 +105,14 @@ void Optimizer::find_updates(BucketIndex bucket) {
     mine.updates.push_back(update);
   }
   find_state(bucket, pieces);
+  mine.own.clear();
+  if (local_steps_ || plan.primary_replica(bucket) == plan.replica_of(world_.rank()))
+    mine.own = plan.find_pieces(bucket, engine_.rank());
   mine.squared.clear();
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
-  for (const layout::Piece& piece : own_pieces(bucket))
+  for (const layout::Piece& piece : mine.own)
     mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
   shards_[at(bucket)] = owned.gradient.slice(own_begin, place.shard_elements);
-}
-
-std::span<const layout::Piece> Optimizer::own_pieces(BucketIndex bucket) const {
-  const layout::Plan& plan = engine_.plan();
-  if (!local_steps_ && plan.primary_replica(bucket) != plan.replica_of(world_.rank()))
-    return {};
-  return plan.pieces(bucket, engine_.rank());
 }
 
 void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces) {
@@ -160,7 +151,7 @@ void Optimizer::find_norm(PendingResult& pending,
       squares_.add_squares(buckets_[b].squared, compute_);
     else
       for (std::size_t i = 0; i < buckets_[b].squared.size(); ++i)
-        norms->add_gradient(own_pieces(bucket)[i].parameter, buckets_[b].squared[i], compute_);
+        norms->add_gradient(buckets_[b].own[i].parameter, buckets_[b].squared[i], compute_);
   }
   if (norms != nullptr)
     norms->add_gradients_to(squares_, compute_);
@@ -225,11 +216,11 @@ void Optimizer::finish_matrices(PendingResult& pending, BucketIndex bucket, bool
 }
 
 void Optimizer::update(BucketIndex bucket, LayerNorms* norms) {
-  const std::vector<Update>& updates = buckets_[at(bucket)].updates;
+  const auto& [updates, own, squared] = buckets_[at(bucket)];
   if (norms == nullptr)
     return rule_.update(updates, numbers().gradient, compute_);
   for (const Update& update : updates)
-    norms->update(rule_, update, own_pieces(bucket), numbers().gradient, compute_);
+    norms->update(rule_, update, own, numbers().gradient, compute_);
 }
 
 void Optimizer::step(std::int64_t number,
@@ -353,7 +344,7 @@ std::string Optimizer::found_in_sum(const PendingResult& pending) const {
   const layout::Plan& plan = engine_.plan();
   const auto* locations = reinterpret_cast<const std::int64_t*>(pending.locations.data());
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), engine_.rank()))
+    for (const layout::Piece& piece : plan.find_pieces(static_cast<BucketIndex>(b), engine_.rank()))
       if (const std::int64_t in_piece = locations[b] - piece.shard_begin;
           in_piece >= 0 && in_piece < piece.elements)
         return fmt::format("{}[{}] in bucket {}, in the sum over ranks",

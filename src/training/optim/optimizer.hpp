@@ -127,7 +127,7 @@ class Optimizer {
 
   /// The state that this rank keeps, in layout order. Sharded: every element of every parameter is
   /// in exactly one piece of one rank of each replica. Otherwise each rank has all elements, and
-  /// rank r writes to a checkpoint those inside plan().pieces(bucket, r).
+  /// rank r writes to a checkpoint those inside plan().find_pieces(bucket, r).
   [[nodiscard]] std::span<const StatePiece> state() const { return state_; }
   /// Call after the masters were written from outside: rounds them into the parameters and gathers
   /// these. Collective.
@@ -143,7 +143,8 @@ class Optimizer {
  private:
   struct BucketUpdates {
     std::vector<Update> updates;
-    std::vector<ConstView> squared;  // this rank's share of the norm
+    std::vector<layout::Piece> own;  // whose norms this rank adds
+    std::vector<ConstView> squared;  // the gradients of `own`
   };
 
   /// The scalars of a step, computed on the device and copied to the host.
@@ -170,8 +171,6 @@ class Optimizer {
   }
   void find_updates(BucketIndex bucket);
   void find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces);
-  /// Pieces of the bucket whose norms this rank adds.
-  [[nodiscard]] std::span<const layout::Piece> own_pieces(BucketIndex bucket) const;
   void find_norm(PendingResult& pending,
                  const ops::Clipping& clipping,
                  ops::StreamSum* losses,
