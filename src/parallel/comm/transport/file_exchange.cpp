@@ -166,11 +166,10 @@ std::vector<OwnedFile> exchange_files(
     Progress& progress,
     const OwnedFile& file,
     NodeReport& mine,
-    std::vector<NodeReport>& reports,
     const std::function<void(const std::vector<NodeReport>&)>& agree) {
   const int rank = rank_of(node), size = size_of(node);
   Mailbox mailbox(rank, size, mine);
-  reports = exchange_reports(node, progress, mine);
+  const auto reports = exchange_reports(node, progress, mine);
   agree(reports);
   const auto take = [&] { return mailbox.take(reports); };
   {

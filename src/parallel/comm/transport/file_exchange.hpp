@@ -70,14 +70,12 @@ std::vector<NodeReport> exchange_reports(MPI_Comm node,
                                          const std::function<bool()>& meanwhile = {});
 
 /// The peers' files by local rank; the entry of this rank is not open. Collective over `node`.
-/// `reports` is set to the reports of all ranks at the start. `agree` is called with them on every
-/// rank, and throws when one has failed.
+/// `agree` is called with the reports of all ranks on every rank, and throws when one has failed.
 std::vector<OwnedFile> exchange_files(
     MPI_Comm node,
     Progress& progress,
     const OwnedFile& file,
     NodeReport& mine,
-    std::vector<NodeReport>& reports,
     const std::function<void(const std::vector<NodeReport>&)>& agree);
 
 }  // namespace trireme::comm

@@ -39,18 +39,13 @@ int take_pages([[maybe_unused]] std::byte* at, int file, std::size_t bytes) {
   return posix_fallocate(file, 0, static_cast<off_t>(bytes));
 }
 
-/// Address of the owner's random number in a mapping of `bytes`.
-std::byte* nonce_of(std::byte* at, std::size_t bytes) {
-  return at + bytes - sizeof(Nonce);
-}
-
 }  // namespace
 
 SharedSegment::SharedSegment(MPI_Comm node,
                              Progress& progress,
                              std::size_t bytes,
                              std::string_view what)
-    : bytes_(bytes), mapped_bytes_((bytes + sizeof(Nonce) + 63) / 64 * 64) {
+    : bytes_(bytes) {
   const int rank = rank_of(node);
   pieces_.assign(static_cast<std::size_t>(size_of(node)), nullptr);
   const auto agree = [&](const std::vector<NodeReport>& reports) {
@@ -62,13 +57,12 @@ SharedSegment::SharedSegment(MPI_Comm node,
                                     std::strerror(reports[r].error), r));
   };
   NodeReport mine;
-  std::vector<NodeReport> reports;
   try {
     const OwnedFile file = take_memory(rank, mine);
-    const auto files = exchange_files(node, progress, file, mine, reports, agree);
+    const auto files = exchange_files(node, progress, file, mine, agree);
     for (std::size_t peer = 0; peer < files.size() && mine.error == 0; ++peer)
       if (peer != static_cast<std::size_t>(rank))
-        map_peer(peer, files[peer], reports[peer].nonce, mine);
+        map_peer(peer, files[peer], mine);
     agree(exchange_reports(node, progress, mine));
   } catch (...) {
     unmap();
@@ -78,37 +72,29 @@ SharedSegment::SharedSegment(MPI_Comm node,
 
 OwnedFile SharedSegment::take_memory(int rank, NodeReport& mine) {
   OwnedFile file(memfd_create("trireme", MFD_CLOEXEC));
-  if (!file.is_open() || ftruncate(file.get(), static_cast<off_t>(mapped_bytes_)) != 0) {
+  if (!file.is_open() || ftruncate(file.get(), static_cast<off_t>(bytes_)) != 0) {
     mine.fail(errno, "create a memory file");
     return file;
   }
-  std::byte* at = map(file.get(), mapped_bytes_);
+  std::byte* at = map(file.get(), bytes_);
   pieces_[static_cast<std::size_t>(rank)] = at;
   if (at == nullptr)
     mine.fail(errno, "map a memory file");
-  else if (const int error = take_pages(at, file.get(), mapped_bytes_); error != 0)
+  else if (const int error = take_pages(at, file.get(), bytes_); error != 0)
     mine.fail(error, "allocate its pages");
-  else
-    std::memcpy(nonce_of(at, mapped_bytes_), mine.nonce.data(), sizeof mine.nonce);
   return file;
 }
 
-void SharedSegment::map_peer(std::size_t peer,
-                             const OwnedFile& file,
-                             const Nonce& nonce,
-                             NodeReport& mine) {
+void SharedSegment::map_peer(std::size_t peer, const OwnedFile& file, NodeReport& mine) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0)
     return mine.fail(errno, fmt::format("query the memory of rank {} of the node", peer));
-  if (found.st_size != static_cast<off_t>(mapped_bytes_))
+  if (found.st_size != static_cast<off_t>(bytes_))
     return mine.fail(EINVAL,
                      fmt::format("the memory of rank {} of the node has another size", peer));
-  std::byte* at = map(file.get(), mapped_bytes_);
-  if (at == nullptr)
-    return mine.fail(errno, fmt::format("map the memory of rank {} of the node", peer));
-  pieces_[peer] = at;
-  if (std::memcmp(nonce_of(at, mapped_bytes_), nonce.data(), sizeof nonce) != 0)
-    mine.fail(ESTALE, fmt::format("the mapped memory is not that of rank {} of the node", peer));
+  pieces_[peer] = map(file.get(), bytes_);
+  if (pieces_[peer] == nullptr)
+    mine.fail(errno, fmt::format("map the memory of rank {} of the node", peer));
 }
 
 SharedSegment::~SharedSegment() {
@@ -120,7 +106,7 @@ void SharedSegment::unmap() noexcept {
     return;
   for (std::byte*& piece : pieces_)
     if (piece != nullptr)
-      munmap(std::exchange(piece, nullptr), mapped_bytes_);
+      munmap(std::exchange(piece, nullptr), bytes_);
 }
 
 }  // namespace trireme::comm

@@ -12,9 +12,8 @@
 // 1. Construction is collective over the node, and fails on all ranks if it fails on one.
 // 2. New memory is zero and page-aligned. Unmapping is local, and does nothing after
 //    device::keep_all_memory().
-// 3. Each rank checks that it mapped the piece of the right peer: after the requested bytes a piece
-//    has a random number of its owner, which the rank compares with the number that the peer sent
-//    over MPI.
+// 3. A piece is that of the right peer: its file comes with a random number of the sender, which
+//    all ranks know from MPI.
 #pragma once
 
 #include <cstddef>
@@ -46,12 +45,10 @@ class SharedSegment {
  private:
   /// Creates and maps this rank's piece; failures go to `mine`.
   OwnedFile take_memory(int rank, NodeReport& mine);
-  /// Maps a peer's piece and checks its random number.
-  void map_peer(std::size_t peer, const OwnedFile& file, const Nonce& nonce, NodeReport& mine);
+  void map_peer(std::size_t peer, const OwnedFile& file, NodeReport& mine);
   void unmap() noexcept;
 
   std::size_t bytes_;
-  std::size_t mapped_bytes_;
   std::vector<std::byte*> pieces_;
 };
 
