@@ -17,7 +17,6 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
-#include "comm/transport/node_grid.hpp"
 
 namespace trireme::comm {
 namespace {

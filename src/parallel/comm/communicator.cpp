@@ -38,6 +38,32 @@ std::size_t bf16_term_bytes(const Options& options, int ranks) {
 
 namespace {
 
+/// With one rank the bucket is the shard, and it already is the sum. The calls still check their
+/// arguments, so that tests on one rank find mistakes.
+class SelfCommunicator final : public Communicator {
+ public:
+  explicit SelfCommunicator(device::Device& device) : Communicator(0, 1), device_(device) {}
+
+  [[nodiscard]] std::string_view name() const override { return word(Transport::self); }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    return device_.allocate(bytes, what);
+  }
+  std::unique_ptr<Shards> shards(View full) override {
+    expect_bucket(full, 1);
+    return std::make_unique<Shards>(full, 0, 1);
+  }
+  void enqueue(Operation /*operation*/,
+               const Shards& shards,
+               BucketIndex /*bucket*/,
+               device::Stream& /*stream*/) override {
+    expect_bucket(shards.full, 1);
+  }
+
+ private:
+  device::Device& device_;
+};
+
 /// The reason why the ranks of some node cannot map each other's memory, as in some containers; the
 /// same on all ranks. Empty if they can.
 std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
@@ -120,7 +146,7 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
     throw UserError(fmt::format(
         "parallel.transport: self supports one rank only, but this run has {}", world.size()));
   if (transport == Transport::self || (transport == Transport::automatic && world.size() == 1))
-    return make_self_communicator(device);
+    return std::make_unique<SelfCommunicator>(device);
   if (device.kind() == device::Kind::cuda || transport == Transport::nccl)
     return make_gpu_communicator(transport, reduction, world, device, options);
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
@@ -133,12 +159,11 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
   if (transport == Transport::automatic)
     transport = choose(*mpi, node, note);
   expect_fitting(transport, *mpi, node);
-  if (transport == Transport::mpi) {
-    auto made = make_mpi_communicator(reduction, *mpi, device, options);
-    made->set_note(std::move(note));
-    return made;
-  }
-  return make_node_communicator(transport, reduction, *mpi, device, options, std::move(node));
+  if (transport == Transport::mpi)
+    node = OwnedComm::duplicate(MPI_COMM_SELF);
+  auto made = make_node_communicator(transport, reduction, *mpi, device, options, std::move(node));
+  made->set_note(std::move(note));
+  return made;
 }
 
 }  // namespace trireme::comm

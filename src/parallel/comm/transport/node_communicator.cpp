@@ -28,6 +28,7 @@
 #include "comm/collective/accumulate.hpp"
 #include "comm/collective/channels.hpp"
 #include "comm/collective/exchange.hpp"
+#include "comm/collective/hosts.hpp"
 #include "comm/collective/ring.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/transport/byte_range_set.hpp"
@@ -38,6 +39,42 @@ namespace trireme::comm {
 namespace {
 
 constexpr int gather_tag = 13;
+
+/// The communicators of a grid of ranks: a row per host, whose ranks share memory, and, if every
+/// host has the same number of ranks, a column per local rank, whose ranks communicate over the
+/// network in a ring. Ranks may be distributed to hosts in any order. With Transport::mpi every rank
+/// is a host.
+struct NodeGrid {
+  OwnedComm node;    ///< the ranks of this host, ascending
+  OwnedComm column;  ///< by host number; null if hosts have different numbers of ranks
+  Hosts hosts;
+  int row = 0;  ///< this rank's host
+  int local_rank = 0;
+
+  [[nodiscard]] int num_rows() const { return hosts.count(); }
+  [[nodiscard]] int num_local() const { return static_cast<int>(hosts.members(row).size()); }
+  [[nodiscard]] bool has_columns() const { return column.get() != MPI_COMM_NULL; }
+};
+
+/// Collective.
+NodeGrid make_grid(MpiWorld& world, OwnedComm node) {
+  double first = world.rank();                                   // of the host, which it identifies
+  TRIREME_MPI(MPI_Bcast(&first, 1, MPI_DOUBLE, 0, node.get()));  // the split was just now
+  const auto firsts = world.gather_all({&first, 1});
+  const std::vector<int> host_of(firsts.begin(), firsts.end());
+  NodeGrid grid{std::move(node), {}, Hosts(host_of)};
+  grid.row = grid.hosts.host_of(world.rank());
+  grid.local_rank = grid.node.rank();
+  TRIREME_EXPECT(grid.local_rank == grid.hosts.local_of(world.rank()),
+                 "rank {} is number {} of its host, not {}", world.rank(), grid.local_rank,
+                 grid.hosts.local_of(world.rank()));
+  if (grid.hosts.equal()) {
+    MPI_Comm column = MPI_COMM_NULL;
+    TRIREME_MPI(MPI_Comm_split(world.comm(), grid.local_rank, grid.row, &column));
+    grid.column = OwnedComm(column);
+  }
+  return grid;
+}
 
 /// Memory of buckets, shared by the node.
 class Windows final : public device::MemorySource {
@@ -310,20 +347,10 @@ std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      device::Device& device,
                                                      const Options& options,
                                                      OwnedComm node) {
+  const bool one_host = transport == Transport::mpi && world.local_size() == world.size();
   return std::make_unique<NodeCommunicator>(transport, reduction, world, device, options,
                                             make_grid(world, std::move(node)),
-                                            message_bytes(options, false));
-}
-
-std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
-                                                    MpiWorld& world,
-                                                    device::Device& device,
-                                                    const Options& options) {
-  NodeGrid grid{OwnedComm::duplicate(MPI_COMM_SELF), OwnedComm::duplicate(world.comm()),
-                Hosts::in_blocks(world.size(), world.size()), world.rank()};
-  return std::make_unique<NodeCommunicator>(
-      Transport::mpi, reduction, world, device, options, std::move(grid),
-      message_bytes(options, world.local_size() == world.size()));
+                                            message_bytes(options, one_host));
 }
 
 }  // namespace trireme::comm

@@ -50,7 +50,7 @@ class ReplicatedCommunicator final : public Communicator {
                                 sums_inside_ && !gpus ? Reduction::ordered : Reduction::sum, peers_,
                                 device, options);
     if (reduction != Reduction::sum && !sums_inside_)
-      everywhere_ = make_mpi_communicator(reduction, world, device, options);
+      everywhere_ = make_communicator(Transport::mpi, reduction, world, device, options);
     set_note(inside_->note());
   }
 

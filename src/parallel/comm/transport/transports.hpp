@@ -6,20 +6,11 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
-#include "comm/transport/node_grid.hpp"
 
 namespace trireme::comm {
 
-std::unique_ptr<Communicator> make_self_communicator(device::Device& device);
-
-/// Point-to-point messages on its own duplicate of the world's communicator. Collective.
-std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
-                                                    MpiWorld& world,
-                                                    device::Device& device,
-                                                    const Options& options);
-
-/// Shared memory between the ranks of `node`, messages between nodes. `transport`: shared_memory or
-/// hierarchical. Collective.
+/// Shared memory between the ranks of `node`, messages between nodes. `transport`: shared_memory,
+/// hierarchical, or mpi, with which `node` is this rank alone. Collective.
 std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      Reduction reduction,
                                                      MpiWorld& world,
