@@ -28,7 +28,7 @@
 #include "device/device.hpp"
 
 #include "model/config.hpp"
-#include "nn/product_list.hpp"
+#include "nn/linear_products.hpp"
 #include "ops/options.hpp"
 
 #include "comm/control/world.hpp"

@@ -11,7 +11,7 @@
 #include "base/text.hpp"
 
 #include "model/layers.hpp"
-#include "nn/product_list.hpp"
+#include "nn/linear_products.hpp"
 
 #include "session/machine.hpp"
 

@@ -78,10 +78,6 @@ std::string slow_attention_note(const GptShape& shape, DType dtype) {
 
 Layers::Layers(const GptShape& given) : shape(given) {
   const bool learned = shape.positions == Positions::learned;
-  if (!learned)
-    rotary = std::make_unique<nn::Rotary>(nn::RotaryConfig{.head_channels = shape.head_channels(),
-                                                           .theta = shape.rotary_theta,
-                                                           .scaling = shape.rotary_scaling});
   embedding =
       std::make_unique<nn::Embedding>(registry, nn::EmbeddingConfig{.channels = shape.channels,
                                                                     .vocabulary = shape.vocabulary,
@@ -97,7 +93,8 @@ Layers::Layers(const GptShape& given) : shape(given) {
     begin_group();
     auto ln_1 = make_norm(scope, "ln_1");
     add(std::move(ln_1),
-        std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l), rotary.get()));
+        std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l),
+                                        learned ? nullptr : &angles));
     auto ln_2 = make_norm(scope, "ln_2");
     add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
   }
@@ -164,8 +161,9 @@ nn::ActivationPlan Layers::plan(DType dtype,
                        .kind = kind,
                        .recompute = shape.recompute,
                        .cache = cache});
-  if (rotary)
-    rotary->plan(planner);
+  if (shape.positions == Positions::rotary)
+    angles = planner.retain_always(
+        "rotary", (cache.given() ? cache.positions : shape.context) * shape.head_channels());
   if (embedding_norm)
     embedding_norm->plan(planner, nn::Retention::stream);
   for (std::size_t i = 0; i < residuals.size(); ++i) {
@@ -180,7 +178,7 @@ nn::ActivationPlan Layers::plan(DType dtype,
   planner.end_blocks();
   x_last = planner.retain(nn::Retention::stream, "x_last", shape.channels);
   final_norm->plan(planner, nn::Retention::stream);
-  window = planner.retain_one_sequence("tokens", 1, DType::i32);
+  window = planner.retain_always("tokens", planner.sizes().context, DType::i32);
   if (shape.masks_documents() && !cache.given())
     starts = planner.retain(nn::Retention::stream, "document_starts", 1, DType::i32);
   planner.need(&Scratch::narrow, shape.channels);
@@ -192,8 +190,15 @@ nn::ActivationPlan Layers::plan(DType dtype,
 }
 
 void Layers::fill(const device::Buffer& memory, device::Device& device) const {
-  if (rotary)
-    rotary->fill(memory, device);
+  if (shape.positions != Positions::rotary)
+    return;
+  const std::int64_t width = shape.head_channels();
+  const std::vector<float> table =
+      ops::rotary_table(angles.elements / width, width, shape.rotary_theta, shape.rotary_scaling);
+  const auto stream = device.make_stream(device::StreamMode::inlined, "rotary");
+  device.copy(View(memory.data() + angles.offset, angles.elements, DType::f32),
+              view_of(table.data(), std::ssize(table)), *stream);
+  stream->synchronize();
 }
 
 ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const {

@@ -27,9 +27,8 @@
 #include "nn/head.hpp"
 #include "nn/kernels.hpp"
 #include "nn/layer_norm.hpp"
-#include "nn/product_list.hpp"
+#include "nn/linear_products.hpp"
 #include "nn/registry.hpp"
-#include "nn/rotary.hpp"
 
 namespace trireme::model {
 
@@ -44,6 +43,8 @@ struct Residual {
 struct Layers {
   /// Requires: complete and consistent sizes.
   explicit Layers(const GptShape& shape);
+  Layers(const Layers&) = delete;
+  Layers& operator=(const Layers&) = delete;
 
   /// Plans memory for batches of up to `sequences`; with a cache, for decoding up to `sequences`
   /// single positions.
@@ -98,12 +99,13 @@ struct Layers {
   static constexpr std::size_t per_block = 2;
   const GptShape shape;
   nn::Registry registry;
-  std::unique_ptr<nn::Rotary> rotary;  ///< null if positions are learned
   std::unique_ptr<nn::Embedding> embedding;
   std::unique_ptr<nn::LayerNorm> embedding_norm;  ///< null: none
   std::vector<Residual> residuals;
   std::unique_ptr<nn::LayerNorm> final_norm;
   std::unique_ptr<nn::Head> head;
+  /// The table of angles of rotary positions, which all blocks share; it persists between calls.
+  nn::Slot angles;
   nn::Slot x_last;  ///< the output of the last block
   nn::Slot window;  ///< [T] int32, the padded window of next_logits
   nn::Slot starts;  ///< [T] int32 per sequence, where documents begin

@@ -83,16 +83,10 @@ Planner::InBlocks& Planner::next_in_block(const std::string& name, const Slot& s
   return item;
 }
 
-Slot Planner::retain_one_sequence(const std::string& name, std::int64_t elements, DType dtype) {
-  Slot slot{.dtype = dtype, .elements = elements * sizes_.context};
-  slot.offset = slot.evaluation_offset = place(name, dtype, slot.elements);
-  return slot;
-}
-
-Slot Planner::retain_always(const std::string& name, std::int64_t elements) {
-  Slot slot{.dtype = DType::f32, .elements = elements};
+Slot Planner::retain_always(const std::string& name, std::int64_t elements, DType dtype) {
+  Slot slot{.dtype = dtype, .elements = elements};
   const std::string block = block_ == none ? "" : fmt::format("h.{}.", block_);
-  slot.offset = slot.evaluation_offset = place(block + name, DType::f32, elements);
+  slot.offset = slot.evaluation_offset = place(block + name, dtype, elements);
   return slot;
 }
 

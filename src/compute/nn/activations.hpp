@@ -123,11 +123,8 @@ class Planner {
   /// `elements` per token, in the activations' dtype or another.
   Slot retain(Retention how, const std::string& name, std::int64_t elements);
   Slot retain(Retention how, const std::string& name, std::int64_t elements, DType dtype);
-  /// `elements` per token of one sequence, whatever the batch.
-  Slot retain_one_sequence(const std::string& name, std::int64_t elements, DType dtype);
-
-  /// `elements` fp32 in total, whatever the batch; the contents persist between calls.
-  Slot retain_always(const std::string& name, std::int64_t elements);
+  /// `elements` in total, whatever the batch; the contents persist between calls.
+  Slot retain_always(const std::string& name, std::int64_t elements, DType dtype = DType::f32);
 
   /// Requires at least `elements` per token of scratch.
   void need(ActivationPlan::Item ActivationPlan::Scratch::*which, std::int64_t elements);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/attention.hpp"
 
+#include "ops/head_norm.hpp"
+
 namespace trireme::nn {
 namespace {
 
@@ -9,19 +11,11 @@ std::int64_t keys_width(const AttentionConfig& config) {
   return (config.qkv_width() - config.width()) / 2;
 }
 
-std::unique_ptr<HeadNorm> head_norm(Registry& registry,
-                                    const std::string& scope,
-                                    const AttentionConfig& config,
-                                    const Rotary* rotary) {
-  if (config.qk_norm == QkNorm::none)
-    return nullptr;
-  return std::make_unique<HeadNorm>(registry, scope + "attn",
-                                    HeadNormConfig{.heads = config.normed_heads(),
-                                                   .query_heads = config.heads,
-                                                   .channels = config.head_channels,
-                                                   .gain = config.qk_norm == QkNorm::with_gain,
-                                                   .epsilon = config.epsilon},
-                                    rotary);
+/// Registers the gain of qk_norm, one per channel of a head, if there is one.
+ParameterIndex gain(Registry& registry, const std::string& name, const AttentionConfig& config) {
+  if (config.qk_norm != QkNorm::with_gain)
+    return absent;
+  return registry.add({.name = name, .shape = {config.head_channels}}, {.constant = 1});
 }
 
 }  // namespace
@@ -29,9 +23,9 @@ std::unique_ptr<HeadNorm> head_norm(Registry& registry,
 Attention::Attention(Registry& registry,
                      const std::string& scope,
                      const AttentionConfig& config,
-                     const Rotary* rotary)
+                     const Slot* angles)
     : config_(config),
-      rotary_(rotary),
+      angles_(angles),
       qkv_(registry,
            scope + "attn.qkv",
            {.role = "qkv",
@@ -40,7 +34,8 @@ Attention::Attention(Registry& registry,
             .bias = config.qkv_bias,
             .deviation = config.deviation,
             .parts = {config.width(), keys_width(config), keys_width(config)}}),
-      head_norm_(head_norm(registry, scope, config, rotary)),
+      query_gain_(gain(registry, scope + "attn.q_norm.weight", config)),
+      key_gain_(gain(registry, scope + "attn.k_norm.weight", config)),
       output_(registry,
               scope + "attn.proj",
               {.role = "attention_projection",
@@ -52,8 +47,11 @@ Attention::Attention(Registry& registry,
 
 void Attention::plan(Planner& planner) {
   packed_ = planner.retain(Retention::block, "qkv", config_.qkv_width());
-  if (head_norm_ != nullptr)
-    head_norm_->plan(planner);
+  if (config_.qk_norm != QkNorm::none && !planner.sizes().cache.given()) {
+    const std::int64_t heads = config_.normed_heads();
+    raw_ = planner.retain(Retention::block, "qk_norm.raw", heads * config_.head_channels);
+    rstd_ = planner.retain(Retention::block, "qk_norm.rstd", heads, DType::f32);
+  }
   result_ = planner.retain(Retention::block, "attention", config_.width());
   if (const CacheSize& cache = planner.sizes().cache; cache.given()) {
     cache_shape_ = config_.shape({cache.sequences, cache.positions, planner.sizes().dtype});
@@ -77,12 +75,39 @@ void Attention::prepare_heads(const Call& call, View packed, ops::Direction dire
                                .heads = config_.normed_heads(),
                                .head_channels = config_.head_channels,
                                .stride = config_.qkv_width()};
-  if (head_norm_ == nullptr && rotary_ != nullptr)
-    rotary_->rotate(call, packed, shape, direction);
-  else if (head_norm_ != nullptr && direction == ops::Direction::forward)
-    head_norm_->forward(call, packed, shape);
-  else if (head_norm_ != nullptr)
-    head_norm_->backward(call, packed, shape);
+  const ConstView table = angles_ != nullptr ? call.whole(*angles_) : View();
+  if (config_.qk_norm == QkNorm::none) {
+    if (angles_ != nullptr)
+      run(ops::Rotate{.packed = packed,
+                      .table = table,
+                      .positions = call.positions(),
+                      .shape = shape,
+                      .direction = direction},
+          call.stream);
+    return;
+  }
+  const ops::HeadNorm norm{.query_gain = call.value(query_gain_),
+                           .key_gain = call.value(key_gain_),
+                           .table = table,
+                           .positions = call.positions(),
+                           .shape = shape,
+                           .query_heads = config_.heads,
+                           .epsilon = static_cast<float>(config_.epsilon)};
+  if (direction == ops::Direction::forward)
+    return run(ops::HeadNormForward{.packed = packed,
+                                    .raw = call.training ? call.view(raw_) : View(),
+                                    .rstd = call.training ? call.view(rstd_) : View(),
+                                    .norm = norm},
+               call.stream);
+  run(ops::HeadNormBackward{.d_packed = packed,
+                            .d_query_gain = call.gradient(query_gain_),
+                            .d_key_gain = call.gradient(key_gain_),
+                            .raw = call.view(raw_),
+                            .rstd = call.view(rstd_),
+                            .norm = norm},
+      call.stream);
+  call.ready(key_gain_);
+  call.ready(query_gain_);
 }
 
 void Attention::forward_inside(const Call& call, ConstView x) const {

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
 // values of all heads, packed as ops/attention.hpp needs them, and one for the output. Query heads
-// may share keys and values. Queries and keys may be normalized (head_norm.hpp) and rotated
-// (rotary.hpp); backward and the decoding cache (ops/cached_attention.hpp) use the transformed
-// values.
+// may share keys and values. Queries and keys may be normalized per head and rotated in place, in
+// one pass (ops/head_norm.hpp, ops/rotary.hpp); backward and the decoding cache
+// (ops/cached_attention.hpp) use the transformed values, and the norm retains the original ones in
+// training.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "nn/branch.hpp"
 #include "nn/config.hpp"
-#include "nn/head_norm.hpp"
-#include "nn/rotary.hpp"
 #include "ops/attention.hpp"
 #include "ops/cached_attention.hpp"
+#include "ops/rotary.hpp"
 
 namespace trireme::nn {
 
@@ -55,11 +54,13 @@ struct AttentionConfig {
 
 class Attention final : public Branch {
  public:
-  /// `rotary` must outlive the layer; null: no rotation.
+  /// With gains, registers attn.q_norm.weight and attn.k_norm.weight. `angles` is
+  /// the table of rotary_table() (ops/rotary.hpp), retained always, and must outlive the layer;
+  /// null: no rotation.
   Attention(Registry& registry,
             const std::string& scope,
             const AttentionConfig& config,
-            const Rotary* rotary = nullptr);
+            const Slot* angles = nullptr);
 
   void plan(Planner& planner) override;
   void prepare(Kernels& kernels, const BatchSize& size) override;
@@ -77,14 +78,14 @@ class Attention final : public Branch {
   void prepare_heads(const Call& call, View packed, ops::Direction direction) const;
 
   const AttentionConfig config_;
-  const Rotary* const rotary_;
+  const Slot* const angles_;
   Linear qkv_;
-  std::unique_ptr<HeadNorm> head_norm_;  // null: none
+  ParameterIndex query_gain_, key_gain_;
   Linear output_;
   std::uint32_t dropout_site_;
   std::vector<const ops::Attention*> attention_;  // by batch size; empty when decoding
   ops::AttentionShape cache_shape_;
-  Slot packed_, result_, lse_, cache_;
+  Slot packed_, raw_, rstd_, result_, lse_, cache_;
 };
 
 }  // namespace trireme::nn

@@ -15,7 +15,6 @@
 #include "nn/call.hpp"
 #include "nn/kernels.hpp"
 #include "nn/linear.hpp"
-#include "nn/product_list.hpp"
 
 namespace trireme::nn {
 

@@ -13,7 +13,7 @@ namespace trireme::nn {
 /// from twice the channels.
 enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
 
-/// Whether attention normalizes its queries and keys (nn/head_norm.hpp).
+/// Whether attention normalizes its queries and keys (ops/head_norm.hpp).
 enum class QkNorm : std::uint8_t { none, without_gain, with_gain };
 
 /// none: retain everything; gelu: recompute outputs of activation functions, a quarter of the

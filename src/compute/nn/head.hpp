@@ -23,7 +23,6 @@
 
 #include "nn/call.hpp"
 #include "nn/kernels.hpp"
-#include "nn/product_list.hpp"
 #include "nn/registry.hpp"
 #include "ops/cross_entropy.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "nn/call.hpp"
 #include "nn/kernels.hpp"
-#include "nn/product_list.hpp"
 #include "nn/registry.hpp"
 
 namespace trireme::nn {

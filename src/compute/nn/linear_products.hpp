@@ -12,7 +12,13 @@
 // A GELU after or before the layer is computed within the product if the device can
 // (ops::Epilogue), else in a separate pass. `z` = [rows, out] or [rows, in] is the input of the
 // GELU, which backward needs.
+//
+// ListedProduct is for measuring or predicting the time of a step, by shape and count. Attention's
+// own products are not listed: they are tiled inside the op.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 #include "ops/matmul.hpp"
 
@@ -68,6 +74,28 @@ struct LinearProducts {
   const ops::Matmul* forward = nullptr;
   const ops::Matmul* input_gradient = nullptr;
   const ops::Matmul* weight_gradient = nullptr;
+};
+
+/// One linear layer's three products, `count` times per micro-step.
+struct ListedProduct {
+  std::string layer;  ///< "qkv", "attention_projection", "fc", "mlp_projection", "head"
+  LinearShape products;
+  std::int64_t count = 1;
+  bool logits = false;  ///< the head: y are logits, of a chunk of rows
+  /// The next layer computes the gradient of the bias (layer_norm.hpp).
+  bool bias_is_fused = false;
+
+  /// FLOP of one of the three products.
+  [[nodiscard]] double flops() const {
+    return 2.0 * static_cast<double>(products.rows) * static_cast<double>(products.in) *
+           static_cast<double>(products.out);
+  }
+  /// The products without a fused GELU.
+  [[nodiscard]] LinearShape plain() const {
+    LinearShape plain = products;
+    plain.gelu_after = plain.gelu_before = false;
+    return plain;
+  }
 };
 
 }  // namespace trireme::nn
