@@ -43,7 +43,7 @@ class Counting {
           static_cast<std::size_t>(world.rank()))
         return;
       blocks_.push_back(block);
-      progress_.total_bytes += block.bytes();
+      total_bytes_ += block.bytes();
     };
     for (const tokens::TextFile& file : files)
       if (file.compressed)
@@ -56,10 +56,12 @@ class Counting {
   CountedCorpus count() {
     CountedCorpus corpus{.kept = KeptPieces(request_.memory_bytes)};
     for (int first = 0; first < PieceCounts::classes;) {
-      progress_.pass = ++corpus.passes;
-      progress_.classes_done = first;
+      const std::string stage =
+          ++corpus.passes == 1 ? "counting pieces"
+                               : fmt::format("counting pieces, pass {} from {} % of them on",
+                                             corpus.passes, 100 * first / PieceCounts::classes);
       std::unique_ptr<PieceCounts> counts;
-      comm::together(world_, [&] { counts = count_share(first); });
+      comm::together(world_, [&] { counts = count_share(first, stage); });
       if (first == 0) {
         std::int64_t totals[] = {text_bytes_, counts->pieces(), counts->too_long()};
         world_.sum(totals);
@@ -76,7 +78,7 @@ class Counting {
   }
 
  private:
-  std::unique_ptr<PieceCounts> count_share(int first_class) {
+  std::unique_ptr<PieceCounts> count_share(int first_class, const std::string& stage) {
     const std::int64_t half = request_.memory_bytes / 2;
     next_ = 0;
     bytes_ = text_bytes_ = 0;
@@ -87,11 +89,10 @@ class Counting {
     for (const auto& mine : counts)
       threads.push_back(std::async(std::launch::async, [&] { count_blocks(*mine); }));
     for (const auto& thread : threads)
-      while (thread.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
-        progress_.bytes = bytes_;
-        if (request_.progress)
-          request_.progress(progress_);
-      }
+      while (thread.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
+        if (request_.progress != nullptr)
+          request_.progress->report(stage, static_cast<double>(bytes_),
+                                    static_cast<double>(total_bytes_));
     for (auto& thread : threads) thread.get();
     auto sum = std::make_unique<PieceCounts>(first_class, half);
     for (auto& mine : counts) {
@@ -165,8 +166,8 @@ class Counting {
   const tokens::TextFormat& format_;
   const CountRequest& request_;
   comm::World& world_;
-  std::vector<Block> blocks_;  ///< of this rank
-  CountProgress progress_;
+  std::vector<Block> blocks_;     ///< of this rank
+  std::int64_t total_bytes_ = 0;  ///< of them
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> bytes_{0}, text_bytes_{0};  ///< in this pass
 };

@@ -30,13 +30,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/hash.hpp"
+#include "base/stage_progress.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -164,20 +164,12 @@ class KeptPieces {
   std::int64_t dropped_ = 0;
 };
 
-/// Of this rank, in this pass over the corpus.
-struct CountProgress {
-  int pass = 1;
-  int classes_done = 0;  ///< of PieceCounts::classes, in earlier passes
-  std::int64_t bytes = 0, total_bytes = 0;
-};
-
 struct CountRequest {
   text::Pattern pattern = text::Pattern::gpt2;
   int threads = 1;
   std::int64_t memory_bytes = std::int64_t{4} << 30U;  ///< of each rank
   std::int64_t block_bytes = std::int64_t{4} << 20U;
-  /// Called about once a second by the calling thread.
-  std::function<void(const CountProgress&)> progress;
+  StageProgress* progress = nullptr;  ///< null: nothing is said
 };
 
 struct CountedCorpus {

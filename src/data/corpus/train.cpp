@@ -189,8 +189,7 @@ class Trainer {
 }  // namespace
 
 text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
-                                  const TrainRequest& request,
-                                  const MergeProgress& progress) {
+                                  const TrainRequest& request) {
   const std::int64_t special = std::ssize(request.special_tokens);
   const std::int64_t merges = request.vocabulary - 256 - special;
   TRIREME_EXPECT(merges >= 0 && request.vocabulary <= most_vocabulary,
@@ -207,8 +206,9 @@ text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
     vocabulary.merges.push_back(*merge);
     vocabulary.tokens.push_back(
         {trainer.bytes_of(static_cast<text::Token>(vocabulary.tokens.size())), false});
-    if (progress && vocabulary.merges.size() % 256 == 0)
-      progress(std::ssize(vocabulary.merges), merges);
+    if (request.progress != nullptr && vocabulary.merges.size() % 256 == 0)
+      request.progress->report("merging pairs", static_cast<double>(vocabulary.merges.size()),
+                               static_cast<double>(merges));
   }
   for (const std::string& name : request.special_tokens) vocabulary.tokens.push_back({name, true});
   vocabulary.end_of_text = text::find_end_of_text(vocabulary);

@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,16 +37,13 @@ struct TrainRequest {
   text::Pattern pattern = text::Pattern::gpt2;
   std::int64_t vocabulary = 32768;  ///< ids, special tokens included
   std::vector<std::string> special_tokens{end_of_text_name};
+  StageProgress* progress = nullptr;  ///< null: nothing is said
 };
-
-/// Called now and then with the merges so far, of how many.
-using MergeProgress = std::function<void(std::int64_t, std::int64_t)>;
 
 /// The vocabulary has fewer ids than asked for when no pair is left. Requires: room for the bytes
 /// and the special tokens, which differ.
 text::Vocabulary train_vocabulary(const std::vector<CountedPiece>& pieces,
-                                  const TrainRequest& request,
-                                  const MergeProgress& progress = {});
+                                  const TrainRequest& request);
 
 /// What a vocabulary was trained on, as JSON: pattern, version of Unicode, sizes, what was dropped.
 std::string training_json(const text::Vocabulary& vocabulary, const CountedCorpus& corpus);

@@ -83,10 +83,8 @@ void train_on(const corpus::CountedCorpus& corpus,
     throw UserError({Diagnostic{{}, "--text", "the files contain no text"}});
   say_counted(log, corpus);
   const auto vocabulary = corpus::train_vocabulary(
-      corpus.kept.pieces(), {.pattern = pattern, .vocabulary = words.vocabulary},
-      [&](std::int64_t merges, std::int64_t all) {
-        progress.report("merging pairs", static_cast<double>(merges), static_cast<double>(all));
-      });
+      corpus.kept.pieces(),
+      {.pattern = pattern, .vocabulary = words.vocabulary, .progress = &progress});
   if (std::ssize(vocabulary.tokens) < words.vocabulary)
     log.warning("{} ids instead of {}: the text is too small for more merges",
                 vocabulary.tokens.size(), words.vocabulary);
@@ -105,13 +103,7 @@ ExitCode train(comm::World& world, const TrainOptions& words) {
       .pattern = pattern,
       .threads = words.threads > 0 ? words.threads : session::choose_threads({}, world),
       .memory_bytes = static_cast<std::int64_t>(words.memory_gib * 1024 * 1024 * 1024),
-      .progress = [&](const corpus::CountProgress& now) {
-        progress.report(now.classes_done == 0
-                            ? std::string("counting pieces")
-                            : fmt::format("counting pieces, pass {} from {} % of them on", now.pass,
-                                          100 * now.classes_done / corpus::PieceCounts::classes),
-                        static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
-      }};
+      .progress = &progress};
   const corpus::CountedCorpus corpus = corpus::count_texts(files, format_of(words), request, world);
   comm::on_first_rank(world, [&] { train_on(corpus, words, pattern, log, progress); });
   return ExitCode::done;
