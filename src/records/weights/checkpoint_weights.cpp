@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <concepts>
+#include <iterator>
 #include <numeric>
 #include <sstream>
 #include <string_view>
@@ -125,18 +126,13 @@ constexpr const char *begin_fact = "begin_of_text", *ends_fact = "ends_of_text",
                      *padding_fact = "padding_token";
 
 Roles roles_from(const record::NameValues& facts) {
-  Roles roles;
-  for (const auto& [name, value] : facts) {
-    std::vector<std::int32_t> ids;
-    if (name == begin_fact || name == ends_fact || name == padding_fact) {
-      std::istringstream words(value);
-      for (std::int32_t id = 0; words >> id;) ids.push_back(id);
-    }
-    if (name == ends_fact)
-      roles.ends = ids;
-    else if (!ids.empty())
-      (name == begin_fact ? roles.begin : roles.padding) = ids.front();
-  }
+  const auto ids_of = [&](const char* name) {
+    std::istringstream words(record::fact_of(facts, name));
+    return std::vector<std::int32_t>(std::istream_iterator<std::int32_t>(words), {});
+  };
+  Roles roles{.ends = ids_of(ends_fact)};
+  for (const std::int32_t id : ids_of(begin_fact)) roles.begin = id;
+  for (const std::int32_t id : ids_of(padding_fact)) roles.padding = id;
   return roles;
 }
 

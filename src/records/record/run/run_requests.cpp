@@ -56,8 +56,7 @@ bool RunRequests::take(RunRequest request) const {
 }
 
 void RunRequests::serve(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, stop, between_looks, [&] { return stop.stop_requested(); })) {
+  while (sleep_unless_stopped(stop, between_looks)) {
     if (const int directory = ::open(run_directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         directory >= 0)
       ::close(directory);

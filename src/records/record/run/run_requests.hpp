@@ -10,9 +10,7 @@
 // 3. Requests that were there before the run began were for an earlier one: they are removed.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -44,8 +42,6 @@ class RunRequests {
 
   const std::string run_directory_;
   const std::function<void(RunRequest)> listener_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
   std::jthread thread_;  // last: it uses the other members
 };
 
