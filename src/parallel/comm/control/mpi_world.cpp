@@ -143,7 +143,7 @@ MpiWorld::MpiWorld(MpiWorld& whole, int number)
 }
 
 MpiWorld::MpiWorld(MPI_Comm base) : base_(base) {
-  const StartTimer timer;
+  const std::jthread timer = start_timer();
   comm_ = OwnedComm::duplicate(base);
   find_ranks();
   // Names have a maximum length, so one plain exchange is enough here, before the watchdog exists.

@@ -27,7 +27,37 @@ namespace {
 double deadline_s() {
   const char* text = std::getenv("TRIREME_START_DEADLINE");  // NOLINT(concurrency-mt-unsafe)
   const double seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
-  return seconds > 0 ? seconds : StartTimer::default_deadline_s;
+  return seconds > 0 ? seconds : 60;
+}
+
+/// The addresses of this host except loopback: "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)".
+std::string interfaces_text() {
+  std::string text;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0)
+    return "not known";
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
+        (one->ifa_flags & IFF_UP) == 0)
+      continue;
+    std::array<char, INET6_ADDRSTRLEN> address{};
+    const int family = one->ifa_addr->sa_family;
+    if (family == AF_INET)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr,
+                  address.data(), address.size());
+    else if (family == AF_INET6)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr,
+                  address.data(), address.size());
+    else
+      continue;
+    std::error_code ignored;
+    const bool bridge =
+        std::filesystem::exists(fmt::format("/sys/class/net/{}/bridge", one->ifa_name), ignored);
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", one->ifa_name, address.data(),
+                        bridge ? " (a bridge: its address is often the same on every host)" : "");
+  }
+  ::freeifaddrs(all);
+  return text.empty() ? "none" : text;
 }
 
 /// One rank of each host reports its addresses.
@@ -103,45 +133,16 @@ void end_job(double waited_s) {
 
 }  // namespace
 
-std::string interfaces_text() {
-  std::string text;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0)
-    return "not known";
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
-        (one->ifa_flags & IFF_UP) == 0)
-      continue;
-    std::array<char, INET6_ADDRSTRLEN> address{};
-    const int family = one->ifa_addr->sa_family;
-    if (family == AF_INET)
-      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr,
-                  address.data(), address.size());
-    else if (family == AF_INET6)
-      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr,
-                  address.data(), address.size());
-    else
-      continue;
-    std::error_code ignored;
-    const bool bridge =
-        std::filesystem::exists(fmt::format("/sys/class/net/{}/bridge", one->ifa_name), ignored);
-    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", one->ifa_name, address.data(),
-                        bridge ? " (a bridge: its address is often the same on every host)" : "");
-  }
-  ::freeifaddrs(all);
-  return text.empty() ? "none" : text;
-}
-
-StartTimer::StartTimer() {
+std::jthread start_timer() {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks == 1)
-    return;
+    return {};
   const auto run = [seconds = deadline_s()](const std::stop_token& stop) {
     if (sleep_unless_stopped(stop, std::chrono::duration<double>(seconds)))
       end_job(seconds);
   };
-  thread_ = start_thread<std::jthread>("start-timer", run);
+  return start_thread<std::jthread>("start-timer", run);
 }
 
 }  // namespace trireme::comm

@@ -7,25 +7,12 @@
 // launcher (MPI_Publish_name), and the timer reports addresses that two hosts share.
 #pragma once
 
-#include <string>
 #include <thread>
 
 namespace trireme::comm {
 
-/// The addresses of this host except loopback: "eth0 10.1.2.3, docker0 172.17.0.1 (a bridge: …)".
-std::string interfaces_text();
-
-/// Destroy it when the exchange has ended.
-class StartTimer {
- public:
-  /// In seconds; the variable TRIREME_START_DEADLINE overrides it.
-  static constexpr double default_deadline_s = 60;
-
-  /// Requires an initialized MPI.
-  StartTimer();
-
- private:
-  std::jthread thread_;
-};
+/// The timer. Destroy it when the exchange has ended. It ends after 60 s, or the number of seconds in
+/// TRIREME_START_DEADLINE. Requires an initialized MPI.
+[[nodiscard]] std::jthread start_timer();
 
 }  // namespace trireme::comm
