@@ -25,7 +25,7 @@ endfunction()
 set(TRIREME_LEAST_CUDA 12.0)
 set(TRIREME_LEAST_CUDNN 9.0)
 set(TRIREME_LEAST_NCCL 2.19)
-# Of a GPU, without the point: tensor cores that multiply bf16, and copies to shared memory (ops/cuda/mma.cuh, copy_ahead.cuh).
+# Of a GPU, without the point: tensor cores that multiply bf16, and copies to shared memory (ops/cuda/mma.cuh).
 set(TRIREME_LEAST_CAPABILITY 80)
 
 # Why nvcc does not work, from the first error that it reports for a file of one line.

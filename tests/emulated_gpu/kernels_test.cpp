@@ -8,7 +8,6 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "ops/cuda/copy_ahead.cuh"
 #include "ops/cuda/mma.cuh"
 
 #include "queue.hpp"

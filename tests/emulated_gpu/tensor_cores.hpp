@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPU's tensor cores do for src/compute/ops/cuda/mma.cuh, written down from the PTX ISA's figures
-// ("Matrix Fragments for mma.m16n8k16", "ldmatrix"), and cp.async for src/compute/ops/cuda/copy_ahead.cuh. A
+// ("Matrix Fragments for mma.m16n8k16", "ldmatrix"), and cp.async for the same file. A
 // lane whose warp does not come as a whole, and an address that is not a multiple of 16, are errors as
 // in block.hpp.
 #pragma once

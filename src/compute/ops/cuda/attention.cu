@@ -5,7 +5,6 @@
 // it one after the other.
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/attention_head.cuh"
-#include "ops/cuda/attention_sight.cuh"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {

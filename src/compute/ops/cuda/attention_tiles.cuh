@@ -6,7 +6,7 @@
 //
 // 1. The scores' rows are the block's own rows, so the scores of a tile, rounded to bf16, are the A
 //    of the product that adds them up; they never leave the registers.
-// 2. A row sees the columns of one range (attention_sight.cuh); queries see keys and keys queries.
+// 2. A row sees the columns of one range (attention_head.cuh); queries see keys and keys queries.
 // 3. Channels beyond the head's, up to the next width with a kernel, are zeros in shared memory.
 #pragma once
 
@@ -14,8 +14,7 @@
 #include <type_traits>
 
 #include "ops/cuda/attention.hpp"
-#include "ops/cuda/attention_sight.cuh"
-#include "ops/cuda/copy_ahead.cuh"
+#include "ops/cuda/attention_head.cuh"
 #include "ops/cuda/loops.cuh"
 #include "ops/cuda/mma.cuh"
 

@@ -8,7 +8,11 @@
 //      column.
 //   B, two words of two rows each: rows 2 q and 2 q + 1, and rows 2 q + 8 and 2 q + 9, of column g.
 //   C: row g, columns 2 q and 2 q + 1; row g + 8, the same.
-// Where the host's compiler reads this, the emulated GPU does the same (tests/emulated_gpu).
+//
+// And copies from memory to shared memory that continue while the thread does. Source: "cp.async".
+//
+// Where the host's compiler reads this, the emulated GPU does the same (tests/emulated_gpu); what it
+// copies is there at the wait, and neither it nor what it overwrites is before.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +70,28 @@ __device__ inline std::uint32_t rounded_pair(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) |
          static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16U;
+}
+
+/// 16 bytes; addresses are multiples of 16. Writes zeros where `there` is false, and reads nothing.
+__device__ inline void copy_ahead(void* to, const void* from, bool there) {
+#ifdef __CUDACC__
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(address), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+               : "memory");
+#else
+  emulated::copy_ahead(to, from, there);
+#endif
+}
+
+/// Until all that this thread has copied is there; other threads see it after a barrier.
+__device__ inline void wait_for_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  emulated::wait_for_copies();
+#endif
 }
 
 }  // namespace trireme::ops::cuda
