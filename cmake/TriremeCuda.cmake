@@ -5,7 +5,7 @@
 #
 # The driver's library is never linked: the runtime opens it when it is first used, so that a CUDA build starts on a machine
 # without a driver and computes on the CPU there. Nor is cuBLASLt, which the first product on a GPU opens
-# (src/compute/ops/cuda/cublaslt_library.hpp).
+# (src/compute/ops/cuda/cublaslt.hpp).
 set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON, OFF or EMULATED")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(TRIREME_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (the package nvidia-cudnn-frontend)")

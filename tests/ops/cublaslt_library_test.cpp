@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of cuBLASLt works without a GPU, through the functions that open it.
-#include "ops/cuda/cublaslt_library.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

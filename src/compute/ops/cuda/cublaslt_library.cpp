@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/cublaslt_library.hpp"
-
-#include <cublasLt.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "base/error.hpp"
-
+#include "ops/cuda/cublaslt.hpp"
 #include "ops/cuda/nvrtc.hpp"
 
 namespace trireme::ops {
-
-std::string cublaslt_library() {
-  return fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-}
 
 void* open_cublaslt(const std::string& library) {
   void* opened = dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -31,7 +23,7 @@ void* open_cublaslt(const std::string& library) {
 }
 
 void* find_in_cublaslt(const char* function) {
-  static void* const library = open_cublaslt();
+  static void* const library = open_cublaslt(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR));
   void* const found = dlsym(library, function);
   if (found == nullptr)
     throw DeviceError("cuBLASLt", fmt::format("dlsym {}", function), words_of_loader());
