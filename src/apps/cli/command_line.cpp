@@ -18,7 +18,6 @@
 #include "ops/matmul.hpp"
 
 #include "cli/verb.hpp"
-#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

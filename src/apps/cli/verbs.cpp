@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/verb.hpp"
-#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

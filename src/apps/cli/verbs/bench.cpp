@@ -25,7 +25,7 @@
 #include "bench/race.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "deck/deck.hpp"
 #include "plan/machine.hpp"
 

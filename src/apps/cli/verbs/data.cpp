@@ -26,7 +26,7 @@
 #include "train/resume.hpp"
 
 #include "cli/options.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "deck/survey.hpp"
 
 namespace trireme::cli {

@@ -14,7 +14,7 @@
 #include "bench/verify.hpp"
 #include "cli/deck_reports.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "deck/survey.hpp"
 
 namespace trireme::cli {

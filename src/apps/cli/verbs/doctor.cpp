@@ -8,7 +8,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "doctor/report.hpp"
 
 namespace trireme::cli {

@@ -16,7 +16,7 @@
 #include "cli/checkpoint_table.hpp"
 #include "cli/options.hpp"
 #include "cli/speed_table.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 
 namespace trireme::cli {
 namespace {

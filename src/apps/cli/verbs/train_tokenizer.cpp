@@ -25,7 +25,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 
 namespace trireme::cli {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "deck/edit.hpp"
 #include "tune/rate_curve.hpp"
 #include "tune/tune_report.hpp"

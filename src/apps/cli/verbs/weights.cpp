@@ -17,7 +17,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "cli/verbs/declarations.hpp"
+#include "cli/verb.hpp"
 #include "deck/config.hpp"
 
 namespace trireme::cli {
