@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/ops.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -30,6 +28,7 @@
 #include "session/rank_memory.hpp"
 
 #include "bench/ceiling.hpp"
+#include "bench/deck_bench.hpp"
 #include "bench/race.hpp"
 
 namespace trireme::bench {
@@ -38,6 +37,14 @@ namespace {
 /// The value of model.loss_rows that is tried if the deck does not give one: 26 MB of GPT-2's
 /// logits in bf16, half of an H200's L2 cache (docs/results/h100_switches.csv).
 constexpr std::int64_t candidate_loss_rows = 256;
+
+struct OpsRow {
+  std::string op;
+  double per_step = 0;  ///< calls in one rank's step
+  double seconds = 0;   ///< of one call
+  double bytes = 0, flops = 0;
+  bool product = false;  ///< its rate is in FLOP/s
+};
 
 /// Measures the rows of one bench; owns their operands.
 class Maker {
@@ -67,7 +74,7 @@ class Maker {
     add_optimizer();
   }
 
-  std::vector<OpsBenchRow> rows;
+  std::vector<OpsRow> rows;
   std::vector<std::function<void()>> entrants;
 
  private:
@@ -477,93 +484,71 @@ class Maker {
 
 }  // namespace
 
-double OpsBench::rate(const OpsBenchRow& row) const {
-  return (row.product ? row.flops : row.bytes) / row.seconds;
-}
-
-double OpsBench::share(const OpsBenchRow& row) const {
-  return rate(row) / (row.product ? matrix_ceiling : memory_ceiling);
-}
-
-double OpsBench::step_seconds() const {
-  double sum = 0;
-  for (const OpsBenchRow& row : rows) sum += row.per_step * row.seconds;
-  return sum;
-}
-
-double OpsBench::step_share() const {
-  double flops = 0;
-  for (const OpsBenchRow& row : rows) flops += row.per_step * row.flops;
-  return flops / step_seconds() / matrix_ceiling;
-}
-
-OpsBench bench_ops(const session::Job& job,
-                   device::Device& device,
-                   comm::World& world,
-                   int repetitions) {
-  OpsBench bench;
-  bench.dtype = session::choose_dtype(job.run.precision, device, world);
-  bench.ranks = world.size();
-  bench.threads = omp_get_max_threads();
-  bench.matrix_ceiling = measure_ceiling(job, job.shape, bench.dtype, device, world);
+std::pair<std::string, Json> bench_ops(const session::Job& job,
+                                       device::Device& device,
+                                       comm::World& world,
+                                       int repetitions) {
+  const DType dtype = session::choose_dtype(job.run.precision, device, world);
+  const int threads = omp_get_max_threads();
+  // Of one rank: FLOP/s, FLOP/s in a block, and bytes/s.
+  const double matrix_ceiling = measure_ceiling(job, job.shape, dtype, device, world);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
-  bench.block_flops = measure_blocks(bench.dtype, device, world, bench.threads);
-  bench.copied_bytes = bytes_to_stream(device, world);
-  bench.memory_ceiling = measure_memory(bench.copied_bytes, device, world);
-  Maker maker(job, bench.dtype, device, *stream, world);
+  const double block_flops = measure_blocks(dtype, device, world, threads);
+  const std::size_t copied_bytes = bytes_to_stream(device, world);
+  const double memory_ceiling = measure_memory(copied_bytes, device, world);
+  Maker maker(job, dtype, device, *stream, world);
   maker.add_all();
   const auto seconds = race(maker.entrants, *stream, world, {.repetitions = repetitions});
-  for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
-  bench.rows = std::move(maker.rows);
-  return bench;
-}
+  double step_s = 0, step_flops = 0;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    OpsRow& row = maker.rows[i];
+    row.seconds = seconds[i];
+    step_s += row.per_step * row.seconds;
+    step_flops += row.per_step * row.flops;
+  }
+  const double step_share = step_flops / step_s / matrix_ceiling;
 
-std::string ops_table(const OpsBench& bench) {
-  std::string text =
+  std::string table =
       fmt::format("{:<47}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
                   "ms / step", "of step", "rate", "of its ceiling");
-  const double whole = bench.step_seconds();
-  for (const OpsBenchRow& row : bench.rows)
-    text += fmt::format("{:<47}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
-                        row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
-                        100 * row.per_step * row.seconds / whole, bench.rate(row) / 1e9,
-                        row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
-  if (std::ranges::any_of(bench.rows, [](const OpsBenchRow& row) { return row.per_step == 0; }))
-    text +=
-        "0 per step: used with other values of gpu.fused_gelu, gpu.fused_gelu_backward, "
-        "gpu.fused_bias_gradients or model.loss_rows\n";
-  if (bench.block_flops > 0)
-    text += fmt::format("block of a product in the first-level cache: {:.1f} GFLOP/s\n",
-                        bench.block_flops / 1e9);
-  return text + fmt::format(
-                    "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s over {} "
-                    "MiB ({}, {}, {} at a time); all operations of a step: {:.1f} ms, "
-                    "{:.1f} % of the GFLOP/s ceiling\n",
-                    bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9,
-                    bench.copied_bytes >> 20U, name(bench.dtype), counted(bench.threads, "thread"),
-                    counted(bench.ranks, "rank"), whole * 1e3, 100 * bench.step_share());
-}
-
-Json ops_json(const OpsBench& bench) {
-  Json json = {{"precision", name(bench.dtype)},
-               {"ranks", bench.ranks},
-               {"threads", bench.threads},
-               {"matrix_ceiling_flops", bench.matrix_ceiling},
-               {"memory_ceiling_bytes_per_s", bench.memory_ceiling},
-               {"copied_bytes", bench.copied_bytes},
-               {"block_flops", bench.block_flops},
-               {"step_seconds", bench.step_seconds()},
-               {"step_share", bench.step_share()},
+  Json json = {{"precision", name(dtype)},
+               {"ranks", world.size()},
+               {"threads", threads},
+               {"matrix_ceiling_flops", matrix_ceiling},
+               {"memory_ceiling_bytes_per_s", memory_ceiling},
+               {"copied_bytes", copied_bytes},
+               {"block_flops", block_flops},
+               {"step_seconds", step_s},
+               {"step_share", step_share},
                {"rows", Json::array()}};
-  for (const OpsBenchRow& row : bench.rows)
+  for (const OpsRow& row : maker.rows) {
+    const double rate = (row.product ? row.flops : row.bytes) / row.seconds;
+    const double share = rate / (row.product ? matrix_ceiling : memory_ceiling);
+    table += fmt::format("{:<47}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
+                         row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
+                         100 * row.per_step * row.seconds / step_s, rate / 1e9,
+                         row.product ? "GFLOP/s" : "GB/s   ", 100 * share);
     json["rows"].push_back({{"op", row.op},
                             {"per_step", row.per_step},
                             {"seconds", row.seconds},
                             {"bytes", row.bytes},
                             {"flops", row.flops},
-                            {row.product ? "flops_per_s" : "bytes_per_s", bench.rate(row)},
-                            {"share", bench.share(row)}});
-  return json;
+                            {row.product ? "flops_per_s" : "bytes_per_s", rate},
+                            {"share", share}});
+  }
+  if (std::ranges::any_of(maker.rows, [](const OpsRow& row) { return row.per_step == 0; }))
+    table +=
+        "0 per step: used with other values of gpu.fused_gelu, gpu.fused_gelu_backward, "
+        "gpu.fused_bias_gradients or model.loss_rows\n";
+  if (block_flops > 0)
+    table += fmt::format("block of a product in the first-level cache: {:.1f} GFLOP/s\n",
+                         block_flops / 1e9);
+  table += fmt::format(
+      "ceilings of one rank: {:.1f} GFLOP/s by the best product, {:.1f} GB/s over {} MiB ({}, {}, "
+      "{} at a time); all operations of a step: {:.1f} ms, {:.1f} % of the GFLOP/s ceiling\n",
+      matrix_ceiling / 1e9, memory_ceiling / 1e9, copied_bytes >> 20U, name(dtype),
+      counted(threads, "thread"), counted(world.size(), "rank"), step_s * 1e3, 100 * step_share);
+  return {table, json};
 }
 
 }  // namespace trireme::bench

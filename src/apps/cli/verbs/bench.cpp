@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include <omp.h>
 
@@ -19,9 +20,8 @@
 
 #include "bench/checkpoints.hpp"
 #include "bench/collectives.hpp"
+#include "bench/deck_bench.hpp"
 #include "bench/fit.hpp"
-#include "bench/matmul.hpp"
-#include "bench/ops.hpp"
 #include "bench/race.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
@@ -66,11 +66,7 @@ ExitCode bench_on_ranks(Arguments arguments,
 
 /// Declares a bench of a deck, which `measure` makes with the device that a run of the deck would
 /// use.
-Action declare_deck_bench(CLI::App& command,
-                          Report (*measure)(const session::Job& job,
-                                            device::Device& device,
-                                            comm::World& world,
-                                            int repetitions)) {
+Action declare_deck_bench(CLI::App& command, decltype(bench::bench_ops)* measure) {
   struct Options : Common {
     DeckArguments deck;
   };
@@ -88,8 +84,9 @@ Action declare_deck_bench(CLI::App& command,
         omp_set_num_threads(threads);
         const auto device = session::open_device(job.run.device, threads, world);
         const DType dtype = session::choose_dtype(job.run.precision, *device, world);
-        report = measure(session::decided(job, world, *device, dtype), *device, world,
-                         options->repetitions.value_or(bench::RaceLimits().repetitions));
+        std::tie(report.table, report.json) =
+            measure(session::decided(job, world, *device, dtype), *device, world,
+                    options->repetitions.value_or(bench::RaceLimits().repetitions));
         return ExitCode::done;
       });
       return report;
@@ -204,19 +201,11 @@ Action declare_bench_reduce(CLI::App& command) {
 }
 
 Action declare_bench_matmul(CLI::App& command) {
-  return declare_deck_bench(command, [](const session::Job& job, device::Device& device,
-                                        comm::World& world, int repetitions) {
-    const auto made = bench::bench_matmul(job, device, world, repetitions);
-    return Report{bench::matmul_table(made), bench::matmul_json(made)};
-  });
+  return declare_deck_bench(command, bench::bench_matmul);
 }
 
 Action declare_bench_ops(CLI::App& command) {
-  return declare_deck_bench(command, [](const session::Job& job, device::Device& device,
-                                        comm::World& world, int repetitions) {
-    const auto made = bench::bench_ops(job, device, world, repetitions);
-    return Report{bench::ops_table(made), bench::ops_json(made)};
-  });
+  return declare_deck_bench(command, bench::bench_ops);
 }
 
 }  // namespace trireme::cli
