@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 
+#include "comm/control/agreement.hpp"
 #include "comm/control/mpi_world.hpp"
 #include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
@@ -176,10 +177,9 @@ std::string Verifier::check_last(Session& session, bool first) {
   std::optional<Finding> mine = check_gathered_padding(session);
   if (first) {
     reference.keep_gathered(session);
-    for (const std::string& hash : world_.gather_all(std::to_string(reference.hash())))
-      if (hash != std::to_string(reference.hash()))
-        mine =
-            Finding{0, "parameters differ between ranks, although each rank computed all of them"};
+    const std::uint64_t hash = reference.hash();
+    if (!comm::differing(world_, {&hash, 1}).empty())
+      mine = Finding{0, "parameters differ between ranks, although each rank computed all of them"};
   } else if (auto other = reference.compare_gathered(session); !mine) {
     mine = std::move(other);
   }

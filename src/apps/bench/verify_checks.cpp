@@ -5,19 +5,18 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <span>
 
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
 
+#include "comm/control/together.hpp"
+
 namespace trireme::bench {
 namespace {
 
 /// Allows 2^22 parameters of 2^40 elements.
-constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
-
 std::int64_t order_of(ParameterIndex parameter, std::int64_t element) {
   return (static_cast<std::int64_t>(at(parameter)) << 40U) | element;
 }
@@ -137,18 +136,12 @@ std::optional<Finding> check_sums(const reduce::Engine& engine,
 
 }  // namespace
 
-std::string agree(comm::World& world, const std::optional<Finding>& mine) {
-  std::int64_t nearest[] = {mine ? none - mine->order : 0};
-  const std::int64_t own = nearest[0];
-  world.max(nearest);
-  if (nearest[0] == 0)
-    return {};
-  const bool first = mine && own == nearest[0];
-  for (const std::string& text : world.gather_all(
-           first ? fmt::format("on rank {}, {}", world.rank(), mine->text) : std::string()))
-    if (!text.empty())
-      return text;
-  return {};
+std::string agree(comm::World& world, std::optional<Finding> mine) {
+  if (mine)
+    mine->text = fmt::format("on rank {}, {}", world.rank(), mine->text);
+  std::optional<Finding> first;
+  for (auto& found : comm::gather_packed(world, mine)) keep_first(first, std::move(found));
+  return first ? first->text : "";
 }
 
 void Reference::keep_step(const Session& session, const StepOutcome& outcome) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/view.hpp"
@@ -26,10 +27,12 @@ struct Finding {
   /// For sorting: parameter and element, if there are any.
   std::int64_t order = 0;
   std::string text;
+
+  auto fields() { return std::tie(order, text); }
 };
 
 /// Collective. The finding with the smallest order, with its rank; "" if there is none.
-std::string agree(comm::World& world, const std::optional<Finding>& mine);
+std::string agree(comm::World& world, std::optional<Finding> mine);
 
 /// The results of a plain combination.
 class Reference {
