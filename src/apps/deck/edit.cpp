@@ -7,7 +7,9 @@
 
 #include "base/error.hpp"
 
+#include "deck/deck.hpp"
 #include "deck/references.hpp"
+#include "deck/survey.hpp"
 #include "deck/yaml.hpp"
 
 namespace trireme::deck {
@@ -15,47 +17,15 @@ namespace {
 
 using Result = std::optional<std::string>;
 
-std::optional<Node> tree_of(const std::string& text) {
+/// All values of a deck, and its mistakes without their places.
+std::vector<std::string> content_of(const std::string& bytes,
+                                    const std::vector<std::string>& overrides) {
   std::vector<Diagnostic> findings;
-  Node root = parse_yaml(masked(text), {}, findings);
-  if (!findings.empty() || root.kind != Node::Kind::map)
-    return std::nullopt;
-  return root;
-}
-
-/// Equal except for places.
-bool same(const Node& a, const Node& b) {
-  return a.kind == b.kind && a.word == b.word && a.quoted == b.quoted && a.key == b.key &&
-         std::ranges::equal(a.children, b.children, same);
-}
-
-/// Sets the value in the tree, at the end of its section if it is new.
-void put(Node& root, const std::string& section, const std::string& key, const Node& value) {
-  Node* map = child_of(root, section);
-  if (map == nullptr) {
-    map = &root.children.emplace_back();
-    map->key = section;
-  }
-  map->kind = Node::Kind::map;
-  Node* old = child_of(*map, key);
-  Node& here = old != nullptr ? *old : map->children.emplace_back();
-  here = value;
-  here.key = key;
-}
-
-/// Maps with the same keys in any order.
-void sort_keys(Node& node) {
-  for (Node& child : node.children) sort_keys(child);
-  if (node.kind == Node::Kind::map)
-    std::ranges::stable_sort(node.children, {}, &Node::key);
-}
-
-bool means(const std::string& text, const Node& wanted) {
-  std::optional<Node> tree = tree_of(text);
-  if (!tree)
-    return false;
-  sort_keys(*tree);
-  return same(*tree, wanted);
+  const Deck deck = read(bytes, "", overrides, references_in(bytes, {}), findings);
+  std::vector<std::string> content;
+  for (const Entry& entry : survey(deck.config)) content.push_back(entry.text);
+  for (const Diagnostic& one : findings) content.push_back(one.subject + ": " + one.text);
+  return content;
 }
 
 class Text {
@@ -89,7 +59,7 @@ class Text {
   std::string bytes_;
 };
 
-// Candidate texts, the best first. means() drops those in which the layout is another one.
+// Candidate texts, the best first. with_value() drops those in which the layout is another one.
 
 /// With `entry` added to a map in block style or in braces.
 void add_entry(const Text& text,
@@ -134,20 +104,17 @@ Result with_value(const std::string& bytes, const KeyValue& edit) {
   TRIREME_EXPECT(dot != std::string::npos && edit.path.rfind('.') == dot, "a key '{}'", edit.path);
   const std::string section = edit.path.substr(0, dot), key = edit.path.substr(dot + 1);
   const std::string entry = key + ": " + edit.value, whole = section + ": {" + entry + "}";
-  std::optional<Node> tree = tree_of(bytes);
-  const std::optional<Node> alone = tree_of(entry);
-  if (!tree || !alone)
+  std::vector<Diagnostic> findings;
+  Node tree = parse_yaml(masked(bytes), {}, findings);
+  if (!findings.empty() || tree.kind != Node::Kind::map)
     return std::nullopt;
-  Node wanted = *tree;
-  put(wanted, section, key, alone->children.front());
-  sort_keys(wanted);
 
   const Text text(bytes);
   std::vector<std::string> tried;
-  Node* map = child_of(*tree, section);
+  Node* map = child_of(tree, section);
   if (map == nullptr) {
     tried.push_back(bytes + (bytes.ends_with('\n') ? "" : "\n") + whole + "\n");
-    add_entry(text, *tree, whole, tried);
+    add_entry(text, tree, whole, tried);
   } else if (const Node* old = child_of(*map, key)) {
     replace_value(text, *old, edit.value, tried);
   } else {
@@ -155,8 +122,9 @@ Result with_value(const std::string& bytes, const KeyValue& edit) {
     const std::size_t after_colon = bytes.find(':', text.at(map->key_place)) + 1;
     tried.push_back(text.with(after_colon, after_colon, " {" + entry + "}"));
   }
+  const auto wanted = content_of(bytes, {edit.path + "=" + edit.value});
   for (std::string& result : tried)
-    if (means(result, wanted))
+    if (content_of(result, {}) == wanted)
       return std::move(result);
   return std::nullopt;
 }

@@ -4,8 +4,8 @@
 //
 // 1. The value of a given key is replaced; a list is written in brackets. Other keys are added to
 //    their section, and missing sections at the end.
-// 2. The result is parsed again. If any other key has changed, there is no result, so a deck whose
-//    layout is not understood is never damaged.
+// 2. The result is read again. It must have the same content as the deck with an override, else there
+//    is no result, so a deck whose layout is not understood is never damaged.
 #pragma once
 
 #include <optional>
