@@ -19,7 +19,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// What the first rank read of one source, for all.
+/// What the first rank read of one set, for all.
 struct Found {
   Tokens text;
   std::vector<batches::Question> questions;
@@ -33,17 +33,20 @@ void expect_two(std::int64_t tokens, const std::string& key) {
         {Diagnostic{{}, key, fmt::format("{} tokens are too few to predict one", tokens)}});
 }
 
-Tokens text_of(const EvaluationSource& source, const text::Tokenizer& tokenizer) {
+Tokens text_of(const session::EvaluationSet& set,
+               const std::string& key,
+               const text::Tokenizer& tokenizer) {
   const auto format =
-      tokens::text_format(source.field, "auto", tokens::BadLines::stop, tokenizer, source.text_key);
-  Tokens tokens = tokens::encode_text(source.text, format, tokenizer, source.text_key);
-  expect_two(std::ssize(tokens), source.text_key);
+      tokens::text_format(set.field, "auto", tokens::BadLines::stop, tokenizer, key);
+  Tokens tokens = tokens::encode_text(set.text, format, tokenizer, key);
+  expect_two(std::ssize(tokens), key);
   return tokens;
 }
 
 }  // namespace
 
-std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSource>& sources,
+std::vector<EvaluationData> read_evaluation_data(const std::vector<session::EvaluationSet>& sets,
+                                                 const KeyOf& key_of,
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world) {
@@ -57,37 +60,38 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
     }
   };
   const bool compares = tokenizer != nullptr && tokenizer->kind() != "bytes";
-  std::vector<tokens::TokenFiles> files(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    attempt(!sources[i].tokens.empty(), [&] {
+  std::vector<tokens::TokenFiles> files(sets.size());
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    attempt(!sets[i].tokens.empty(), [&] {
       files[i] = tokens::check_token_files(
-          sources[i].tokens, sources[i].tokens_key,
+          sets[i].tokens, key_of(i, "tokens"),
           {.vocabulary = shape.vocabulary, .tokenizer = compares ? tokenizer->hash() : 0}, world);
       std::int64_t tokens = 0;
       for (const tokens::TokenFile& file : files[i].files) tokens += file.tokens;
-      expect_two(tokens, sources[i].tokens_key);
+      expect_two(tokens, key_of(i, "tokens"));
     });
   auto found = comm::from_first_rank(world, [&] {
     std::vector<Found> all;
-    for (const EvaluationSource& source : sources) {
-      TRIREME_EXPECT(tokenizer != nullptr || !source.is_text(), "text to evaluate, no tokenizer");
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const session::EvaluationSet& set = sets[i];
+      TRIREME_EXPECT(tokenizer != nullptr || !set.is_text(), "text to evaluate, no tokenizer");
       Found& one = all.emplace_back();
-      attempt(!source.text.empty(), [&] { one.text = text_of(source, *tokenizer); });
-      attempt(!source.multiple_choice.empty(), [&] {
-        tokens::find_shards({source.multiple_choice}, source.choice_key);
+      attempt(!set.text.empty(), [&] { one.text = text_of(set, key_of(i, "text"), *tokenizer); });
+      attempt(!set.multiple_choice.empty(), [&] {
+        tokens::find_shards({set.multiple_choice}, key_of(i, "multiple_choice"));
         one.questions =
-            batches::read_questions(source.multiple_choice, {.format = source.format,
-                                                             .vocabulary = shape.vocabulary,
-                                                             .context = shape.context,
-                                                             .tokenizer = tokenizer});
+            batches::read_questions(set.multiple_choice, {.format = set.format,
+                                                          .vocabulary = shape.vocabulary,
+                                                          .context = shape.context,
+                                                          .tokenizer = tokenizer});
       });
     }
     if (!findings.empty())
       throw UserError(std::move(findings));
     return all;
   });
-  std::vector<EvaluationData> all(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
+  std::vector<EvaluationData> all(sets.size());
+  for (std::size_t i = 0; i < sets.size(); ++i) {
     comm::together(world, [&] {
       if (!files[i].files.empty())
         all[i].stream = tokens::open_token_files(files[i], shape.vocabulary);

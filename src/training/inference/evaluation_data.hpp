@@ -3,7 +3,8 @@
 // reads.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,30 +17,23 @@
 #include "text/tokenizer.hpp"
 #include "tokens/token_stream.hpp"
 
+#include "session/evaluate_config.hpp"
+
 namespace trireme::inference {
 
-/// Files, by the names that findings have for them.
-struct EvaluationSource {
-  std::vector<std::string> text, tokens;  ///< at most one of the two
-  std::string field;                      ///< of text: JSON lines
-  std::string multiple_choice;            ///< a file; empty: none
-  batches::ChoiceFormat format = batches::ChoiceFormat::hellaswag;
-  std::string text_key = "--text", tokens_key = "--tokens", choice_key = "--multiple-choice";
-
-  /// Whether it is read by way of a tokenizer.
-  [[nodiscard]] bool is_text() const {
-    return !text.empty() || (!multiple_choice.empty() && format == batches::ChoiceFormat::jsonl);
-  }
-};
+/// The name of a key, such as "text", of a set.
+using KeyOf = std::function<std::string(std::size_t set, const std::string& key)>;
 
 struct EvaluationData {
   std::unique_ptr<tokens::TokenStream> stream;  ///< null: none
   std::vector<batches::Question> questions;
 };
 
-/// Collective; one item for each source. `tokenizer` is null where it is not known, in which case
-/// no source is text. Throws UserError with the findings about all sources, StorageError.
-std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSource>& sources,
+/// Collective; one item for each set. `key_of`: names of their keys in findings. `tokenizer` is null
+/// where it is not known, in which case no set is text. Throws UserError with the findings about all
+/// sets, StorageError.
+std::vector<EvaluationData> read_evaluation_data(const std::vector<session::EvaluationSet>& sets,
+                                                 const KeyOf& key_of,
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world);

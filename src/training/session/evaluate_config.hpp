@@ -20,6 +20,11 @@ struct EvaluationSet {
   std::string field;
   std::string multiple_choice;
   batches::ChoiceFormat format = batches::ChoiceFormat::hellaswag;
+
+  /// Whether it is read by way of a tokenizer.
+  [[nodiscard]] bool is_text() const {
+    return !text.empty() || (!multiple_choice.empty() && format == batches::ChoiceFormat::jsonl);
+  }
 };
 
 /// The gradient noise scale (noise_scale.hpp).

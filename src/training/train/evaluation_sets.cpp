@@ -16,18 +16,6 @@
 namespace trireme::train {
 namespace {
 
-inference::EvaluationSource source_of(const session::EvaluationSet& set, std::size_t number) {
-  const std::string key = fmt::format("evaluate.sets[{}]", number);
-  return {.text = set.text,
-          .tokens = set.tokens,
-          .field = set.field,
-          .multiple_choice = set.multiple_choice,
-          .format = set.format,
-          .text_key = key + ".text",
-          .tokens_key = key + ".tokens",
-          .choice_key = key + ".multiple_choice"};
-}
-
 std::string files_of(const session::EvaluationSet& set) {
   if (!set.multiple_choice.empty())
     return "multiple choice: " + set.multiple_choice;
@@ -36,16 +24,17 @@ std::string files_of(const session::EvaluationSet& set) {
 }
 
 std::vector<inference::EvaluationData> read(const session::Job& job, comm::World& world) {
-  std::vector<inference::EvaluationSource> sources;
-  for (std::size_t i = 0; i < job.evaluate.sets.size(); ++i) {
-    sources.push_back(source_of(job.evaluate.sets[i], i));
-    if (sources.back().is_text() && job.tokenizer == nullptr)
+  const auto& sets = job.evaluate.sets;
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    if (sets[i].is_text() && job.tokenizer == nullptr)
       throw UserError({Diagnostic{{},
                                   fmt::format("evaluate.sets[{}]", i),
                                   "text needs data.tokenizer, which does not name what made the "
                                   "tokens"}});
-  }
-  return inference::read_evaluation_data(sources, job.shape, job.tokenizer.get(), world);
+  const auto key_of = [](std::size_t set, const std::string& key) {
+    return fmt::format("evaluate.sets[{}].{}", set, key);
+  };
+  return inference::read_evaluation_data(sets, key_of, job.shape, job.tokenizer.get(), world);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ namespace {
 
 struct EvaluateOptions {
   inference::ModelSource source;
-  inference::EvaluationSource data;
+  session::EvaluationSet data;
   std::string json;
 };
 
@@ -82,8 +82,11 @@ EvaluationReport evaluated(const EvaluateOptions& options, comm::World& world, L
     report.json["step"] = loaded.stored.step;
   const text::Tokenizer* tokenizer =
       options.data.is_text() ? &loaded.known_tokenizer() : loaded.tokenizer.get();
+  const auto option_of = [](std::size_t /*set*/, const std::string& key) {
+    return key == "multiple_choice" ? "--multiple-choice" : "--" + key;
+  };
   const auto data =
-      inference::read_evaluation_data({options.data}, loaded.shape(), tokenizer, world);
+      inference::read_evaluation_data({options.data}, option_of, loaded.shape(), tokenizer, world);
   nn::Hooks hooks;
   inference::Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
                            hooks, *loaded.stream);
@@ -96,7 +99,7 @@ EvaluationReport evaluated(const EvaluateOptions& options, comm::World& world, L
 }
 
 ExitCode evaluate(comm::World& world, const EvaluateOptions& options) {
-  const inference::EvaluationSource& data = options.data;
+  const session::EvaluationSet& data = options.data;
   if (data.text.empty() && data.tokens.empty() && data.multiple_choice.empty())
     throw UserError("there is nothing to evaluate. Give --text, --tokens or --multiple-choice.");
   comm::on_first_rank(world, [&] { expect_new_file(options.json); });
@@ -111,7 +114,7 @@ ExitCode evaluate(comm::World& world, const EvaluateOptions& options) {
 
 Action declare_evaluate(CLI::App& command) {
   const auto options = std::make_shared<EvaluateOptions>();
-  inference::EvaluationSource& data = options->data;
+  session::EvaluationSet& data = options->data;
   add_model(command, options->source);
   auto* text = add_text(command, data.text);
   command
