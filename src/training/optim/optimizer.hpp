@@ -86,7 +86,7 @@ struct StepResult {
     double begin = 0, seconds = 0;  ///< steady clock, s; s
   };
   /// Times in which compute worked on Muon's matrices or waited for them: one for all directions,
-  /// one per round (matrix_work.hpp). Empty without matrices. Valid until the next result().
+  /// one per round (matrices.hpp). Empty without matrices. Valid until the next result().
   std::span<const Span> matrices;
   /// For a skipped step: where the gradient was not finite. Else empty.
   std::string not_finite;
