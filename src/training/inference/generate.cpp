@@ -186,4 +186,29 @@ std::vector<Generated> generate(NextLogits& model,
   return all;
 }
 
+std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
+                                        const std::string& prompt,
+                                        bool commands,
+                                        const std::optional<std::int32_t>& begin) {
+  std::vector<std::int32_t> tokens;
+  if (commands)
+    tokenizer.encode_commands(prompt, tokens);
+  else
+    tokenizer.encode(prompt, tokens);
+  if (const auto first = tokenizer.begin_of_text();
+      first && (tokens.empty() || tokens.front() != *first))
+    tokens.insert(tokens.begin(), *first);
+  if (tokens.empty() && begin)
+    tokens.push_back(*begin);
+  else if (tokens.empty())
+    tokenizer.encode("\n", tokens);
+  return tokens;
+}
+
+std::string decoded(const text::Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
+  std::string text;
+  tokenizer.decode(tokens, text);
+  return text;
+}
+
 }  // namespace trireme::inference

@@ -16,10 +16,13 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/key.hpp"
+
+#include "text/tokenizer.hpp"
 
 #include "inference/next_logits.hpp"
 
@@ -78,5 +81,13 @@ std::vector<Generated> generate(NextLogits& model,
                                 std::span<const GenerateRequest> requests,
                                 const GenerateRules& rules,
                                 const std::function<void(std::size_t, std::int32_t)>& decided = {});
+
+/// The tokens of a prompt. `commands`: special tokens may be spelled out in it. An empty one is
+/// `begin`, the token that begins a text, or a line break.
+std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
+                                        const std::string& prompt,
+                                        bool commands,
+                                        const std::optional<std::int32_t>& begin);
+std::string decoded(const text::Tokenizer& tokenizer, std::span<const std::int32_t> tokens);
 
 }  // namespace trireme::inference

@@ -20,7 +20,8 @@
 #include "comm/control/placement.hpp"
 #include "comm/control/together.hpp"
 
-#include "inference/text_sample.hpp"
+#include "inference/generate.hpp"
+#include "inference/next_logits.hpp"
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
@@ -288,16 +289,29 @@ void Trainer::print_sample(std::int64_t step) {
     else if (requests().stop())
       throw comm::Interrupted();
   };
+  const text::Tokenizer& tokenizer = *job.tokenizer;
   const auto print = [&] {
-    const auto text =
-        inference::continue_text(training.model, *training.device, *job.tokenizer,
-                                 {job.sample.prompt, job.sample.tokens, job.sample.temperature,
-                                  static_cast<std::uint64_t>(job.run.seed)},
-                                 training.hooks, *training.compute_stream, drawn);
+    if (job.shape.vocabulary < tokenizer.vocabulary())
+      throw UserError(
+          fmt::format("the model's vocabulary of {} is smaller than the tokenizer's {} tokens",
+                      job.shape.vocabulary, tokenizer.vocabulary()));
+    // A model that trains has no memory to spare for kept keys and values.
+    inference::NextLogits logits(training.model, *training.device, training.hooks,
+                                 *training.compute_stream);
+    const inference::GenerateRequest request{
+        inference::prompt_tokens(tokenizer, job.sample.prompt, false, tokenizer.end_of_text())};
+    const auto generated =
+        inference::generate(logits, {&request, 1},
+                            {.tokens = job.sample.tokens,
+                             .distribution = {.temperature = job.sample.temperature},
+                             .seed = static_cast<std::uint64_t>(job.run.seed),
+                             .alphabet = tokenizer.vocabulary()},
+                            drawn);
     if (world.rank() != 0)
       return;
     clear_progress();
-    log.info("sample after step {}:\n{}{}\n", step, job.sample.prompt, text);
+    log.info("sample after step {}:\n{}{}\n", step, job.sample.prompt,
+             inference::decoded(tokenizer, generated.at(0).tokens));
   };
   const auto print_if_not_interrupted = [&] { interruptible("the sample", print); };
   if (alone)

@@ -30,7 +30,6 @@
 #include "inference/generate.hpp"
 #include "inference/loaded_model.hpp"
 #include "inference/next_logits.hpp"
-#include "inference/text_sample.hpp"
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
