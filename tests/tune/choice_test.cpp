@@ -120,7 +120,7 @@ Tuning tuning(bool better) {
 }
 
 TEST(TunedDeck, IsTheUsersTextWithTheChosenValues) {
-  const auto text = tuned_deck(tuning(true), deck_text, {"a build", {"run.threads=1"}});
+  const auto text = tuned_deck(tuning(true), deck_text, "a build", {"run.threads=1"});
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, StartsWith("# trireme tune: 2 ranks on 1 host, a processor\n#   a build\n"));
   EXPECT_THAT(*text, HasSubstr("\n#   Chosen: batch.micro_sequences=8\n"));
@@ -134,7 +134,7 @@ TEST(TunedDeck, IsTheUsersTextWithTheChosenValues) {
 TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
   Tuning same = tuning(false);
   EXPECT_EQ(&same.chosen(), same.runs.data());
-  const auto text = tuned_deck(same, deck_text, {});
+  const auto text = tuned_deck(same, deck_text, "", {});
   ASSERT_TRUE(text);
   EXPECT_TRUE(text->ends_with(std::string("\n\n") + deck_text)) << *text;
   EXPECT_THAT(*text, HasSubstr("in eight above 1). Keep the deck's values"));
@@ -149,18 +149,18 @@ TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
 TEST(TunedDeck, HoldsOverridesOfTunedKeys) {
   Tuning same = tuning(false);
   same.runs.front().candidate.config.batch.micro_sequences = 2;
-  const auto text = tuned_deck(same, deck_text, {"", {"batch.micro_sequences=2", "run.seed=1"}});
+  const auto text = tuned_deck(same, deck_text, "", {"batch.micro_sequences=2", "run.seed=1"});
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("  micro_sequences: 2  # few\n"));
   EXPECT_THAT(*text, HasSubstr("overrides of the deck: run.seed=1\n"));
 }
 
 TEST(TunedDeck, OfATunedDeckHasOneBlockOfComments) {
-  const auto once = tuned_deck(tuning(true), deck_text, {"first", {}});
-  const auto twice = tuned_deck(tuning(true), *once, {"second", {}});
+  const auto once = tuned_deck(tuning(true), deck_text, "first", {});
+  const auto twice = tuned_deck(tuning(true), *once, "second", {});
   ASSERT_TRUE(twice);
   EXPECT_THAT(*twice, Not(HasSubstr("first")));
-  EXPECT_EQ(tuned_deck(tuning(true), *twice, {"first", {}}), once);
+  EXPECT_EQ(tuned_deck(tuning(true), *twice, "first", {}), once);
 }
 
 }  // namespace

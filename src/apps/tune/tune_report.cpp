@@ -75,11 +75,13 @@ std::string without_comments(const std::string& bytes) {
   return bytes.substr(begin);
 }
 
-std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
-  std::string text = fmt::format("{}\n{}\n", where(tuning), origin.build);
+std::string comments(const Tuning& tuning,
+                     const std::string& build,
+                     const std::vector<std::string>& overrides) {
+  std::string text = fmt::format("{}\n{}\n", where(tuning), build);
   text += tuning_table(tuning);
   std::string others;
-  for (const std::string& word : origin.overrides) {
+  for (const std::string& word : overrides) {
     const std::string path = word.substr(0, word.find('='));
     const auto values = values_of(tuning.runs.front().candidate.config);
     if (std::ranges::find(values, path, &deck::KeyValue::path) == values.end())
@@ -153,20 +155,18 @@ std::string tuning_json(const Tuning& tuning) {
   return json_text(report);
 }
 
-std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes) {
-  std::vector<Diagnostic> findings;
-  const deck::Deck written = deck::read(bytes, "", {}, deck::references_in(bytes, {}), findings);
-  return differences(written.config, tuning.chosen().candidate.config);
-}
-
 std::optional<std::string> tuned_deck(const Tuning& tuning,
                                       const std::string& bytes,
-                                      const DeckOrigin& origin) {
+                                      const std::string& build,
+                                      const std::vector<std::string>& overrides) {
   const std::string plain = without_comments(bytes);
-  const auto edited = deck::with_values(plain, values_to_write(tuning, plain));
+  std::vector<Diagnostic> ignored;
+  const deck::Deck written = deck::read(plain, "", {}, deck::references_in(plain, {}), ignored);
+  const auto edited =
+      deck::with_values(plain, differences(written.config, tuning.chosen().candidate.config));
   if (!edited)
     return std::nullopt;
-  return comments(tuning, origin) + *edited;
+  return comments(tuning, build, overrides) + *edited;
 }
 
 }  // namespace trireme::tune

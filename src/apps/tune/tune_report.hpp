@@ -18,19 +18,12 @@ std::string tuning_table(const Tuning& tuning);
 /// {"filetype": "trireme-tune", "version": [2, 0], "runs": […], "repeated": …, "chosen": …}.
 std::string tuning_json(const Tuning& tuning);
 
-/// Origin of the deck, for its comments.
-struct DeckOrigin {
-  std::string build;                   ///< version and revision of this program
-  std::vector<std::string> overrides;  ///< of the command line
-};
-
-/// The values that must change in `bytes`, the text of a deck, for the chosen setting.
-std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes);
-
-/// The deck's text with these values, after a block of comments with the result, which replaces
-/// that of an earlier tuning. Nothing if the layout of the deck does not allow it.
+/// The text of the deck with the values of the chosen setting, after a block of comments with the
+/// result, which replaces that of an earlier tuning. Nothing if the layout of the deck does not allow
+/// it. `build`: of this program; `overrides`: of the command line.
 std::optional<std::string> tuned_deck(const Tuning& tuning,
                                       const std::string& bytes,
-                                      const DeckOrigin& origin);
+                                      const std::string& build,
+                                      const std::vector<std::string>& overrides);
 
 }  // namespace trireme::tune

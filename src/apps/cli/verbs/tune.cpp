@@ -49,9 +49,8 @@ void give(const Options& options, const SharedDeck& shared, const tune::Tuning& 
   give_result(tune::tuning_table(tuning), options.json, tune::tuning_json(tuning));
   if (options.output.empty())
     return;
-  const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), options.deck.overrides});
-  TRIREME_EXPECT(text, "no layout for {}",
-                 tune::words_of(tune::values_to_write(tuning, shared.bytes)));
+  const auto text = tune::tuned_deck(tuning, shared.bytes, build_text(), options.deck.overrides);
+  TRIREME_EXPECT(text, "no layout for the result in {}", options.deck.path);
   files::write_new_file(options.output, *text);
 }
 
