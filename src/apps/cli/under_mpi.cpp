@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/under_mpi.hpp"
 
+#include <limits>
+#include <optional>
 #include <string_view>
 
 #include "base/build_info.hpp"
@@ -13,6 +15,8 @@
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
+
+#include "session/scheduler.hpp"
 
 #include "deck/survey.hpp"
 #include "doctor/findings.hpp"
@@ -177,17 +181,30 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
   return code;
 }
 
-ExitCode under_mpi_until_stopped(
+ExitCode with_deck_until_stopped(
     Arguments arguments,
     const std::string& work,
-    const std::function<ExitCode(comm::World&, const Stops&)>& action) {
+    const DeckArguments& deck,
+    const std::function<ExitCode(comm::World&, const SharedDeck&, Log&, session::SignalScope&)>&
+        action) {
   const double started_at = device::steady_seconds();
   session::SignalScope signals(work);  // install before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
     // An immediate end of the run ends all ranks.
     signals.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
     const OnExit alone([&signals] { signals.end_by(0, nullptr); });
-    return action(world, {signals, started_at});
+    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
+      std::optional<session::JobClock> clock;
+      if (world.rank() == 0) {
+        constexpr Duration no_limit{std::numeric_limits<double>::infinity()};
+        std::string warning;
+        clock.emplace(started_at + shared.job.run.walltime.value_or(no_limit).seconds, signals,
+                      warning);
+        if (!warning.empty())
+          log.warning("{}", warning);
+      }
+      return action(world, shared, log, signals);
+    });
   });
 }
 

@@ -34,16 +34,6 @@ record::NameValues build_facts();
 /// it), or if their verbs, options or builds differ.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
 
-/// External requests to stop, and when the process started, by the steady clock.
-struct Stops {
-  session::SignalScope& signals;
-  double started_at;
-};
-/// The same for work that ends on signals and time limits. `work` is that of SignalScope.
-ExitCode under_mpi_until_stopped(Arguments arguments,
-                                 const std::string& work,
-                                 const std::function<ExitCode(comm::World&, const Stops&)>& action);
-
 /// The tokenizer in a file or directory, or of bytes, read by rank 0, on every rank.
 std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
                                                         const std::string& path);
@@ -62,5 +52,14 @@ struct SharedDeck {
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const SharedDeck&, Log&)>& action);
+
+/// Both, for work that ends on signals, at run.walltime after the start of the process, and shortly
+/// before the end of the scheduler's job. `work` is that of SignalScope.
+ExitCode with_deck_until_stopped(
+    Arguments arguments,
+    const std::string& work,
+    const DeckArguments& deck,
+    const std::function<
+        ExitCode(comm::World&, const SharedDeck&, Log&, session::SignalScope& signals)>& action);
 
 }  // namespace trireme::cli

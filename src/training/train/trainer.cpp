@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -476,27 +475,10 @@ ExitCode Trainer::steps() {
 
 }  // namespace
 
-std::unique_ptr<session::JobClock> limit_time(const session::Job& job,
-                                              double started_at,
-                                              const comm::World& world,
-                                              Log& log,
-                                              session::SignalScope& signals) {
-  if (world.rank() != 0)
-    return nullptr;
-  std::string warning;
-  const double walltime = job.run.walltime.given() ? job.run.walltime.value->seconds
-                                                   : std::numeric_limits<double>::infinity();
-  auto clock = std::make_unique<session::JobClock>(started_at + walltime, signals, warning);
-  if (!warning.empty())
-    log.warning("{}", warning);
-  return clock;
-}
-
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,
                session::SignalScope& signals,
-               double started_at,
                MeasureCeiling measure_ceiling,
                session::MemoryCopies& copies) {
   std::string quota;
@@ -520,7 +502,6 @@ ExitCode train(const session::Job& job,
   for (const std::string& line : std::set(of_all.begin(), of_all.end()))
     if (!line.empty())
       log.warning("{}", line);
-  const auto clock = limit_time(job, started_at, world, log, signals);
   return Trainer(job, world, log, signals, copies).run(measure_ceiling);
 }
 

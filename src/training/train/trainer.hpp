@@ -18,8 +18,6 @@
 // 4. Rank 0 alone writes the record, the log and deck.resolved.yaml.
 #pragma once
 
-#include <memory>
-
 #include "base/error.hpp"
 #include "base/log.hpp"
 
@@ -27,7 +25,6 @@
 
 #include "session/job.hpp"
 #include "session/memory_copies.hpp"
-#include "session/scheduler.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
 
@@ -37,23 +34,13 @@ namespace trireme::train {
 /// left for them. Collective.
 using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
 
-/// Limits the time of the work in `signals`: run.walltime after `started_at`, or shortly before the
-/// end of the scheduler's job, as long as the result exists. Null on all ranks but 0. Warns of an
-/// end of the job that cannot be.
-std::unique_ptr<session::JobClock> limit_time(const session::Job& job,
-                                              double started_at,
-                                              const comm::World& world,
-                                              Log& log,
-                                              session::SignalScope& signals);
-
-/// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after
-/// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
-/// `measure_ceiling` is called once, after the last step. `copies` are used again after a loss.
+/// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after a
+/// checkpoint. `measure_ceiling` is called once, after the last step. `copies` are used again after
+/// a loss.
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,
                session::SignalScope& signals,
-               double started_at,
                MeasureCeiling measure_ceiling,
                session::MemoryCopies& copies);
 

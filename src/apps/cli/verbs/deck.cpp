@@ -120,15 +120,13 @@ ExitCode train_deck(Arguments arguments) {
   const DeckArguments deck{arguments.argv[1],
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   session::MemoryCopies copies;
-  return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
-    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
-      const session::Job& job = shared.job;
-      world.continues_after_loss = job.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
-                                   comm::why_losses_end_all_ranks().empty();
-      return train::train(job, world, log, stops.signals, stops.started_at, bench::ceiling_of,
-                          copies);
-    });
-  });
+  const auto train = [&](comm::World& world, const SharedDeck& shared, Log& log,
+                         session::SignalScope& signals) {
+    world.continues_after_loss = shared.job.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
+                                 comm::why_losses_end_all_ranks().empty();
+    return train::train(shared.job, world, log, signals, bench::ceiling_of, copies);
+  };
+  return with_deck_until_stopped(arguments, "", deck, train);
 }
 
 }  // namespace trireme::cli

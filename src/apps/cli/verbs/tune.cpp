@@ -10,8 +10,6 @@
 
 #include "comm/control/together.hpp"
 
-#include "train/trainer.hpp"
-
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verb.hpp"
@@ -79,19 +77,16 @@ Action declare_find_rate(CLI::App& command) {
       ->check(CLI::Range(1.01, 1e9));
   add_json(command, options->json);
   return [options](Arguments arguments) {
-    const auto sweep_rates = [&](comm::World& world, const Stops& stops) {
-      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
-        const auto clock =
-            train::limit_time(shared.job, stops.started_at, world, log, stops.signals);
-        comm::on_first_rank(world, [&] { expect_new_file(options->json); });
-        const tune::RateCurve curve = tune::find_rate(shared.job, world, log, options->sweep);
-        comm::on_first_rank(world, [&] {
-          give_result(tune::rate_table(curve), options->json, tune::rate_json(curve));
-        });
-        return ExitCode::done;
+    const auto sweep_rates = [&](comm::World& world, const SharedDeck& shared, Log& log,
+                                 session::SignalScope& /*signals*/) {
+      comm::on_first_rank(world, [&] { expect_new_file(options->json); });
+      const tune::RateCurve curve = tune::find_rate(shared.job, world, log, options->sweep);
+      comm::on_first_rank(world, [&] {
+        give_result(tune::rate_table(curve), options->json, tune::rate_json(curve));
       });
+      return ExitCode::done;
     };
-    return under_mpi_until_stopped(arguments, "trireme find-rate", sweep_rates);
+    return with_deck_until_stopped(arguments, "trireme find-rate", options->deck, sweep_rates);
   };
 }
 
@@ -115,18 +110,15 @@ Action declare_tune(CLI::App& command) {
   add_json(command, options->json);
   return [options](Arguments arguments) {
     options->request.memory_bytes = static_cast<std::int64_t>(options->gib * 0x1p30);
-    const auto measure = [&](comm::World& world, const Stops& stops) {
-      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
-        const auto clock =
-            train::limit_time(shared.job, stops.started_at, world, log, stops.signals);
-        comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
-        const tune::Tuning tuning =
-            tune::tune(shared.deck, shared.circumstances, world, log, options->request);
-        comm::on_first_rank(world, [&] { give(*options, shared, tuning); });
-        return ExitCode::done;
-      });
+    const auto measure = [&](comm::World& world, const SharedDeck& shared, Log& log,
+                             session::SignalScope& /*signals*/) {
+      comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
+      const tune::Tuning tuning =
+          tune::tune(shared.deck, shared.circumstances, world, log, options->request);
+      comm::on_first_rank(world, [&] { give(*options, shared, tuning); });
+      return ExitCode::done;
     };
-    return under_mpi_until_stopped(arguments, "trireme tune", measure);
+    return with_deck_until_stopped(arguments, "trireme tune", options->deck, measure);
   };
 }
 
