@@ -2,9 +2,9 @@
 #include "train/noise_scale.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
-#include <cstdlib>
-#include <sstream>
+#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -61,18 +61,13 @@ std::string NoiseScale::packed() const {
 void NoiseScale::continue_from(const std::string& packed, const std::string& checkpoint) {
   if (packed.empty())
     return;
-  std::istringstream words(packed);
-  std::string gradient, trace, rest;
+  NoiseEstimate estimate;
   std::int64_t count = -1;
-  const bool three = words >> count >> gradient >> trace && !(words >> rest);
-  const auto number = [](const std::string& word) {  // streams do not read hexadecimal ones
-    char* end = nullptr;
-    const double value = std::strtod(word.c_str(), &end);
-    return end == word.c_str() + word.size() ? value : unknown_noise_scale;
-  };
-  const NoiseEstimate estimate{number(gradient), number(trace)};
-  if (!three || count < 0 || !std::isfinite(estimate.gradient_squared) ||
-      !std::isfinite(estimate.trace))
+  int end = 0;  // streams do not read hexadecimal numbers
+  const int read = std::sscanf(packed.c_str(), "%" SCNd64 " %la %la%n", &count,
+                               &estimate.gradient_squared, &estimate.trace, &end);
+  if (read != 3 || static_cast<std::size_t>(end) != packed.size() || count < 0 ||
+      !std::isfinite(estimate.gradient_squared) || !std::isfinite(estimate.trace))
     throw UserError(Place{checkpoint},
                     fmt::format("its noise_scale is '{}', not a count and two numbers", packed));
   count_ = count;
