@@ -13,7 +13,7 @@
 
 #include "text/tokenizer.hpp"
 
-#include "session/sections.hpp"
+#include "session/job.hpp"
 
 namespace trireme::deck {
 

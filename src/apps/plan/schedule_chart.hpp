@@ -15,7 +15,7 @@
 #include "base/json.hpp"
 
 #include "optim/groups.hpp"
-#include "session/sections.hpp"
+#include "session/job.hpp"
 
 namespace trireme::plan {
 

@@ -17,8 +17,8 @@
 
 #include "comm/control/world.hpp"
 
+#include "session/job.hpp"
 #include "session/rank_memory.hpp"
-#include "session/sections.hpp"
 
 namespace trireme::session {
 

@@ -9,14 +9,37 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "device/config.hpp"
 
 #include "model/config.hpp"
 
+#include "reduce/config.hpp"
+
+#include "batches/config.hpp"
 #include "text/tokenizer.hpp"
 
-#include "session/sections.hpp"
+#include "record/config.hpp"
+
+#include "optim/config.hpp"
+#include "session/config.hpp"
 
 namespace trireme::session {
+
+/// The sections of a deck that a run uses unchanged: the config structs of all rooms. In addition a
+/// deck has the section `model`, and a run has the shape that results from it.
+struct Sections {
+  RunConfig run = {};
+  GpuConfig gpu = {};
+  batches::DataConfig data = {};
+  BatchConfig batch = {};
+  optim::OptimizerConfig optimizer = {};
+  reduce::ParallelConfig parallel = {};
+  device::MemoryConfig memory = {};
+  record::RecordConfig record = {};
+  record::CheckpointConfig checkpoint = {};
+  EvaluateConfig evaluate = {};
+  SampleConfig sample = {};
+};
 
 struct Job : Sections {
   model::GptShape shape = {};

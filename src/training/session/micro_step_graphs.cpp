@@ -3,35 +3,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <optional>
 #include <span>
 #include <utility>
 
 namespace trireme::session {
 
-/// A capture. The destructor ends it if an exception has interrupted it.
-class MicroStepGraphs::Capture {
- public:
-  explicit Capture(device::Stream& stream) : stream_(&stream) { stream.begin_capture(); }
-  ~Capture() {
-    if (stream_ == nullptr)
-      return;
-    try {
-      static_cast<void>(stream_->end_capture());
-    } catch (const std::exception&) {
-      // The exception that is being thrown reports the error.
-    }
-  }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-
-  std::unique_ptr<device::Graph> end() { return std::exchange(stream_, nullptr)->end_capture(); }
-
- private:
-  device::Stream* stream_;
-};
-
-/// Receives the model's calls of hooks during a capture, and cuts it into pieces.
+/// Receives the model's calls of hooks during a capture, and cuts it into pieces. The destructor ends
+/// a capture that an exception has interrupted.
 class MicroStepGraphs::Recorder final : public model::Hooks {
  public:
   Recorder(MicroStepGraphs& graphs, Recording& recording)
@@ -43,6 +21,17 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
       unfinished_.push_back(bucket.parameters.size());
     begin_piece();
   }
+  ~Recorder() override {
+    if (!captures_)
+      return;
+    try {
+      static_cast<void>(graphs_.compute_.end_capture());
+    } catch (const std::exception&) {
+      // The exception that is being thrown reports the error.
+    }
+  }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
 
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
     bool cuts = graphs_.parameters_share_slots_ && !parameters.empty();
@@ -80,15 +69,16 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
 
   void end_piece() {
     Piece& piece = recording_.pieces.back();
-    piece.graph = capture_->end();
-    capture_.reset();
+    captures_ = false;
+    piece.graph = graphs_.compute_.end_capture();
     graphs_.run(piece);
   }
 
  private:
   void begin_piece() {
     recording_.pieces.emplace_back();
-    capture_.emplace(graphs_.compute_);
+    graphs_.compute_.begin_capture();
+    captures_ = true;
   }
   [[nodiscard]] std::size_t bucket_of(ParameterIndex parameter) const {
     return at(graphs_.plan_.placement(parameter).bucket);
@@ -99,7 +89,7 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
   std::vector<bool> used_;               // by bucket: its parameters were requested
   std::vector<bool> written_;            // by bucket: its gradients were written
   std::vector<std::size_t> unfinished_;  // by bucket: gradients not complete yet
-  std::optional<Capture> capture_;
+  bool captures_ = false;
 };
 
 MicroStepGraphs::MicroStepGraphs(model::Gpt& model,

@@ -79,7 +79,6 @@ class MicroStepGraphs {
     bool first = false, last = false;
     std::vector<Piece> pieces;
   };
-  class Capture;
   class Recorder;
 
   void run(const Piece& piece);

@@ -282,14 +282,14 @@ Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.unfinished = optimizer.has_result(last_update(number)) ? 0 : 1;
   mine.text_bytes = text_bytes_;
   PendingStep& pending = pending_of(number);
-  mine.energy = pending.own_energy = energy.used();
-  pending.control_begin = device::steady_seconds();
+  mine.energy = pending.outcome.own_energy = energy.used();
+  pending.outcome.control_begin = device::steady_seconds();
   const Requests agreed = agree(world, mine);
   pending.text_bytes = agreed.text_bytes;
-  pending.energy = agreed.energy;
+  pending.outcome.energy = agreed.energy;
   // If the device has not completed the step, it does not wait for this exchange.
-  pending.control_waited =
-      mine.unfinished == 0 ? device::steady_seconds() - pending.control_begin : 0;
+  pending.outcome.control_waited =
+      mine.unfinished == 0 ? device::steady_seconds() - pending.outcome.control_begin : 0;
   compute_stream->record(*pending.ended);
   return agreed;
 }
@@ -320,7 +320,7 @@ optim::StepResult Session::result_of_replicas(const PendingStep& pending) {
 
 StepOutcome Session::outcome(std::int64_t number) {
   const PendingStep& pending = pending_of(number);
-  StepOutcome outcome;
+  StepOutcome outcome = pending.outcome;
   static_cast<optim::StepResult&>(outcome) =
       local_steps() > 1 ? result_of_replicas(pending) : optimizer.result(number);
   pending.ended->wait();
@@ -336,10 +336,6 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.optimizer_began = pending.optimizer_began->seconds();
   // The clock of a virtual machine may go back when the machine is moved.
   outcome.seconds = std::max(pending.ended->seconds() - outcome.began, 1e-9);
-  outcome.control_begin = pending.control_begin;
-  outcome.control_waited = pending.control_waited;
-  outcome.energy = pending.energy;
-  outcome.own_energy = pending.own_energy;
   outcome.times = engine.times(pending.engine_step);
   if (local_steps() > 1) {
     outcome.average_begin = pending.optimizer_ended->seconds();

@@ -209,9 +209,8 @@ class Session {
   struct PendingStep {
     std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null if no step needs them
     std::int64_t engine_step = 0;
-    std::int64_t text_bytes = 0;        ///< of the step's targets, of all ranks
-    device::Energy energy, own_energy;  ///< of all ranks and of this one
-    double control_begin = 0, control_waited = 0;
+    std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
+    StepOutcome outcome;          ///< energy and the agreement; the rest is not known yet
     struct Local {
       optim::StepResult result;  ///< of the last local step
       double waited = 0;         ///< for the network, in those before
