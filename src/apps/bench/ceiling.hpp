@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the speed of matrix products with the shapes of a model: for `trireme bench matmul`
-// (bench/matmul.hpp), and in a short form for training runs, which report their share of this
+// (bench/deck_bench.hpp), and in a short form for training runs, which report their share of this
 // ceiling.
 //
 //   step      as a training step computes it; on a GPU with what is part of the product there: the
