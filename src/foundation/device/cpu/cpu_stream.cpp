@@ -66,11 +66,13 @@ class Graph final : public device::Graph {
 
 void EventState::mark(std::uint64_t target, const std::shared_ptr<Failure>& failure) {
   const std::lock_guard lock(mutex_);
+  const bool in_order = reached_.load(std::memory_order_relaxed) + 1 == target;
   if (!failure_)
     failure_ = failure;
   seconds_.store(steady_seconds(), std::memory_order_release);
   reached_.store(target, std::memory_order_release);
   changed_.notify_all();
+  TRIREME_EXPECT(in_order, "record {} of an event was reached before an earlier one", target);
 }
 
 std::shared_ptr<Failure> EventState::await(std::uint64_t target) {
