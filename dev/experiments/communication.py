@@ -37,10 +37,10 @@ WARMUP = 3  # steps whose times do not count
 
 
 def local_words(deck, local_steps, ranks):
-    """The same tokens in steps of `local_steps` updates; every rank is a replica. `deck`: the resolved one, from a record."""
+    """The same tokens in steps of `local_steps` updates; every rank is a replica, with all of its state. `deck`: the resolved one, from a record."""
     if deck["run.steps"] % local_steps:
         raise SystemExit(f"error: {deck['run.steps']} steps are no multiple of {local_steps} local steps. Give run.steps=N.")
-    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": ranks, "run.steps": deck["run.steps"] // local_steps,
+    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": ranks, "parallel.shard": "optimizer", "run.steps": deck["run.steps"] // local_steps,
             "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1),
             "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
 

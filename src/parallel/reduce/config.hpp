@@ -210,18 +210,19 @@ void describe_sums(V& v, ParallelConfig& c) {
          "and the sum, but not partial sums, which hosts with several ranks send in fp32. One rank "
          "rounds nothing. With parallel.replicate and reduction: sum, the sum of each replica is "
          "rounded as well. int8 and fp8 (e4m3) send a quarter, with a scale per 64 elements, for "
-         "slow networks; top4 and top1 send only the 4 or the 1 largest of each 64 elements, a "
-         "16th "
-         "or a 64th. Most is saved with shard: none, which sends no parameters. Terms go "
-         "directly to their owners, so with several ranks on a host less is saved. They need "
-         "shard: none or optimizer."});
+         "slow networks. top4 and top1 send only the 4 or the 1 largest of each 64 elements, for "
+         "comparison: Adam learns much less per step with them. Most is saved with shard: none, "
+         "which sends no parameters. Terms go directly to their owners, so with several ranks on a "
+         "host less is saved. They need shard: none or optimizer."});
   v("gradient_rank", c.gradient_rank,
     {.help =
          "PowerSGD: send the gradient of each matrix as a product of two factors of this rank, for "
          "very slow networks. A matrix of 768 x 3072 becomes 614 times smaller with 1, 154 times "
          "with 4. It costs two passes of products over the gradients. Biases and gains are sent "
-         "whole. Start with 4 and compare the loss. With reduction: tree each logical shard has an "
-         "error of its own. full: send the gradients themselves.",
+         "whole. Small ranks learn less per step: start with 16, and compare the loss at equal "
+         "time "
+         "with gradient_dtype: int8. With reduction: tree each logical shard has an error of its "
+         "own. full: send the gradients themselves.",
      .min = 1,
      .max = 1 << 16});
   v("error_feedback", c.error_feedback,
