@@ -58,7 +58,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     traffic.gradient_bytes = times * most * sent / (hosts.ranks() - 1);
     return traffic;
   }
-  const bool factors = config.parallel.compresses() && hosts.ranks() > 1;
+  const bool factors = config.parallel.gradient_rank.given();
   const std::int64_t summed =
       factors ? reduce::factor_elements(config.parallel, plan.plan) / hosts.ranks() : shard;
   const auto reduced = [&](DType dtype, comm::ReplicaPart part) {

@@ -137,7 +137,7 @@ class Reader {
       refuse(where + ".use_regex", with_expression
                                        ? "without it no pattern splits the text; that is "
                                          "not supported"
-                                       : "two patterns, one after the other, are not implemented");
+                                       : "only one pattern at a time is supported");
   }
   std::string_view expression_in(const Json& object, const std::string& where) const {
     expect_keys(path_, where, object, {"type", "pattern", "behavior", "invert"});

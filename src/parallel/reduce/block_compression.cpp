@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/block_compression.hpp"
 
+#include "base/error.hpp"
+
 namespace trireme::reduce {
 
 namespace {
 
 ops::BlockCode code_of(GradientDType dtype) {
-  return static_cast<ops::BlockCode>(static_cast<int>(dtype) -
-                                     static_cast<int>(GradientDType::int8));
+  switch (dtype) {
+    case GradientDType::int8:
+      return ops::BlockCode::int8;
+    case GradientDType::fp8:
+      return ops::BlockCode::fp8;
+    case GradientDType::top4:
+      return ops::BlockCode::top4;
+    case GradientDType::top1:
+      return ops::BlockCode::top1;
+    case GradientDType::fp32:
+    case GradientDType::bf16:
+      break;
+  }
+  TRIREME_EXPECT(false, "blocks of codes with gradients in {}", word(dtype));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace trireme::reduce {
 
 /// The type in which gradients are sent. They are accumulated, and the optimizer reads them, in
-/// fp32. From int8 on, blocks are encoded (block_compression.hpp), in the order of ops::BlockCode.
+/// fp32. From int8 on, blocks of elements are encoded (block_compression.hpp).
 enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8, top4, top1 };
 
 /// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
@@ -73,9 +73,10 @@ struct ParallelConfig {
   OnLostRank on_lost_rank = OnLostRank::stop;
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
-  /// Whether reductions use compression.hpp.
+  /// Whether the deck asks for a method of compression.hpp.
   [[nodiscard]] bool compresses() const { return encodes() || gradient_rank.given(); }
-  /// As above, on so many ranks. A single one sends nothing, but with a tree its bits are theirs.
+  /// Whether reductions among this many ranks use it. One rank has nothing to send, but with
+  /// reduction: tree it must compute the same bits as several.
   [[nodiscard]] bool compresses_on(int ranks) const {
     return compresses() && (ranks > 1 || reduction == comm::Reduction::tree);
   }
