@@ -38,6 +38,27 @@ TEST(Batches, EveryRankCountSeesTheSameGlobalBatchOnce) {
       }
 }
 
+TEST(Batches, LocalStepsHaveEqualPartsOfTheBatchOneAfterAnother) {
+  constexpr std::int64_t first = 100, sequences = 21;
+  for (const std::int64_t updates : {1, 3, 7})
+    for (int ranks = 1; ranks <= 3; ++ranks) {
+      const Batches batches{sequences, 2, ranks, 0, updates};
+      batches.validate();
+      const std::int64_t each = batches.micro_steps() / updates;
+      std::int64_t next = first;
+      for (std::int64_t update = 0; update < updates; ++update) {
+        for (int rank = 0; rank < ranks; ++rank)
+          for (std::int64_t micro = update * each; micro < (update + 1) * each; ++micro)
+            if (const auto [at, count] = batches.micro_batch(first, rank, micro); count > 0) {
+              EXPECT_EQ(at, next);
+              next += count;
+            }
+        EXPECT_EQ(next, first + (update + 1) * sequences / updates)
+            << updates << " updates on " << ranks << " ranks";
+      }
+    }
+}
+
 TEST(Batches, RanksOfATreeTakeWholeSubtrees) {
   constexpr std::int64_t leaves = 32, of_a_leaf = 6;
   for (int ranks = 1; ranks <= leaves; ++ranks) {
@@ -64,6 +85,10 @@ TEST(Batches, SayHowLongRanksIdle) {
       uneven_text({10, 1, 4}),
       "ranks have between 2 and 3 of the 10 sequences, so some idle for 33.3 % of the compute "
       "time of a step. They have equally many of 8 or 12");
+  EXPECT_EQ(uneven_text({12, 1, 2, 0, 3}), "");
+  EXPECT_EQ(uneven_text({15, 1, 2, 0, 3}),
+            "ranks have between 2 and 3 of the 5 sequences of a local step, so some idle for 33.3 "
+            "% of the compute time of a step. They have equally many of 12 or 18");
   EXPECT_NE(uneven_text({3, 1, 4}).find("between 0 and 1"), std::string::npos);
   EXPECT_NE(uneven_text({8, 1, 3, 8}).find("if their number is a power of two"), std::string::npos);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training across hosts: the same numbers as on one, the bytes that are planned, and an end in words when a rank or the link dies.
 
-To be started by hosts.sh --hosts 3, which gives mpirun the hosts north, south and east.
+To be started by hosts.sh --hosts 4, which gives mpirun the hosts north, south, east and west.
 """
 import glob
 import json
@@ -238,13 +238,13 @@ class Faults(Network):
 
 
 class LostHost(Network):
-    WORDS = ("run.steps=300", "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.every_steps=0")
+    TREE = ("parallel.reduction=tree", "parallel.logical_shards=4")
 
     def lose(self, hosts, damage, continues, *words):
-        """What a run says that goes through `damage`, between two steps or in one, and ends with the bits of an undisturbed run."""
+        """What a run of 300 steps says that goes through `damage`, between two steps or in one."""
         ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
         command = ["bash", MPIRUN_SH, *QUIET, "-H", hosts, "-n", str(ranks), TRIREME, DECK, f"run.directory={self.path('lost')}",
-                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", *self.WORDS, *words]
+                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", "run.steps=300", "evaluate.every_steps=0", *words]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", env={**os.environ, "TRIREME_MPIRUN": MPIRUN}) as process:
             end = threading.Timer(TIMEOUT_S, process.kill)
@@ -268,17 +268,31 @@ class LostHost(Network):
                 end.cancel()
                 process.kill()
         self.assertIn(continues, said)
-        self.train_on(ONE_HOST % 2, *self.WORDS, *words, name="undisturbed")
-        self.assertEqual(self.weights(300, "lost"), self.weights(300, "undisturbed"))
         return said
 
-    def test_the_run_continues_on_the_hosts_that_are_left(self):
-        def end_south():
-            pids = subprocess.run(["ip", "netns", "pids", "south"], capture_output=True, text=True, check=True).stdout.split()
+    def expect_undisturbed_bits(self, *words):
+        self.train_on(ONE_HOST % 2, "run.steps=300", "evaluate.every_steps=0", *words, name="undisturbed")
+        self.assertEqual(self.weights(300, "lost"), self.weights(300, "undisturbed"))
+
+    def lose_host(self, host, *words):
+        """The host is gone for good, so each test loses another one."""
+        def end():
+            pids = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, check=True).stdout.split()
             self.assertTrue(pids)
             subprocess.run(["kill", "-9", *pids], check=True)
-            subprocess.run(["ip", "netns", "del", "south"], check=True)
-        self.lose("north:1,south:1,east:1", end_south, "it starts again on north:1 east:1 from its newest checkpoint", "checkpoint.every_steps=10")
+            subprocess.run(["ip", "netns", "del", host], check=True)
+        return self.lose(f"north:1,{host}:1,east:1", end, "it starts again on north:1 east:1 from its newest checkpoint",
+                         "checkpoint.every_steps=10", *words)
+
+    def test_the_run_continues_on_the_hosts_that_are_left(self):
+        self.lose_host("south", *self.TREE)
+        self.expect_undisturbed_bits(*self.TREE, "checkpoint.every_steps=10")
+
+    def test_replicas_with_local_steps_continue_without_one(self):
+        said = self.lose_host("west", "parallel.replicate=node", "optimizer.outer.local_steps=4")
+        self.assertIn("3 ranks with 3 copies", said)
+        self.assertIn("2 ranks with 2 copies", said)
+        self.assertIn("step    300/300", said)
 
     @unittest.skipUnless(has_ulfm(), "continuing in place needs Open MPI 5 with ULFM")
     def test_the_others_continue_in_place_without_the_ranks_of_a_host(self):
@@ -288,8 +302,9 @@ class LostHost(Network):
             self.assertEqual(len(lost), 2)
             for pid in lost:
                 os.kill(pid, signal.SIGKILL)
-        said = self.lose("north:1,south:2,east:1", end_ranks, "was lost: the run continues on 2 ranks", "checkpoint.memory_every_steps=1",
-                         "checkpoint.every_steps=300")
+        words = (*self.TREE, "checkpoint.memory_every_steps=1", "checkpoint.every_steps=300")
+        said = self.lose("north:1,south:2,east:1", end_ranks, "was lost: the run continues on 2 ranks", *words)
+        self.expect_undisturbed_bits(*words)
         self.assertRegex(said, "rank [12] on south.* was lost")
         self.assertRegex(said, r"wrote \S+ from the copies in memory")
         self.assertNotIn("it starts again", said)

@@ -121,6 +121,12 @@ TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
             "node: 3 ranks on 3 hosts, but replicas of one rank have no shards; use fewer "
             "replicas, or parallel.shard: none");
   EXPECT_EQ(replicas_problem(config, 3, 3, true), "");
+  config.replicate.keyword = Replicate::rank;
+  EXPECT_EQ(replicas(config, 5, 2), 5);
+  EXPECT_EQ(replicas_problem(config, 5, 2, true), "");
+  EXPECT_EQ(replicas_problem(config, 5, 2, false),
+            "rank: 5 ranks on 2 hosts, but replicas of one rank have no shards; use fewer "
+            "replicas, or parallel.shard: none");
   config.replicate.number = 4;
   EXPECT_EQ(replicas(config, 8, 1), 4);
   EXPECT_EQ(replicas_problem(config, 6, 1, true),

@@ -212,8 +212,8 @@ std::optional<Finding> Reference::compare_checkpoint(const std::string& director
       if (count == 0)
         continue;
       Bytes& bytes = memory.emplace_back(static_cast<std::size_t>(count * size));
-      wanted.push_back({slots[slot].name, static_cast<ParameterIndex>(p), begin,
-                        View(bytes.data(), count, dtype)});
+      wanted.push_back({slots[slot].saved_name(session.plan.replica_of(session.world.rank())),
+                        static_cast<ParameterIndex>(p), begin, View(bytes.data(), count, dtype)});
       expected.push_back(&state[slot][p]);
     }
   record::load_checkpoint(directory, session.plan, session::model_facts(session.job.shape), wanted,
@@ -225,14 +225,16 @@ std::optional<Finding> Reference::compare_checkpoint(const std::string& director
   return first;
 }
 
-std::uint64_t Reference::hash() const {
+std::uint64_t Reference::hash(const layout::StateSlots& slots) const {
   std::uint64_t sum = 0;
   const auto add = [&](const std::vector<Bytes>& all) {
     for (const Bytes& bytes : all)
       sum = hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, sum);
   };
   for (const Step& step : steps_)
-    for (const std::vector<Bytes>& slot : step.state) add(slot);
+    for (std::size_t slot = 0; slot < slots.size(); ++slot)
+      if (!slots[slot].of_replica)
+        add(step.state[slot]);
   add(gathered_);
   return sum;
 }

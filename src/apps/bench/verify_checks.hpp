@@ -54,8 +54,8 @@ class Reference {
                                                           const Session& session,
                                                           comm::World& world) const;
 
-  /// Equal on two ranks if all stored values are.
-  [[nodiscard]] std::uint64_t hash() const;
+  /// Equal on two ranks if all stored values are, except those of slots that each replica has.
+  [[nodiscard]] std::uint64_t hash(const layout::StateSlots& slots) const;
 
  private:
   using Bytes = std::vector<std::byte>;

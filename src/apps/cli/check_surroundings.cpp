@@ -111,8 +111,7 @@ std::string space_note(const deck::JobConfig& config,
                        std::int64_t free) {
   if (!config.checkpoint.regular() || free < 0)
     return "";
-  const std::int64_t one =
-      layout::snapshot_bytes(plan.plan, plan.slots) * plan.plan.all_ranks() / plan.plan.replicas();
+  const std::int64_t one = layout::snapshot_bytes(plan.plan, plan.slots) * plan.plan.all_ranks();
   const std::int64_t all = one * (std::max<std::int64_t>(config.checkpoint.keep, 1) + 1);
   return fmt::format(
       "space: {} per checkpoint, {} for all checkpoints that are kept; {} are free{}\n",

@@ -39,9 +39,8 @@ struct ParallelRules : Rules {
                  fmt::format("the number of remaining ranks may not allow it.{}", advice));
     };
     refuse(config_.batch.equal_ranks, "batch.equal_ranks", "");
-    refuse(config_.optimizer.outer.on(), "optimizer.outer.local_steps", "");
     refuse(parallel.replicate.number.value_or(1) > 1, "parallel.replicate",
-           " Use replicate: node.");
+           " Use replicate: node or rank.");
   }
 
   void parameters_can_be_kept() const {
@@ -90,7 +89,7 @@ struct ParallelRules : Rules {
            "optimizer or none.");
     refuse(
         parallel.replicate.number.value_or(1) > 1 ||
-            (!parallel.replicate.number && parallel.replicate.keyword == reduce::Replicate::node),
+            (!parallel.replicate.number && parallel.replicate.keyword != reduce::Replicate::none),
         "parallel.replicate",
         "compressed gradients are exchanged by all ranks at once. Use gradient_dtype: bf16.");
     refuse(parallel.encodes() && parallel.padding != layout::Padding::aligned, "parallel.padding",
@@ -113,13 +112,13 @@ struct ParallelRules : Rules {
              "a step has several gradients, and each replica its own. Use 0.");
     if (!circumstances_.trains || !readable({"batch.micro_sequences"}))
       return;
-    const std::int64_t unit = config_.batch.micro_sequences * circumstances_.ranks * local_steps;
     for (const BatchSize& size : readable_sizes())
-      if (size.sequences % unit != 0)
+      if (size.sequences % local_steps != 0 || size.sequences / local_steps < circumstances_.ranks)
         refuse(size.path,
-               fmt::format("every local step needs equally many micro-batches on every rank. Use a "
-                           "multiple of {} = {} micro_sequences x {} rank(s) x {} local steps.",
-                           unit, config_.batch.micro_sequences, circumstances_.ranks, local_steps));
+               fmt::format("every local step needs equally many sequences, at least one per rank. "
+                           "Use a multiple of {}, from {} = {} local steps x {} rank(s) on.",
+                           local_steps, local_steps * circumstances_.ranks, local_steps,
+                           circumstances_.ranks));
   }
 
   void tree_can_grow() const {

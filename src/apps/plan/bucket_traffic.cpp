@@ -115,9 +115,8 @@ double BucketTraffic::average_seconds() const {
       seconds += gather_seconds(numbers_of(options_.parameter_dtype),
                                 bytes_of(bucket.elements, options_.parameter_dtype));
     if (across_)
-      seconds +=
-          options_.averaged_states * across_->seconds(Operation::all_reduce, Numbers::fp32,
-                                                      bytes_of(bucket.shard_elements, DType::f32));
+      seconds += across_->seconds(Operation::all_reduce, Numbers::fp32,
+                                  bytes_of(bucket.shard_elements, DType::f32));
   }
   return seconds;
 }

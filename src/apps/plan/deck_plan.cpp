@@ -73,8 +73,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     std::ranges::transform(gradients, gathered(wire, summed), gradients.begin(), std::plus{});
   traffic.gradient_bytes = times * std::ranges::max(gradients);
   if (local)
-    traffic.gradient_bytes += optim::averaged_states(config.optimizer) *
-                              std::ranges::max(reduced(DType::f32, comm::ReplicaPart::across));
+    traffic.gradient_bytes += std::ranges::max(reduced(DType::f32, comm::ReplicaPart::across));
   return traffic;
 }
 

@@ -68,15 +68,17 @@ std::string uneven_text(const Batches& batches) {
     least = std::min(least, batches.share(rank).count);
   if (least == most)
     return "";
-  const std::int64_t ranks = batches.ranks, below = batches.sequences / ranks * ranks;
+  const std::int64_t unit = batches.ranks * batches.updates,
+                     below = batches.sequences / unit * unit;
   return fmt::format(
-      "ranks have between {} and {} of the {} sequences, so some idle for {:.1f} % of the compute "
+      "ranks have between {} and {} of the {} sequences{}, so some idle for {:.1f} % of the "
+      "compute "
       "time of a step. {}",
-      least, most, batches.sequences,
+      least, most, batches.sequences_of_update(), batches.updates > 1 ? " of a local step" : "",
       100 * (1 - static_cast<double>(least) / static_cast<double>(most)),
       batches.leaves > 0 ? "They have equally many if their number is a power of two"
-      : below > 0        ? fmt::format("They have equally many of {} or {}", below, below + ranks)
-                         : fmt::format("They have equally many of {}", ranks));
+      : below > 0        ? fmt::format("They have equally many of {} or {}", below, below + unit)
+                         : fmt::format("They have equally many of {}", unit));
 }
 
 }  // namespace trireme::batches

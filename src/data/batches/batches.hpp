@@ -109,10 +109,14 @@ struct Batches {
   std::int64_t sequences = 0;        ///< over all ranks
   std::int64_t micro_sequences = 0;  ///< per rank and micro-step, at most
   int ranks = 1;
-  std::int64_t leaves = 0;  ///< of a tree of gradients; 0: there is none
+  std::int64_t leaves = 0;   ///< of a tree of gradients; 0: there is none
+  std::int64_t updates = 1;  ///< local steps, one after another, each with an equal part
 
-  /// Sequences of one rank, and the first of them in the batch. With leaves, those of its leaves;
-  /// otherwise an equal share, and one more on the first ranks where the batch does not divide.
+  [[nodiscard]] std::int64_t sequences_of_update() const { return sequences / updates; }
+
+  /// Sequences of one rank in an update, and the first of them in the update's part of the batch.
+  /// With leaves, those of its leaves; otherwise an equal share, and one more on the first ranks
+  /// where the part does not divide.
   struct Share {
     std::int64_t begin = 0, count = 0;
   };
@@ -121,11 +125,12 @@ struct Batches {
       const LeafRange own = leaves_of_term(leaves, rank, ranks);
       return {sequences / leaves * own.begin, sequences / leaves * own.count};
     }
-    const std::int64_t least = sequences / ranks, more = sequences % ranks;
+    const std::int64_t least = sequences_of_update() / ranks, more = sequences_of_update() % ranks;
     return {rank * least + std::min<std::int64_t>(rank, more), least + (rank < more ? 1 : 0)};
   }
 
-  /// Of the rank with most of them. With leaves, it is one whose number was halved least often.
+  /// Of the rank with most of them in an update. With leaves, it is one whose number was halved
+  /// least often.
   [[nodiscard]] std::int64_t most_sequences() const {
     const auto parts = static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(ranks)));
     return leaves > 0 ? sequences / parts : share(0).count;
@@ -134,7 +139,7 @@ struct Batches {
   /// Of the rank with most of them. Without leaves, every rank takes part in as many, the last of
   /// which may have no samples of it.
   [[nodiscard]] std::int64_t micro_steps() const {
-    return divided_up(most_sequences(), micro_sequences);
+    return updates * divided_up(most_sequences(), micro_sequences);
   }
   [[nodiscard]] std::int64_t micro_steps(int rank) const {
     return leaves > 0 ? share(rank).count / micro_sequences : micro_steps();
@@ -143,9 +148,10 @@ struct Batches {
   /// Throws ContractError when leaves do not divide; `trireme check` reports it before.
   void validate() const {
     TRIREME_EXPECT(ranks >= 1 && micro_sequences >= 1 && sequences >= 1 &&
-                       (leaves == 0 || sequences % (micro_sequences * leaves) == 0),
-                   "{} sequences in {} leaves over {} ranks in micro-batches of {}", sequences,
-                   leaves, ranks, micro_sequences);
+                       (leaves == 0 || sequences % (micro_sequences * leaves) == 0) &&
+                       updates >= 1 && sequences % updates == 0 && (leaves == 0 || updates == 1),
+                   "{} sequences in {} leaves and {} updates over {} ranks in micro-batches of {}",
+                   sequences, leaves, updates, ranks, micro_sequences);
   }
 
   /// Consecutive samples of one micro-batch.
@@ -156,10 +162,11 @@ struct Batches {
   /// `rank`'s micro-batch number `micro` in the step whose batch starts at `first`.
   [[nodiscard]] Micro micro_batch(std::int64_t first, int rank, std::int64_t micro) const {
     const Share own = share(rank);
-    const std::int64_t at = micro * micro_sequences;
+    const std::int64_t each = micro_steps(rank) / updates, at = micro % each * micro_sequences;
+    first += micro / each * sequences_of_update();
     if (at < own.count)
       return {first + own.begin + at, std::min(micro_sequences, own.count - at)};
-    return {first + std::min(own.begin, sequences - 1), 0};
+    return {first + std::min(own.begin, sequences_of_update() - 1), 0};
   }
 };
 

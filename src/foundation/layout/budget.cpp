@@ -130,7 +130,8 @@ std::int64_t reduced_elements(const Plan& plan,
 }
 
 std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options) {
-  return options.averaged_states * fp32_bytes * all_reduced(plan.owned_elements(), plan.replicas());
+  return options.local_steps > 1 ? fp32_bytes * all_reduced(plan.owned_elements(), plan.replicas())
+                                 : 0;
 }
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
@@ -140,7 +141,9 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
     const int different = slot.of_matrices ? 1 : plan.ranks();
     std::int64_t most = 0;
     for (int rank = 0; rank < different; ++rank)
-      most = std::max(most, most_of_a_replica(plan, slot_begins(plan, slot, rank)));
+      most =
+          std::max(most, slot.of_replica ? slot_begins(plan, slot, rank).back()
+                                         : most_of_a_replica(plan, slot_begins(plan, slot, rank)));
     bytes += most * static_cast<std::int64_t>(size_bytes(slot.dtype));
   }
   return bytes;

@@ -104,10 +104,9 @@ struct BudgetOptions {
   std::vector<std::int64_t> compressed_bytes{};
   /// Compressed gradients are added by collectives, not sent to the owners of shards.
   bool sums_compressed = false;
-  /// Updates per step that each replica makes alone, if more than one, and the number of fp32
-  /// states (weights, moments) that are then averaged over the replicas.
+  /// Updates per step that each replica makes alone. If more than one, the weights are then averaged
+  /// over the replicas, in fp32.
   std::int64_t local_steps = 1;
-  int averaged_states = 0;
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Elements of all gathers of a step, padding included.
@@ -126,12 +125,12 @@ std::int64_t reduced_elements(const Plan& plan,
                               const BudgetOptions& options,
                               std::int64_t shard_elements);
 
-/// Bytes that a rank sends to average `averaged_states` over the replicas.
+/// Bytes that a rank sends to average the weights over the replicas after local steps; else 0.
 std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options);
 
 /// Bytes of the copy of the optimizer's state from which a rank writes a checkpoint: the shards
 /// that it owns, sharded or not; with replicas, only of the buckets whose primary replica it
-/// belongs to. Maximum over the ranks.
+/// belongs to, except of slots that each replica has. Maximum over the ranks.
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 
 /// Bytes that a rank reads from the memory of the `host_ranks` - 1 other ranks of its replica on

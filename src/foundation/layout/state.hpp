@@ -25,7 +25,12 @@ struct StateSlot {
   std::string label;        ///< for people: "master weights", "first moments"
   bool of_matrices = true;  ///< whether parameters with Parameter::matrices have it
   DType dtype = DType::f32;
+  bool of_replica = false;  ///< every replica has its own values
 
+  /// The name in checkpoints of the values of a replica.
+  [[nodiscard]] std::string saved_name(int replica) const {
+    return of_replica && replica > 0 ? name + "-" + std::to_string(replica) : name;
+  }
   [[nodiscard]] bool has(const Parameter& parameter) const {
     return of_matrices || parameter.matrices.empty();
   }

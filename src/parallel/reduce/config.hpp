@@ -23,8 +23,8 @@ namespace trireme::reduce {
 enum class GradientDType : std::uint8_t { fp32, bf16, int8, fp8, top4, top1 };
 
 /// Number of replicas of the sharded state. none: one replica over all ranks. node: one replica on
-/// each host.
-enum class Replicate : std::uint8_t { none, node };
+/// each host. rank: each rank is a replica, which only local steps allow.
+enum class Replicate : std::uint8_t { none, node, rank };
 
 /// step: each rank adds up its micro-steps, and the sum is reduced. micro_step: every micro-step is
 /// reduced, and the reduced gradients are added up.
@@ -153,7 +153,8 @@ void describe_ranks(V& v, ParallelConfig& c) {
          "Hybrid sharding: number of replicas of the sharded state. Each is sharded over ranks / "
          "replicas consecutive ranks, so the shards of a rank are larger by this factor. none: one "
          "replica over all ranks. node: one on each host: whole buckets are sent inside hosts "
-         "only, and between hosts each rank sends its shard of the gradients. With reduction: "
+         "only, and between hosts each rank sends its shard of the gradients. rank: each rank, for "
+         "local steps (optimizer.outer). With reduction: "
          "ordered or tree, whole buckets are sent between all ranks, for the same bits as without "
          "replicas.",
      .min = 1});

@@ -51,10 +51,18 @@ std::int64_t largest_inner_layer(const std::vector<layout::Parameter>& parameter
   return largest;
 }
 
-std::int64_t replicas_on(const ParallelConfig& config, int hosts) {
+std::int64_t replicas_on(const ParallelConfig& config, int ranks, int hosts) {
   if (config.replicate.number)
     return *config.replicate.number;
-  return config.replicate.keyword == Replicate::node ? hosts : 1;
+  switch (config.replicate.keyword) {
+    case Replicate::none:
+      return 1;
+    case Replicate::node:
+      return hosts;
+    case Replicate::rank:
+      return ranks;
+  }
+  TRIREME_EXPECT(false, "replicate: {}", static_cast<int>(config.replicate.keyword));
 }
 
 }  // namespace
@@ -87,12 +95,13 @@ std::string replicas_problem(const ParallelConfig& config,
                              int ranks,
                              int hosts,
                              bool single_ranks_allowed) {
-  const std::int64_t count = replicas_on(config, hosts);
+  const std::int64_t count = replicas_on(config, ranks, hosts);
   if (count == 1)
     return {};
-  const std::string what = config.replicate.number
-                               ? fmt::format("{} replicas on {} ranks", count, ranks)
-                               : fmt::format("node: {} ranks on {} hosts", ranks, hosts);
+  const std::string what =
+      config.replicate.number
+          ? fmt::format("{} replicas on {} ranks", count, ranks)
+          : fmt::format("{}: {} ranks on {} hosts", word(config.replicate.keyword), ranks, hosts);
   if (ranks % count != 0)
     return what + ", but every replica needs the same number of ranks";
   if (count == ranks && !single_ranks_allowed)
@@ -104,11 +113,11 @@ std::string replicas_problem(const ParallelConfig& config,
 int replicas(const ParallelConfig& config, int ranks, int hosts) {
   if (const std::string problem = replicas_problem(config, ranks, hosts, true); !problem.empty())
     throw UserError("parallel.replicate: " + problem);
-  return static_cast<int>(replicas_on(config, hosts));
+  return static_cast<int>(replicas_on(config, ranks, hosts));
 }
 
 int replicas(const ParallelConfig& config, comm::World& world) {
-  if (config.replicate.number || config.replicate.keyword == Replicate::none)
+  if (config.replicate.number || config.replicate.keyword != Replicate::node)
     return replicas(config, world.size(), 1);
   // The ranks of each host are consecutive if every rank's local rank is its rank modulo the ranks
   // per host.

@@ -195,10 +195,10 @@ void describe(V& v, OuterConfig& c) {
   v("local_steps", c.local_steps,
     {.unit = "steps",
      .help = "Number of updates in each step of the run that every replica (parallel.replicate) "
-             "makes without the others, each with an equal part of its sequences; then weights and "
-             "moments are averaged over the replicas (LocalSGD, DiLoCo). More: gradients are not "
-             "sent between replicas, and the loss may fall more slowly. Raise batch.sequences with "
-             "it. 1: off.",
+             "makes without the others, each with an equal part of its sequences; then the weights "
+             "are averaged over the replicas (LocalSGD, DiLoCo). More: gradients are not sent "
+             "between replicas, and the loss may fall more slowly. Raise batch.sequences with it. "
+             "1: off.",
      .min = 1,
      .change = Change::never});
   v("rate", c.rate,

@@ -4,16 +4,17 @@
 //
 // A step of the run has L updates. In each, a replica adds up the gradients of an equal part of its
 // sequences over its own ranks, clips them and updates its weights x from those at the step's
-// begin, b. Then, over the G replicas, with the outer rate r and momentum m:
+// begin, b. Then, with the outer rate r, the momentum m, and the part w of an update's sequences
+// that a replica has:
 //
-//   d = sum of (b - x) / G;   u = m u + d;   x = b - r (d + m u)
+//   d = sum over replicas of w (b - x);   u = m u + d;   x = b - r (d + m u)
 //
-// and every moment of the inner optimizer is replaced by its mean. r = 1 and m = 0 is LocalSGD
-// (Stich, arXiv 1805.09767), r = 0.7 and m = 0.9 DiLoCo (Douillard et al., arXiv 2311.08105). There
-// replicas keep their own moments. Here they are averaged, as in Local Adam (arXiv 2505.22549), so
-// that after each step all replicas have the same state: a checkpoint holds it once, and a run may
-// continue with another number of replicas. Between replicas a step sends this rank's shard once
-// for the weights and once per moment, in fp32, instead of once per update.
+// r = 1 and m = 0 is LocalSGD (Stich, arXiv 1805.09767), r = 0.7 and m = 0.9 DiLoCo (Douillard et
+// al., arXiv 2311.08105). Each replica keeps its own moments of the inner optimizer, so between
+// replicas a step sends this rank's shard once, in fp32, instead of once per update. Averaging the
+// moments as well (Local Adam, arXiv 2505.22549) would send three times as much and lowers the loss
+// less than as many bytes for more frequent averages (docs/results/README.md). A run that continues
+// with another number of replicas gives them the moments of the old ones in turn.
 //
 // 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
 // 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp).
@@ -43,16 +44,15 @@ class LocalSteps {
 
   /// `b` of the piece = its master. `slots`: number of slots, those of local steps included.
   static void begin(const Update& piece, std::size_t slots, device::Stream& stream);
-  /// Averages the pieces of a bucket over the replicas, in the memory of their gradients.
-  /// Collective.
+  /// Averages the weights of the pieces of a bucket over the replicas, in the memory of their
+  /// gradients. `weight`: `w` of this replica. Collective.
   void average(BucketIndex bucket,
                std::span<const Update> pieces,
                std::size_t slots,
+               float weight,
                device::Stream& stream);
 
  private:
-  void sum_over_replicas(BucketIndex bucket, device::Stream& stream);
-
   const OuterConfig config_;
   comm::Communicator* across_ = nullptr;                  // null: there is one replica
   std::vector<std::unique_ptr<comm::Shards>> gradients_;  // by bucket, for sums across replicas

@@ -253,12 +253,12 @@ void Optimizer::step(std::int64_t number,
   compute_.record(*pending.over);
 }
 
-void Optimizer::end_local_steps() {
+void Optimizer::end_local_steps(double weight) {
   TRIREME_EXPECT(local_steps_, "{} local steps end", config_.outer.local_steps);
   engine_.wait_for_parameters();  // a GPU runs the collectives of one communicator at a time
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     local_steps_->average(static_cast<BucketIndex>(b), buckets_[b].updates, slots().size(),
-                          compute_);
+                          static_cast<float>(weight), compute_);
   publish_parameters();
 }
 

@@ -116,8 +116,9 @@ class Optimizer {
             ops::StreamSum* losses = nullptr,
             LayerNorms* norms = nullptr);
   /// Call after the last update of a step, with local steps: averages the replicas
-  /// (local_steps.hpp), and publishes the parameters.
-  void end_local_steps();
+  /// (local_steps.hpp), and publishes the parameters. `weight`: this replica's part of the
+  /// sequences.
+  void end_local_steps(double weight);
   /// Whether the device has completed the update, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t update) const;
   /// Result of the last update or the one before. If the norm is not finite and the deck allows the

@@ -97,10 +97,11 @@ ops::MomentRounding Rule::rounding_of(const Update& update) const {
 
 layout::StateSlots state_slots(const OptimizerConfig& config) {
   const DType kept = dtype_of(config.moment_dtype);
+  const bool local = config.outer.on();
   layout::StateSlots slots{{"master", "master weights"},
-                           {"moment1", "first moments", true, kept},
-                           {"moment2", "second moments", config.kind != Kind::muon, kept}};
-  if (config.outer.on()) {
+                           {"moment1", "first moments", true, kept, local},
+                           {"moment2", "second moments", config.kind != Kind::muon, kept, local}};
+  if (local) {
     slots.push_back({"outer_begin", "weights before local steps"});
     slots.push_back({"outer_momentum", "outer momentum"});
   }

@@ -88,9 +88,5 @@ class Rule {
 /// The slots of that rule, followed by those of local steps (local_steps.hpp); at most most_slots.
 /// The first is the master.
 layout::StateSlots state_slots(const OptimizerConfig& config);
-/// The number of them that local steps average over replicas: the master and the moments.
-inline int averaged_states(const OptimizerConfig& config) {
-  return static_cast<int>(state_slots(config).size()) - 2;
-}
 
 }  // namespace trireme::optim

@@ -44,7 +44,8 @@ batches::Batches batches_of(const Sections& config, std::int64_t sequences, int 
   return {sequences, config.batch.micro_sequences, ranks,
           config.parallel.reduction == comm::Reduction::tree
               ? config.parallel.logical_shards.value_or(0)
-              : 0};
+              : 0,
+          config.optimizer.outer.local_steps};
 }
 
 std::int64_t most_micro_steps(const Sections& config, int ranks) {
@@ -69,7 +70,6 @@ layout::BudgetOptions budget_options(const Sections& config,
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.optimizer.outer.on()) {
     options.local_steps = config.optimizer.outer.local_steps;
-    options.averaged_states = optim::averaged_states(config.optimizer);
     options.ordered = false;
   }
   if (config.parallel.reduces_micro_steps())

@@ -33,41 +33,55 @@ void sort_by_width(std::vector<record::MutableSlab>& slabs) {
   });
 }
 
+/// Elements of a piece, in the slots that `has_slot` selects, as those of `replica`.
+template <class HasSlot>
 void add_slabs(std::vector<record::MutableSlab>& slabs,
                const layout::StateSlots& slots,
+               const HasSlot& has_slot,
                const optim::StatePiece& piece,
                std::int64_t begin,
-               std::int64_t elements) {
+               std::int64_t elements,
+               int replica) {
   for (std::size_t slot = 0; slot < slots.size(); ++slot)
-    if (!piece.slots[slot].empty())
-      slabs.push_back({slots[slot].name, piece.parameter, begin,
+    if (!piece.slots[slot].empty() && has_slot(slots[slot]))
+      slabs.push_back({slots[slot].saved_name(replica), piece.parameter, begin,
                        piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
 }
 
-/// All state in this rank's optimizer memory.
-std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
+/// All state in this rank's optimizer memory, in slots that each replica has, or in the others.
+std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer,
+                                           bool of_replica,
+                                           int replica = 0) {
   std::vector<record::MutableSlab> slabs;
+  const auto has_slot = [&](const layout::StateSlot& slot) {
+    return slot.of_replica == of_replica;
+  };
   for (const optim::StatePiece& piece : optimizer.state())
-    add_slabs(slabs, optimizer.slots(), piece, piece.parameter_begin, piece.elements());
+    add_slabs(slabs, optimizer.slots(), has_slot, piece, piece.parameter_begin, piece.elements(),
+              replica);
   sort_by_width(slabs);
   return slabs;
 }
 
 /// The part of the state that `rank` writes: the elements that it owns under the plan, also if
-/// every rank holds everything, in the buckets of which its replica is the primary one.
+/// every rank holds everything, in the buckets of which its replica is the primary one. Slots that
+/// each replica has are written by all of them.
 std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
                                              const optim::Optimizer& optimizer,
                                              int rank) {
   std::vector<record::MutableSlab> slabs;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
-    if (plan.primary_replica(bucket) != plan.replica_of(rank))
-      continue;
+    const int replica = plan.replica_of(rank);
+    const auto has_slot = [&](const layout::StateSlot& slot) {
+      return slot.of_replica || plan.primary_replica(bucket) == replica;
+    };
     for (const layout::Piece& owned : plan.find_pieces(bucket, plan.rank_in_replica(rank)))
       for (const optim::StatePiece& piece : optimizer.state())
         if (piece.parameter == owned.parameter && piece.parameter_begin <= owned.parameter_begin &&
             owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.elements())
-          add_slabs(slabs, optimizer.slots(), piece, owned.parameter_begin, owned.elements);
+          add_slabs(slabs, optimizer.slots(), has_slot, piece, owned.parameter_begin,
+                    owned.elements, replica);
   }
   sort_by_width(slabs);
   return slabs;
@@ -93,6 +107,9 @@ std::vector<record::MutableSlab> carried_slabs(const layout::Plan& plan,
                        one.values.slice(piece.shard_begin, piece.elements)});
   return slabs;
 }
+
+/// The fact with the number of replicas whose moments a checkpoint has, if there are local steps.
+constexpr std::string_view moments_fact = "replicas_of_moments";
 
 /// Name of the fact with the number of ranks that have a state of this name.
 std::string carried_fact(const reduce::Carried& carried) {
@@ -187,7 +204,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
     return std::nullopt;
 
   world_.max({&weights_alone, 1});
-  auto wanted = all_slabs(session_.optimizer);
+  auto wanted = all_slabs(session_.optimizer, false);
   if (weights_alone != 0)  // the other state starts at zero
     std::erase_if(wanted, [&](const record::MutableSlab& slab) {
       return slab.state != session_.optimizer.slots().front().name;
@@ -207,10 +224,23 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
         "run.precision is {0}{1}, but {2} was written with {3}; resume with "
         "run.precision={3}, or use another run.directory",
         precision(), job_.run.precision == Precision::automatic ? " (auto)" : "", directory, told));
+  load_moments(directory, facts);
   load_carried(directory, facts);
   session_.optimizer.publish_parameters();
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
+}
+
+/// A replica has the moments of replica r modulo G of the run that wrote them, which had G.
+void Saver::load_moments(const std::string& directory, const record::CheckpointFacts& facts) {
+  const std::string writers = record::fact_of(facts.more, moments_fact);
+  if (writers.empty())
+    return;
+  HostSlabs slabs(all_slabs(session_.optimizer, true,
+                            session_.plan.replica_of(world_.rank()) % std::stoi(writers)),
+                  *session_.compute_stream);
+  record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(), world_);
+  slabs.send_back();
 }
 
 void Saver::load_carried(const std::string& directory, const record::CheckpointFacts& facts) {
@@ -252,7 +282,7 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
 
 void Saver::write_masters(
     const std::function<void(const record::MutableSlab& slab, View values)>& fill) {
-  const auto slabs = all_slabs(session_.optimizer);
+  const auto slabs = all_slabs(session_.optimizer, false);
   std::int64_t largest = 0;
   for (const auto& slab : slabs) largest = std::max(largest, slab.data.elements);
   const device::Buffer scratch = session_.device->allocate_shared_with_host(
@@ -373,6 +403,8 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.emplace_back("precision", precision());
   facts.more.insert(facts.more.end(), more_.begin(), more_.end());
   facts.more.insert(facts.more.end(), now.begin(), now.end());
+  if (job_.optimizer.outer.on())
+    facts.more.emplace_back(moments_fact, std::to_string(session_.plan.replicas()));
   for (const reduce::Carried& one : session_.engine.carried())
     if (record::fact_of(facts.more, carried_fact(one)).empty())
       facts.more.emplace_back(carried_fact(one),

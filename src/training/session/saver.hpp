@@ -11,7 +11,8 @@
 // first step the ranks compare their parameters. What compression of gradients keeps between steps
 // (reduce/compression.hpp) is stored as well, so that a run that resumes has the same bits. The
 // state "error-r" is that of rank r alone; when a run resumes on N ranks, rank r adds up the states
-// of ranks r, r + N, … of the earlier run. Rank 0 writes what is the same on all ranks.
+// of ranks r, r + N, … of the earlier run. Rank 0 writes what is the same on all ranks. With local
+// steps each replica writes its moments: replica 0 as "moment1", replica r as "moment1-r".
 //
 // Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
 // the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
@@ -110,6 +111,7 @@ class Saver {
 
  private:
   record::NameValues start_from(const std::string& place, Log& log);
+  void load_moments(const std::string& directory, const record::CheckpointFacts& facts);
   /// Loads what compression of gradients carries, which stays zero where the checkpoint has none.
   void load_carried(const std::string& directory, const record::CheckpointFacts& facts);
   /// The precision of the parameters, as in the deck: fp32, bf16.

@@ -233,11 +233,21 @@ void Session::compute(std::int64_t number) {
       if (refused)
         std::rethrow_exception(refused);
     });
-    optimizer.end_local_steps();
+    const batches::Batches batch = batches(number);
+    optimizer.end_local_steps(static_cast<double>(sequences_of_replica(batch)) /
+                              static_cast<double>(batch.sequences_of_update()));
     compute_stream->record(*pending.averaged);
   }
   next_sample = static_cast<std::uint64_t>(
       data.train.skips().after(static_cast<std::int64_t>(next_sample), sizes.at(number)));
+}
+
+std::int64_t Session::sequences_of_replica(const batches::Batches& batch) const {
+  std::int64_t sequences = 0;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (plan.replica_of(rank) == plan.replica_of(world.rank()))
+      sequences += batch.share(rank).count;
+  return sequences;
 }
 
 void Session::update(std::int64_t number, std::int64_t local_step) {
@@ -259,11 +269,10 @@ void Session::update(std::int64_t number, std::int64_t local_step) {
   engine.finish_reduction();
   const device::ProfilerRange range(device::SpanName::optim_step);
   compute_stream->record(*pending.optimizer_began);
-  const std::int64_t updates = local_steps() > 1 ? local_steps() * plan.replicas() : 1;
-  optimizer.step(
-      last_update(number - 1) + local_step + 1, job.schedule_steps(),
-      static_cast<double>(batch.micro_sequences * updates) / static_cast<double>(batch.sequences),
-      &losses_, measures_norms(number) ? &*norms_ : nullptr);
+  const std::int64_t sequences = local_steps() > 1 ? sequences_of_replica(batch) : batch.sequences;
+  optimizer.step(last_update(number - 1) + local_step + 1, job.schedule_steps(),
+                 static_cast<double>(batch.micro_sequences) / static_cast<double>(sequences),
+                 &losses_, measures_norms(number) ? &*norms_ : nullptr);
   compute_stream->record(*pending.optimizer_ended);
 }
 
