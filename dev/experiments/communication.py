@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a deck with each method that saves communication, and prints bytes, times and losses as CSV.
 
-usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--local STEPS,…] [--output DIR] DECK [section.key=value …]
+usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NAME,…] [--local STEPS,…] [--links NAME,…] [--output DIR] DECK [section.key=value …]
 
 Every method trains on the same tokens. With L local steps a batch has L times the sequences and the run an L-th of the steps, so the number
 of steps must be a multiple of L. Runs of one seed follow one another, so that a machine that changes is the same for all methods. The last
 column is the loss of a method at the time at which the fastest one has finished; that of the first method is what others are compared with.
+What is in DIR already is not trained again.
+--links adds this loss for links of docs/results/communication.csv, such as "100 Mbit/s", with the times of its two hosts.
 Needs a build and h5py. Inside tests/network/hosts.sh, --hosts north,south measures over its link:
   bash tests/network/hosts.sh --rate 100mbit python3 dev/experiments/communication.py --hosts north,south input/quickstart.yaml
 """
@@ -36,11 +38,11 @@ METHODS = {
 WARMUP = 3  # steps whose times do not count
 
 
-def local_words(deck, local_steps, ranks):
+def local_words(deck, local_steps):
     """The same tokens in steps of `local_steps` updates; every rank is a replica, with all of its state. `deck`: the resolved one, from a record."""
     if deck["run.steps"] % local_steps:
         raise SystemExit(f"error: {deck['run.steps']} steps are no multiple of {local_steps} local steps. Give run.steps=N.")
-    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": ranks, "parallel.shard": "optimizer", "run.steps": deck["run.steps"] // local_steps,
+    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": "rank", "parallel.shard": "optimizer", "run.steps": deck["run.steps"] // local_steps,
             "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1),
             "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
 
@@ -59,12 +61,19 @@ def sent_bytes(deck, words, ranks, hosts):
 
 
 def measured(path):
-    """(seconds and exposed seconds per step, times and losses of the evaluations)."""
+    """(seconds and exposed seconds per step, times, losses and steps of the evaluations)."""
     with h5py.File(os.path.join(path, "run.h5"), "r") as file:
         steps, checked = file["steps"], file["validation"]
         seconds = steps["seconds"][:]
         passed = np.concatenate([[0.0], np.cumsum(seconds)])
-        return (float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[checked["step"][:]], checked["loss"][:])
+        return (float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[checked["step"][:]], checked["loss"][:], checked["step"][:])
+
+
+def times_over(link):
+    """Seconds per batch of each method between two hosts, in the published measurement."""
+    with open(os.path.join(PROJECT, "docs/results/communication.csv"), encoding="utf-8", newline="") as file:
+        return {row["gradients and steps"]: float(row["median time of a batch"].removesuffix(" ms")) / 1e3
+                for row in csv.DictReader(file) if row["link"] == link and row["hosts"] == "2"}
 
 
 def resolved_deck(path):
@@ -77,7 +86,9 @@ def main():
     parser.add_argument("--hosts", default="")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--local", default="5,15")
+    parser.add_argument("--links", default="")
     parser.add_argument("--output", default="")
     parser.add_argument("deck")
     parser.add_argument("words", nargs="*")
@@ -86,38 +97,43 @@ def main():
     ranks = len(hosts) or given.ranks
     launch = ["bash", os.path.join(PROJECT, "jobs/mpirun.sh"), *(["-q", "-H", ",".join(f"{host}:1" for host in hosts)] if hosts else []),
               "-n", str(ranks)]
-    methods = {name: with_words(given.words, dict(word.split("=", 1) for word in words)) for name, words in METHODS.items()}
+    encodings = given.methods.split(",")
+    methods = {name: with_words(given.words, dict(word.split("=", 1) for word in METHODS[name])) for name in encodings}
     os.makedirs(os.path.join(PROJECT, "runs"), exist_ok=True)
     folder = given.output or tempfile.mkdtemp(prefix="communication-", dir=os.path.join(PROJECT, "runs"))
     rows = {}
 
     def run(name, words, seed):
         path = os.path.join(folder, f"{name.replace(' ', '-')}-{seed}")
-        fixed = {"run.seed": seed, "run.directory": path, "checkpoint.every_steps": 0, "sample.every_steps": 0}
+        fixed = {"run.seed": seed, "run.directory": path, "run.when_finished": "keep", "checkpoint.every_steps": 0, "sample.every_steps": 0}
         subprocess.run([*launch, TRIREME, given.deck, *with_words(words, fixed)], check=True, stdout=subprocess.DEVNULL)
         rows.setdefault(name, []).append(measured(path))
         return path
     for seed in range(1, given.seeds + 1):
         for name, words in list(methods.items()):
             path = run(name, words, seed)
-            if len(methods) == len(METHODS):
+            if len(methods) == len(encodings):
                 deck = resolved_deck(path)
                 for count in (int(word) for word in given.local.split(",") if word):
-                    methods[f"{count} local steps"] = with_words(given.words, local_words(deck, count, ranks))
+                    methods[f"{count} local steps"] = with_words(given.words, local_words(deck, count))
         if seed == 1:
-            for name in list(methods)[len(METHODS):]:
+            for name in list(methods)[len(encodings):]:
                 run(name, methods[name], seed)
     tokens = {name: 1 if "local" not in name else int(name.split()[0]) for name in methods}
     fastest = min(np.median([row[2][-1] for row in runs]) for runs in rows.values())
+    links = {link: times_over(link) for link in given.links.split(",") if link}
+    last = {link: min(times[name] * runs[0][4][-1] * tokens[name] for name, runs in rows.items()) for link, times in links.items()}
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["method", "bytes sent per batch", "seconds per batch", "exposed seconds per batch", "loss after equal tokens", "smallest", "largest",
-                  "loss after equal time"])
+                  "loss after equal time", *(f"over {link}" for link in links)])
     for name, runs in rows.items():
         losses = [row[3][-1] for row in runs]
         then = [np.interp(fastest, row[2], row[3]) for row in runs]
         out.writerow([name, round(sent_bytes(given.deck, methods[name], ranks, len(hosts) or 1) / tokens[name]),
                       f"{np.median([row[0] for row in runs]) / tokens[name]:.5f}", f"{np.median([row[1] for row in runs]) / tokens[name]:.5f}",
-                      f"{np.mean(losses):.4f}", f"{min(losses):.4f}", f"{max(losses):.4f}", f"{np.mean(then):.4f}"])
+                      f"{np.mean(losses):.4f}", f"{min(losses):.4f}", f"{max(losses):.4f}", f"{np.mean(then):.4f}",
+                      *(f"{np.mean([np.interp(last[link] / times[name], row[4] * tokens[name], row[3]) for row in runs]):.4f}"
+                        for link, times in links.items())])
 
 
 if __name__ == "__main__":
