@@ -98,10 +98,10 @@ std::string replicas_problem(const ParallelConfig& config,
   const std::int64_t count = replicas_on(config, ranks, hosts);
   if (count == 1)
     return {};
-  const std::string what =
-      config.replicate.number
-          ? fmt::format("{} replicas on {} ranks", count, ranks)
-          : fmt::format("{}: {} ranks on {} hosts", word(config.replicate.keyword), ranks, hosts);
+  const std::string what = config.replicate.number
+                               ? fmt::format("{} replicas on {} ranks", count, ranks)
+                               : fmt::format("{}: {} on {}", word(config.replicate.keyword),
+                                             counted(ranks, "rank"), counted(hosts, "host"));
   if (ranks % count != 0)
     return what + ", but every replica needs the same number of ranks";
   if (count == ranks && !single_ranks_allowed)
@@ -128,8 +128,8 @@ int replicas(const ParallelConfig& config, comm::World& world) {
   if (extremes[0] != -extremes[1] || extremes[2] != 0)
     throw UserError(
         "parallel.replicate: node needs the same number of consecutive ranks on every host; start "
-        "them in this way (mpirun --map-by core or ppr:N:node, srun --distribution=block), or give "
-        "a number of replicas");
+        "them in this way (mpirun --map-by core or ppr:N:node, srun --distribution=block), give a "
+        "number of replicas or, with local steps, replicate: rank");
   return replicas(config, world.size(), world.size() / here);
 }
 
