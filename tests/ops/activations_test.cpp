@@ -12,6 +12,8 @@
 namespace trireme::test {
 namespace {
 
+using ops::Activation;
+
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
@@ -64,8 +66,15 @@ class ActivationsTest : public OpsTest {
     const auto dyv = rounded_to(dtype(), normals(2, n));
     const auto x = tensor(dtype(), xv), dy = tensor(dtype(), dyv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), 2 * n);
-    run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = columns}, stream());
-    run(ops::SwigluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view(), .columns = columns},
+    run(
+        ops::ActivationForward{
+            .y = y.view(), .x = x.view(), .function = Activation::swiglu, .columns = columns},
+        stream());
+    run(ops::ActivationBackward{.dx = dx.view(),
+                                .dy = dy.view(),
+                                .x = x.view(),
+                                .function = Activation::swiglu,
+                                .columns = columns},
         stream());
     const auto wide = static_cast<std::size_t>(columns);
     const Values y_expected = swiglu(xv, wide), dx_expected = swiglu_gradient(xv, dyv, wide);
@@ -103,8 +112,8 @@ TEST_P(ActivationsTest, GeluAgreesWithReference) {
     }
     const auto x = tensor(dtype(), xv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
-    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-    run(ops::GeluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
+    run(ops::ActivationForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::ActivationBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
     const auto yv = y.values();
     for (std::size_t i = 0; i < xv.size(); ++i)
       ASSERT_NEAR(yv[i], y_expected[i], tolerance().elementwise * (1e-2 + std::abs(y_expected[i])))
@@ -116,7 +125,7 @@ TEST_P(ActivationsTest, GeluAgreesWithReference) {
 TEST_P(ActivationsTest, GeluByHand) {
   const auto x = tensor(dtype(), Values{0, 1, -1});
   auto y = tensor(dtype(), 3);
-  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
+  run(ops::ActivationForward{.y = y.view(), .x = x.view()}, stream());
   expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
 }
 
@@ -134,8 +143,8 @@ TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
   for (const auto type : {DType::f32, DType::bf16}) {
     const auto x = tensor(type, xv), dy = tensor(type, dyv);
     auto y = tensor(type, x.view().elements), dx = tensor(type, x.view().elements);
-    run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-    run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
+    run(ops::ActivationForward{.y = y.view(), .x = x.view()}, stream());
+    run(ops::ActivationBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
     results[type == DType::bf16] = {y.values(), dx.values()};
   }
   for (std::size_t which : {0, 1})
@@ -151,8 +160,8 @@ TEST_P(ActivationsTest, GeluOfBf16IsThatOfFp32RoundedOnce) {
 TEST_P(ActivationsTest, GeluKeepsNan) {
   const auto x = tensor(dtype(), Values{std::nan(""), 1}), dy = tensor(dtype(), Values{1, 1});
   auto y = tensor(dtype(), 2), dx = tensor(dtype(), 2);
-  run(ops::GeluForward{.y = y.view(), .x = x.view()}, stream());
-  run(ops::GeluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
+  run(ops::ActivationForward{.y = y.view(), .x = x.view()}, stream());
+  run(ops::ActivationBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view()}, stream());
   EXPECT_TRUE(std::isnan(y.values()[0]));
   EXPECT_FALSE(std::isnan(y.values()[1]));
   EXPECT_FALSE(std::isnan(dx.values()[1]));
@@ -171,8 +180,12 @@ TEST_P(ActivationsTest, SquaredReluAgreesWithReference) {
     }
     const auto x = tensor(dtype(), xv);
     auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
-    run(ops::SquaredReluForward{.y = y.view(), .x = x.view()}, stream());
-    run(ops::SquaredReluBackward{.dx = dx.view(), .dy = dx.view(), .x = x.view()}, stream());
+    run(ops::ActivationForward{.y = y.view(), .x = x.view(), .function = Activation::squared_relu},
+        stream());
+    run(
+        ops::ActivationBackward{
+            .dx = dx.view(), .dy = dx.view(), .x = x.view(), .function = Activation::squared_relu},
+        stream());
     expect_near(y.values(), y_expected, tolerance().elementwise, "y");
     expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
   }
@@ -187,15 +200,24 @@ TEST_P(ActivationsTest, SwigluAgreesWithReference) {
 TEST_P(ActivationsTest, SwigluByHand) {
   const auto x = tensor(dtype(), Values{0, 1, 5, -2});
   auto y = tensor(dtype(), 2);
-  run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 2}, stream());
+  run(
+      ops::ActivationForward{
+          .y = y.view(), .x = x.view(), .function = Activation::swiglu, .columns = 2},
+      stream());
   expect_near(y.values(), {0, -2 * 0.7310586}, std::max(2e-6, tolerance().elementwise), "y");
 }
 
 TEST_P(ActivationsTest, TheyKeepNan) {
   const auto x = tensor(dtype(), Values{std::nan(""), 1, 1, 1});
   auto y = tensor(dtype(), 2), squares = tensor(dtype(), 4);
-  run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 2}, stream());
-  run(ops::SquaredReluForward{.y = squares.view(), .x = x.view()}, stream());
+  run(
+      ops::ActivationForward{
+          .y = y.view(), .x = x.view(), .function = Activation::swiglu, .columns = 2},
+      stream());
+  run(
+      ops::ActivationForward{
+          .y = squares.view(), .x = x.view(), .function = Activation::squared_relu},
+      stream());
   EXPECT_TRUE(std::isnan(y.values()[0]));
   EXPECT_FALSE(std::isnan(y.values()[1]));
   EXPECT_TRUE(std::isnan(squares.values()[0]));
@@ -207,10 +229,17 @@ TEST_P(ActivationsTest, DoesNotDependOnThreads) {
   expect_same_on_threads([&] {
     auto y = tensor(dtype(), 150 * 301), dx = tensor(dtype(), 2 * 150 * 301);
     auto gelu = tensor(dtype(), 150 * 301), d_gelu = tensor(dtype(), 150 * 301);
-    run(ops::GeluForward{.y = gelu.view(), .x = dy.view()}, stream());
-    run(ops::GeluBackward{.dx = d_gelu.view(), .dy = dy.view(), .x = gelu.view()}, stream());
-    run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 301}, stream());
-    run(ops::SwigluBackward{.dx = dx.view(), .dy = dy.view(), .x = x.view(), .columns = 301},
+    run(ops::ActivationForward{.y = gelu.view(), .x = dy.view()}, stream());
+    run(ops::ActivationBackward{.dx = d_gelu.view(), .dy = dy.view(), .x = gelu.view()}, stream());
+    run(
+        ops::ActivationForward{
+            .y = y.view(), .x = x.view(), .function = Activation::swiglu, .columns = 301},
+        stream());
+    run(ops::ActivationBackward{.dx = dx.view(),
+                                .dy = dy.view(),
+                                .x = x.view(),
+                                .function = Activation::swiglu,
+                                .columns = 301},
         stream());
     return joined({&y, &dx, &gelu, &d_gelu});
   });
@@ -218,17 +247,31 @@ TEST_P(ActivationsTest, DoesNotDependOnThreads) {
 
 TEST_P(ActivationsTest, RejectWrongViews) {
   const auto x = tensor(dtype(), 12), y = tensor(dtype(), 6), z = tensor(dtype(), 5);
-  EXPECT_THROW(run(ops::SwigluForward{.y = y.view(), .x = y.view(), .columns = 3}, stream()),
-               ContractError);
-  EXPECT_THROW(run(ops::SwigluForward{.y = y.view(), .x = x.view(), .columns = 4}, stream()),
-               ContractError);
-  EXPECT_THROW(run(ops::SwigluBackward{.dx = y.view(), .dy = y.view(), .x = x.view(), .columns = 3},
+  EXPECT_THROW(run(
+                   ops::ActivationForward{
+                       .y = y.view(), .x = y.view(), .function = Activation::swiglu, .columns = 3},
                    stream()),
                ContractError);
-  EXPECT_THROW(run(ops::SquaredReluForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
+  EXPECT_THROW(run(
+                   ops::ActivationForward{
+                       .y = y.view(), .x = x.view(), .function = Activation::swiglu, .columns = 4},
+                   stream()),
+               ContractError);
+  EXPECT_THROW(run(ops::ActivationBackward{.dx = y.view(),
+                                           .dy = y.view(),
+                                           .x = x.view(),
+                                           .function = Activation::swiglu,
+                                           .columns = 3},
+                   stream()),
+               ContractError);
+  EXPECT_THROW(run(
+                   ops::ActivationForward{
+                       .y = z.view(), .x = y.view(), .function = Activation::squared_relu},
+                   stream()),
+               ContractError);
   const auto integers = tensor(DType::i32, 6);
-  EXPECT_THROW(run(ops::GeluForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
-  EXPECT_THROW(run(ops::GeluForward{.y = integers.view(), .x = integers.view()}, stream()),
+  EXPECT_THROW(run(ops::ActivationForward{.y = z.view(), .x = y.view()}, stream()), ContractError);
+  EXPECT_THROW(run(ops::ActivationForward{.y = integers.view(), .x = integers.view()}, stream()),
                ContractError);
 }
 

@@ -71,15 +71,15 @@ TEST_P(CrossEntropyTest, ByHand) {
   auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
        losses = tensor(DType::f32, Values{9, 9});
   ops::run(
-      ops::CrossEntropyForward{
+      ops::CrossEntropy{
           .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
       stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
-  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                            .d_logits = logits.view(),
-                                            .logits = logits.view(),
-                                            .targets = targets.view(),
-                                            .scale = 2.0F},
+  ops::run(ops::CrossEntropy{.losses = losses.view(),
+                             .d_logits = logits.view(),
+                             .logits = logits.view(),
+                             .targets = targets.view(),
+                             .scale = 2.0F},
            stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
@@ -99,15 +99,15 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
     auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
          again = tensor(DType::f32, rows);
     ops::run(
-        ops::CrossEntropyForward{
+        ops::CrossEntropy{
             .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
         stream());
     EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
-                                              .d_logits = logits.view(),
-                                              .logits = logits.view(),
-                                              .targets = targets.view(),
-                                              .scale = 0.125F},
+    ops::run(ops::CrossEntropy{.losses = again.view(),
+                               .d_logits = logits.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .scale = 0.125F},
              stream());
     EXPECT_EQ(losses.bytes(), again.bytes());
     expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
@@ -130,18 +130,18 @@ TEST_P(CrossEntropyTest, CapsLogitsAndKeepsTheSumNearOne) {
       const auto targets = tensor(DType::i32, reference.targets);
       const auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
                  again = tensor(DType::f32, rows);
-      ops::run(ops::CrossEntropyForward{.losses = losses.view(),
-                                        .logits = logits.view(),
-                                        .targets = targets.view(),
-                                        .terms = terms},
+      ops::run(ops::CrossEntropy{.losses = losses.view(),
+                                 .logits = logits.view(),
+                                 .targets = targets.view(),
+                                 .terms = terms},
                stream());
       EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-      ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
-                                                .d_logits = logits.view(),
-                                                .logits = logits.view(),
-                                                .targets = targets.view(),
-                                                .terms = terms,
-                                                .scale = 0.125F},
+      ops::run(ops::CrossEntropy{.losses = again.view(),
+                                 .d_logits = logits.view(),
+                                 .logits = logits.view(),
+                                 .targets = targets.view(),
+                                 .terms = terms,
+                                 .scale = 0.125F},
                stream());
       EXPECT_EQ(losses.bytes(), again.bytes());
       expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
@@ -157,18 +157,18 @@ TEST_P(CrossEntropyTest, WithoutTermsTheBitsAreThoseOfATinyTerm) {
   const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
   const auto plain = tensor(dtype(), values), tiny = tensor(dtype(), values);
   const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
-  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                            .d_logits = plain.view(),
-                                            .logits = plain.view(),
-                                            .targets = targets.view(),
-                                            .scale = 0.5F},
+  ops::run(ops::CrossEntropy{.losses = losses.view(),
+                             .d_logits = plain.view(),
+                             .logits = plain.view(),
+                             .targets = targets.view(),
+                             .scale = 0.5F},
            stream());
-  ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
-                                            .d_logits = tiny.view(),
-                                            .logits = tiny.view(),
-                                            .targets = targets.view(),
-                                            .terms = {.z_loss = 1e-12F},
-                                            .scale = 0.5F},
+  ops::run(ops::CrossEntropy{.losses = again.view(),
+                             .d_logits = tiny.view(),
+                             .logits = tiny.view(),
+                             .targets = targets.view(),
+                             .terms = {.z_loss = 1e-12F},
+                             .scale = 0.5F},
            stream());
   EXPECT_EQ(joined({&plain, &losses}), joined({&tiny, &again}));
 }
@@ -197,12 +197,12 @@ TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
   const auto run = [&](std::int64_t first, std::int64_t count) {
     const auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
     const View part = logits.view().slice(first * V, count * V);
-    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view().slice(first, count),
-                                              .d_logits = part,
-                                              .logits = part,
-                                              .targets = targets.view().slice(first, count),
-                                              .terms = terms,
-                                              .scale = 1.0F},
+    ops::run(ops::CrossEntropy{.losses = losses.view().slice(first, count),
+                               .d_logits = part,
+                               .logits = part,
+                               .targets = targets.view().slice(first, count),
+                               .terms = terms,
+                               .scale = 1.0F},
              stream());
     return std::pair(logits.values(), losses.values());
   };
@@ -214,12 +214,12 @@ TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
               gradient[static_cast<std::size_t>(200 * V + v)]);
   expect_same_on_threads([&] {
     const auto logits = tensor(dtype(), normals(1, rows * V)), again = tensor(DType::f32, rows);
-    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
-                                              .d_logits = logits.view(),
-                                              .logits = logits.view(),
-                                              .targets = targets.view(),
-                                              .terms = terms,
-                                              .scale = 1.0F},
+    ops::run(ops::CrossEntropy{.losses = again.view(),
+                               .d_logits = logits.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .terms = terms,
+                               .scale = 1.0F},
              stream());
     return joined({&logits, &again});
   });
@@ -236,17 +236,17 @@ TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
     const auto logits = tensor(dtype(), values), in_place = tensor(dtype(), values);
     const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
     const auto rounded = tensor(DType::bf16, rows * V);
-    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                              .d_logits = in_place.view(),
-                                              .logits = in_place.view(),
-                                              .targets = targets.view(),
-                                              .scale = 0.5F},
+    ops::run(ops::CrossEntropy{.losses = losses.view(),
+                               .d_logits = in_place.view(),
+                               .logits = in_place.view(),
+                               .targets = targets.view(),
+                               .scale = 0.5F},
              stream());
-    ops::run(ops::CrossEntropyForwardBackward{.losses = again.view(),
-                                              .d_logits = rounded.view(),
-                                              .logits = logits.view(),
-                                              .targets = targets.view(),
-                                              .scale = 0.5F},
+    ops::run(ops::CrossEntropy{.losses = again.view(),
+                               .d_logits = rounded.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .scale = 0.5F},
              stream());
     EXPECT_EQ(logits.values(), values);
     EXPECT_EQ(again.bytes(), losses.bytes());
@@ -260,11 +260,11 @@ TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
   const auto rounded = rounded_to(dtype(), values);
   const auto targets = tensor(DType::i32, reference.targets);
   auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
-  ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                            .d_logits = logits.view(),
-                                            .logits = logits.view(),
-                                            .targets = targets.view(),
-                                            .scale = 1.0F},
+  ops::run(ops::CrossEntropy{.losses = losses.view(),
+                             .d_logits = logits.view(),
+                             .logits = logits.view(),
+                             .targets = targets.view(),
+                             .scale = 1.0F},
            stream());
   expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
@@ -275,7 +275,7 @@ TEST_P(CrossEntropyTest, ShowsNan) {
   const auto logits = tensor(dtype(), Values{1, std::nan(""), 2});
   auto losses = tensor(DType::f32, 1);
   ops::run(
-      ops::CrossEntropyForward{
+      ops::CrossEntropy{
           .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
       stream());
   EXPECT_TRUE(std::isnan(losses.values()[0]));
@@ -288,11 +288,11 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
   const auto targets = tensor(DType::i32, ids);
   expect_same_on_threads([&] {
     auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
-    ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                              .d_logits = logits.view(),
-                                              .logits = logits.view(),
-                                              .targets = targets.view(),
-                                              .scale = 1.0F},
+    ops::run(ops::CrossEntropy{.losses = losses.view(),
+                               .d_logits = logits.view(),
+                               .logits = logits.view(),
+                               .targets = targets.view(),
+                               .scale = 1.0F},
              stream());
     return joined({&logits, &losses});
   });
@@ -302,33 +302,33 @@ TEST_P(CrossEntropyTest, RejectsWrongViews) {
   const auto targets = tensor(DType::i32, 2), logits = tensor(dtype(), 5), six = tensor(dtype(), 6);
   const auto losses = tensor(DType::f32, 2), three = tensor(DType::f32, 3);
   EXPECT_THROW(ops::run(
-                   ops::CrossEntropyForward{
+                   ops::CrossEntropy{
                        .losses = losses.view(), .logits = logits.view(), .targets = targets.view()},
                    stream()),
                ContractError);
   EXPECT_THROW(ops::run(
-                   ops::CrossEntropyForward{
+                   ops::CrossEntropy{
                        .losses = three.view(), .logits = six.view(), .targets = targets.view()},
                    stream()),
                ContractError);
   EXPECT_THROW(ops::run(
-                   ops::CrossEntropyForward{
+                   ops::CrossEntropy{
                        .losses = losses.view(), .logits = six.view(), .targets = losses.view()},
                    stream()),
                ContractError);
-  EXPECT_THROW(ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                                         .d_logits = logits.view(),
-                                                         .logits = six.view(),
-                                                         .targets = targets.view(),
-                                                         .scale = 1.0F},
+  EXPECT_THROW(ops::run(ops::CrossEntropy{.losses = losses.view(),
+                                          .d_logits = logits.view(),
+                                          .logits = six.view(),
+                                          .targets = targets.view(),
+                                          .scale = 1.0F},
                         stream()),
                ContractError);
   const auto rounded = tensor(DType::bf16, 6), exact = tensor(DType::f32, 6);
-  EXPECT_THROW(ops::run(ops::CrossEntropyForwardBackward{.losses = losses.view(),
-                                                         .d_logits = exact.view(),
-                                                         .logits = rounded.view(),
-                                                         .targets = targets.view(),
-                                                         .scale = 1.0F},
+  EXPECT_THROW(ops::run(ops::CrossEntropy{.losses = losses.view(),
+                                          .d_logits = exact.view(),
+                                          .logits = rounded.view(),
+                                          .targets = targets.view(),
+                                          .scale = 1.0F},
                         stream()),
                ContractError);
 }

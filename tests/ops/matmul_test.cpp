@@ -401,7 +401,7 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
       auto plain = tensor(dtype(), m * n), expected = tensor(dtype(), m * n);
       Matmul(device(), s)({.a = a.view(), .b = b.view(), .bias = added.view(), .c = plain.view()},
                           stream());
-      ops::run(ops::GeluForward{.y = expected.view(), .x = plain.view()}, stream());
+      ops::run(ops::ActivationForward{.y = expected.view(), .x = plain.view()}, stream());
       s.epilogue = ops::Epilogue::gelu;
       auto z = tensor(dtype(), m * n), c = tensor(dtype(), m * n);
       Matmul(device(), s)(
@@ -412,7 +412,7 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
       if (bias)
         continue;
       const auto at = tensor(dtype(), normals(4, m * n));
-      ops::run(ops::GeluBackward{.dx = expected.view(), .dy = plain.view(), .x = at.view()},
+      ops::run(ops::ActivationBackward{.dx = expected.view(), .dy = plain.view(), .x = at.view()},
                stream());
       s.epilogue = ops::Epilogue::gelu_backward;
       Matmul(device(), s)({.a = a.view(), .b = b.view(), .z = at.view(), .c = c.view()}, stream());
@@ -493,14 +493,14 @@ TEST_P(MatmulTest, FollowsItsOptions) {
        expected = tensor(dtype(), s.m * s.n);
   Matmul(device(), s, options)({.a = a.view(), .b = b.view(), .z = z.view(), .c = c.view()},
                                stream());
-  ops::run(ops::GeluForward{.y = expected.view(), .x = z.view()}, stream());
+  ops::run(ops::ActivationForward{.y = expected.view(), .x = z.view()}, stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
   // Two products, of which the clock could choose one that adds in another order.
   auto untimed = options;
   untimed.timed = false;
   s.epilogue = ops::Epilogue::none;
   Matmul(device(), s, untimed)({.a = a.view(), .b = b.view(), .c = expected.view()}, stream());
-  ops::run(ops::GeluBackward{.dx = expected.view(), .dy = expected.view(), .x = z.view()},
+  ops::run(ops::ActivationBackward{.dx = expected.view(), .dy = expected.view(), .x = z.view()},
            stream());
   s.epilogue = ops::Epilogue::gelu_backward;
   Matmul(device(), s, untimed)({.a = a.view(), .b = b.view(), .z = z.view(), .c = c.view()},

@@ -269,26 +269,17 @@ class Maker {
     double again = 0;  // forward passes that backward repeats
     for (std::size_t l = 0; l < static_cast<std::size_t>(shape_.layers); ++l)
       again += shape_.recompute.of(l) == model::Recompute::gelu ? micro_steps_ : 0;
-    switch (shape_.activation) {
-      case model::Activation::gelu:
-        // Without those fused with products; twice if the deck recomputes them.
-        add("gelu.forward", gelu_forwards_ + 2 * again, bytes(read + made),
-            ops::GeluForward{.y = out, .x = in});
-        add("gelu.backward", gelu_backwards_, bytes(read + 2 * made),
-            ops::GeluBackward{.dx = out, .dy = out, .x = in});
-        return;
-      case model::Activation::squared_relu:
-        add("squared_relu.forward", per_layer(1) + again, bytes(read + made),
-            ops::SquaredReluForward{.y = out, .x = in});
-        add("squared_relu.backward", per_layer(1), bytes(read + 2 * made),
-            ops::SquaredReluBackward{.dx = out, .dy = out, .x = in});
-        return;
-      case model::Activation::swiglu:
-        add("swiglu.forward", per_layer(1) + again, bytes(read + made),
-            ops::SwigluForward{.y = out, .x = in, .columns = columns});
-        add("swiglu.backward", per_layer(1), bytes(2 * read + made),
-            ops::SwigluBackward{.dx = d_in, .dy = out, .x = in, .columns = columns});
-    }
+    const bool gelu = shape_.activation == model::Activation::gelu;
+    const std::string op = word(shape_.activation);
+    // Without those fused with products; twice if the deck recomputes them.
+    add(op + ".forward", gelu ? gelu_forwards_ + 2 * again : per_layer(1) + again,
+        bytes(read + made),
+        ops::ActivationForward{
+            .y = out, .x = in, .function = shape_.activation, .columns = columns});
+    add(op + ".backward", gelu ? gelu_backwards_ : per_layer(1),
+        bytes(gated ? 2 * read + made : read + 2 * made),
+        ops::ActivationBackward{
+            .dx = d_in, .dy = out, .x = in, .function = shape_.activation, .columns = columns});
   }
 
   /// Forward and backward.
@@ -394,12 +385,12 @@ class Maker {
     const View losses = tensor(DType::f32, chunk);
     const View targets = tensor(DType::i32, chunk);
     const double count = micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk);
-    const ops::CrossEntropyForwardBackward loss{.losses = losses,
-                                                .d_logits = d_logits,
-                                                .logits = logits,
-                                                .targets = targets,
-                                                .terms = model::loss_terms(shape_),
-                                                .scale = 1e-3F};
+    const ops::CrossEntropy loss{.losses = losses,
+                                 .d_logits = d_logits,
+                                 .logits = logits,
+                                 .targets = targets,
+                                 .terms = model::loss_terms(shape_),
+                                 .scale = 1e-3F};
     const bool in_parts = shape_.loss_rows > 0;
     add("cross_entropy", in_parts ? 0 : count,
         static_cast<double>(logits.bytes() + d_logits.bytes()), loss);
@@ -424,7 +415,7 @@ class Maker {
                     const View to = logits.slice(at * V, m * V);
                     (*(m == part ? usual : last))(
                         {.a = x.slice(at * C, m * C), .b = weight, .c = to}, s);
-                    ops::CrossEntropyForwardBackward part_loss = loss;
+                    ops::CrossEntropy part_loss = loss;
                     part_loss.losses = losses.slice(at, m);
                     part_loss.d_logits = d_logits.slice(at * V, m * V);
                     part_loss.logits = to;

@@ -7,11 +7,12 @@
 
 #include "base/key.hpp"
 
+#include "ops/activations.hpp"
+
 namespace trireme::nn {
 
-/// Between the layers of an MLP. gelu: tanh form; squared_relu: max(0, x)²; swiglu: silu(gate) · up,
-/// from twice the channels.
-enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
+/// Between the layers of an MLP.
+using ops::Activation;
 
 /// Whether attention normalizes its queries and keys (ops/head_norm.hpp).
 enum class QkNorm : std::uint8_t { none, without_gain, with_gain };

@@ -113,10 +113,10 @@ void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losse
     for (const Part& part : chunk.parts) {
       const View logits = all_logits.view().slice(0, part.rows * config_.vocabulary);
       forward(call, part.products, logits, rows_of(x, part));
-      run(ops::CrossEntropyForward{.losses = losses.slice(part.begin, part.rows),
-                                   .logits = logits,
-                                   .targets = targets.slice(part.begin, part.rows),
-                                   .terms = config_.terms},
+      run(ops::CrossEntropy{.losses = losses.slice(part.begin, part.rows),
+                            .logits = logits,
+                            .targets = targets.slice(part.begin, part.rows),
+                            .terms = config_.terms},
           call.stream);
     }
 }
@@ -137,12 +137,12 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses, 
                          part.rows * config_.vocabulary);
       };
       forward(call, part.products, of_part(logits), rows_of(x, part));
-      run(ops::CrossEntropyForwardBackward{.losses = losses.slice(part.begin, part.rows),
-                                           .d_logits = of_part(d_logits),
-                                           .logits = of_part(logits),
-                                           .targets = targets.slice(part.begin, part.rows),
-                                           .terms = config_.terms,
-                                           .scale = scale},
+      run(ops::CrossEntropy{.losses = losses.slice(part.begin, part.rows),
+                            .d_logits = of_part(d_logits),
+                            .logits = of_part(logits),
+                            .targets = targets.slice(part.begin, part.rows),
+                            .terms = config_.terms,
+                            .scale = scale},
           call.stream);
     }
     (*chunk.products.weight_gradient)(

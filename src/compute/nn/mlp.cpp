@@ -49,25 +49,11 @@ View Mlp::hidden_of(const Call& call) const {
 }
 
 void Mlp::activate(const Call& call, ConstView before) const {
-  switch (config_.activation) {
-    case Activation::gelu:
-      return run(ops::GeluForward{.y = activated(call), .x = before}, call.stream);
-    case Activation::squared_relu:
-      return run(ops::SquaredReluForward{.y = activated(call), .x = before}, call.stream);
-    case Activation::swiglu:
-      return run(ops::SwigluForward{.y = activated(call), .x = before, .columns = config_.hidden},
-                 call.stream);
-  }
-}
-
-void Mlp::activate_backward(const Call& call, View d_before, ConstView before) const {
-  if (config_.activation == Activation::swiglu)
-    run(
-        ops::SwigluBackward{
-            .dx = d_before, .dy = hidden_of(call), .x = before, .columns = config_.hidden},
-        call.stream);
-  else
-    run(ops::SquaredReluBackward{.dx = d_before, .dy = hidden_of(call), .x = before}, call.stream);
+  run(ops::ActivationForward{.y = activated(call),
+                             .x = before,
+                             .function = config_.activation,
+                             .columns = config_.hidden},
+      call.stream);
 }
 
 void Mlp::forward_inside(const Call& call, ConstView x) const {
@@ -93,7 +79,12 @@ void Mlp::backward(const Call& call, ConstView dy, ConstView x) const {
     output_.backward_input(call, d_before, dy, before);
   } else {
     output_.backward_input(call, hidden_of(call), dy);
-    activate_backward(call, d_before, before);
+    run(ops::ActivationBackward{.dx = d_before,
+                                .dy = hidden_of(call),
+                                .x = before,
+                                .function = config_.activation,
+                                .columns = config_.hidden},
+        call.stream);
   }
   input_.backward_parameters(call, d_before, x);
   input_.backward_input(call, call.narrow_of(config_.channels), d_before);

@@ -58,8 +58,6 @@ class Mlp final : public Branch {
   [[nodiscard]] View hidden_of(const Call& call) const;
   [[nodiscard]] std::int64_t wide_width() const;
   void activate(const Call& call, ConstView before) const;
-  /// Computes d_before from the gradient of the activation's output in hidden_of().
-  void activate_backward(const Call& call, View d_before, ConstView before) const;
 
   const MlpConfig config_;
   Linear input_, output_;

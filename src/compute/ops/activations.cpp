@@ -6,47 +6,26 @@
 namespace trireme::ops {
 namespace {
 
-/// y = f(x).
-void run_map(const auto& call, device::Stream& stream) {
-  expect_operands(call.name, {{"y", call.y, call.x.elements, call.x.dtype}});
-  enqueue(call, call.x.dtype, stream);
-}
-
-/// dx = dy f'(x).
-void run_gradient(const auto& call, device::Stream& stream) {
-  expect_operands(call.name, {{"dx", call.dx, call.x.elements, call.x.dtype},
-                              {"dy", call.dy, call.x.elements, call.x.dtype}});
-  enqueue(call, call.x.dtype, stream);
+/// Elements of x for each of y.
+std::int64_t inputs_of(const auto& call, ConstView y) {
+  if (call.function != Activation::swiglu)
+    return 1;
+  expect_rows(y, call.columns);
+  return 2;
 }
 
 }  // namespace
 
-void run(const GeluForward& call, device::Stream& stream) {
-  run_map(call, stream);
-}
-
-void run(const GeluBackward& call, device::Stream& stream) {
-  run_gradient(call, stream);
-}
-
-void run(const SquaredReluForward& call, device::Stream& stream) {
-  run_map(call, stream);
-}
-
-void run(const SquaredReluBackward& call, device::Stream& stream) {
-  run_gradient(call, stream);
-}
-
-void run(const SwigluForward& call, device::Stream& stream) {
-  expect_rows(call.y, call.columns);
-  expect_operands(call.name, {{"x", call.x, 2 * call.y.elements, call.y.dtype}});
+void run(const ActivationForward& call, device::Stream& stream) {
+  const std::int64_t inputs = inputs_of(call, call.y);
+  expect_operands(call.name, {{"x", call.x, inputs * call.y.elements, call.y.dtype}});
   enqueue(call, call.x.dtype, stream);
 }
 
-void run(const SwigluBackward& call, device::Stream& stream) {
-  expect_rows(call.dy, call.columns);
-  expect_operands(call.name, {{"x", call.x, 2 * call.dy.elements, call.dy.dtype},
-                              {"dx", call.dx, 2 * call.dy.elements, call.dy.dtype}});
+void run(const ActivationBackward& call, device::Stream& stream) {
+  const std::int64_t elements = inputs_of(call, call.dy) * call.dy.elements;
+  expect_operands(call.name, {{"x", call.x, elements, call.dy.dtype},
+                              {"dx", call.dx, elements, call.dy.dtype}});
   enqueue(call, call.x.dtype, stream);
 }
 

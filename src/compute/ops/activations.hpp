@@ -9,57 +9,30 @@
 
 namespace trireme::ops {
 
-/// y = gelu(x), the tanh form. Source: Hendrycks, Gimpel 2016, section 2; as GPT-2.
-struct GeluForward {
-  static constexpr const char* name = "gelu_forward";
-  View y;       ///< of T, as many elements as x
-  ConstView x;  ///< of T
-};
-TRIREME_OPERATION(GeluForward);
+/// gelu: the tanh form; Hendrycks, Gimpel 2016, section 2; as GPT-2. squared_relu: max(0, x)²; So et
+/// al. 2021, "Primer", section 4. swiglu: silu(gate) · up with silu(z) = z / (1 + e^-z), from twice
+/// the channels; Shazeer 2020, "GLU Variants Improve Transformer", eq. 6.
+enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
 
-/// dx = dy · gelu'(x).
-struct GeluBackward {
-  static constexpr const char* name = "gelu_backward";
-  View dx;       ///< of T, as many elements as x; may be dy
-  ConstView dy;  ///< the same
-  ConstView x;   ///< of T: what went into the GELU
+/// y = f(x).
+struct ActivationForward {
+  static constexpr const char* name = "activation_forward";
+  View y;       ///< of T, as many elements as x; of swiglu [rows, columns]
+  ConstView x;  ///< of T; of swiglu [rows, 2, columns], gate and then up
+  Activation function = Activation::gelu;
+  std::int64_t columns = 0;  ///< of swiglu
 };
-TRIREME_OPERATION(GeluBackward);
+TRIREME_OPERATION(ActivationForward);
 
-/// y = max(0, x)². Source: So et al. 2021, "Primer", section 4.
-struct SquaredReluForward {
-  static constexpr const char* name = "squared_relu_forward";
-  View y;       ///< of T, as many elements as x
-  ConstView x;  ///< of T
+/// dx = the gradient of x, dy f'(x) but for swiglu.
+struct ActivationBackward {
+  static constexpr const char* name = "activation_backward";
+  View dx;       ///< as x of forward; may be dy, except of swiglu
+  ConstView dy;  ///< as y of forward
+  ConstView x;   ///< as in forward
+  Activation function = Activation::gelu;
+  std::int64_t columns = 0;  ///< of swiglu
 };
-TRIREME_OPERATION(SquaredReluForward);
-
-/// dx = dy · 2 max(0, x).
-struct SquaredReluBackward {
-  static constexpr const char* name = "squared_relu_backward";
-  View dx;       ///< of T, as many elements as x; may be dy
-  ConstView dy;  ///< the same
-  ConstView x;   ///< of T
-};
-TRIREME_OPERATION(SquaredReluBackward);
-
-/// y = silu(gate) · up with silu(z) = z / (1 + e^-z). Source: Shazeer 2020, "GLU Variants Improve
-/// Transformer", eq. 6.
-struct SwigluForward {
-  static constexpr const char* name = "swiglu_forward";
-  View y;       ///< [rows, columns] of T
-  ConstView x;  ///< [rows, 2, columns] of T, gate and then up
-  std::int64_t columns;
-};
-TRIREME_OPERATION(SwigluForward);
-
-struct SwigluBackward {
-  static constexpr const char* name = "swiglu_backward";
-  View dx;       ///< [rows, 2, columns] of T
-  ConstView dy;  ///< [rows, columns] of T
-  ConstView x;   ///< [rows, 2, columns] of T
-  std::int64_t columns;
-};
-TRIREME_OPERATION(SwigluBackward);
+TRIREME_OPERATION(ActivationBackward);
 
 }  // namespace trireme::ops

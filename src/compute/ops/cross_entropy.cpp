@@ -11,28 +11,18 @@ void expect_valid(const LossTerms& terms) {
                  terms.softcap, terms.z_loss);
 }
 
-/// What both directions have.
-void expect_loss(const auto& call) {
+}  // namespace
+
+void run(const CrossEntropy& call, device::Stream& stream) {
   const std::int64_t rows = call.targets.elements;
   TRIREME_EXPECT(rows >= 1 && call.logits.elements >= rows && call.logits.elements % rows == 0,
                  "{} logits for {} targets", call.logits.elements, rows);
-  expect_operands(call.name, {{"losses", call.losses, rows, DType::f32},
-                              {"targets", call.targets, rows, DType::i32}});
-  expect_valid(call.terms);
-}
-
-}  // namespace
-
-void run(const CrossEntropyForward& call, device::Stream& stream) {
-  expect_loss(call);
-  enqueue(call, call.logits.dtype, stream);
-}
-
-void run(const CrossEntropyForwardBackward& call, device::Stream& stream) {
-  expect_loss(call);
   const bool narrow = call.d_logits.dtype == DType::bf16;
-  expect_operands(call.name, {{"d_logits", call.d_logits, call.logits.elements,
-                               narrow ? DType::bf16 : call.logits.dtype}});
+  expect_operands(call.name, {{"losses", call.losses, rows, DType::f32},
+                              {"targets", call.targets, rows, DType::i32},
+                              optional({"d_logits", call.d_logits, call.logits.elements,
+                                        narrow ? DType::bf16 : call.logits.dtype})});
+  expect_valid(call.terms);
   enqueue(call, call.logits.dtype, stream);
 }
 

@@ -23,33 +23,21 @@ struct LossTerms {
 };
 
 /// losses[row] = log(sum exp z[row]) - z[row, target]: the cross-entropy alone, without a z-loss.
-struct CrossEntropyForward {
-  static constexpr const char* name = "cross_entropy_forward";
-  View losses;        ///< [rows] fp32
-  ConstView logits;   ///< [rows, vocabulary] of T
-  ConstView targets;  ///< [rows] int32; a negative target is ignored: loss 0, gradient 0
-  LossTerms terms = {};
-
-  [[nodiscard]] std::int64_t vocabulary() const { return logits.elements / targets.elements; }
-};
-TRIREME_OPERATION(CrossEntropyForward);
-
-/// As forward, to the same bits, and d_logits = scale times the gradient of the loss plus
-/// k · log²(sum exp z):
+/// d_logits = scale times the gradient of the loss plus k · log²(sum exp z):
 /// scale · (softmax(z) · (1 + 2 k log(sum exp z)) - onehot(target)) · (1 - (z / c)²), the last
-/// factor where there is a cap.
-struct CrossEntropyForwardBackward {
-  static constexpr const char* name = "cross_entropy_forward_backward";
-  View losses;        ///< as in forward
-  View d_logits;      ///< [rows, vocabulary] of T, may be logits; or of bf16, rounded once
-  ConstView logits;   ///< as in forward
-  ConstView targets;  ///< as in forward
+/// factor where there is a cap. Losses have the same bits with and without it.
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+  View losses;         ///< [rows] fp32
+  View d_logits = {};  ///< optional, [rows, vocabulary] of T, may be logits; or bf16, rounded once
+  ConstView logits;    ///< [rows, vocabulary] of T
+  ConstView targets;   ///< [rows] int32; a negative target is ignored: loss 0, gradient 0
   LossTerms terms = {};
-  float scale;
+  float scale = 1;
 
   [[nodiscard]] std::int64_t vocabulary() const { return logits.elements / targets.elements; }
 };
-TRIREME_OPERATION(CrossEntropyForwardBackward);
+TRIREME_OPERATION(CrossEntropy);
 
 /// logits = cap(logits) in place, as the loss sees them. Without a cap nothing is done.
 struct CapLogits {

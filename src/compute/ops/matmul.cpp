@@ -77,10 +77,10 @@ void Matmul::Implementation::run_apart(const MatmulShape& shape,
   if (shape.epilogue == Epilogue::gelu) {
     product.c = call.z;
     run(product, stream);
-    ops::run(GeluForward{.y = call.c, .x = call.z}, stream);
+    ops::run(ActivationForward{.y = call.c, .x = call.z}, stream);
   } else {
     run(product, stream);
-    ops::run(GeluBackward{.dx = call.c, .dy = call.c, .x = call.z}, stream);
+    ops::run(ActivationBackward{.dx = call.c, .dy = call.c, .x = call.z}, stream);
   }
 }
 

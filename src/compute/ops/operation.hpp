@@ -2,14 +2,15 @@
 // An operation is a struct with named fields: its operands, which are views, and its numbers. The
 // struct in ops/x.hpp is the interface, the contract and what the bodies are given:
 //
-//   struct GeluForward {
-//     static constexpr const char* name = "gelu_forward";  // in errors, and of the kernel
-//     View y;       ///< of T, as many elements as x
-//     ConstView x;  ///< of T
+//   struct Add {
+//     static constexpr const char* name = "add";  // in errors, and of the kernel
+//     View sum;        ///< fp32
+//     ConstView term;  ///< fp32, as many elements; may be sum
+//     float factor = 1;
 //   };
-//   TRIREME_OPERATION(GeluForward);
+//   TRIREME_OPERATION(Add);
 //
-//   run(ops::GeluForward{.y = y, .x = x}, stream);
+//   run(ops::Add{.sum = sum, .term = term}, stream);
 //
 // run() is in ops/x.cpp. It checks the contract and enqueues the body for the stream's device
 // (dispatch.hpp): cpu/x.cpp or cuda/x.cu, a template over the type T of the elements, which is

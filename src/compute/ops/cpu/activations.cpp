@@ -106,56 +106,35 @@ TRIREME_CLONES void swiglu_backward_kernel(
 
 /// kernel(y, x, elements) for chunks of y = f(x).
 template <class T>
-void map(const auto& call, void (*kernel)(T*, const T*, std::int64_t)) {
+void map(const ActivationForward& call, void (*kernel)(T*, const T*, std::int64_t)) {
   for_chunks(call.x.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.y.template as<T>() + begin, call.x.template as<T>() + begin, end - begin);
+    kernel(call.y.as<T>() + begin, call.x.as<T>() + begin, end - begin);
   });
 }
 /// kernel(dx, dy, x, elements) for chunks of dx = dy f'(x).
 template <class T>
-void gradient(const auto& call, void (*kernel)(T*, const T*, const T*, std::int64_t)) {
+void gradient(const ActivationBackward& call,
+              void (*kernel)(T*, const T*, const T*, std::int64_t)) {
   for_chunks(call.x.elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.dx.template as<T>() + begin, call.dy.template as<T>() + begin,
-           call.x.template as<T>() + begin, end - begin);
+    kernel(call.dx.as<T>() + begin, call.dy.as<T>() + begin, call.x.as<T>() + begin, end - begin);
   });
 }
 
 }  // namespace
 
 template <class T>
-void run(Threads, const GeluForward& call) {
-  auto* kernel = TRIREME_BEST(gelu_forward<T>);
+void run(Threads, const ActivationForward& call) {
+  if (call.function == Activation::squared_relu)
+    return map<T>(call, squared_relu_kernel<T>);
+  if (call.function == Activation::gelu) {
+    auto* kernel = TRIREME_BEST(gelu_forward<T>);
 #if defined(__x86_64__)
-  if constexpr (std::is_same_v<T, Bf16>)
-    if (amx::available())
-      kernel = gelu_forward_by_table;
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (amx::available())
+        kernel = gelu_forward_by_table;
 #endif
-  map<T>(call, kernel);
-}
-
-template <class T>
-void run(Threads, const GeluBackward& call) {
-  auto* kernel = TRIREME_BEST(gelu_backward<T>);
-#if defined(__x86_64__)
-  if constexpr (std::is_same_v<T, Bf16>)
-    if (amx::available())
-      kernel = gelu_backward_by_table;
-#endif
-  gradient<T>(call, kernel);
-}
-
-template <class T>
-void run(Threads, const SquaredReluForward& call) {
-  map<T>(call, squared_relu_kernel<T>);
-}
-
-template <class T>
-void run(Threads, const SquaredReluBackward& call) {
-  gradient<T>(call, squared_relu_backward_kernel<T>);
-}
-
-template <class T>
-void run(Threads, const SwigluForward& call) {
+    return map<T>(call, kernel);
+  }
   const std::int64_t columns = call.columns;
   for_rows(call.y.elements / columns, columns, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -166,7 +145,18 @@ void run(Threads, const SwigluForward& call) {
 }
 
 template <class T>
-void run(Threads, const SwigluBackward& call) {
+void run(Threads, const ActivationBackward& call) {
+  if (call.function == Activation::squared_relu)
+    return gradient<T>(call, squared_relu_backward_kernel<T>);
+  if (call.function == Activation::gelu) {
+    auto* kernel = TRIREME_BEST(gelu_backward<T>);
+#if defined(__x86_64__)
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (amx::available())
+        kernel = gelu_backward_by_table;
+#endif
+    return gradient<T>(call, kernel);
+  }
   const std::int64_t columns = call.columns;
   for_rows(call.dy.elements / columns, columns, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -178,11 +168,7 @@ void run(Threads, const SwigluBackward& call) {
   });
 }
 
-TRIREME_CPU_BODIES(GeluForward);
-TRIREME_CPU_BODIES(GeluBackward);
-TRIREME_CPU_BODIES(SquaredReluForward);
-TRIREME_CPU_BODIES(SquaredReluBackward);
-TRIREME_CPU_BODIES(SwigluForward);
-TRIREME_CPU_BODIES(SwigluBackward);
+TRIREME_CPU_BODIES(ActivationForward);
+TRIREME_CPU_BODIES(ActivationBackward);
 
 }  // namespace trireme::ops::cpu

@@ -14,13 +14,13 @@ namespace trireme::ops::cpu {
 namespace {
 
 template <class T, class D>
-void run_into(const CrossEntropyForwardBackward& call) {
+void run_into(const CrossEntropy& call) {
   const std::int64_t V = call.vocabulary();
-  auto* const kernel = call.terms.capped()
-                           ? TRIREME_BEST(cross_entropy_forward_backward<true, T, D>)
-                           : TRIREME_BEST(cross_entropy_forward_backward<false, T, D>);
+  D* d_logits = call.d_logits.as_optional<D>();
+  auto* const kernel = call.terms.capped() ? TRIREME_BEST(cross_entropy<true, T, D>)
+                                           : TRIREME_BEST(cross_entropy<false, T, D>);
   for_rows(call.targets.elements, V, [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.losses.as<float>() + begin, call.d_logits.as<D>() + begin * V,
+    kernel(call.losses.as<float>() + begin, d_logits == nullptr ? nullptr : d_logits + begin * V,
            call.logits.as<T>() + begin * V, call.targets.as<std::int32_t>() + begin, &call.terms,
            call.scale, end - begin, V);
   });
@@ -29,18 +29,7 @@ void run_into(const CrossEntropyForwardBackward& call) {
 }  // namespace
 
 template <class T>
-void run(Threads, const CrossEntropyForward& call) {
-  const std::int64_t V = call.vocabulary();
-  auto* const kernel = call.terms.capped() ? TRIREME_BEST(cross_entropy_forward<true, T>)
-                                           : TRIREME_BEST(cross_entropy_forward<false, T>);
-  for_rows(call.targets.elements, V, [&](std::int64_t begin, std::int64_t end) {
-    kernel(call.losses.as<float>() + begin, call.logits.as<T>() + begin * V,
-           call.targets.as<std::int32_t>() + begin, &call.terms, end - begin, V);
-  });
-}
-
-template <class T>
-void run(Threads, const CrossEntropyForwardBackward& call) {
+void run(Threads, const CrossEntropy& call) {
   if (call.d_logits.dtype == DType::bf16)
     run_into<T, Bf16>(call);
   else
@@ -54,8 +43,7 @@ void run(Threads, const CapLogits& call) {
   });
 }
 
-TRIREME_CPU_BODIES(CrossEntropyForward);
-TRIREME_CPU_BODIES(CrossEntropyForwardBackward);
+TRIREME_CPU_BODIES(CrossEntropy);
 template void run<float>(Threads, const CapLogits&);
 
 }  // namespace trireme::ops::cpu

@@ -4,9 +4,8 @@
 // so only the first time it comes from beyond the second-level cache. Included once per level
 // (for_each_level.hpp).
 //
-// 1. Both functions give the same losses, to the bit.
-// 2. With AVX-512, gradients of more than 16384 columns bypass the caches, where their rows begin
-//    at cache lines: a store through the caches would first read each line from memory.
+// With AVX-512, gradients of more than 16384 columns bypass the caches, where their rows begin
+// at cache lines: a store through the caches would first read each line from memory.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
@@ -112,24 +111,6 @@ TRIREME_PART inline RowSums sums_of_row(const T* row, const Cap& cap, std::int64
   return {largest, sum_of_lanes(sums)};
 }
 
-template <bool capped, class T>
-TRIREME_KERNEL void cross_entropy_forward(float* losses,
-                                          const T* logits,
-                                          const std::int32_t* targets,
-                                          const LossTerms* terms,
-                                          std::int64_t rows,
-                                          std::int64_t V) {
-  const CapOf<capped> cap(*terms);
-  for (std::int64_t r = 0; r < rows; ++r, logits += V) {
-    losses[r] = 0;
-    if (targets[r] < 0)
-      continue;
-    const RowSums row = sums_of_row(logits, cap, V);
-    const Floats target = cap.of(every(to_float(logits[targets[r]])));
-    losses[r] = std::log(row.exponentials) - first_lane(cap.difference(target, row.largest));
-  }
-}
-
 /// gradient = factor · e^(logit - largest), times the slope of the cap.
 template <bool around_caches, class T, class D, class Cap>
 TRIREME_PART inline void gradient_of_row(D* gradient,
@@ -164,26 +145,29 @@ TRIREME_PART inline void gradient_of_row(D* gradient,
     finish_streams();  // before the store of the target's gradient
 }
 
+/// Losses of rows, and their gradients unless `gradients` is null.
 template <bool capped, class T, class D>
-TRIREME_KERNEL void cross_entropy_forward_backward(float* losses,
-                                                   D* gradient,
-                                                   const T* logits,
-                                                   const std::int32_t* targets,
-                                                   const LossTerms* terms,
-                                                   float scale,
-                                                   std::int64_t rows,
-                                                   std::int64_t V) {
+TRIREME_KERNEL void cross_entropy(float* losses,
+                                  D* gradients,
+                                  const T* logits,
+                                  const std::int32_t* targets,
+                                  const LossTerms* terms,
+                                  float scale,
+                                  std::int64_t rows,
+                                  std::int64_t V) {
   constexpr std::int64_t cached_elements = 16384;  // of a row; longer ones do not stay for the next
-  const bool in_place = static_cast<const void*>(gradient) == logits;
+  const bool in_place = static_cast<const void*>(gradients) == logits;
   const bool around = !in_place && V > cached_elements &&
-                      reinterpret_cast<std::uintptr_t>(gradient) % 64 == 0 &&
+                      reinterpret_cast<std::uintptr_t>(gradients) % 64 == 0 &&
                       V * static_cast<std::int64_t>(sizeof(D)) % 64 == 0;
   const CapOf<capped> cap(*terms);
   const float twice_z_loss = 2.0F * terms->z_loss;
-  for (std::int64_t r = 0; r < rows; ++r, logits += V, gradient += V) {
+  for (std::int64_t r = 0; r < rows; ++r, logits += V) {
+    D* gradient = gradients == nullptr ? nullptr : gradients + r * V;
     if (targets[r] < 0) {
       losses[r] = 0;
-      std::fill(gradient, gradient + V, from_float<D>(0.0F));
+      if (gradient != nullptr)
+        std::fill(gradient, gradient + V, from_float<D>(0.0F));
       continue;
     }
     const RowSums row = sums_of_row(logits, cap, V);
@@ -191,6 +175,8 @@ TRIREME_KERNEL void cross_entropy_forward_backward(float* losses,
     const Floats target = cap.of(every(to_float(logits[targets[r]])));
     const Floats difference = cap.difference(target, row.largest);
     losses[r] = log_sum - first_lane(difference);
+    if (gradient == nullptr)
+      continue;
     float factor = scale / row.exponentials;
     if (twice_z_loss > 0)
       factor *= 1.0F + twice_z_loss * (first_lane(cap.logits(row.largest)) + log_sum);

@@ -36,39 +36,39 @@ struct SquaredRelu {
 };
 
 /// y = f(x).
-template <class T, class Function, class Call>
+template <class T, class Function>
 struct MapLoop {
-  Call call;
+  ActivationForward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(call.x.template as<T>() + i);
+    auto pack = load<N>(call.x.as<T>() + i);
     for (T& value : pack.v) value = from_float<T>(Function::value(to_float(value)));
-    store<N>(call.y.template as<T>() + i, pack);
+    store<N>(call.y.as<T>() + i, pack);
   }
 };
 
 /// dx = dy f'(x).
-template <class T, class Function, class Call>
+template <class T, class Function>
 struct GradientLoop {
-  Call call;
+  ActivationBackward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto at = load<N>(call.x.template as<T>() + i);
-    auto pack = load<N>(call.dy.template as<T>() + i);
+    const auto at = load<N>(call.x.as<T>() + i);
+    auto pack = load<N>(call.dy.as<T>() + i);
     for (int k = 0; k < N; ++k)
       pack.v[k] = from_float<T>(to_float(pack.v[k]) * Function::slope(to_float(at.v[k])));
-    store<N>(call.dx.template as<T>() + i, pack);
+    store<N>(call.dx.as<T>() + i, pack);
   }
 };
 
-template <class T, class Function, class Call>
-void map(const Queue& queue, const Call& call) {
-  loop<pack_elements<T>>(call.name, MapLoop<T, Function, Call>{call}, call.x.elements,
+template <class T, class Function>
+void map(const Queue& queue, const ActivationForward& call) {
+  loop<pack_elements<T>>(call.name, MapLoop<T, Function>{call}, call.x.elements,
                          aligned(call.y, call.x), queue.stream);
 }
-template <class T, class Function, class Call>
-void gradient(const Queue& queue, const Call& call) {
-  loop<pack_elements<T>>(call.name, GradientLoop<T, Function, Call>{call}, call.x.elements,
+template <class T, class Function>
+void gradient(const Queue& queue, const ActivationBackward& call) {
+  loop<pack_elements<T>>(call.name, GradientLoop<T, Function>{call}, call.x.elements,
                          aligned(call.dx, call.dy, call.x), queue.stream);
 }
 
@@ -80,7 +80,7 @@ __device__ inline float silu_exponential(float z) {
 
 template <class T>
 struct SwigluForwardLoop {
-  SwigluForward call;
+  ActivationForward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
     const std::int64_t at = i / call.columns * 2 * call.columns + i % call.columns;
@@ -97,7 +97,7 @@ struct SwigluForwardLoop {
 
 template <class T>
 struct SwigluBackwardLoop {
-  SwigluBackward call;
+  ActivationBackward call;
   template <int N>
   __device__ void run(std::int64_t i) const {
     const std::int64_t at = i / call.columns * 2 * call.columns + i % call.columns;
@@ -120,44 +120,28 @@ struct SwigluBackwardLoop {
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const GeluForward& call) {
-  map<T, Gelu>(queue, call);
-}
-
-template <class T>
-void run(const Queue& queue, const GeluBackward& call) {
-  gradient<T, Gelu>(queue, call);
-}
-
-template <class T>
-void run(const Queue& queue, const SquaredReluForward& call) {
-  map<T, SquaredRelu>(queue, call);
-}
-
-template <class T>
-void run(const Queue& queue, const SquaredReluBackward& call) {
-  gradient<T, SquaredRelu>(queue, call);
-}
-
-template <class T>
-void run(const Queue& queue, const SwigluForward& call) {
+void run(const Queue& queue, const ActivationForward& call) {
+  if (call.function == Activation::gelu)
+    return map<T, Gelu>(queue, call);
+  if (call.function == Activation::squared_relu)
+    return map<T, SquaredRelu>(queue, call);
   constexpr int N = pack_elements<T>;
   loop<N>(call.name, SwigluForwardLoop<T>{call}, call.y.elements,
           aligned(call.y, call.x) && call.columns % N == 0, queue.stream);
 }
 
 template <class T>
-void run(const Queue& queue, const SwigluBackward& call) {
+void run(const Queue& queue, const ActivationBackward& call) {
+  if (call.function == Activation::gelu)
+    return gradient<T, Gelu>(queue, call);
+  if (call.function == Activation::squared_relu)
+    return gradient<T, SquaredRelu>(queue, call);
   constexpr int N = pack_elements<T>;
   loop<N>(call.name, SwigluBackwardLoop<T>{call}, call.dy.elements,
           aligned(call.dx, call.dy, call.x) && call.columns % N == 0, queue.stream);
 }
 
-TRIREME_CUDA_BODIES(GeluForward);
-TRIREME_CUDA_BODIES(GeluBackward);
-TRIREME_CUDA_BODIES(SquaredReluForward);
-TRIREME_CUDA_BODIES(SquaredReluBackward);
-TRIREME_CUDA_BODIES(SwigluForward);
-TRIREME_CUDA_BODIES(SwigluBackward);
+TRIREME_CUDA_BODIES(ActivationForward);
+TRIREME_CUDA_BODIES(ActivationBackward);
 
 }  // namespace trireme::ops::cuda

@@ -3,8 +3,8 @@
 // rescales its sum when it meets a larger logit), one more for the gradient, which may take the
 // logits' place. The second pass runs backwards, so that it begins with what the caches still hold;
 // two blocks fill a multiprocessor, whose first-level cache holds two rows of 50 thousand in bf16.
-// Both directions read packs of the same width, so that their losses have the same bits. Source:
-// Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3.
+// Losses have the same bits with and without gradients. Source: Milakov, Gimelshein 2018, "Online
+// normalizer calculation for softmax", algorithm 3.
 #include "ops/cross_entropy.hpp"
 #include "ops/cuda/loops.cuh"
 
@@ -81,35 +81,21 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
   return {top, block_sum<threads>(mine, shared)};
 }
 
-template <int N, class Cap, class T>
-__global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_kernel(
-    CrossEntropyForward call, Cap cap, int vocabulary) {
-  __shared__ float shared[threads / warp_lanes];
-  const std::int64_t row = blockIdx.x;
-  const std::int32_t target = call.targets.as<std::int32_t>()[row];
-  if (target < 0) {
-    if (threadIdx.x == 0)
-      call.losses.as<float>()[row] = 0;
-    return;
-  }
-  const T* mine = call.logits.as<T>() + row * vocabulary;
-  const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
-  if (threadIdx.x == 0)
-    call.losses.as<float>()[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
-}
-
 template <int N, class Cap, class T, class D>
-__global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_backward_kernel(
-    CrossEntropyForwardBackward call, Cap cap, int vocabulary) {
+__global__ __launch_bounds__(threads,
+                             blocks_per_multiprocessor) void cross_entropy_kernel(CrossEntropy call,
+                                                                                  Cap cap,
+                                                                                  int vocabulary) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
   const std::int32_t target = call.targets.as<std::int32_t>()[row];
   const T* mine = call.logits.as<T>() + row * vocabulary;
-  D* to = call.d_logits.as<D>() + row * vocabulary;
+  const bool forward_alone = call.d_logits.empty();
+  D* to = forward_alone ? nullptr : call.d_logits.as<D>() + row * vocabulary;
   const int first = static_cast<int>(threadIdx.x) * N;
   constexpr int step = threads * N;
   if (target < 0) {
-    for (int v = first; v < vocabulary; v += step) {
+    for (int v = first; v < vocabulary && !forward_alone; v += step) {
       Pack<D, N> nothing;
       for (D& value : nothing.v) value = from_float<D>(0.0F);
       store<N>(to + v, nothing);
@@ -121,6 +107,10 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
   const float at_target = cap(to_float(mine[target]));
   // The sums inside wait for all threads, so no thread overwrites the target before it is read.
   const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
+  if (threadIdx.x == 0)
+    call.losses.as<float>()[row] = logf(n.sum) - (at_target - n.largest);
+  if (forward_alone)
+    return;
   float factor = call.scale / n.sum;
   const float twice_z_loss = 2.0F * call.terms.z_loss;
   if (twice_z_loss > 0)
@@ -141,8 +131,6 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
   // By the thread that has just written there.
   if (target / N % threads == static_cast<int>(threadIdx.x))
     to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - call.scale, at_target));
-  if (threadIdx.x == 0)
-    call.losses.as<float>()[row] = logf(n.sum) - (at_target - n.largest);
 }
 
 /// Calls body(cap) with what the loss makes of the logits.
@@ -155,35 +143,22 @@ void with_cap(const LossTerms& terms, Body body) {
 }
 
 template <class T, class D>
-void run_into(const Queue& queue, const CrossEntropyForwardBackward& call) {
+void run_into(const Queue& queue, const CrossEntropy& call) {
   const auto vocabulary = static_cast<int>(call.vocabulary());  // targets are 32 bits
   const bool packed = vocabulary % width == 0 && aligned(call.logits, call.d_logits);
   with_cap(call.terms, [&](auto cap) {
     using Cap = decltype(cap);
-    launch(
-        call.name,
-        packed ? forward_backward_kernel<width, Cap, T, D> : forward_backward_kernel<1, Cap, T, D>,
-        {static_cast<unsigned>(call.targets.elements), threads}, queue.stream, call, cap,
-        vocabulary);
+    launch(call.name,
+           packed ? cross_entropy_kernel<width, Cap, T, D> : cross_entropy_kernel<1, Cap, T, D>,
+           {static_cast<unsigned>(call.targets.elements), threads}, queue.stream, call, cap,
+           vocabulary);
   });
 }
 
 }  // namespace
 
 template <class T>
-void run(const Queue& queue, const CrossEntropyForward& call) {
-  const auto vocabulary = static_cast<int>(call.vocabulary());  // targets are 32 bits
-  const bool packed = vocabulary % width == 0 && aligned(call.logits);
-  with_cap(call.terms, [&](auto cap) {
-    using Cap = decltype(cap);
-    launch(call.name, packed ? forward_kernel<width, Cap, T> : forward_kernel<1, Cap, T>,
-           {static_cast<unsigned>(call.targets.elements), threads}, queue.stream, call, cap,
-           vocabulary);
-  });
-}
-
-template <class T>
-void run(const Queue& queue, const CrossEntropyForwardBackward& call) {
+void run(const Queue& queue, const CrossEntropy& call) {
   if (call.d_logits.dtype == DType::bf16)
     run_into<T, Bf16>(queue, call);
   else
@@ -196,8 +171,7 @@ void run(const Queue& queue, const CapLogits& call) {
           aligned(call.logits), queue.stream);
 }
 
-TRIREME_CUDA_BODIES(CrossEntropyForward);
-TRIREME_CUDA_BODIES(CrossEntropyForwardBackward);
+TRIREME_CUDA_BODIES(CrossEntropy);
 template void run<float>(const Queue&, const CapLogits&);
 
 }  // namespace trireme::ops::cuda
