@@ -86,13 +86,12 @@ T atomicAdd(T* at, T term) {
   return before;
 }
 
-inline unsigned atomicInc(unsigned* at, unsigned most) {
-  const unsigned before = *at;
-  *at = before >= most ? 0 : before + 1;
+template <class T>
+T atomicMin(T* at, T other) {
+  const T before = *at;
+  *at = other < before ? other : before;
   return before;
 }
-/// One thread runs all kernels: what it wrote is there.
-inline void __threadfence() {}
 
 inline float __fadd_rn(float a, float b) {
   return a + b;

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/hash.hpp"
+#include "device/cuda/check.hpp"
 
 #include "ops/cuda/pieces.cuh"
 #include "ops/cuda/reductions.hpp"
@@ -20,11 +21,6 @@ namespace {
 constexpr int finite_blocks = 1024;
 constexpr int finite_threads = 256;
 
-/// A block's first index, or `count`.
-__device__ inline std::int64_t block_min(std::int64_t value) {
-  return block_tree<finite_threads>(value,
-                                    [](std::int64_t a, std::int64_t b) { return b < a ? b : a; });
-}
 /// A block's sum, modulo 2^64.
 __device__ inline std::uint64_t block_sum(std::uint64_t value) {
   return block_tree<finite_threads>(value, [](std::uint64_t a, std::uint64_t b) { return a + b; });
@@ -35,60 +31,37 @@ struct Searched {
   Values values[most_searched];
 };
 
-/// The first of the terms that this block looks at which is not finite, or `count`.
+/// found[i] becomes the first index in array i, or stays -1, the largest unsigned number. Of what a
+/// thread looks at, the first is the least.
 template <int N>
-__device__ std::int64_t first_of_block(const float* values, std::int64_t count) {
-  const auto bad = [](float value) {
-    return (__float_as_uint(value) & 0x7fffffffU) >= 0x7f800000U;
+__global__ void find_kernel(unsigned long long* found,
+                            const __grid_constant__ Searched searched,
+                            const GradientNorm* norm) {
+  if (norm != nullptr && norm->finite != 0)
+    return;
+  const float* values = searched.values[blockIdx.y].at;
+  const std::int64_t count = searched.values[blockIdx.y].count;
+  const auto look = [&](std::int64_t i, float value) {
+    const bool bad = (__float_as_uint(value) & 0x7fffffffU) >= 0x7f800000U;
+    if (bad)
+      atomicMin(found + blockIdx.y, static_cast<unsigned long long>(i));
+    return bad;
   };
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
   const std::int64_t packs = count / N;
-  std::int64_t first = count;
-  for (std::int64_t i = begin; i < packs && first == count; i += threads) {
+  for (std::int64_t i = begin; i < packs; i += threads) {
     const auto pack = load<N>(values + i * N);
-    for (int k = N; k-- > 0;)
-      if (bad(pack.v[k]))
-        first = i * N + k;
+    for (int k = 0; k < N; ++k)
+      if (look(i * N + k, pack.v[k]))
+        return;
   }
-  if (const std::int64_t i = packs * N + begin; i < count && first == count && bad(values[i]))
-    first = i;
-  return block_min(first);
-}
-
-/// The block that is the last to be done with its array takes the least of what all have found.
-/// Before a block counts, what it has found is there for all others (__threadfence), and the last
-/// one reads it past its own cache (volatile).
-template <int N>
-__global__ void find_kernel(std::int64_t* first,
-                            const __grid_constant__ Searched searched,
-                            std::int64_t* found,
-                            unsigned* counters,
-                            const GradientNorm* norm) {
-  __shared__ bool is_last;
-  if (norm != nullptr && norm->finite != 0)
-    return;
-  const std::int64_t count = searched.values[blockIdx.y].count;
-  const std::int64_t mine = first_of_block<N>(searched.values[blockIdx.y].at, count);
-  volatile std::int64_t* of_array = found + static_cast<std::int64_t>(blockIdx.y) * gridDim.x;
-  if (threadIdx.x == 0) {
-    of_array[blockIdx.x] = mine;
-    __threadfence();
-    is_last = atomicInc(counters + blockIdx.y, gridDim.x - 1) == gridDim.x - 1;
-  }
-  __syncthreads();
-  if (!is_last)
-    return;
-  std::int64_t least = count;
-  for (unsigned b = threadIdx.x; b < gridDim.x; b += finite_threads)
-    least = of_array[b] < least ? of_array[b] : least;
-  least = block_min(least);
-  if (threadIdx.x == 0)
-    first[blockIdx.y] = least == count ? -1 : least;
+  if (const std::int64_t i = packs * N + begin; i < count)
+    look(i, values[i]);
 }
 
 template <class Word>
-__global__ void hash_kernel(std::uint64_t* sums, const Word* values, std::int64_t count) {
+__global__ void hash_kernel(unsigned long long* hash, const Word* values, std::int64_t count) {
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
   std::uint64_t sum = 0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
@@ -96,15 +69,7 @@ __global__ void hash_kernel(std::uint64_t* sums, const Word* values, std::int64_
     sum += element_hash(static_cast<std::uint64_t>(i), values[i]);
   sum = block_sum(sum);
   if (threadIdx.x == 0)
-    sums[blockIdx.x] = sum;
-}
-
-__global__ void hash_of_blocks_kernel(std::uint64_t* hash, const std::uint64_t* sums, int blocks) {
-  std::uint64_t sum = 0;
-  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads) sum += sums[b];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0)
-    *hash = sum;
+    atomicAdd(hash, static_cast<unsigned long long>(sum));
 }
 
 constexpr int sum_threads = 128;
@@ -211,7 +176,6 @@ __global__ void norm_kernel(GradientNorm* norm, const double* squares, Clipping 
 void find_not_finite(std::int64_t* first,
                      std::span<const Values> values,
                      std::byte* workspace,
-                     unsigned* counters,
                      const GradientNorm* norm,
                      RawStream stream) {
   Searched searched{};
@@ -225,8 +189,12 @@ void find_not_finite(std::int64_t* first,
   const auto blocks = static_cast<unsigned>(
       std::min<std::int64_t>(blocks_for(longest, finite_threads), finite_blocks));
   const dim3 grid(blocks, static_cast<unsigned>(values.size()));
+  auto* found = reinterpret_cast<unsigned long long*>(workspace);
+  TRIREME_CUDA(cudaMemsetAsync(found, 0xff, values.size() * sizeof *found, stream));
   launch("find_not_finite", packed ? find_kernel<4> : find_kernel<1>, {grid, finite_threads},
-         stream, first, searched, reinterpret_cast<std::int64_t*>(workspace), counters, norm);
+         stream, found, searched, norm);
+  TRIREME_CUDA(
+      cudaMemcpyAsync(first, found, values.size() * sizeof *found, cudaMemcpyDefault, stream));
 }
 
 void hash_elements(std::uint64_t* hash,
@@ -235,17 +203,17 @@ void hash_elements(std::uint64_t* hash,
                    std::int64_t count,
                    std::byte* workspace,
                    RawStream stream) {
-  auto* sums = reinterpret_cast<std::uint64_t*>(workspace);
+  auto* sum = reinterpret_cast<unsigned long long*>(workspace);
+  TRIREME_CUDA(cudaMemsetAsync(sum, 0, sizeof *sum, stream));
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
   if (width == 2)
-    launch("hash_elements", hash_kernel<std::uint16_t>, {blocks, finite_threads}, stream, sums,
+    launch("hash_elements", hash_kernel<std::uint16_t>, {blocks, finite_threads}, stream, sum,
            reinterpret_cast<const std::uint16_t*>(values), count);
   else
-    launch("hash_elements", hash_kernel<std::uint32_t>, {blocks, finite_threads}, stream, sums,
+    launch("hash_elements", hash_kernel<std::uint32_t>, {blocks, finite_threads}, stream, sum,
            reinterpret_cast<const std::uint32_t*>(values), count);
-  launch("hash_elements of blocks", hash_of_blocks_kernel, {1, finite_threads}, stream, hash, sums,
-         static_cast<int>(blocks));
+  TRIREME_CUDA(cudaMemcpyAsync(hash, sum, sizeof *sum, cudaMemcpyDefault, stream));
 }
 
 void add_to_words(std::int64_t* words,

@@ -22,18 +22,16 @@ struct Values {
 /// Arrays in one launch.
 inline constexpr std::size_t most_searched = 64, most_summed = 64;
 
-/// Writes to first[i], memory that the GPU reaches, the index in values[i] or -1, in one launch.
-/// Where `norm` is not null and is finite, it writes nothing. Takes 512 KiB of workspace, and a
-/// counter for each array that is zero before and after.
+/// Writes to first[i], memory that the GPU reaches, the index in values[i] or -1, in one launch; -1
+/// where `norm` is not null and is finite. Takes a number of workspace for each array.
 void find_not_finite(std::int64_t* first,
                      std::span<const Values> values,
                      std::byte* workspace,
-                     unsigned* counters,
                      const GradientNorm* norm,
                      RawStream stream);
 
-/// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes. Takes
-/// 8 KiB of workspace.
+/// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes. Takes a
+/// number of workspace.
 void hash_elements(std::uint64_t* hash,
                    const std::byte* values,
                    std::size_t width,

@@ -23,8 +23,7 @@ void on_gpu(std::span<std::int64_t> first,
       return cuda::Values{view.as<float>(), view.elements};
     });
     cuda::find_not_finite(first.data(), std::span(listed).first(now.size()),
-                          device::cuda::workspace_of(stream), device::cuda::counters_of(stream),
-                          norm, raw);
+                          device::cuda::workspace_of(stream), norm, raw);
     first = first.subspan(now.size());
     values = values.subspan(now.size());
   }
@@ -43,8 +42,7 @@ void find_not_finite(std::span<std::int64_t> first,
   for (std::size_t i = 0; i < values.size(); ++i)
     on_cpu(stream, "find_not_finite")
         .run([to = &first[i], from = values[i].as<float>(), n = values[i].elements, norm] {
-          if (norm == nullptr || norm->finite == 0)
-            *to = cpu::find_not_finite(from, n);
+          *to = norm == nullptr || norm->finite == 0 ? cpu::find_not_finite(from, n) : -1;
         });
 }
 

@@ -14,10 +14,6 @@
 namespace trireme::device::cuda {
 namespace {
 
-constexpr std::size_t counters_bytes = num_counters * sizeof(unsigned);
-static_assert(counters_bytes % 256 == 0,
-              "the workspace after them has the alignment of an allocation");
-
 /// Time of a reached event, from an anchor that was reached before it.
 double time_of(cudaEvent_t event, const Anchor& anchor) {
   float milliseconds = 0;
@@ -201,14 +197,14 @@ cudaStream_t Stream::activate() const {
 }
 
 std::byte* Stream::workspace(std::size_t bytes) {
-  const std::size_t wanted = counters_bytes + std::max(bytes, workspace_bytes);
+  const std::size_t wanted = std::max(bytes, workspace_bytes);
   if (workspace_.bytes() < wanted) {
     if (workspace_.bytes() > 0)
       synchronize();
     workspace_ = {};  // free the old memory first
     workspace_ = device_.allocate(wanted, "workspace of stream " + name_);
   }
-  return workspace_.data() + counters_bytes;
+  return workspace_.data();
 }
 
 void Stream::expect_no_capture(const char* call) const {
@@ -265,10 +261,6 @@ std::byte* workspace_of(device::Stream& stream) {
 
 std::byte* workspace_of(device::Stream& stream, std::size_t bytes) {
   return stream_of(stream).workspace(bytes);
-}
-
-unsigned* counters_of(device::Stream& stream) {
-  return reinterpret_cast<unsigned*>(workspace_of(stream) - counters_bytes);
 }
 
 }  // namespace trireme::device::cuda

@@ -30,10 +30,6 @@ RawStream handle_of(device::Stream& stream);
 /// call that needs more waits for the stream and reallocates. Must not allocate during a capture.
 std::byte* workspace_of(device::Stream& stream);
 std::byte* workspace_of(device::Stream& stream, std::size_t bytes);
-/// num_counters counters for kernels whose last block finishes the work of all blocks. They are
-/// zero before a kernel, and the kernel must leave them zero.
-unsigned* counters_of(device::Stream& stream);
-inline constexpr std::size_t num_counters = 64;
 /// Source: workspace of cuBLASLt on Hopper in PyTorch and llm.c (pytorch#120925).
 inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
