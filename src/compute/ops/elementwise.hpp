@@ -42,11 +42,12 @@ struct Add {
 };
 TRIREME_OPERATION(Add);
 
-/// to = from, converted; to nearest even where `to` has the narrower type.
+/// to = factor · from, converted; to nearest even where `to` has the narrower type.
 struct Cast {
   static constexpr const char* name = "cast";
-  View to;         ///< of T
+  View to;         ///< of T; may be from, where that is of T
   ConstView from;  ///< as many elements, fp32 or bf16
+  float factor = 1;
 };
 TRIREME_OPERATION(Cast);
 

@@ -54,9 +54,9 @@ TRIREME_CLONES void add_kernel(float* sum, const float* term, float factor, std:
 }
 
 template <class To, class From>
-TRIREME_CLONES void cast_kernel(To* to, const From* from, std::int64_t count) {
+TRIREME_CLONES void cast_kernel(To* to, const From* from, float factor, std::int64_t count) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from_float<To>(to_float(from[i]));
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from_float<To>(factor * to_float(from[i]));
 }
 
 }  // namespace
@@ -90,9 +90,9 @@ void run(Threads, const Cast& call) {
   for_chunks(call.to.elements, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
     To* to = call.to.as<To>() + begin;
     if (call.from.dtype == DType::bf16)
-      cast_kernel(to, call.from.as<Bf16>() + begin, end - begin);
+      cast_kernel(to, call.from.as<Bf16>() + begin, call.factor, end - begin);
     else
-      cast_kernel(to, call.from.as<float>() + begin, end - begin);
+      cast_kernel(to, call.from.as<float>() + begin, call.factor, end - begin);
   });
 }
 

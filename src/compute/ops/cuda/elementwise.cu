@@ -39,7 +39,7 @@ struct CastLoop {
   __device__ void run(std::int64_t i) const {
     const auto in = load<N>(call.from.as<From>() + i);
     Pack<To, N> out;
-    for (int k = 0; k < N; ++k) out.v[k] = from_float<To>(to_float(in.v[k]));
+    for (int k = 0; k < N; ++k) out.v[k] = from_float<To>(call.factor * to_float(in.v[k]));
     store<N>(call.to.as<To>() + i, out);
   }
 };

@@ -58,18 +58,6 @@ struct CombineLoop {
   }
 };
 
-template <class T>
-struct ScaleIntoLoop {
-  ScaleInto call;
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    const auto x = load<N>(call.x.as<T>() + i);
-    Pack<float, N> out;
-    for (int k = 0; k < N; ++k) out.v[k] = call.scale * to_float(x.v[k]);
-    store<N>(call.out.as<float>() + i, out);
-  }
-};
-
 }  // namespace
 
 template <class T>
@@ -88,14 +76,7 @@ void run(const Queue& queue, const Combine& call) {
                   aligned(call.squared, call.gram), queue.stream);
 }
 
-template <class T>
-void run(const Queue& queue, const ScaleInto& call) {
-  loop<at_a_time>(call.name, ScaleIntoLoop<T>{call}, call.x.elements, aligned(call.out, call.x),
-                  queue.stream);
-}
-
 TRIREME_CUDA_BODIES(Normalize);
 TRIREME_CUDA_BODIES(Combine);
-TRIREME_CUDA_BODIES(ScaleInto);
 
 }  // namespace trireme::ops::cuda

@@ -8,6 +8,7 @@
 #include "base/round_up.hpp"
 
 #include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/optimizer/orthogonalize_passes.hpp"
 
 namespace trireme::ops {
@@ -121,7 +122,7 @@ void Orthogonalize::operator()(View matrix,
       apply_({.a = from, .b = polynomial, .c = to}, stream);
     std::swap(from, to);
   }
-  enqueue(ScaleInto{.out = matrix, .x = from, .scale = scale}, type, stream);
+  run(Cast{.to = matrix, .from = from, .factor = scale}, stream);
 }
 
 }  // namespace trireme::ops

@@ -36,13 +36,4 @@ struct Combine {
 };
 TRIREME_BODIES(Combine);
 
-/// out = scale · x.
-struct ScaleInto {
-  static constexpr const char* name = "scale_into";
-  View out;     ///< [n] fp32
-  ConstView x;  ///< [n] of T; may be out
-  float scale;
-};
-TRIREME_BODIES(ScaleInto);
-
 }  // namespace trireme::ops

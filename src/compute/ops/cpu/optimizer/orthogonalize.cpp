@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/cpu/loops.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/optimizer/orthogonalize_passes.hpp"
 
 namespace trireme::ops::cpu {
@@ -24,12 +25,6 @@ TRIREME_CLONES double squares_kernel(const float* x, std::int64_t count) {
   return sum;
 }
 
-template <class To, class From>
-TRIREME_CLONES void scale_kernel(To* out, const From* x, float scale, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) out[i] = from_float<To>(scale * to_float(x[i]));
-}
-
 TRIREME_INLINE float combined(float gram, float squared, const Polynomial& numbers) {
   return numbers.b * gram + numbers.c * squared;
 }
@@ -49,17 +44,10 @@ TRIREME_CLONES void combine_kernel(const Combine* call, std::int64_t begin, std:
   }
 }
 
-template <class To, class From>
-void scale_all(To* out, const From* x, float scale, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    scale_kernel(out + begin, x + begin, scale, end - begin);
-  });
-}
-
 }  // namespace
 
 template <class T>
-void run(Threads, const Normalize& call) {
+void run(Threads where, const Normalize& call) {
   const auto* matrix = call.matrix.as<float>();
   auto* sums = call.sums.as<double>();
   for_chunks(call.x.elements, elements_per_sum, [&](std::int64_t begin, std::int64_t end) {
@@ -68,7 +56,7 @@ void run(Threads, const Normalize& call) {
   double squares = 0;
   for (std::int64_t c = 0; c < call.sums.elements; ++c) squares += sums[c];
   const double length = call.factor * std::sqrt(squares) + call.guard;
-  scale_all(call.x.as<T>(), matrix, static_cast<float>(1 / length), call.x.elements);
+  run<T>(where, Cast{.to = call.x, .from = call.matrix, .factor = static_cast<float>(1 / length)});
 }
 
 template <class T>
@@ -77,13 +65,7 @@ void run(Threads, const Combine& call) {
            [&](std::int64_t begin, std::int64_t end) { combine_kernel<T>(&call, begin, end); });
 }
 
-template <class T>
-void run(Threads, const ScaleInto& call) {
-  scale_all(call.out.as<float>(), call.x.as<T>(), call.scale, call.x.elements);
-}
-
 TRIREME_CPU_BODIES(Normalize);
 TRIREME_CPU_BODIES(Combine);
-TRIREME_CPU_BODIES(ScaleInto);
 
 }  // namespace trireme::ops::cpu
