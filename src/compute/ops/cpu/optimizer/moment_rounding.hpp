@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <type_traits>
@@ -11,24 +10,13 @@
 #include "base/dtype.hpp"
 
 #include "ops/cpu/loops.hpp"
+#include "ops/cpu/random_words.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
 
 namespace trireme::ops::cpu {
 
 /// Elements whose words are made at a time: they stay in the first-level cache until they are read.
 inline constexpr std::int64_t moment_run_elements = 1024;
-
-/// Room for a run that does not start at a multiple of four.
-struct MomentWords {
-  alignas(64) std::array<std::uint32_t, moment_run_elements + 128> room;
-};
-
-/// moment_word() of elements [begin, begin + count); count <= moment_run_elements. The result
-/// points into `words`.
-const std::uint32_t* moment_words(MomentWords& words,
-                                  const MomentRounding& rounding,
-                                  std::int64_t begin,
-                                  std::int64_t count);
 
 /// Calls body(begin, elements, words) for runs of [begin, end): one run without words where moments
 /// are fp32.
@@ -40,10 +28,12 @@ void for_moment_runs(const MomentRounding& rounding,
   if constexpr (std::is_same_v<M, float>) {
     body(begin, end - begin, static_cast<const std::uint32_t*>(nullptr));
   } else {
-    MomentWords room;
+    RandomRoom<moment_run_elements> room;
     for (; begin < end; begin += moment_run_elements) {
       const std::int64_t count = std::min(moment_run_elements, end - begin);
-      body(begin, count, moment_words(room, rounding, begin, count));
+      body(begin, count,
+           random_words(room.words.data(), rounding.key, rounding.parameter << 40U,
+                        rounding.first + begin, count, rounding.step));
     }
   }
 }
