@@ -139,8 +139,11 @@ std::unique_ptr<Attention::Implementation> make_attention_cpu(const AttentionSha
   const bool tiles = cpu::bf16_attention::attends(shape);
   if (shape.drops || !tiles)
     general = std::make_unique<cpu::AttentionCpu<Bf16>>(shape);
-  return tiles ? cpu::bf16_attention::make_attention(shape, std::move(general))
-               : std::move(general);
+#if defined(__x86_64__)
+  if (tiles)
+    return cpu::bf16_attention::make_attention(shape, std::move(general));
+#endif
+  return general;
 }
 
 }  // namespace trireme::ops

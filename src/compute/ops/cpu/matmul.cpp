@@ -13,8 +13,10 @@ std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape
   if (shape.a != shape.b)
     throw DeviceError("cpu", fmt::format("matmul {} x {}", name(shape.a), name(shape.b)),
                       "both must have the same dtype");
+#if defined(__x86_64__)
   if (cpu::amx::multiplies(shape))
     return cpu::amx::make_matmul(shape);
+#endif
   return cpu::vectors::make_matmul(shape);
 }
 

@@ -10,8 +10,6 @@
 
 #include <omp.h>
 
-#include "base/error.hpp"
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -275,29 +273,8 @@ bool available() {
   return granted;
 }
 
-bool multiplies(const MatmulShape& shape) {
-  return shape.a == DType::bf16 && shape.b == DType::bf16 && available();
-}
-
 std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape) {
   return std::make_unique<MatmulAmx>(shape);
-}
-
-}  // namespace trireme::ops::cpu::amx
-#else
-namespace trireme::ops::cpu::amx {
-
-bool available() {
-  return false;
-}
-
-bool multiplies(const MatmulShape& /*shape*/) {
-  return false;
-}
-
-std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape) {
-  TRIREME_EXPECT(false, "AMX products of {} on another processor", name(shape.a));
-  return nullptr;
 }
 
 }  // namespace trireme::ops::cpu::amx

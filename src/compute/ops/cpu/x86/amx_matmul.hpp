@@ -14,13 +14,21 @@
 
 namespace trireme::ops::cpu::amx {
 
+#if defined(__x86_64__)
 /// Whether this processor has AMX for bf16 and the kernel lets this process use it; asks it once.
 bool available();
+#else
+inline bool available() {
+  return false;
+}
+#endif
 
 /// Whether this processor and these dtypes can.
-bool multiplies(const MatmulShape& shape);
+inline bool multiplies(const MatmulShape& shape) {
+  return shape.a == DType::bf16 && shape.b == DType::bf16 && available();
+}
 
-/// Requires: multiplies(shape).
+/// Requires: multiplies(shape). On x86-64 alone.
 std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape);
 
 }  // namespace trireme::ops::cpu::amx

@@ -8,9 +8,6 @@
 // share the keys, and of each head's query tiles.
 #include "ops/cpu/x86/bf16_attention.hpp"
 
-#include "base/error.hpp"
-#include "base/round_up.hpp"
-
 #if defined(__x86_64__)
 #include <algorithm>
 #include <array>
@@ -332,20 +329,6 @@ std::unique_ptr<Attention::Implementation> make_attention(
   if (AmxProducts::available())
     return std::make_unique<PairedAttention<AmxProducts>>(shape, std::move(general));
   return std::make_unique<PairedAttention<Avx512Products>>(shape, std::move(general));
-}
-
-}  // namespace trireme::ops::cpu::bf16_attention
-#else
-namespace trireme::ops::cpu::bf16_attention {
-
-bool attends(const AttentionShape& /*shape*/) {
-  return false;
-}
-
-std::unique_ptr<Attention::Implementation> make_attention(
-    const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general) {
-  TRIREME_EXPECT(false, "attention of {} by AVX-512 on another processor", name(shape.dtype));
-  return general;
 }
 
 }  // namespace trireme::ops::cpu::bf16_attention

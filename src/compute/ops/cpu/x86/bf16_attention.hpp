@@ -12,10 +12,16 @@
 namespace trireme::ops::cpu::bf16_attention {
 
 /// Whether this processor, these sizes and this dtype can.
+#if defined(__x86_64__)
 bool attends(const AttentionShape& shape);
+#else
+inline bool attends(const AttentionShape& /*shape*/) {
+  return false;
+}
+#endif
 
 /// `general` does what these kernels do not: calls with dropout; null where there are none.
-/// Requires: attends(shape).
+/// Requires: attends(shape). On x86-64 alone.
 std::unique_ptr<Attention::Implementation> make_attention(
     const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general);
 
