@@ -11,7 +11,7 @@
 //   units, panel_columns, panel_rows
 //   panels_at_once              of a transposed A, whose rows K crosses: panels packed together, so
 //                               that what a cache line has of the next ones is not fetched again
-//   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in vector_pack.hpp
+//   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in pack_kernels.hpp
 //   product_rows<packed>(Terms, Target, rows)                   rows: 1 to panel_rows
 //
 // 1. Each thread packs the columns of its tasks itself and waits for no other thread.

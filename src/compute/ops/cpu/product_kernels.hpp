@@ -22,25 +22,6 @@
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 
-inline constexpr int panel_vectors = TRIREME_LANES == 16 ? 2 : 1;
-#if TRIREME_LANES < 16
-inline constexpr std::int64_t panel_columns = panel_vectors * lanes;
-#if defined(__x86_64__)
-inline constexpr std::int64_t panel_rows = TRIREME_LANES == 8 ? 6 : 2;
-#else
-inline constexpr std::int64_t panel_rows = 6;
-#endif
-#endif
-
-/// The masks of the columns of a panel that exist.
-struct PanelMasks {
-  Mask of[panel_vectors];
-  TRIREME_PART explicit PanelMasks(std::int64_t columns) {
-#pragma GCC unroll 2
-    for (int v = 0; v < panel_vectors; ++v) of[v] = first_lanes(columns - v * lanes);
-  }
-};
-
 /// Sixteen elements of the bias from `column` on, as fp32; zero where `keep` is not set.
 TRIREME_PART inline Floats load_bias(const Target& t, std::int64_t column, Mask keep) {
   if (t.bias_is_bf16)
@@ -208,5 +189,20 @@ TRIREME_KERNEL void product_rows(const Terms& from, const Target& to, std::int64
   if constexpr (fewer > 0)
     product_rows<kind, packed, fewer>(terms, target, rows);
 }
+
+/// All that BlockedMatmul needs of this level.
+template <Units kind>
+struct Kernel {
+  static constexpr Units units = kind;
+  static constexpr std::int64_t panel_columns = TRIREME_LEVEL::panel_columns;
+  static constexpr std::int64_t panel_rows = TRIREME_LEVEL::panel_rows;
+  static constexpr std::int64_t panels_at_once = TRIREME_LANES == 16 ? 2 : 16;
+  static constexpr auto pack_b = TRIREME_LEVEL::pack_b<kind>;
+  static constexpr auto pack_b_transposed = TRIREME_LEVEL::pack_b_transposed<kind>;
+  static constexpr auto pack_a_transposed = TRIREME_LEVEL::pack_a_transposed<kind>;
+  static constexpr auto copy_rows = TRIREME_LEVEL::copy_rows<kind>;
+  template <bool packed>
+  static constexpr auto product_rows = TRIREME_LEVEL::product_rows<kind, packed>;
+};
 
 }  // namespace trireme::ops::cpu::TRIREME_LEVEL

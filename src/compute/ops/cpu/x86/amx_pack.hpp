@@ -4,7 +4,7 @@
 // product. These functions use whole cache lines of it and prefetch the rows that follow, since a
 // large operand comes from memory or from the third-level cache.
 //
-// The layouts, and so the bits, are those of avx512_pack.hpp, whose functions pack what is not a
+// The layouts, and so the bits, are those of pack_kernels.hpp, whose functions pack what is not a
 // whole tile: the last rows or columns, and the end of K.
 #pragma once
 
@@ -75,6 +75,15 @@ TRIREME_AVX512 inline void pack_whole_rows(Unit* to,
     }
 }
 
+/// Which 16-bit numbers of two registers make pairs: r of both, for sixteen r from `first` on.
+TRIREME_AVX512_INLINE __m512i paired(std::int64_t first) {
+  const __m512i r =
+      _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                       _mm512_set1_epi32(static_cast<int>(first)));
+  const __m512i of_second = _mm512_add_epi32(r, _mm512_set1_epi32(2 * lanes));
+  return _mm512_or_si512(r, _mm512_slli_epi32(of_second, 16));
+}
+
 /// Panels [first, last) of a B stored [K, N] as avx512::pack_b() does, `panel_units` apart, row by
 /// row of B. Requires: all columns of the panels exist.
 TRIREME_AVX512 inline void pack_whole_panels(Unit* to,
@@ -86,7 +95,7 @@ TRIREME_AVX512 inline void pack_whole_panels(Unit* to,
                                              std::int64_t end) {
   constexpr std::int64_t rows_ahead = 16;
   const std::int64_t row_bytes = 2 * b.columns;
-  const __m512i left = avx512::paired(0), right = avx512::paired(lanes);
+  const __m512i left = paired(0), right = paired(lanes);
   for (std::int64_t unit = begin; unit < end; ++unit, to += panel_columns) {
     const std::byte* at = b.data + 2 * (2 * unit * b.columns + first * panel_columns);
     Unit* out = to;

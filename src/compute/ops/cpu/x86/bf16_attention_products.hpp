@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of attention in bf16, by AMX tiles or by AVX-512's dot products of pairs; the
 // code around them is the same (bf16_attention.cpp). Tiles are 64 queries by 64 keys. A is read
-// in rows, B in panels of 32 columns (avx512_pack.hpp).
+// in rows, B in panels of 32 columns (pack_kernels.hpp).
 //
 //   score     sums [64, 64] = rows [64, channels] of bf16 times 64 packed positions; blocks
 //             outside of the part that is seen (bf16_tile.hpp) are not computed

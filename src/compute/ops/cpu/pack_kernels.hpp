@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs operands of the matmul in the order in which its register blocks read them: the layouts of
+// packed_operands.hpp. Included once per level (for_each_level.hpp), before product_kernels.hpp.
+//
+// 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
+//    is packed once per call and then read for every group of rows of C.
+// 2. A B that is stored along K is brought into panels by transpositions in registers, of 16 x 16
+//    units with AVX-512, else of 4 x 4, for which every target has vectors. What is stored across K
+//    is read in lines that already have the panel's order.
+// 3. No byte outside of a matrix is read: ends go by masked loads.
+// 4. What a panel of B has beyond the matrix is zero. What the rows of a panel of A have beyond it
+//    is not read.
+
+namespace trireme::ops::cpu::TRIREME_LEVEL {
+
+inline constexpr int panel_vectors = TRIREME_LANES == 16 ? 2 : 1;
+inline constexpr std::int64_t panel_columns = panel_vectors * lanes;
+#if TRIREME_LANES == 4 && defined(__x86_64__)
+inline constexpr std::int64_t panel_rows = 2;
+#else
+inline constexpr std::int64_t panel_rows = TRIREME_LANES == 16 ? 12 : 6;
+#endif
+
+template <Units kind>
+using Element = std::conditional_t<kind == Units::single, float, Bf16>;
+
+/// The masks of the columns of a panel that exist.
+struct PanelMasks {
+  Mask of[panel_vectors];
+  TRIREME_PART explicit PanelMasks(std::int64_t columns) {
+#pragma GCC unroll 2
+    for (int v = 0; v < panel_vectors; ++v) of[v] = first_lanes(columns - v * lanes);
+  }
+};
+
+TRIREME_PART inline void store_units(Unit* to, const Floats& units) {
+  store_floats(reinterpret_cast<float*>(to), units);
+}
+
+/// `count` elements as units, sixteen at most, and zero beyond them.
+template <Units kind>
+TRIREME_PART inline Floats load_units(const std::byte* at, std::int64_t count) {
+#if TRIREME_LANES == 16
+  if constexpr (kind == Units::pairs)
+    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(first_lanes_32(count), at));
+  else
+#endif
+    return load_floats(reinterpret_cast<const Element<kind>*>(at), first_lanes(count));
+}
+
+/// One unit of each of the rows or columns [place, place + 16) that `keep` names; K runs down the
+/// rows of the matrix.
+template <Units kind>
+TRIREME_PART inline Floats load_across(const Stored& m,
+                                       std::int64_t unit,
+                                       std::int64_t place,
+                                       Mask keep) {
+#if TRIREME_LANES == 16
+  if constexpr (kind == Units::pairs)
+    return _mm512_castsi512_ps(load_pairs_across(m, unit, place, keep));
+  else
+#endif
+    return load_floats(reinterpret_cast<const Element<kind>*>(m.data) + unit * m.columns + place,
+                       keep);
+}
+
+/// Where row `row`, which runs along K, has its unit `unit`, and how many elements from there on.
+struct Along {
+  const std::byte* at;
+  std::int64_t count;
+};
+template <Units kind>
+TRIREME_PART inline Along along(const Stored& m, std::int64_t row, std::int64_t unit) {
+  const std::int64_t element = elements_per_unit(kind) * unit;
+  return {m.data + element_bytes(kind) * (row * m.columns + element),
+          row < m.rows ? m.columns - element : 0};
+}
+
+#if TRIREME_LANES == 16
+using Turned = __m512i;
+template <Units kind>
+TRIREME_PART inline Turned load_turned(const Along& from) {
+  return _mm512_castps_si512(load_units<kind>(from.at, from.count));
+}
+#else
+/// Four units.
+using Turned = float __attribute__((vector_size(16)));
+template <Units kind>
+TRIREME_PART inline Turned load_turned(const Along& from) {
+  float line[4] = {};
+  const auto* at = reinterpret_cast<const Element<kind>*>(from.at);
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(from.count, 4); ++i)
+    line[i] = to_float(at[i]);
+  Turned all;
+  std::memcpy(&all, line, sizeof all);
+  return all;
+}
+/// Lines become columns: the first and the second half of the lines are interleaved, twice.
+TRIREME_PART inline void transpose(Turned (&line)[4]) {
+#pragma GCC unroll 2
+  for (int round = 0; round < 2; ++round) {
+    const auto a = line[0], b = line[1], c = line[2], d = line[3];
+    line[0] = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    line[1] = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    line[2] = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    line[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+  }
+}
+#endif
+
+/// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K]. Writes whole
+/// transposed squares.
+template <Units kind>
+TRIREME_KERNEL void pack_b_transposed(
+    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t square = sizeof(Turned) / sizeof(Unit);
+  constexpr std::int64_t elements = square * elements_per_unit(kind);
+  for (std::int64_t first = column; first < column + panel_columns; first += square, to += square) {
+    Unit* out = to;
+    for (std::int64_t unit = begin; unit < end; unit += square) {
+      Turned line[square];
+      if (first + square <= b.rows && elements_per_unit(kind) * unit + elements <= b.columns) {
+#pragma GCC unroll 16
+        for (std::int64_t i = 0; i < square; ++i)
+          line[i] = load_turned<kind>({along<kind>(b, first + i, unit).at, elements});
+      } else {
+#pragma GCC unroll 16
+        for (std::int64_t i = 0; i < square; ++i)
+          line[i] = load_turned<kind>(along<kind>(b, first + i, unit));
+      }
+      transpose(line);
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < square; ++i, out += panel_columns)
+        std::memcpy(out, &line[i], sizeof line[i]);
+    }
+  }
+}
+
+/// The same of a B stored [K, N]: lines of columns, two rows of K each where a unit is a pair.
+template <Units kind>
+TRIREME_KERNEL void pack_b(
+    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+  const PanelMasks keep(b.columns - column);
+  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_columns)
+#pragma GCC unroll 2
+    for (int v = 0; v < panel_vectors; ++v)
+      store_units(to + v * lanes, load_across<kind>(b, unit, column + v * lanes, keep.of[v]));
+}
+
+/// Panels of C's rows [row, row + rows), units [begin, end), of an A stored [K, M], `stride` units
+/// apart. Writes up to sixteen units beyond a panel.
+template <Units kind>
+TRIREME_KERNEL void pack_a_transposed(Unit* to,
+                                      std::int64_t stride,
+                                      const Stored& a,
+                                      std::int64_t row,
+                                      std::int64_t rows,
+                                      std::int64_t begin,
+                                      std::int64_t end) {
+  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows) {
+    Unit* at = to;
+    for (std::int64_t r = row; r < row + rows; r += panel_rows, at += stride)
+      store_units(at, load_across<kind>(a, unit, r, first_lanes(a.columns - r)));
+  }
+}
+
+/// Rows [row, row + rows) of an A that is in rows, units [begin, end), `stride` units apart. What a
+/// last group of 16 units has beyond the matrix is zero.
+template <Units kind>
+TRIREME_KERNEL void copy_rows(Unit* to,
+                              std::int64_t stride,
+                              const Stored& a,
+                              std::int64_t row,
+                              std::int64_t rows,
+                              std::int64_t begin,
+                              std::int64_t end) {
+  for (std::int64_t r = row; r < row + rows; ++r, to += stride)
+    for (std::int64_t unit = begin; unit < end; unit += lanes) {
+      const Along from = along<kind>(a, r, unit);
+      store_units(to + unit - begin, load_units<kind>(from.at, from.count));
+    }
+}
+
+}  // namespace trireme::ops::cpu::TRIREME_LEVEL
