@@ -24,7 +24,7 @@ TRIREME_KERNEL void attention_forward(T* out,
     const std::int64_t keys = std::min(tile, head.time - key);
     const bool diagonal = key == query;
     const T* k = qkv + key * head.qkv_stride + head.to_key;
-    load_transposed(s.k, k, head.qkv_stride, keys, head.channels);
+    load_transposed(s.k, k, head.qkv_stride, keys, head);
     load_rows(s.v, k + head.to_value, head.qkv_stride, keys, head, 1.0F);
     tile_product<false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile, head.channels,
                         diagonal ? Triangle::result : Triangle::none, false);
@@ -79,8 +79,8 @@ TRIREME_KERNEL void attention_backward(const HeadGradient<T>* gradient,
     const std::int64_t keys = std::min(tile, head.time - key);
     const T* k = g.qkv + key * stride + head.to_key;
     load_rows(s.k, k, stride, keys, head, 1.0F);
-    load_transposed(s.k_transposed, k, stride, keys, head.channels);
-    load_transposed(s.v_transposed, k + head.to_value, stride, keys, head.channels);
+    load_transposed(s.k_transposed, k, stride, keys, head);
+    load_transposed(s.v_transposed, k + head.to_value, stride, keys, head);
     for (std::int64_t query = key; query < head.end_of_queries(key); query += tile) {
       const std::int64_t rows = std::min(tile, head.time - query);
       const bool diagonal = query == key;

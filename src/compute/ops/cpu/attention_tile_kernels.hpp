@@ -33,6 +33,15 @@ TRIREME_KERNEL void load_rows(float* to,
   }
 }
 
+/// to = [channels, tile] from the same rows.
+template <class T>
+TRIREME_PART inline void load_transposed(
+    float* to, const T* from, std::int64_t stride, std::int64_t rows, const AttentionHead& head) {
+  constexpr Units kind = std::is_same_v<T, float> ? Units::single : Units::widened;
+  turn_rows<kind, tile>(reinterpret_cast<Unit*>(to), reinterpret_cast<const std::byte*>(from),
+                        stride * element_bytes(kind), rows, head.channels, head.channels);
+}
+
 /// Rows of `channels`, `stride` apart, from [tile, width], each element times `scale`.
 template <class T>
 TRIREME_KERNEL void store_rows(T* to,

@@ -22,7 +22,7 @@
 
 #include "ops/cpu/attention_head.hpp"
 #include "ops/cpu/dropout.hpp"
-#include "ops/cpu/levels.hpp"
+#include "ops/cpu/products.hpp"
 
 namespace trireme::ops::cpu {
 

@@ -190,15 +190,6 @@ TRIREME_PART inline float first_lane(const Floats& v) {
   return v.part[0][0];
 }
 
-/// to = [columns, 64] from `rows` rows of `columns`, `stride` apart; what is missing is zero.
-template <class T>
-TRIREME_KERNEL void load_transposed(
-    float* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t c = 0; c < columns; ++c)
-    for (std::int64_t r = 0; r < 64; ++r)
-      to[64 * c + r] = r < rows ? to_float(from[r * stride + c]) : 0.0F;
-}
-
 }  // namespace trireme::ops::cpu::TRIREME_LEVEL
 
 #undef TRIREME_EACH_PART

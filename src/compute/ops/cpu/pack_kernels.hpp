@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs operands of the matmul in the order in which its register blocks read them: the layouts of
 // packed_operands.hpp. Included once per level (for_each_level.hpp), before product_kernels.hpp.
+// Attention turns its tiles of keys by the same function.
 //
 // 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
 //    is packed once per call and then read for every group of rows of C.
@@ -64,33 +65,20 @@ TRIREME_PART inline Floats load_across(const Stored& m,
                        keep);
 }
 
-/// Where row `row`, which runs along K, has its unit `unit`, and how many elements from there on.
-struct Along {
-  const std::byte* at;
-  std::int64_t count;
-};
-template <Units kind>
-TRIREME_PART inline Along along(const Stored& m, std::int64_t row, std::int64_t unit) {
-  const std::int64_t element = elements_per_unit(kind) * unit;
-  return {m.data + element_bytes(kind) * (row * m.columns + element),
-          row < m.rows ? m.columns - element : 0};
-}
-
 #if TRIREME_LANES == 16
 using Turned = __m512i;
 template <Units kind>
-TRIREME_PART inline Turned load_turned(const Along& from) {
-  return _mm512_castps_si512(load_units<kind>(from.at, from.count));
+TRIREME_PART inline Turned load_turned(const std::byte* at, std::int64_t count) {
+  return _mm512_castps_si512(load_units<kind>(at, count));
 }
 #else
 /// Four units.
 using Turned = float __attribute__((vector_size(16)));
 template <Units kind>
-TRIREME_PART inline Turned load_turned(const Along& from) {
+TRIREME_PART inline Turned load_turned(const std::byte* at, std::int64_t count) {
   float line[4] = {};
-  const auto* at = reinterpret_cast<const Element<kind>*>(from.at);
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(from.count, 4); ++i)
-    line[i] = to_float(at[i]);
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 4); ++i)
+    line[i] = to_float(reinterpret_cast<const Element<kind>*>(at)[i]);
   Turned all;
   std::memcpy(&all, line, sizeof all);
   return all;
@@ -108,32 +96,47 @@ TRIREME_PART inline void transpose(Turned (&line)[4]) {
 }
 #endif
 
-/// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K]. Writes whole
-/// transposed squares.
-template <Units kind>
-TRIREME_KERNEL void pack_b_transposed(
-    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t square = sizeof(Turned) / sizeof(Unit);
-  constexpr std::int64_t elements = square * elements_per_unit(kind);
-  for (std::int64_t first = column; first < column + panel_columns; first += square, to += square) {
-    Unit* out = to;
-    for (std::int64_t unit = begin; unit < end; unit += square) {
+/// Rows along K, `row_bytes` apart, as lines of `width` units, one of each row. Units are zero beyond
+/// the last of `rows` and of the `elements` of a row. Writes as many lines as whole squares have.
+template <Units kind, std::int64_t width>
+TRIREME_KERNEL void turn_rows(Unit* to,
+                              const std::byte* from,
+                              std::int64_t row_bytes,
+                              std::int64_t rows,
+                              std::int64_t elements,
+                              std::int64_t units) {
+  constexpr std::int64_t square = sizeof(Turned) / sizeof(Unit), each = elements_per_unit(kind);
+  for (std::int64_t row = 0; row < width; row += square, from += square * row_bytes) {
+    Unit* out = to + row;
+    for (std::int64_t unit = 0; unit < units; unit += square) {
+      const std::byte* at = from + unit * each * element_bytes(kind);
+      const std::int64_t left = elements - unit * each;
       Turned line[square];
-      if (first + square <= b.rows && elements_per_unit(kind) * unit + elements <= b.columns) {
+      if (row + square <= rows && square * each <= left) {
 #pragma GCC unroll 16
         for (std::int64_t i = 0; i < square; ++i)
-          line[i] = load_turned<kind>({along<kind>(b, first + i, unit).at, elements});
+          line[i] = load_turned<kind>(at + i * row_bytes, square * each);
       } else {
 #pragma GCC unroll 16
         for (std::int64_t i = 0; i < square; ++i)
-          line[i] = load_turned<kind>(along<kind>(b, first + i, unit));
+          line[i] = load_turned<kind>(at + i * row_bytes, row + i < rows ? left : 0);
       }
       transpose(line);
 #pragma GCC unroll 16
-      for (std::int64_t i = 0; i < square; ++i, out += panel_columns)
+      for (std::int64_t i = 0; i < square; ++i, out += width)
         std::memcpy(out, &line[i], sizeof line[i]);
     }
   }
+}
+
+/// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K].
+template <Units kind>
+TRIREME_KERNEL void pack_b_transposed(
+    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t each = elements_per_unit(kind), bytes = element_bytes(kind);
+  turn_rows<kind, panel_columns>(to, b.data + (column * b.columns + begin * each) * bytes,
+                                 b.columns * bytes, b.rows - column, b.columns - begin * each,
+                                 end - begin);
 }
 
 /// The same of a B stored [K, N]: lines of columns, two rows of K each where a unit is a pair.
@@ -174,11 +177,12 @@ TRIREME_KERNEL void copy_rows(Unit* to,
                               std::int64_t rows,
                               std::int64_t begin,
                               std::int64_t end) {
+  constexpr std::int64_t each = elements_per_unit(kind);
   for (std::int64_t r = row; r < row + rows; ++r, to += stride)
-    for (std::int64_t unit = begin; unit < end; unit += lanes) {
-      const Along from = along<kind>(a, r, unit);
-      store_units(to + unit - begin, load_units<kind>(from.at, from.count));
-    }
+    for (std::int64_t unit = begin; unit < end; unit += lanes)
+      store_units(to + unit - begin,
+                  load_units<kind>(a.data + (r * a.columns + unit * each) * element_bytes(kind),
+                                   r < a.rows ? a.columns - unit * each : 0));
 }
 
 }  // namespace trireme::ops::cpu::TRIREME_LEVEL

@@ -139,31 +139,4 @@ TRIREME_AVX512_INLINE float first_lane(__m512 v) {
   return _mm512_cvtss_f32(v);
 }
 
-/// to = [columns, 64] from `rows` rows of `columns`, `stride` apart; what is missing is zero.
-template <class T>
-TRIREME_AVX512 void load_transposed(
-    float* to, const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t tile = 64;
-  for (std::int64_t column = 0; column < columns; column += lanes) {
-    const __mmask16 keep = first_lanes(columns - column);
-    for (std::int64_t row = 0; row < tile; row += lanes) {
-      __m512i line[16];
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i)
-        line[i] = row + i < rows
-                      ? _mm512_castps_si512(load_floats(from + (row + i) * stride + column, keep))
-                      : _mm512_setzero_si512();
-      transpose(line);
-      const std::int64_t count = std::min(lanes, columns - column);
-      float* at = to + column * tile + row;
-      if (count == lanes) {
-#pragma GCC unroll 16
-        for (std::int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * tile, line[i]);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) _mm512_storeu_si512(at + i * tile, line[i]);
-      }
-    }
-  }
-}
-
 }  // namespace trireme::ops::cpu::avx512
