@@ -42,11 +42,7 @@ struct HeadNorm {
   }
   /// Cosines; sines are D / 2 after them. Null: no rotation.
   [[nodiscard]] TRIREME_HOST_DEVICE const float* angles_of(std::int64_t row) const {
-    if (table.empty())
-      return nullptr;
-    const std::int64_t at =
-        positions.empty() ? row % shape.time : positions.as<std::int32_t>()[row];
-    return table.as<float>() + at * shape.head_channels;
+    return table.empty() ? nullptr : ops::angles_of(row, table, positions, shape);
   }
 };
 

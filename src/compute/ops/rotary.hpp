@@ -58,7 +58,18 @@ struct RotaryShape {
   std::int64_t stride = 0;         ///< elements of a row, heads · D or more
 };
 
-/// In place, of the first heads · D elements of each row.
+/// Where row `row` has its cosines; its sines are D/2 after them. `table` and `positions` as in
+/// Rotate.
+TRIREME_HOST_DEVICE inline const float* angles_of(std::int64_t row,
+                                                  ConstView table,
+                                                  ConstView positions,
+                                                  const RotaryShape& shape) {
+  const std::int64_t at = positions.empty() ? row % shape.time : positions.as<std::int32_t>()[row];
+  return table.as<float>() + at * shape.head_channels;
+}
+
+/// In place, of the first heads · D elements of each row. The bodies are in head_norm.cpp and
+/// head_norm.cu.
 struct Rotate {
   static constexpr const char* name = "rotate";
   View packed;               ///< [rows, stride] of T

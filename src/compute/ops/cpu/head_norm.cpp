@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head is some hundred elements, which stay in the first cache from pass to pass.
+// Norms and rotations of heads. A head is some hundred elements, which stay in the first cache from
+// pass to pass.
 #include "ops/head_norm.hpp"
 
 #include <algorithm>
@@ -57,7 +58,43 @@ void gradient_of_gain(float* to,
   });
 }
 
+/// One row of heads of 2 · `half` channels: `direction` is 1, or -1 for the inverse.
+template <class T>
+TRIREME_CLONES void rotate_row(T* row,
+                               const float* cosines,
+                               const float* sines,
+                               std::int64_t heads,
+                               std::int64_t half,
+                               float direction) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    T* first = row + 2 * h * half;
+    T* second = first + half;
+#pragma omp simd
+    for (std::int64_t j = 0; j < half; ++j) {
+      const float a = to_float(first[j]), b = to_float(second[j]);
+      const float s = sines[j] * direction;
+      first[j] = from_float<T>(a * cosines[j] - b * s);
+      second[j] = from_float<T>(b * cosines[j] + a * s);
+    }
+  }
+}
+
 }  // namespace
+
+template <class T>
+void run(Threads, const Rotate& call) {
+  const RotaryShape& shape = call.shape;
+  const std::int64_t half = shape.head_channels / 2;
+  const float direction = call.direction == Direction::inverse ? -1.0F : 1.0F;
+  for_rows(call.packed.elements / shape.stride, shape.stride,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t r = begin; r < end; ++r) {
+               const float* cosines = angles_of(r, call.table, call.positions, shape);
+               rotate_row(call.packed.as<T>() + r * shape.stride, cosines, cosines + half,
+                          shape.heads, half, direction);
+             }
+           });
+}
 
 template <class T>
 void run(Threads, const HeadNormForward& call) {
@@ -91,6 +128,7 @@ void run(Threads, const HeadNormBackward& call) {
   });
 }
 
+TRIREME_CPU_BODIES(Rotate);
 TRIREME_CPU_BODIES(HeadNormForward);
 TRIREME_CPU_BODIES(HeadNormBackward);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per head of a row, eight of them per block: a lane owns pairs of channels that are
+// Norms of heads: a warp per head of a row, eight of them per block: a lane owns pairs of channels that are
 // rotated together, or channels where nothing is rotated, so no other lane reads what it
 // overwrites.
 #include "ops/cuda/columns.cuh"
@@ -128,7 +128,34 @@ struct GainTerms {
   }
 };
 
+/// A thread per pair of channels: it reads and writes both, and no other thread does.
+template <class T>
+struct RotateLoop {
+  Rotate call;
+  std::int64_t half;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const std::int64_t j = i % half, h = i / half % call.shape.heads;
+    const std::int64_t row = i / half / call.shape.heads;
+    const float* angles = angles_of(row, call.table, call.positions, call.shape) + j;
+    const float cosine = angles[0],
+                sine = angles[half] * (call.direction == Direction::inverse ? -1.0F : 1.0F);
+    T* first = call.packed.as<T>() + row * call.shape.stride + 2 * h * half + j;
+    T* second = first + half;
+    const float a = to_float(*first), b = to_float(*second);
+    *first = from_float<T>(a * cosine - b * sine);
+    *second = from_float<T>(b * cosine + a * sine);
+  }
+};
+
 }  // namespace
+
+template <class T>
+void run(const Queue& queue, const Rotate& call) {
+  const std::int64_t half = call.shape.head_channels / 2;
+  loop<1>(call.name, RotateLoop<T>{call, half},
+          call.packed.elements / call.shape.stride * call.shape.heads * half, false, queue.stream);
+}
 
 template <class T>
 void run(const Queue& queue, const HeadNormForward& call) {
@@ -156,6 +183,7 @@ void run(const Queue& queue, const HeadNormBackward& call) {
          call, units);
 }
 
+TRIREME_CUDA_BODIES(Rotate);
 TRIREME_CUDA_BODIES(HeadNormForward);
 TRIREME_CUDA_BODIES(HeadNormBackward);
 
