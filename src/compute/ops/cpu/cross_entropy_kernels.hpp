@@ -3,9 +3,6 @@
 // the sum of exponentials, and for the gradient. A row of a vocabulary of 50304 is 200 KB of fp32,
 // so only the first time it comes from beyond the second-level cache. Included once per level
 // (for_each_level.hpp).
-//
-// With AVX-512, gradients of more than 16384 columns bypass the caches, where their rows begin
-// at cache lines: a store through the caches would first read each line from memory.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
@@ -112,7 +109,7 @@ TRIREME_PART inline RowSums sums_of_row(const T* row, const Cap& cap, std::int64
 }
 
 /// gradient = factor · e^(logit - largest), times the slope of the cap.
-template <bool around_caches, class T, class D, class Cap>
+template <class T, class D, class Cap>
 TRIREME_PART inline void gradient_of_row(D* gradient,
                                          const T* row,
                                          const Cap& cap,
@@ -132,17 +129,12 @@ TRIREME_PART inline void gradient_of_row(D* gradient,
     for (std::int64_t r = 0; r < 4; ++r) made[r] = made_at(v + r * lanes, first_lanes(lanes));
 #pragma GCC unroll 2
     for (std::int64_t r = 0; r < 4; r += 2)
-      if constexpr (around_caches)
-        stream_pair(gradient + v + r * lanes, made[r], made[r + 1]);
-      else
-        store_pair(gradient + v + r * lanes, made[r], made[r + 1]);
+      store_pair(gradient + v + r * lanes, made[r], made[r + 1]);
   }
   for (; v < V; v += lanes) {
     const Mask keep = first_lanes(V - v);
     store_floats(gradient + v, made_at(v, keep), keep);
   }
-  if constexpr (around_caches)
-    finish_streams();  // before the store of the target's gradient
 }
 
 /// Losses of rows, and their gradients unless `gradients` is null.
@@ -155,11 +147,6 @@ TRIREME_KERNEL void cross_entropy(float* losses,
                                   float scale,
                                   std::int64_t rows,
                                   std::int64_t V) {
-  constexpr std::int64_t cached_elements = 16384;  // of a row; longer ones do not stay for the next
-  const bool in_place = static_cast<const void*>(gradients) == logits;
-  const bool around = !in_place && V > cached_elements &&
-                      reinterpret_cast<std::uintptr_t>(gradients) % 64 == 0 &&
-                      V * static_cast<std::int64_t>(sizeof(D)) % 64 == 0;
   const CapOf<capped> cap(*terms);
   const float twice_z_loss = 2.0F * terms->z_loss;
   for (std::int64_t r = 0; r < rows; ++r, logits += V) {
@@ -180,10 +167,7 @@ TRIREME_KERNEL void cross_entropy(float* losses,
     float factor = scale / row.exponentials;
     if (twice_z_loss > 0)
       factor *= 1.0F + twice_z_loss * (first_lane(cap.logits(row.largest)) + log_sum);
-    if (around)
-      gradient_of_row<true>(gradient, logits, cap, row.largest, factor, V);
-    else
-      gradient_of_row<false>(gradient, logits, cap, row.largest, factor, V);
+    gradient_of_row(gradient, logits, cap, row.largest, factor, V);
     const float likelihood = first_lane(exponential_below_one(difference));
     gradient[targets[r]] =
         from_float<D>(first_lane(cap.gradient(every(likelihood * factor - scale), target)));

@@ -163,12 +163,6 @@ TRIREME_PART inline void store_pair(T* to, const Floats& low, const Floats& high
   store_floats(to, low);
   store_floats(to + lanes, high);
 }
-/// As store_pair(): what bypasses the caches is for AVX-512 only.
-template <class T>
-TRIREME_PART inline void stream_pair(T* to, const Floats& low, const Floats& high) {
-  store_pair(to, low, high);
-}
-inline void finish_streams() {}
 
 /// The lanes' sum: halves are added until one number is left.
 TRIREME_PART inline float sum_of_lanes(const Floats& v) {

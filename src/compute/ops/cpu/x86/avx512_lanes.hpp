@@ -74,18 +74,6 @@ TRIREME_AVX512_INLINE void store_pair(Bf16* to, __m512 low, __m512 high) {
   _mm512_storeu_si512(to, to_bf16(low, high));
 }
 
-TRIREME_AVX512_INLINE void stream_pair(float* to, __m512 low, __m512 high) {
-  _mm512_stream_ps(to, low);
-  _mm512_stream_ps(to + lanes, high);
-}
-TRIREME_AVX512_INLINE void stream_pair(Bf16* to, __m512 low, __m512 high) {
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), to_bf16(low, high));
-}
-/// Before other stores to the same lines, and before other threads read them.
-TRIREME_AVX512_INLINE void finish_streams() {
-  _mm_sfence();
-}
-
 using Floats = __m512;
 using Mask = __mmask16;
 
