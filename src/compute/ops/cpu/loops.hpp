@@ -23,7 +23,7 @@
 
 namespace trireme::ops::cpu {
 
-/// Whether kernels marked TRIREME_AVX512 (ops/cpu/x86/avx512_pack.hpp) may run here.
+/// Whether kernels marked TRIREME_AVX512 (ops/cpu/x86/avx512_lanes.hpp) may run here.
 inline bool has_avx512() {
 #if defined(__x86_64__) && TRIREME_X86_LEVEL >= 4
   static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -5,7 +5,7 @@
 
 #include "ops/cpu/loops.hpp"
 #if defined(__x86_64__)
-#include "ops/cpu/x86/avx512_pack.hpp"
+#include "ops/cpu/x86/avx512_lanes.hpp"
 #endif
 
 namespace trireme::ops::cpu {

@@ -21,7 +21,7 @@
 namespace trireme::ops::cpu::amx {
 
 /// Where a block of sums goes, and how.
-struct BlockTarget : avx512::Target {
+struct BlockTarget : Target {
   std::int64_t rows = 0;
   bool around_caches = false;  ///< needs 32 columns, and lines of C that begin at cache lines
   bool prefetched = false;     ///< the rows of C are, before they are stored

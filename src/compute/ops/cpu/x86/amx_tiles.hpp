@@ -25,7 +25,6 @@
 namespace trireme::ops::cpu::amx {
 
 using avx512::lanes;
-using avx512::Unit;
 
 inline constexpr std::int64_t tile_rows = 16, block_edge = 2 * tile_rows;
 

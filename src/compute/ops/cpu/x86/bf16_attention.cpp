@@ -21,9 +21,6 @@
 namespace trireme::ops::cpu::bf16_attention {
 namespace {
 
-using avx512::Stored;
-using avx512::Units;
-
 const std::byte* bytes_of(const Bf16* at) {
   return reinterpret_cast<const std::byte*>(at);
 }

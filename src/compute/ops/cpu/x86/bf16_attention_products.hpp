@@ -32,7 +32,6 @@
 namespace trireme::ops::cpu::bf16_attention {
 
 using avx512::panel_columns;
-using avx512::Unit;
 
 /// By tiles of AMX: blocks of 32 x 32. The tile registers are configured for as long as a Scope
 /// lives, once per thread and call.
@@ -79,10 +78,10 @@ class Avx512Products {
     for (std::int64_t c = 0; c < tile; c += panel_columns) {
       const std::int64_t end = part == Part::upper ? c + panel_columns : tile;
       for (std::int64_t r = part == Part::lower ? c : 0; r < end; r += count(end - r)) {
-        const avx512::Terms terms{.a = rows + r * head.channels / 2,
-                                  .row_stride = 2 * head.channels,
-                                  .b = positions + c * head.channels / 2,
-                                  .units = head.channels / 2};
+        const Terms terms{.a = rows + r * head.channels / 2,
+                          .row_stride = 2 * head.channels,
+                          .b = positions + c * head.channels / 2,
+                          .units = head.channels / 2};
         multiply(terms, sums + r * tile + c, tile, false, count(end - r));
       }
     }
@@ -95,10 +94,10 @@ class Avx512Products {
       for (std::int64_t r = 0; r < tile; r += count(tile - r)) {
         const std::int64_t begin = part == Part::upper ? r / 2 : 0;
         const std::int64_t end = part == Part::lower ? divided_up(r + count(tile - r), 2) : pairs;
-        const avx512::Terms terms{.a = rows + r * pairs + begin,
-                                  .row_stride = line_bytes,
-                                  .b = channels + c * head.time / 2 + begin * panel_columns,
-                                  .units = end - begin};
+        const Terms terms{.a = rows + r * pairs + begin,
+                          .row_stride = line_bytes,
+                          .b = channels + c * head.time / 2 + begin * panel_columns,
+                          .units = end - begin};
         multiply(terms, sums + r * head.channels + c, head.channels, accumulate, count(tile - r));
       }
   }
@@ -111,20 +110,17 @@ class Avx512Products {
     return left >= 2 * avx512::panel_rows || left == avx512::panel_rows ? avx512::panel_rows
                                                                         : last_rows;
   }
-  static TRIREME_AVX512_INLINE void multiply(const avx512::Terms& terms,
-                                             float* sums,
-                                             std::int64_t stride,
-                                             bool accumulate,
-                                             std::int64_t rows) {
-    const avx512::Target target{.c = reinterpret_cast<std::byte*>(sums),
-                                .addend = accumulate ? sums : nullptr,
-                                .c_stride = stride,
-                                .addend_stride = stride,
-                                .columns = panel_columns};
+  static TRIREME_AVX512_INLINE void multiply(
+      const Terms& terms, float* sums, std::int64_t stride, bool accumulate, std::int64_t rows) {
+    const Target target{.c = reinterpret_cast<std::byte*>(sums),
+                        .addend = accumulate ? sums : nullptr,
+                        .c_stride = stride,
+                        .addend_stride = stride,
+                        .columns = panel_columns};
     if (rows == avx512::panel_rows)
-      avx512::inlined_block<avx512::Units::pairs, false, avx512::panel_rows>(terms, target);
+      avx512::inlined_block<Units::pairs, false, avx512::panel_rows>(terms, target);
     else
-      avx512::inlined_block<avx512::Units::pairs, false, last_rows>(terms, target);
+      avx512::inlined_block<Units::pairs, false, last_rows>(terms, target);
   }
 };
 
