@@ -44,7 +44,7 @@ TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
   const OwnedComm node = OwnedComm::of_host(world.comm());
   const auto size = static_cast<std::size_t>(node.size());
   const std::size_t bytes = 3 * 4096 + 5;
-  const SharedSegment segment(node.get(), world.progress(), bytes, "a test");
+  const SharedSegment segment(node.get(), world, bytes, "a test");
   ASSERT_EQ(segment.bytes(), bytes);
   for (std::size_t r = 0; r < size; ++r)
     for (std::size_t i = 0; i < bytes; ++i)
@@ -74,7 +74,7 @@ TEST(SharedSegment, PageTablesDoNotGrowWithThePeersUntilTheyAreRead) {
   constexpr std::size_t bytes = std::size_t{64} << 20U;
   constexpr long of_one_piece_kib = bytes / 4096 * 8 / 1024;
   const long before = page_tables_kib();
-  const SharedSegment segment(node.get(), world.progress(), bytes, "a test");
+  const SharedSegment segment(node.get(), world, bytes, "a test");
   EXPECT_LE(page_tables_kib() - before, of_one_piece_kib * 3 / 2 + 4 * node.size());
   world.barrier();
 }
@@ -103,7 +103,7 @@ TEST(SharedSegment, AnExplicitChoiceFailsWithTheSameReason) {
     try {
       make_communicator(Transport::shared_memory, Reduction::sum, world, *device);
       ADD_FAILURE() << "rank " << world.rank() << " shares memory";
-    } catch (const CommError& error) {
+    } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(), HasSubstr("private network namespaces"));
       EXPECT_EQ(verdict_of(error).code, ExitCode::environment);
     }

@@ -64,18 +64,15 @@ class SelfCommunicator final : public Communicator {
   device::Device& device_;
 };
 
-/// The reason why the ranks of some node cannot map each other's memory, as in some containers; the
-/// same on all ranks. Empty if they can.
+/// The reason why the ranks of some node cannot map each other's memory, as in some containers.
+/// Empty, on all ranks, if they can.
 std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
-  std::string why;
   try {
-    const SharedSegment test(node.get(), world.progress(), 4096, "a test of shared memory");
-  } catch (const CommError& error) {
-    why = error.reason();
+    const SharedSegment test(node.get(), world, 4096, "a test of shared memory");
+    return "";
+  } catch (const EnvironmentError& error) {
+    return error.reason();
   }
-  std::int64_t first = why.empty() ? 0 : world.size() - world.rank();
-  world.max({&first, 1});
-  return first == 0 ? "" : world.broadcast(std::move(why), world.size() - static_cast<int>(first));
 }
 
 /// Chooses the transport for `automatic`. Sets `note` to a remark for the log.

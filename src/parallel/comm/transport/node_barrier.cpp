@@ -40,8 +40,8 @@ bool behind(std::uint32_t arrivals, std::uint32_t point) {
 
 }  // namespace
 
-NodeBarrier::NodeBarrier(MPI_Comm node, Progress& progress)
-    : segment_(node, progress, sizeof(Counter), "the node's barrier"),
+NodeBarrier::NodeBarrier(MPI_Comm node, MpiWorld& world, Progress& progress)
+    : segment_(node, world, sizeof(Counter), "the node's barrier"),
       progress_(progress),
       rank_(rank_of(node)),
       size_(size_of(node)) {}

@@ -24,8 +24,8 @@ namespace trireme::comm {
 
 class NodeBarrier {
  public:
-  /// Collective over `node`, on all nodes. Borrows `progress`, which has the deadline.
-  NodeBarrier(MPI_Comm node, Progress& progress);
+  /// Collective over `world`. Borrows `progress`, which waits for the ranks of `node`.
+  NodeBarrier(MPI_Comm node, MpiWorld& world, Progress& progress);
 
   /// Records that this rank has arrived at its next point.
   void arrive();

@@ -79,13 +79,13 @@ NodeGrid make_grid(MpiWorld& world, OwnedComm node) {
 /// Memory of buckets, shared by the node.
 class Windows final : public device::MemorySource {
  public:
-  Windows(MPI_Comm node, Progress& progress, int local_rank)
-      : node_(node), progress_(progress), local_rank_(local_rank) {}
+  Windows(MPI_Comm node, MpiWorld& world, int local_rank)
+      : node_(node), world_(world), local_rank_(local_rank) {}
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) {
     if (bytes == 0)
       return {};
-    const SharedSegment& segment = segments_.emplace_back(node_, progress_, bytes, what);
+    const SharedSegment& segment = segments_.emplace_back(node_, world_, bytes, what);
     return {*this, segment.piece(local_rank_), bytes};
   }
 
@@ -107,7 +107,7 @@ class Windows final : public device::MemorySource {
   }
 
   MPI_Comm node_;
-  Progress& progress_;
+  MpiWorld& world_;
   int local_rank_;
   std::list<SharedSegment> segments_;
 };
@@ -181,7 +181,7 @@ class NodeCommunicator final : public Communicator {
         comm_(OwnedComm::duplicate(world.comm())),
         grid_(std::move(grid)),
         progress_(world.watchdog()),
-        windows_(grid_.node.get(), world.progress(), grid_.local_rank),
+        windows_(grid_.node.get(), world, grid_.local_rank),
         owners_at_(owners_by_local_rank(grid_)),
         sources_(static_cast<std::size_t>(grid_.num_local())),
         read_to_gather_(sources_.size()),
@@ -199,7 +199,7 @@ class NodeCommunicator final : public Communicator {
                   options.exchange_bytes),
         channels_(comm_.get(), progress_, gather_tag, chunk_bytes) {
     if (shares_memory())
-      barrier_.emplace(grid_.node.get(), progress_);
+      barrier_.emplace(grid_.node.get(), world, progress_);
   }
 
   [[nodiscard]] std::string_view name() const override { return word(transport_); }
