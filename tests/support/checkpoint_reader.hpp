@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 
 #include "record/checkpoint/manifest.hpp"
-#include "record/checkpoint/manifest_share.hpp"
 #include "record/checkpoint/piece_reader.hpp"
 
 namespace trireme::record {
@@ -21,9 +19,7 @@ class CheckpointReader {
   /// Throws UserError as load_checkpoint does.
   explicit CheckpointReader(const std::string& path)
       : directory_(path), manifest_(read_manifest(directory_)), reader_(directory_, manifest_) {
-    std::vector<std::uint32_t> files(manifest_.file_bytes.size());
-    std::iota(files.begin(), files.end(), 0U);
-    check_rank_files(directory_, manifest_, files);
+    check_rank_files(directory_, manifest_);
   }
 
   [[nodiscard]] const CheckpointFacts& facts() const { return manifest_.facts; }

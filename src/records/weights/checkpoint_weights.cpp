@@ -5,7 +5,6 @@
 #include <charconv>
 #include <concepts>
 #include <iterator>
-#include <numeric>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -22,7 +21,7 @@
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
-#include "record/checkpoint/manifest_share.hpp"
+#include "record/checkpoint/piece_reader.hpp"
 
 namespace trireme::weights {
 namespace {
@@ -214,9 +213,7 @@ StoredModel open_checkpoint(const std::string& directory) {
       model.shape.document_token =
           text::tokenizer_from(model.tokenizer)->end_of_text().value_or(-1);
   }
-  std::vector<std::uint32_t> ranks(manifest.file_bytes.size());
-  std::iota(ranks.begin(), ranks.end(), 0U);
-  record::check_rank_files(directory, manifest, ranks);
+  record::check_rank_files(directory, manifest);
   for (int rank = 0; rank < manifest.ranks(); ++rank)
     model.files.push_back(directory + "/" + record::rank_file(rank));
   const auto state = std::ranges::find(manifest.states, master_state, &record::SavedState::name);

@@ -13,7 +13,6 @@
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/manifest_share.hpp"
 #include "weights/checkpoint_weights.hpp"
 #include "weights/open.hpp"
 #include "weights/safetensors.hpp"
@@ -121,7 +120,7 @@ void InitialWeights::read(ParameterIndex parameter, std::int64_t begin, View val
 }
 
 Origin InitialWeights::settle(std::span<const std::uint64_t> hashes) {
-  const auto sums = record::sums_modulo(hashes, world_);
+  const auto sums = comm::sums_modulo(world_, hashes);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const StoredTensor& tensor = stored_.tensors[p];
     if (tensor.shape == table_[p].shape)

@@ -63,4 +63,18 @@ std::vector<double> largest_of_ranks(World& world, std::span<const double> value
   return largest;
 }
 
+std::vector<std::uint64_t> sums_modulo(World& world, std::span<const std::uint64_t> values) {
+  std::vector<std::int64_t> halves;  // because World adds signed numbers: 2^31 ranks fit
+  for (const std::uint64_t value : values) {
+    halves.push_back(static_cast<std::int64_t>(value & 0xffffffffU));
+    halves.push_back(static_cast<std::int64_t>(value >> 32U));
+  }
+  world.sum(halves);
+  std::vector<std::uint64_t> sums;
+  for (std::size_t i = 0; i < halves.size(); i += 2)
+    sums.push_back(static_cast<std::uint64_t>(halves[i]) +
+                   (static_cast<std::uint64_t>(halves[i + 1]) << 32U));
+  return sums;
+}
+
 }  // namespace trireme::comm

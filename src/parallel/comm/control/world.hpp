@@ -104,6 +104,9 @@ std::unique_ptr<World> make_self_world();
 /// The elementwise maximum of `values` (equal lengths) over all ranks, on every rank. Collective.
 std::vector<double> largest_of_ranks(World& world, std::span<const double> values);
 
+/// The sums over all ranks modulo 2^64, as hashes of elements add up. Collective.
+std::vector<std::uint64_t> sums_modulo(World& world, std::span<const std::uint64_t> values);
+
 /// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor. Create one per
 /// process, first in main. Throws CommError when MPI does not support the thread level.
 class MpiScope {

@@ -12,7 +12,6 @@
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/checkpoint_writer.hpp"
-#include "record/checkpoint/manifest_share.hpp"
 #include "record/checkpoint/piece_reader.hpp"
 
 namespace trireme::record {
@@ -52,22 +51,23 @@ void check_parameters(const std::string& directory,
 }
 
 /// Collective. The first (state, parameter) of which the ranks read something else than was written:
-/// `hashes` and `counts` are those of the elements that this rank read, as ManifestShare has them.
+/// `hashes` and `counts` are those of the elements that this rank read, by state and parameter.
 std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
-    const ManifestShare& share,
+    const Manifest& manifest,
     std::span<const std::uint64_t> hashes,
     std::span<std::int64_t> counts,
     comm::World& world) {
-  const Manifest& manifest = share.manifest;
-  const std::vector<std::uint64_t> sums = sums_modulo(hashes, world);
+  const std::vector<std::uint64_t> sums = comm::sums_modulo(world, hashes);
   world.sum(counts);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const std::pair which(i / manifest.parameters.size(), i % manifest.parameters.size());
-    const std::int64_t elements = std::max<std::int64_t>(share.stored_elements[i], 1);
+    const std::int64_t elements =
+        std::max<std::int64_t>(manifest.stored_elements(which.first, which.second), 1);
     TRIREME_EXPECT(counts[i] % elements == 0, "{} elements of {} {} wanted, {} each", counts[i],
                    manifest.states[which.first].name, manifest.parameters[which.second].name,
                    elements);
-    if (sums[i] != static_cast<std::uint64_t>(counts[i] / elements) * share.content_hashes[i])
+    if (sums[i] != static_cast<std::uint64_t>(counts[i] / elements) *
+                       manifest.content_hash(which.first, which.second))
       return which;
   }
   return std::nullopt;
@@ -94,20 +94,20 @@ Manifest expected_manifest(const std::string& directory,
 /// Collective, after the ranks read something else than was written of one parameter in one state,
 /// each only a part of its pieces: every rank reads these pieces of its files whole. Throws.
 [[noreturn]] void name_damage(const std::string& directory,
-                              const ManifestShare& share,
+                              const Manifest& manifest,
                               std::pair<std::size_t, std::size_t> which,
                               PieceReader& reader,
                               comm::World& world) {
   const std::size_t state = which.first, parameter = which.second;
   comm::together(world, [&] {
-    for (const Piece& piece : share.manifest.pieces_of(state, parameter))
-      if (std::ranges::binary_search(share.files, piece.rank))
+    for (const Piece& piece : manifest.pieces_of(state, parameter))
+      if (static_cast<int>(piece.rank) % world.size() == world.rank())
         reader.check(piece);
   });
   throw UserError(
       Place{directory},
-      fmt::format("{} {} does not match its content hash: {}", share.manifest.states[state].name,
-                  share.manifest.parameters[parameter].name, way_out(directory)));
+      fmt::format("{} {} does not match its content hash: {}", manifest.states[state].name,
+                  manifest.parameters[parameter].name, way_out(directory)));
 }
 
 }  // namespace
@@ -128,26 +128,25 @@ CheckpointFacts load_checkpoint(const std::string& directory,
                                 const NameValues& model,
                                 std::span<const MutableSlab> wanted,
                                 comm::World& world) {
-  Manifest whole;
-  comm::on_first_rank(world, [&] { whole = expected_manifest(directory, plan, model); });
-  const ManifestShare share = share_manifest(std::move(whole), wanted, world);
-  comm::together(world, [&] { check_rank_files(directory, share.manifest, share.files); });
-  PieceReader reader(directory, share.manifest);
-  std::vector<std::uint64_t> hashes(share.content_hashes.size());
+  const Manifest manifest =
+      comm::from_first_rank(world, [&] { return expected_manifest(directory, plan, model); });
+  comm::together(world, [&] { check_rank_files(directory, manifest, world.rank(), world.size()); });
+  PieceReader reader(directory, manifest);
+  std::vector<std::uint64_t> hashes(manifest.states.size() * manifest.parameters.size());
   std::vector<std::int64_t> counts(hashes.size());
   comm::together(world, [&] {
     for (const MutableSlab& slab : wanted) {
       if (slab.data.empty())
         continue;
       const std::size_t state = reader.state(slab.state);
-      const std::size_t which = state * share.manifest.parameters.size() + at(slab.parameter);
+      const std::size_t which = state * manifest.parameters.size() + at(slab.parameter);
       hashes[which] += reader.read(state, at(slab.parameter), slab.begin, slab.data);
       counts[which] += slab.data.elements;
     }
   });
-  if (const auto wrong = first_wrong(share, hashes, counts, world))
-    name_damage(directory, share, *wrong, reader, world);
-  return share.manifest.facts;
+  if (const auto wrong = first_wrong(manifest, hashes, counts, world))
+    name_damage(directory, manifest, *wrong, reader, world);
+  return manifest.facts;
 }
 
 }  // namespace trireme::record

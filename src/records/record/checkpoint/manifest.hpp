@@ -69,6 +69,11 @@ struct Manifest {
   /// Sorts the pieces; empty when rule 1 holds, else what is wrong.
   [[nodiscard]] std::string complete();
   [[nodiscard]] std::uint64_t fingerprint() const;
+  /// What load_checkpoint sends to the other ranks: not the tokenizer, which may be large.
+  auto fields() {
+    return std::tie(facts.step, facts.next_sample, facts.seed, facts.model, facts.more, facts.deck,
+                    parameters, states, file_bytes, file_frames, pieces);
+  }
 };
 
 /// "rank-00003.h5"

@@ -44,39 +44,42 @@ void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& 
   }
 }
 
+/// Empty when what HDF5 wrote into file `rank` is what the manifest states. Throws StorageError.
+std::string frame_problem(const std::string& path, const Manifest& manifest, std::size_t rank) {
+  std::vector<Extent> data;
+  for (const Piece& piece : manifest.pieces)
+    if (piece.rank == rank)
+      data.push_back({piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(
+                                                      manifest.states[piece.state].dtype))});
+  return frame_hash(files::InputFile(path), std::move(data)) == manifest.file_frames[rank]
+             ? ""
+             : "the bytes between its pieces do not match their checksum";
+}
+
 void look_at_file(const std::string& directory,
                   const Manifest& manifest,
                   std::size_t rank,
                   std::vector<CheckpointDamage>& found) {
   const std::string path = directory + "/" + rank_file(static_cast<int>(rank));
   bool there = false;
-  note(found, path, [&] {
-    const std::string problem = file_problem(directory, manifest, rank);
+  const auto expect_none = [&](const std::string& problem) {
     there = problem.empty();
     if (!there)
       found.push_back({path, problem});
-  });
+  };
+  note(found, path, [&] { expect_none(file_problem(directory, manifest, rank)); });
   if (!there)
     return;
   PieceReader reader(directory, manifest);
-  std::vector<Extent> data;
-  for (const Piece& piece : manifest.pieces) {
-    if (piece.rank != rank)
-      continue;
-    const SavedState& state = manifest.states[piece.state];
-    data.push_back(
-        {piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(state.dtype))});
+  for (const Piece& piece : manifest.pieces)
     note(found, path, [&] {
-      if (reader.hash_of(piece) != piece.hash)
+      if (piece.rank == rank && reader.hash_of(piece) != piece.hash)
         found.push_back({path, fmt::format("{}/{}, elements [{}, {}), does not match its checksum",
-                                           state.name, manifest.parameters[piece.parameter].name,
-                                           piece.begin, piece.begin + piece.count)});
+                                           manifest.states[piece.state].name,
+                                           manifest.parameters[piece.parameter].name, piece.begin,
+                                           piece.begin + piece.count)});
     });
-  }
-  note(found, path, [&] {
-    if (frame_hash(files::InputFile(path), std::move(data)) != manifest.file_frames[rank])
-      found.push_back({path, "the bytes between its pieces do not match their checksum"});
-  });
+  note(found, path, [&] { expect_none(frame_problem(path, manifest, rank)); });
 }
 
 }  // namespace
@@ -167,6 +170,20 @@ const files::InputFile& PieceReader::file(std::uint32_t rank) {
   return files_
       .emplace(rank, files::InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
       .first->second;
+}
+
+void check_rank_files(const std::string& directory, const Manifest& manifest, int rank, int ranks) {
+  const auto expect_none = [&](const std::string& place, const std::string& problem) {
+    if (!problem.empty())
+      throw UserError(Place{place}, fmt::format("the checkpoint is damaged: {}: {}", problem,
+                                                way_out(directory)));
+  };
+  for (int file = rank; file < manifest.ranks(); file += ranks) {
+    const auto number = static_cast<std::size_t>(file);
+    const std::string path = directory + "/" + rank_file(file);
+    expect_none(directory, file_problem(directory, manifest, number));
+    expect_none(path, frame_problem(path, manifest, number));
+  }
 }
 
 std::vector<CheckpointDamage> damage_of(const std::string& directory) {

@@ -2,10 +2,9 @@
 // Reads ranges of elements from the rank files of a checkpoint, written by any number of ranks. It
 // reads only the pieces that contain them; the manifest states their offsets.
 //
-// 1. A piece that is read completely is compared with its hash at once. If only a part is needed,
-//    the caller adds up the hashes over all ranks that read it (load_checkpoint), or reads it
-//    completely.
-// 2. The manifest may contain a subset of the pieces, if it has those that are needed.
+// A piece that is read completely is compared with its hash at once. If only a part is needed, the
+// caller adds up the hashes over all ranks that read it (load_checkpoint), or reads it
+// completely.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +50,14 @@ class PieceReader {
   std::map<std::uint32_t, files::InputFile> files_;
   std::vector<std::byte> block_;
 };
+
+/// Throws UserError, naming the file and what to do, when a rank file of the checkpoint in
+/// `directory` is missing, has another size, or holds another frame (rank_file.hpp) than the
+/// manifest states. Of `ranks` ranks that call it, each looks at its share of the files.
+void check_rank_files(const std::string& directory,
+                      const Manifest& manifest,
+                      int rank = 0,
+                      int ranks = 1);
 
 struct CheckpointDamage {
   std::string file;  ///< its path
