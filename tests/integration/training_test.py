@@ -301,9 +301,7 @@ class Record(TrainingTest):
             self.assertEqual(list(steps["last_step"]), [12])
             for name in ("step", "model.train", "reduce.bucket", "step.sums", "step.control", "check.replicas", "record.collect"):
                 rows = self.spans(file, name)
-                self.assertTrue(len(rows["min_s"]), name)
-                self.assertTrue((rows["min_s"] <= rows["median_s"]).all(), name)
-                self.assertTrue((rows["median_s"] <= rows["max_s"]).all(), name)
+                self.assertTrue(len(rows["min_s"]) and (rows["min_s"] <= rows["median_s"]).all() and (rows["median_s"] <= rows["max_s"]).all(), name)
                 self.assertTrue((rows["max_rank"] < 3).all(), name)
             samples = file["timings/samples"][:]
             self.assertEqual(set(samples["rank"]), {0, 2})
@@ -332,6 +330,11 @@ class Record(TrainingTest):
             names = [text.decode() for text in file["timings/names"][:]]
             within = [text.startswith("Within step:") for text in file["timings/names"].attrs["help_of"]]
             samples = file["timings/samples"][:]
+            for name in ("model.train", "reduce.bucket", "gather.wait"):
+                for index, *found in zip(*(self.spans(file, name)[column] for column in ("index", "min_s", "median_s", "max_s", "max_rank"))):
+                    of_name = samples[(samples["name"] == names.index(name)) & (samples["index"] == index)]
+                    sums = [sum(of_name["duration_s"][of_name["rank"] == rank]) for rank in range(2)]
+                    self.assertEqual(found, [min(sums), min(sums), max(sums), sums.index(max(sums))], (name, index))
         steps = {(int(row["rank"]), int(row["step"])): (row["begin_s"], row["begin_s"] + row["duration_s"])
                  for row in samples if names[row["name"]] == "step"}
         parts = [row for row in samples if within[row["name"]]]

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "base/packing.hpp"
 #include "base/text.hpp"
 #include "files/output_file.hpp"
 
@@ -20,7 +23,6 @@
 
 #include "session/machine.hpp"
 #include "session/scheduler.hpp"
-#include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
 
@@ -75,6 +77,52 @@ record::RunHeader header_of(const session::Session& session, std::vector<std::st
   fact("flops_formula", flops_formula(session.shape));
   fact("recompute", model::recompute_text(session.shape.recompute));
   return header;
+}
+
+/// What a rank has counted and measured since the last collect().
+struct OfRank {
+  double cpu_joules = 0, gpu_joules = 0;
+  std::vector<double> seconds = {};  ///< by Journal::places_
+  std::vector<device::TimeSample> samples = {};
+
+  auto fields() { return std::tie(cpu_joules, gpu_joules, seconds, samples); }
+};
+
+std::vector<record::RankEnergyRow> energy_rows(const std::vector<OfRank>& of_ranks,
+                                               std::int64_t first_step,
+                                               std::int64_t last_step) {
+  std::vector<record::RankEnergyRow> rows;
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+    if (const double cpu = of_ranks[rank].cpu_joules, gpu = of_ranks[rank].gpu_joules;
+        !std::isnan(cpu) || !std::isnan(gpu))
+      rows.push_back({first_step, last_step, static_cast<std::int64_t>(rank), cpu, gpu});
+  return rows;
+}
+
+/// How the seconds in each kind of span differ over the ranks.
+std::vector<record::RankSpanRow> spread_rows(const std::vector<OfRank>& of_ranks,
+                                             const std::vector<std::size_t>& places,
+                                             std::int64_t first_step,
+                                             std::int64_t last_step) {
+  std::vector<record::RankSpanRow> rows;
+  std::vector<double> seconds(of_ranks.size());
+  for (std::size_t name = 0; name + 1 < places.size(); ++name)
+    for (std::size_t place = places[name]; place < places[name + 1]; ++place) {
+      std::ranges::transform(of_ranks, seconds.begin(),
+                             [&](const OfRank& rank) { return rank.seconds[place]; });
+      const auto most = std::ranges::max_element(seconds) - seconds.begin();
+      std::ranges::sort(seconds);
+      if (seconds.back() > 0)
+        rows.push_back({.first_step = first_step,
+                        .last_step = last_step,
+                        .name = static_cast<std::int64_t>(name),
+                        .index = static_cast<std::int64_t>(place - places[name]),
+                        .min_s = seconds.front(),
+                        .median_s = seconds[(seconds.size() - 1) / 2],
+                        .max_s = seconds.back(),
+                        .max_rank = most});
+    }
+  return rows;
 }
 
 }  // namespace
@@ -232,74 +280,39 @@ void Journal::checkpoint(const session::Saver::Saved& saved) {
                                .write_s = saved.files.seconds});
 }
 
-std::vector<record::RankEnergyRow> Journal::energy_of_ranks(std::int64_t step) {
-  const bool counts_host = world_.local_rank() == 0;
-  const double own[] = {counts_host ? energy_.cpu() : std::nan(""), energy_.gpu()};
-  const std::vector<double> all = world_.gather_all(own);
-  energy_ = {};
-  std::vector<record::RankEnergyRow> rows;
-  for (std::size_t rank = 0; rank < all.size() / 2; ++rank)
-    if (const double cpu = all[2 * rank], gpu = all[2 * rank + 1];
-        !std::isnan(cpu) || !std::isnan(gpu))
-      rows.push_back({collected_step_ + 1, step, static_cast<std::int64_t>(rank), cpu, gpu});
-  return rows;
-}
-
-std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
-  std::vector<std::int64_t> nanoseconds(places_.back(), 0);
-  for (const device::TimeSample& sample : recorder_.samples())
-    nanoseconds[places_[sample.name] + sample.index] +=
-        static_cast<std::int64_t>(sample.duration_s * 1e9);
-  const std::vector<RankSpread> spreads = over_ranks(world_, nanoseconds);
-  std::vector<record::RankSpanRow> rows;
-  const auto seconds = [](std::int64_t number) { return static_cast<double>(number) * 1e-9; };
-  for (std::size_t name = 0; name + 1 < places_.size(); ++name)
-    for (std::size_t place = places_[name]; place < places_[name + 1]; ++place)
-      if (const RankSpread& spread = spreads[place]; spread.most > 0)
-        rows.push_back({.first_step = collected_step_ + 1,
-                        .last_step = step,
-                        .name = static_cast<std::int64_t>(name),
-                        .index = static_cast<std::int64_t>(place - places_[name]),
-                        .min_s = seconds(spread.least),
-                        .median_s = seconds(spread.median),
-                        .max_s = seconds(spread.most),
-                        .max_rank = spread.rank_of_most});
-  return rows;
-}
-
 void Journal::collect(std::int64_t step) {
   const double begin = device::steady_seconds();
-  if (step > collected_step_)
-    write([rows = energy_of_ranks(step)](record::RunRecord& file) { file.append(rows); });
-  auto spreads = recorder_.enabled() ? spread_over_ranks(step) : std::vector<record::RankSpanRow>();
-  collected_step_ = step;
-  if (!recorder_.enabled())
-    return;
-  std::string bytes;
-  if (sample_.has_rank(world_.rank()))
-    for (const device::TimeSample& sample : recorder_.samples())
-      if (sample_.has_step(sample.step))
-        bytes.append(reinterpret_cast<const char*>(&sample), sizeof sample);
-  auto all = world_.gather(bytes);
+  const bool counts_host = world_.local_rank() == 0;
+  OfRank mine{.cpu_joules = counts_host ? energy_.cpu() : std::nan(""),
+              .gpu_joules = energy_.gpu(),
+              .seconds = std::vector<double>(places_.back())};
+  for (const device::TimeSample& sample : recorder_.samples()) {
+    mine.seconds[places_[sample.name] + sample.index] += sample.duration_s;
+    if (sample_.has_rank(world_.rank()) && sample_.has_step(sample.step))
+      mine.samples.push_back(sample);
+  }
+  auto all = world_.gather(pack(mine));
+  const std::int64_t first_step = std::exchange(collected_step_, step) + 1;
+  energy_ = {};
   recorder_.clear();
   comm::on_first_rank(world_, [&] {  // a failure so far ends all ranks
-    std::size_t size = spreads.size() * sizeof spreads[0];
+    std::size_t size = 0;
     for (const std::string& one : all) size += one.size();
     write(
-        [spreads = std::move(spreads), all = std::move(all)](record::RunRecord& file) {
-          file.append(spreads);
-          std::vector<device::TimeSample> samples;
-          for (const std::string& one : all) {
-            if (one.empty())  // null is not an address to copy to, even for nothing
-              continue;
-            samples.resize(one.size() / sizeof(device::TimeSample));
-            std::memcpy(samples.data(), one.data(), one.size());
-            file.append(samples);
-          }
+        [=, places = places_, all = std::move(all)](record::RunRecord& file) {
+          std::vector<OfRank> of_ranks;
+          for (const std::string& one : all) of_ranks.push_back(unpack<OfRank>(one));
+          if (first_step <= step)
+            file.append(energy_rows(of_ranks, first_step, step));
+          file.append(spread_rows(of_ranks, places, first_step, step));
+          for (const OfRank& rank : of_ranks)
+            if (!rank.samples.empty())
+              file.append(rank.samples);
         },
         size);
   });
-  recorder_.add(device::SpanName::record_collect, 0, begin, device::steady_seconds() - begin);
+  if (recorder_.enabled())
+    recorder_.add(device::SpanName::record_collect, 0, begin, device::steady_seconds() - begin);
 }
 
 void Journal::compare_with_ceiling(MeasureCeiling measure_ceiling) {

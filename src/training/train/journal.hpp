@@ -105,13 +105,8 @@ class Journal {
   };
   [[nodiscard]] Peak peak() const;
 
-  /// What each rank has counted since the last call; rank 0 only.
-  std::vector<record::RankEnergyRow> energy_of_ranks(std::int64_t step);
-  /// How the seconds in each kind of span since the last call differ over the ranks.
-  std::vector<record::RankSpanRow> spread_over_ranks(std::int64_t step);
-
   const SpanSample sample_;
-  /// By name, where its spans' places begin in spread_over_ranks: one for each bucket, or one.
+  /// By name, where the places of its spans begin: one for each bucket, or one.
   std::vector<std::size_t> places_;
   std::int64_t collected_step_;    ///< of the last collect()
   device::Energy energy_;          ///< of this rank since then

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the ranks and steps whose full spans a run keeps. All spans of all ranks would fill the
-// memory of a large run. So run.h5 has statistics over all ranks (rank_spread.hpp), and full spans
-// of some ranks and some steps, within a limit on their bytes.
+// memory of a large run. So run.h5 has statistics over all ranks, and full spans of some ranks and
+// some steps, within a limit on their bytes.
 //
 // 1. All ranks compute the same sample, from the deck and the plan.
 // 2. A run on few ranks that stays below the limit keeps every span.

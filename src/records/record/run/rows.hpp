@@ -177,8 +177,7 @@ struct RankSpanRow {
     v("name", r.name, "", "Name of the spans: a row of /timings/names.");
     v("index", r.index, "", "Index of the spans: what that name counts, such as buckets, else 0.");
     v("min_s", r.min_s, "s", "Time that the rank with the least spent in these spans.");
-    v("median_s", r.median_s, "s",
-      "Lower median over the ranks of the time in these spans, at most 1/128 too large.");
+    v("median_s", r.median_s, "s", "Lower median over the ranks of the time in these spans.");
     v("max_s", r.max_s, "s", "Time that the rank with the most spent in these spans.");
     v("max_rank", r.max_rank, "rank",
       "Rank that spent the most time in these spans, the first of several.");
