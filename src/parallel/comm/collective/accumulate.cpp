@@ -200,40 +200,46 @@ void add_to(float* to, const float* from, std::int64_t elements) {
   copy_add(to, to, from, elements);
 }
 
-void PartialSums::apply(SumStep::Kind kind,
-                        const std::byte* source,
-                        DType dtype,
-                        std::int64_t at,
-                        std::int64_t elements) {
+void sum_in_steps(std::byte* out,
+                  DType out_dtype,
+                  std::span<const SumStep> steps,
+                  std::span<const std::byte* const> sources,
+                  std::int64_t elements,
+                  DType dtype) {
   using enum SumStep::Kind;
-  if (kind == load)
-    ++height_;
-  TRIREME_ASSERT(
-      height_ > (kind == merge ? 1U : 0U) && height_ <= levels_ && at + elements <= elements_,
-      "a step on {} of {} partial sums", height_, levels_);
-  float* top = level(height_ - 1, at);
-  if (kind == merge) {
-    --height_;
-    float* below = level(height_ - 1, at);
-    return copy_add(below, below, top, elements);
+  // A sum in pairs of 2^30 terms has one level more than 30.
+  alignas(64) std::array<std::array<float, block_elements>, 32> levels;
+  for (std::int64_t at = 0; at < elements; at += block_elements) {
+    const std::int64_t n = std::min(block_elements, elements - at);
+    std::size_t height = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const SumStep& step = steps[i];
+      height += step.kind == load ? 1U : 0U;
+      TRIREME_ASSERT(height > (step.kind == merge ? 1U : 0U) && height <= levels.size(),
+                     "a step on {} partial sums", height);
+      float* top = levels[height - 1].data();
+      if (step.kind == merge) {
+        --height;
+        float* below = levels[height - 1].data();
+        copy_add(below, below, top, n);
+      } else if (step.partial || dtype == DType::f32) {
+        const auto* from = reinterpret_cast<const float*>(sources[i]) + at;
+        if (step.kind == add)
+          copy_add(top, top, from, n);
+        else
+          std::memcpy(top, from, static_cast<std::size_t>(n) * sizeof(float));
+      } else {
+        const auto* from = reinterpret_cast<const Bf16*>(sources[i]) + at;
+        step.kind == add ? add_widened(top, from, n) : widen(top, from, n);
+      }
+    }
+    TRIREME_ASSERT(height == 1, "{} partial sums are left", height);
+    if (out_dtype == DType::f32)
+      std::memcpy(reinterpret_cast<float*>(out) + at, levels[0].data(),
+                  static_cast<std::size_t>(n) * sizeof(float));
+    else
+      narrow(reinterpret_cast<Bf16*>(out) + at, levels[0].data(), n);
   }
-  if (dtype == DType::f32) {
-    const auto* from = reinterpret_cast<const float*>(source);
-    if (kind == add)
-      return copy_add(top, top, from, elements);
-    std::memcpy(top, from, static_cast<std::size_t>(elements) * sizeof(float));
-  } else {
-    const auto* from = reinterpret_cast<const Bf16*>(source);
-    kind == add ? add_widened(top, from, elements) : widen(top, from, elements);
-  }
-}
-
-void PartialSums::store(std::byte* out, DType dtype, std::int64_t at, std::int64_t elements) const {
-  TRIREME_ASSERT(height_ == 1, "{} partial sums are left", height_);
-  if (dtype == DType::f32)
-    std::memcpy(out, level(0, at), static_cast<std::size_t>(elements) * sizeof(float));
-  else
-    narrow(reinterpret_cast<Bf16*>(out), level(0, at), elements);
 }
 
 }  // namespace trireme::comm

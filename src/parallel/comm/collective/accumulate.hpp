@@ -50,35 +50,14 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes);
 /// to[i] = to[i] + from[i], fp32.
 void add_to(float* to, const float* from, std::int64_t elements);
 
-/// A stack of partial sums in fp32, for additions that are performed one at a time.
-class PartialSums {
- public:
-  PartialSums() = default;
-  /// Borrows `memory`: levels * elements.
-  PartialSums(float* memory, std::size_t levels, std::int64_t elements)
-      : memory_(memory), levels_(levels), elements_(elements) {}
-
-  [[nodiscard]] std::size_t height() const { return height_; }
-  void set_height(std::size_t height) { height_ = height; }
-  /// Applies a step to the elements [at, at + elements) of the sums. `source`: `elements` values of
-  /// `dtype`, f32 or bf16; null for a merge.
-  void apply(SumStep::Kind kind,
-             const std::byte* source,
-             DType dtype,
-             std::int64_t at,
-             std::int64_t elements);
-  /// Stores the one remaining sum, rounded to `dtype`.
-  void store(std::byte* out, DType dtype, std::int64_t at, std::int64_t elements) const;
-
- private:
-  [[nodiscard]] float* level(std::size_t k, std::int64_t at) const {
-    return memory_ + static_cast<std::int64_t>(k) * elements_ + at;
-  }
-
-  float* memory_ = nullptr;
-  std::size_t levels_ = 0;
-  std::int64_t elements_ = 0;
-  std::size_t height_ = 0;
-};
+/// Performs `steps` on a stack of partial sums in fp32. One remains, which `out` gets in `out_dtype`.
+/// `sources`: `elements` values for each step, in fp32 if the step says so, else of `dtype`; null
+/// for a merge. All dtypes are f32 or bf16.
+void sum_in_steps(std::byte* out,
+                  DType out_dtype,
+                  std::span<const SumStep> steps,
+                  std::span<const std::byte* const> sources,
+                  std::int64_t elements,
+                  DType dtype);
 
 }  // namespace trireme::comm

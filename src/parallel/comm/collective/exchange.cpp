@@ -16,8 +16,6 @@ constexpr int exchange_tag = 12;
 constexpr std::size_t smallest_chunk_bytes = 8192;
 /// The number of chunks by which a rank's messages may be ahead of its own sums.
 constexpr std::int64_t chunks_ahead = 8;
-/// Elements that one pass over the sources keeps in the first-level cache.
-constexpr std::int64_t pass_elements = 1024;
 
 }  // namespace
 
@@ -29,8 +27,6 @@ struct Exchange::Run {
   std::int64_t shard;
   std::int64_t chunks = divided_up(shard, table.chunk_elements);
   std::int64_t continued = 0;  ///< tasks that need messages and have ended
-  std::uint32_t made = 0;      ///< steps done of the current task
-  std::uint32_t ready = 0;     ///< steps whose messages have arrived
   std::int64_t arrived = 0;    ///< messages received
 
   [[nodiscard]] std::int64_t starts() const {
@@ -96,39 +92,39 @@ void Exchange::take_scratch(device::Device& device, std::size_t scratch_bytes) {
   const auto elements = std::max(f32_.chunk_elements, bf16_.chunk_elements);
   message_bytes_ = static_cast<std::size_t>(elements) * sizeof(float);
   const std::size_t most = std::max<std::size_t>(scratch_bytes / message_bytes_, 2);
-  const auto window = [&](auto count_of) {
-    const std::size_t count = std::max(count_of(f32_), count_of(bf16_));
-    return std::vector<MPI_Request>(
-        std::min(most, std::max<std::size_t>(count, 1) * static_cast<std::size_t>(chunks_ahead)),
-        MPI_REQUEST_NULL);
-  };
-  starting_.requests = window([](const Table& table) { return table.routes.starts.size(); });
-  receiving_.requests = window([](const Table& table) { return table.incoming.size(); });
-  passing_.requests = window([](const Table& table) { return table.routes.continues.size(); });
   bool stages = false, passes = false;
   std::uint32_t longest = 0;
+  std::int64_t most_needed = 0;
   for (const Table* table : {&f32_, &bf16_})
     for (const auto* tasks : {&table->routes.starts, &table->routes.continues})
       for (const BlockTask& task : *tasks) {
         longest = std::max(longest, task.count);
+        most_needed = std::max(most_needed, task.messages);
         if (task.to >= 0 && !task.unchanged)
           (tasks == &table->routes.starts ? stages : passes) = true;
       }
   sources_.resize(longest);
-  const std::size_t levels = std::max(f32_.routes.depth, bf16_.routes.depth);
-  const std::size_t sums = 2 * levels * message_bytes_;
+  const auto open = [&](Window& window, auto count_of, std::int64_t least) {
+    const std::size_t count = std::max<std::size_t>({count_of(f32_), count_of(bf16_), 1});
+    window.requests.assign(std::max(static_cast<std::size_t>(least),
+                                    std::min(most, count * static_cast<std::size_t>(chunks_ahead))),
+                           MPI_REQUEST_NULL);
+  };
+  open(
+      starting_, [](const Table& table) { return table.routes.starts.size(); }, 1);
+  open(
+      receiving_, [](const Table& table) { return table.incoming.size(); }, most_needed);
+  open(
+      passing_, [](const Table& table) { return table.routes.continues.size(); }, 1);
   std::size_t bytes = receiving_.requests.size() * message_bytes_;
   const std::size_t staged = bytes;
   bytes += stages ? starting_.requests.size() * message_bytes_ : 0;
   const std::size_t passed = bytes;
   bytes += passes ? passing_.requests.size() * message_bytes_ : 0;
-  scratch_ = device.allocate(bytes + sums, "exchange messages");
+  scratch_ = device.allocate(bytes, "exchange messages");
   receiving_.memory = scratch_.data();
   starting_.memory = scratch_.data() + staged;
   passing_.memory = scratch_.data() + passed;
-  auto* at = reinterpret_cast<float*>(scratch_.data() + bytes);
-  early_ = PartialSums(at, levels, elements);
-  late_ = PartialSums(at + levels * static_cast<std::size_t>(elements), levels, elements);
 }
 
 bool Exchange::Window::end_some() {
@@ -150,7 +146,7 @@ void Exchange::start(Run& run) {
       at = run.own(routes.steps[task.first], piece);
     } else {
       std::byte* staged = starting_.memory + slot * message_bytes_;
-      make_sums(run, task, piece, {0, task.count}, early_, staged);
+      make_sum(run, task, piece, staged);
       at = staged;
     }
     TRIREME_MPI(MPI_Isend(at, run.bytes(piece, task.partial), MPI_BYTE, task.to, exchange_tag,
@@ -170,91 +166,48 @@ void Exchange::receive(Run& run) {
   }
 }
 
-/// Counts the steps of the current task whose messages have arrived. Returns whether they can be
-/// performed now.
-bool Exchange::gather_messages(Run& run, const BlockTask& task) {
-  const auto& steps = run.table.routes.steps;
-  for (; run.ready < task.count; ++run.ready) {
-    if (!steps[task.first + run.ready].incoming)
-      continue;
-    if (run.arrived == receiving_.begun ||
-        !completed(receiving_.requests[receiving_.slot(run.arrived)]))
-      break;
-    ++run.arrived;
-  }
-  const bool window_is_full =
-      run.arrived - receiving_.ended == static_cast<std::int64_t>(receiving_.requests.size());
-  return run.ready == task.count || window_is_full;
-}
-
-void Exchange::make_sums(const Run& run,
-                         const BlockTask& task,
-                         View piece,
-                         Steps which,
-                         PartialSums& sums,
-                         std::byte* out) {
-  const std::span steps =
-      std::span(run.table.routes.steps).subspan(task.first).subspan(which.begin, which.count());
+void Exchange::make_sum(const Run& run, const BlockTask& task, View piece, std::byte* out) {
+  const std::span steps = std::span(run.table.routes.steps).subspan(task.first, task.count);
   std::int64_t message = receiving_.ended;
   for (std::size_t i = 0; i < steps.size(); ++i)
     sources_[i] = steps[i].incoming
                       ? receiving_.memory + receiving_.slot(message++) * message_bytes_
                   : steps[i].kind == SumStep::Kind::merge ? nullptr
                                                           : run.own(steps[i], piece);
-  const bool all_at_once = which.count() == task.count;
-  if (all_at_once && task.in_order)
-    return sum_in_order(out, std::span(sources_).first(steps.size()), piece.elements, piece.dtype);
-  const DType dtype = task.partial ? DType::f32 : piece.dtype;
-  const std::size_t height = which.begin == 0 ? 0 : sums.height();
-  for (std::int64_t from = 0; from < piece.elements; from += pass_elements) {
-    const std::int64_t elements = std::min(pass_elements, piece.elements - from);
-    const std::int64_t at = all_at_once ? 0 : from;
-    const auto advanced = [from](const std::byte* start, DType type) {
-      return start + static_cast<std::size_t>(from) * size_bytes(type);
-    };
-    sums.set_height(height);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const DType type = steps[i].partial ? DType::f32 : piece.dtype;
-      sums.apply(steps[i].kind, sources_[i] == nullptr ? nullptr : advanced(sources_[i], type),
-                 type, at, elements);
-    }
-    if (which.end == task.count)
-      sums.store(out + static_cast<std::size_t>(from) * size_bytes(dtype), dtype, at, elements);
-  }
+  const std::span sources = std::span(sources_).first(steps.size());
+  if (task.in_order)
+    sum_in_order(out, sources, piece.elements, piece.dtype);
+  else
+    sum_in_steps(out, task.partial ? DType::f32 : piece.dtype, steps, sources, piece.elements,
+                 piece.dtype);
 }
 
-void Exchange::end_task(Run& run, const BlockTask& task, View piece) {
-  if (task.to >= 0) {
-    const std::size_t slot = passing_.slot(passing_.begun);
-    TRIREME_MPI(MPI_Isend(passing_.memory + slot * message_bytes_, run.bytes(piece, task.partial),
-                          MPI_BYTE, task.to, exchange_tag, comm_, &passing_.requests[slot]));
-    ++passing_.begun;
-  }
-  ++run.continued;
-  run.made = run.ready = 0;
-}
-
-/// Performs the additions whose messages have arrived. Returns whether there were any.
+/// Makes the sums whose messages have arrived. Returns whether there were any.
 bool Exchange::continue_sums(Run& run) {
   const auto& tasks = run.table.routes.continues;
-  bool moved = false;
-  while (run.continued < run.continues()) {
+  for (bool moved = false;; moved = true) {
+    if (run.continued == run.continues())
+      return moved;
     const BlockTask& task = tasks[static_cast<std::size_t>(run.continued) % tasks.size()];
-    const bool has_room = task.to < 0 || !passing_.full();
-    if (!gather_messages(run, task) || !has_room)
+    const std::int64_t needed = receiving_.ended + task.messages;
+    while (run.arrived < std::min(needed, receiving_.begun) &&
+           completed(receiving_.requests[receiving_.slot(run.arrived)]))
+      ++run.arrived;
+    const bool passes = task.to >= 0;
+    if (run.arrived < needed || (passes && passing_.full()))
       return moved;
     const View piece = run.piece(task.block, run.chunk());
-    std::byte* out =
-        task.to < 0 ? piece.data : passing_.memory + passing_.slot(passing_.begun) * message_bytes_;
-    make_sums(run, task, piece, {run.made, run.ready}, late_, out);
-    run.made = run.ready;
-    receiving_.ended = run.arrived;
-    moved = true;
-    if (run.made < task.count)
-      return true;  // to receive more messages
-    end_task(run, task, piece);
+    const std::size_t slot = passing_.slot(passing_.begun);
+    std::byte* out = passes ? passing_.memory + slot * message_bytes_ : piece.data;
+    make_sum(run, task, piece, out);
+    receiving_.ended = needed;
+    ++run.continued;
+    if (!passes)
+      continue;
+    TRIREME_MPI(MPI_Isend(out, run.bytes(piece, task.partial), MPI_BYTE, task.to, exchange_tag,
+                          comm_, &passing_.requests[slot]));
+    ++passing_.begun;
   }
-  return moved;
 }
 
 void Exchange::reduce_scatter(View full, std::span<const std::ptrdiff_t> distances) {

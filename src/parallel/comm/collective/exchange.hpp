@@ -4,14 +4,13 @@
 //
 // A rank has two kinds of tasks. A task that needs no message starts a sum: its terms are added
 // up, or sent from the bucket, some chunks before other ranks need them. A task that needs
-// messages continues a sum: each addition is made when its message has arrived, in the order of the
-// routes.
+// messages continues a sum, when they have all arrived.
 //
 // 1. The ranks of a host read each other's buckets in place; only partial sums, and single terms of
 //    a host, are sent.
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
-// 3. Scratch is allocated at construction and bounded for any number of ranks: active messages take
-//    at most `scratch_bytes` in each of three windows. A collective allocates nothing.
+// 3. Scratch is allocated at construction: active messages take at most `scratch_bytes` in each of
+//    three windows, or the messages of one task if these are more. A collective allocates nothing.
 // 4. Windows cannot deadlock. Every rank's tasks and receives are sorted by (chunk, term or
 //    segment, block). So the first unfinished one over all ranks always has its messages sent, its
 //    receive posted and its slot free.
@@ -77,11 +76,6 @@ class Exchange {
     std::vector<Incoming> incoming;  // messages of one chunk, in the order in which they are needed
     std::int64_t chunk_elements = 0;
   };
-  /// A range of the steps of a task.
-  struct Steps {
-    std::uint32_t begin = 0, end = 0;
-    [[nodiscard]] std::uint32_t count() const { return end - begin; }
-  };
   /// State of one collective.
   struct Run;
 
@@ -90,16 +84,7 @@ class Exchange {
   void start(Run& run);
   void receive(Run& run);
   bool continue_sums(Run& run);
-  bool gather_messages(Run& run, const BlockTask& task);
-  /// Performs steps `which` of the task. If they include the last step, writes the result to
-  /// `out`.
-  void make_sums(const Run& run,
-                 const BlockTask& task,
-                 View piece,
-                 Steps which,
-                 PartialSums& sums,
-                 std::byte* out);
-  void end_task(Run& run, const BlockTask& task, View piece);
+  void make_sum(const Run& run, const BlockTask& task, View piece, std::byte* out);
 
   MPI_Comm comm_;
   Progress& progress_;
@@ -109,7 +94,6 @@ class Exchange {
   device::Buffer scratch_;
   Window starting_, receiving_, passing_;
   std::vector<const std::byte*> sources_;
-  PartialSums early_, late_;  // of tasks that start, and of those that continue
 };
 
 }  // namespace trireme::comm

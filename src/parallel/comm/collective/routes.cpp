@@ -149,12 +149,11 @@ class Writer {
     task_ = {};
     task_.block = block;
     task_.first = static_cast<std::uint32_t>(routes.steps.size());
-    waits_ = false;
   }
   void push_own(int rank) { push({SumStep::Kind::load, false, false, hosts_.local_of(rank)}); }
   void push_incoming(int from, bool partial) {
     push({SumStep::Kind::load, true, partial, from});
-    waits_ = true;
+    ++task_.messages;
   }
   void merge() {
     auto& steps = routes.steps;
@@ -170,20 +169,13 @@ class Writer {
     task_.count = static_cast<std::uint32_t>(routes.steps.size()) - task_.first;
     task_.to = to;
     task_.partial = partial;
-    task_.unchanged = task_.count == 1 && !waits_ && to >= 0 && !partial;
+    task_.unchanged = task_.count == 1 && task_.messages == 0 && to >= 0 && !partial;
     const std::span steps = std::span(routes.steps).subspan(task_.first);
     task_.in_order =
         std::ranges::all_of(steps.subspan(1),
                             [&](const SumStep& step) { return step.kind == SumStep::Kind::add; }) &&
         (dtype_ == DType::f32 || (!partial && std::ranges::none_of(steps, &SumStep::partial)));
-    (waits_ || to < 0 ? routes.continues : routes.starts).push_back(task_);
-    std::size_t height = 0;
-    for (std::uint32_t i = task_.first; i < task_.first + task_.count; ++i) {
-      const auto kind = routes.steps[i].kind;
-      height += kind == SumStep::Kind::load ? 1U : 0U;
-      routes.depth = std::max(routes.depth, height);
-      height -= kind == SumStep::Kind::merge ? 1U : 0U;
-    }
+    (task_.messages > 0 || to < 0 ? routes.continues : routes.starts).push_back(task_);
   }
 
   Routes routes;
@@ -195,7 +187,6 @@ class Writer {
   DType dtype_;
   int rank_, host_;
   BlockTask task_;
-  bool waits_ = false;
 };
 
 Routes gathered(const Postfix& all,

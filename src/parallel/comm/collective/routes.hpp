@@ -52,6 +52,7 @@ struct BlockTask {
   int block = 0;                       ///< the owner's rank
   int to = -1;                         ///< receiver of the result; -1: stored in own block
   std::uint32_t first = 0, count = 0;  ///< of `steps`
+  std::int64_t messages = 0;           ///< that its steps need
   bool partial = false;                ///< the result is sent as fp32
   bool unchanged = false;              ///< nothing is added: sent in place
   bool in_order = false;               ///< sources of one dtype are added one after another
@@ -63,7 +64,6 @@ struct Routes {
   std::vector<BlockTask> continues;  ///< need messages, in the order of their steps
   bool partials = false;             ///< whether any fp32 partial sums are sent
   std::size_t fan = 1;               ///< messages per chunk of a block; the same on all ranks
-  std::size_t depth = 1;             ///< of the stack
 };
 
 /// The routes of one rank. With more than `rotates_up_to` messages per block, all ranks handle the
