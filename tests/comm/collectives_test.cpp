@@ -372,7 +372,7 @@ INSTANTIATE_TEST_SUITE_P(,
                                   word(std::get<Reduction>(tested.param));
                          });
 
-/// Two messages at a time: windows are much smaller than the number of ranks.
+/// Windows hold two messages, or those of one sum.
 TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);

@@ -11,9 +11,9 @@
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
 // 3. Scratch is allocated at construction: active messages take at most `scratch_bytes` in each of
 //    three windows, or the messages of one task if these are more. A collective allocates nothing.
-// 4. Windows cannot deadlock. Every rank's tasks and receives are sorted by (chunk, term or
-//    segment, block). So the first unfinished one over all ranks always has its messages sent, its
-//    receive posted and its slot free.
+// 4. Windows cannot deadlock. Every rank's tasks and receives are sorted by chunk, then by term or
+//    segment, and receives are posted for a whole task. So the first unfinished task over all ranks
+//    always has its messages sent, its receives posted and its slot free.
 #pragma once
 
 #include <cstddef>

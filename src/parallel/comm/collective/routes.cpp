@@ -189,18 +189,13 @@ class Writer {
   BlockTask task_;
 };
 
-Routes gathered(const Postfix& all,
-                const std::vector<Term>& terms,
-                DType dtype,
-                const Hosts& hosts,
-                int rank,
-                std::size_t rotates_up_to) {
+Routes gathered(
+    const Postfix& all, const std::vector<Term>& terms, DType dtype, const Hosts& hosts, int rank) {
   Writer writer(hosts, dtype, rank);
   const int size = hosts.ranks();
-  const bool rotates = terms.size() <= rotates_up_to;
   for (const Term& term : terms)
     for (int step = 1; step <= size && term.host == writer.host(); ++step) {
-      const int block = rotates ? (rank + step) % size : size - step;
+      const int block = (rank + step) % size;
       if (hosts.host_of(block) == writer.host() || !writer.handles(block))
         continue;
       writer.begin(block);
@@ -264,8 +259,7 @@ Routes passed_on(const std::vector<Segment>& segments, DType dtype, const Hosts&
 
 }  // namespace
 
-Routes make_routes(
-    Reduction reduction, DType dtype, const Hosts& hosts, int rank, std::size_t rotates_up_to) {
+Routes make_routes(Reduction reduction, DType dtype, const Hosts& hosts, int rank) {
   const Postfix all = expression_of(reduction, hosts);
   const auto terms = terms_of(all, hosts);
   if (reduction == Reduction::ordered) {
@@ -273,7 +267,7 @@ Routes make_routes(
     if (total(passed_bytes(segments, dtype, hosts)) < total(gathered_bytes(terms, dtype, hosts)))
       return passed_on(segments, dtype, hosts, rank);
   }
-  return gathered(all, terms, dtype, hosts, rank, rotates_up_to);
+  return gathered(all, terms, dtype, hosts, rank);
 }
 
 std::vector<std::int64_t> reduce_bytes_between_hosts(Reduction reduction,

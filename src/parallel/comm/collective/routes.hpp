@@ -20,8 +20,8 @@
 //
 // `ordered` takes the method that sends fewer bytes between hosts.
 //
-// 1. All ranks make the same choice. 2. Tasks are sorted by segment or term first, block second,
-//    so that bounded windows cannot deadlock (comm/collective/exchange.cpp).
+// 1. All ranks make the same choice. 2. Tasks are sorted by term, or by segment first and block
+//    second, so that bounded windows cannot deadlock (comm/collective/exchange.hpp).
 #pragma once
 
 #include <cstdint>
@@ -66,13 +66,8 @@ struct Routes {
   std::size_t fan = 1;               ///< messages per chunk of a block; the same on all ranks
 };
 
-/// The routes of one rank. With more than `rotates_up_to` messages per block, all ranks handle the
-/// blocks in the same order, so that a bounded window of messages keeps all of them busy.
-Routes make_routes(Reduction reduction,
-                   DType dtype,
-                   const Hosts& hosts,
-                   int rank,
-                   std::size_t rotates_up_to = 512);
+/// The routes of one rank.
+Routes make_routes(Reduction reduction, DType dtype, const Hosts& hosts, int rank);
 
 /// Bytes that each host sends to others while a bucket of `shard_elements` per rank is reduced.
 std::vector<std::int64_t> reduce_bytes_between_hosts(Reduction reduction,
