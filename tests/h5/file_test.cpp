@@ -130,7 +130,7 @@ TEST(File, HasDimensionScalesAsTheirSpecificationAsks) {
   const Type type(TRIREME_H5(H5Aget_type(list.get())));
   TRIREME_H5(H5Aread(list.get(), type.get(), uses));
   for (std::size_t i = 0; i < 2; ++i) {
-    const Object used(
+    const Handle<&H5Oclose> used(
         TRIREME_H5(H5Rdereference2(file.get(), H5P_DEFAULT, H5R_OBJECT, &uses[i].dataset)));
     char name[16] = {};
     TRIREME_H5(H5Iget_name(used.get(), name, sizeof name));

@@ -22,6 +22,7 @@
 #include "tokens/file_kind.hpp"
 #include "tokens/stored_hash.hpp"
 #include "tokens/text_input.hpp"
+#include "tokens/token_index.hpp"
 
 namespace trireme::tokens {
 
@@ -52,10 +53,6 @@ int open_error(const std::string& path) {
 /// A link whose end is not there, or a file that went away between two looks.
 bool leads_nowhere(int error) {
   return error == ENOENT || error == ELOOP;
-}
-
-std::int64_t nanoseconds(const timespec& time) {
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
 }
 
 class Finder {
@@ -173,10 +170,7 @@ class Finder {
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
     } else {
-      TextFile file{.path = path,
-                    .size = std::int64_t{status.st_size},
-                    .modified_ns = nanoseconds(status.st_mtim),
-                    .changed_ns = nanoseconds(status.st_ctim)};
+      TextFile file{.path = path, .size = std::int64_t{status.st_size}};
       if (text_ && !is_text(file, named))
         sources_.binary.push_back(std::move(file));
       else
@@ -246,10 +240,11 @@ std::uint64_t TextSources::fingerprint() const {
   std::vector<std::byte> bytes(most);
   StoredHash hash;
   for (const TextFile& file : files) {
+    const FileIdentity identity = identity_of(file.path);
     hash.add(std::filesystem::absolute(file.path).string())
         .add(static_cast<std::uint64_t>(file.size))
-        .add(static_cast<std::uint64_t>(file.modified_ns))
-        .add(static_cast<std::uint64_t>(file.changed_ns));
+        .add(static_cast<std::uint64_t>(identity.modified_ns))
+        .add(static_cast<std::uint64_t>(identity.changed_ns));
     const files::InputFile text(file.path);
     for (const std::int64_t begin :
          {std::int64_t{0}, std::max<std::int64_t>(most, file.size - most)})

@@ -29,12 +29,10 @@ namespace trireme::tokens {
 
 struct TextFile {
   std::string path;
-  std::int64_t size = 0;         ///< bytes
-  std::int64_t modified_ns = 0;  ///< since 1970
-  std::int64_t changed_ns = 0;   ///< since 1970; unlike modified_ns, no program can set it
+  std::int64_t size = 0;  ///< bytes
   bool compressed = false;
 
-  auto fields() { return std::tie(path, size, modified_ns, changed_ns, compressed); }
+  auto fields() { return std::tie(path, size, compressed); }
 };
 
 struct TextSources {

@@ -68,7 +68,7 @@ struct TokenFile {
   auto fields() { return std::tie(path, file_bytes, offset, tokens, width, index, hash); }
 };
 
-/// Changes when a file is replaced or written to.
+/// Changes when a file is replaced or written to. Unlike modified_ns, no program can set changed_ns.
 struct FileIdentity {
   std::int64_t bytes = 0, modified_ns = 0, changed_ns = 0, inode = 0;
 
