@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a deck with each method that saves communication, and prints bytes, times and losses as CSV.
 
-usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NAME,…] [--local STEPS,…] [--links NAME,…] [--output DIR] DECK [section.key=value …]
+usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NAME,…] [--local STEPS,…] [--links NAME,…] [--output DIR] DECK
+                        [section.key=value …]
 
 Every method trains on the same tokens. With L local steps a batch has L times the sequences and the run an L-th of the steps, so the number
-of steps must be a multiple of L. Runs of one seed follow one another, so that a machine that changes is the same for all methods. The last
+of steps must be a multiple of L, as must be evaluate.batches, so that all losses are of the same sequences. Runs of one seed follow one another, so that a machine that changes is the same for all methods. The last
 column is the loss of a method at the time at which the fastest one has finished; that of the first method is what others are compared with.
 What is in DIR already is not trained again.
 --links adds this loss for links of docs/results/communication.csv, such as "100 Mbit/s", with the times of its two hosts.
@@ -40,11 +41,12 @@ WARMUP = 3  # steps whose times do not count
 
 def local_words(deck, local_steps):
     """The same tokens in steps of `local_steps` updates; every rank is a replica, with all of its state. `deck`: the resolved one, from a record."""
-    if deck["run.steps"] % local_steps:
-        raise SystemExit(f"error: {deck['run.steps']} steps are no multiple of {local_steps} local steps. Give run.steps=N.")
+    for key in ("run.steps", "evaluate.batches"):
+        if deck[key] % local_steps:
+            raise SystemExit(f"error: {key}={deck[key]} is no multiple of {local_steps} local steps. Give {key}=N.")
     return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": "rank", "parallel.shard": "optimizer", "run.steps": deck["run.steps"] // local_steps,
             "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1),
-            "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
+            "evaluate.batches": deck["evaluate.batches"] // local_steps, "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
 
 
 def with_words(given, words):
