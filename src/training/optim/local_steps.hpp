@@ -12,9 +12,9 @@
 // r = 1 and m = 0 is LocalSGD (Stich, arXiv 1805.09767), r = 0.7 and m = 0.9 DiLoCo (Douillard et
 // al., arXiv 2311.08105). Each replica keeps its own moments of the inner optimizer, so between
 // replicas a step sends this rank's shard once, in fp32, instead of once per update. Averaging the
-// moments as well (Local Adam, arXiv 2505.22549) would send three times as much and lowers the loss
-// less than as many bytes for more frequent averages (docs/results/README.md). A run that continues
-// with another number of replicas gives them the moments of the old ones in turn.
+// moments as well (Local Adam, arXiv 2505.22549) would send three times as much, and lowers the
+// loss less than as many bytes for more frequent averages (docs/results/local_steps.csv). A run
+// that continues with another number of replicas gives them the moments of the old ones in turn.
 //
 // 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
 // 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp).
