@@ -6,10 +6,10 @@ usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NA
                         [section.key=value …]
 
 Every method trains on the same tokens. With L local steps a batch has L times the sequences and the run an L-th of the steps, so the number
-of steps must be a multiple of L, as must be evaluate.batches, so that all losses are of the same sequences. Runs of one seed follow one another, so that a machine that changes is the same for all methods. The last
-column is the loss of a method at the time at which the fastest one has finished; that of the first method is what others are compared with.
-What is in DIR already is not trained again.
---links adds this loss for links of docs/results/communication.csv, such as "100 Mbit/s", with the times of its two hosts.
+of steps must be a multiple of L. So must evaluate.batches, so that all losses are of the same sequences. Runs of one seed follow one
+another, so that a machine that changes is the same for all methods. Runs that are complete in DIR are not repeated. The last column is the
+loss of a method at the time at which the fastest one has finished; --links adds the same for links of docs/results/communication.csv, such
+as "100 Mbit/s", with the times between its two hosts.
 Needs a build and h5py. Inside tests/network/hosts.sh, --hosts north,south measures over its link:
   bash tests/network/hosts.sh --rate 100mbit python3 dev/experiments/communication.py --hosts north,south input/quickstart.yaml
 """
@@ -40,13 +40,13 @@ WARMUP = 3  # steps whose times do not count
 
 
 def local_words(deck, local_steps):
-    """The same tokens in steps of `local_steps` updates; every rank is a replica, with all of its state. `deck`: the resolved one, from a record."""
+    """The same tokens in steps of `local_steps` updates of replicas of one rank. `deck`: the resolved one, from a record."""
     for key in ("run.steps", "evaluate.batches"):
         if deck[key] % local_steps:
             raise SystemExit(f"error: {key}={deck[key]} is no multiple of {local_steps} local steps. Give {key}=N.")
-    return {"optimizer.outer.local_steps": local_steps, "parallel.replicate": "rank", "parallel.shard": "optimizer", "run.steps": deck["run.steps"] // local_steps,
-            "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1),
-            "evaluate.batches": deck["evaluate.batches"] // local_steps, "optimizer.schedule.warmup_steps": deck["optimizer.schedule.warmup_steps"] // local_steps}
+    shorter = {key: deck[key] // local_steps for key in ("run.steps", "evaluate.batches", "optimizer.schedule.warmup_steps")}
+    return {**shorter, "optimizer.outer.local_steps": local_steps, "parallel.replicate": "rank", "parallel.shard": "optimizer",
+            "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1)}
 
 
 def with_words(given, words):
@@ -68,7 +68,8 @@ def measured(path):
         steps, checked = file["steps"], file["validation"]
         seconds = steps["seconds"][:]
         passed = np.concatenate([[0.0], np.cumsum(seconds)])
-        return (float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[checked["step"][:]], checked["loss"][:], checked["step"][:])
+        at = checked["step"][:]
+        return float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[at], checked["loss"][:], at
 
 
 def times_over(link):
@@ -101,6 +102,12 @@ def main():
               "-n", str(ranks)]
     encodings = given.methods.split(",")
     methods = {name: with_words(given.words, dict(word.split("=", 1) for word in METHODS[name])) for name in encodings}
+    counts = [int(word) for word in given.local.split(",") if word]
+    links = {link: times_over(link) for link in given.links.split(",") if link}
+    for link, times in links.items():
+        for name in (*encodings, *(f"{count} local steps" for count in counts)):
+            if name not in times:
+                raise SystemExit(f"error: docs/results/communication.csv has no time of {name} over {link} on 2 hosts. Leave one of them out.")
     os.makedirs(os.path.join(PROJECT, "runs"), exist_ok=True)
     folder = given.output or tempfile.mkdtemp(prefix="communication-", dir=os.path.join(PROJECT, "runs"))
     rows = {}
@@ -116,14 +123,13 @@ def main():
             path = run(name, words, seed)
             if len(methods) == len(encodings):
                 deck = resolved_deck(path)
-                for count in (int(word) for word in given.local.split(",") if word):
+                for count in counts:
                     methods[f"{count} local steps"] = with_words(given.words, local_words(deck, count))
         if seed == 1:
             for name in list(methods)[len(encodings):]:
                 run(name, methods[name], seed)
     tokens = {name: 1 if "local" not in name else int(name.split()[0]) for name in methods}
     fastest = min(np.median([row[2][-1] for row in runs]) for runs in rows.values())
-    links = {link: times_over(link) for link in given.links.split(",") if link}
     last = {link: min(times[name] * runs[0][4][-1] * tokens[name] for name, runs in rows.items()) for link, times in links.items()}
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["method", "bytes sent per batch", "seconds per batch", "exposed seconds per batch", "loss after equal tokens", "smallest", "largest",
