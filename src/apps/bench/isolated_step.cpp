@@ -10,6 +10,8 @@
 
 #include "model/layers.hpp"
 
+#include "comm/control/together.hpp"
+
 #include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 

@@ -22,6 +22,7 @@
 
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
+#include "session/session.hpp"
 
 #include "deck/check.hpp"
 #include "deck/survey.hpp"
