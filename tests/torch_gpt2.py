@@ -28,7 +28,7 @@ except ImportError as missing:
     print(f"PyTorch cannot be imported: {missing}")
     sys.exit(77)
 
-SIZES = {"tiny": (2, 2, 64), "124m": (12, 12, 768), "350m": (24, 16, 1024), "774m": (36, 20, 1280), "1558m": (48, 25, 1600)}
+SIZES = {"tiny": (2, 2, 64), "quickstart": (4, 4, 128), "124m": (12, 12, 768), "350m": (24, 16, 1024), "774m": (36, 20, 1280), "1558m": (48, 25, 1600)}
 
 
 class Block(nn.Module):

@@ -339,7 +339,13 @@ TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
 TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const GptShape shape = preset(Preset::gpt2_124m);
   const nn::ActivationPlan cpu = activation_plan(shape, DType::bf16, 32, device::Kind::cpu);
-  EXPECT_EQ(cpu.head_rows(), 512);  // 541 rows fit into 104 MiB: two halves of a sequence
+  EXPECT_EQ(cpu.head_rows(), 1024);  // 1083 rows of gradients fit into 104 MiB
+  EXPECT_EQ(cpu.loss_rows(), 512);   // 541 rows of fp32 logits do: two halves of a sequence
+  EXPECT_EQ(cpu.scratch().logits.elements, 512 * shape.vocabulary);
+  EXPECT_EQ(cpu.scratch().d_logits.elements, 1024 * shape.vocabulary);
+  const nn::ActivationPlan fp32 = activation_plan(shape, DType::f32, 32, device::Kind::cpu);
+  EXPECT_EQ(fp32.head_rows(), 512);
+  EXPECT_EQ(fp32.loss_rows(), 512);
   // 20 sequences would fit into 2 GiB of bf16 logits: two chunks, of 16 each.
   const nn::ActivationPlan gpu = activation_plan(shape, DType::bf16, 32, device::Kind::cuda);
   EXPECT_EQ(gpu.head_rows(), 16 * 1024);
@@ -350,7 +356,6 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
 }
 
 TEST(Head, PartsOfTheLossAreWholeSequencesWhereTheyHaveSeveral) {
-  EXPECT_EQ(nn::rows_of_loss(0, 96, 16), 96);
   EXPECT_EQ(nn::rows_of_loss(5, 96, 16), 5);
   EXPECT_EQ(nn::rows_of_loss(16, 96, 16), 16);
   EXPECT_EQ(nn::rows_of_loss(40, 96, 16), 32);
@@ -365,8 +370,9 @@ TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {
         shape.vocabulary = vocabulary;
         shape.context = context;
         const auto plan = activation_plan(shape, DType::bf16, sequences, device::Kind::cpu);
-        EXPECT_LE(plan.scratch().logits.bytes(), std::size_t{104} << 20U)
-            << vocabulary << " tokens, " << sequences << " sequences of " << context;
+        for (const auto& item : {plan.scratch().logits, plan.scratch().d_logits})
+          EXPECT_LE(item.bytes(), std::size_t{104} << 20U)
+              << vocabulary << " tokens, " << sequences << " sequences of " << context;
       }
 }
 

@@ -153,7 +153,8 @@ class Maker {
     const auto add_both = [&](const std::string& pass, const LayerRuns::Run& alone,
                               const char* more, const LayerRuns::Run& with, bool fuses) {
       const double apart = with && fuses ? 0 : count;
-      const bool in_parts = pass == "forward" && listed.logits && shape_.loss_rows > 0;
+      const bool in_parts =
+          pass == "forward" && listed.logits && plan_of_rows().loss_rows() < listed.products.rows;
       const std::string op = listed.layer + "." + pass;
       add_product(op, in_parts ? 0 : apart, listed.flops(), alone);  // add_loss() has the parts
       if (with)
@@ -372,14 +373,17 @@ class Maker {
                                .dropout = dropout});
   }
 
-  /// The loss of a chunk of the head's rows. With parts (model.loss_rows), or on a GPU, also
+  [[nodiscard]] nn::ActivationPlan plan_of_rows() const {
+    return model::activation_plan(shape_, dtype_, job_.batch.micro_sequences, device_.kind());
+  }
+
+  /// The loss of a chunk of the head's rows. Where it is computed in parts, or on a GPU, also
   /// product and loss alternating between parts as in a step, because only then the loss finds
   /// logits in a cache.
   void add_loss() {
     const std::int64_t V = shape_.vocabulary;
-    const nn::ActivationPlan plan =
-        model::activation_plan(shape_, dtype_, job_.batch.micro_sequences, device_.kind());
-    const std::int64_t chunk = plan.head_rows();
+    const nn::ActivationPlan plan = plan_of_rows();
+    const std::int64_t chunk = std::min(plan.head_rows(), rows_);
     const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
     const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
     const View losses = tensor(DType::f32, chunk);
@@ -391,11 +395,11 @@ class Maker {
                                  .targets = targets,
                                  .terms = model::loss_terms(shape_),
                                  .scale = 1e-3F};
-    const bool in_parts = shape_.loss_rows > 0;
+    const bool in_parts = plan.loss_rows() < chunk;
     add("cross_entropy", in_parts ? 0 : count,
         static_cast<double>(logits.bytes() + d_logits.bytes()), loss);
     const std::int64_t part =
-        nn::rows_of_loss(in_parts ? shape_.loss_rows : candidate_loss_rows, chunk, shape_.context);
+        in_parts ? plan.loss_rows() : nn::rows_of_loss(candidate_loss_rows, chunk, shape_.context);
     if (!in_parts && (device_.kind() == device::Kind::cpu || part == chunk))
       return;
 
@@ -412,7 +416,7 @@ class Maker {
                 flops, [=, &s = stream_] {
                   for (std::int64_t at = 0; at < chunk; at += part) {
                     const std::int64_t m = std::min(part, chunk - at);
-                    const View to = logits.slice(at * V, m * V);
+                    const View to = logits.slice(logits.dtype == dtype_ ? at * V : 0, m * V);
                     (*(m == part ? usual : last))(
                         {.a = x.slice(at * C, m * C), .b = weight, .c = to}, s);
                     ops::CrossEntropy part_loss = loss;

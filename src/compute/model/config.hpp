@@ -218,7 +218,8 @@ void describe_loss_and_memory(V& v, ModelConfig& c) {
     {.unit = "rows",
      .help =
          "Number of rows for which logits and loss are computed at a time. 0: all rows of "
-         "a chunk. On a GPU, try a number whose logits fit into the L2 cache: 256 rows of a "
+         "a chunk; on a CPU in bf16, at most those whose fp32 logits take 104 MiB. On a GPU, try a "
+         "number whose logits fit into the L2 cache: 256 rows of a "
          "vocabulary of 50304 take 26 MB. A matrix library may then round the logits differently.",
      .min = 0,
      .max = 1 << 24});

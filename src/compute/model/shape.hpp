@@ -74,7 +74,7 @@ struct GptShape {
   bool qkv_bias = false;     ///< of queries, keys and values alone: not together with `bias`
   double logit_softcap = 0;  ///< 0: none
   double z_loss = 0;         ///< only in training, as dropout
-  /// Rows for which logits and loss are computed at a time; 0: all rows of a chunk.
+  /// Rows for which logits and loss are computed at a time; 0: see nn::HeadConfig.
   std::int64_t loss_rows = 0;
 
   /// Width of a head; heads x head_channels() may differ from `channels`.

@@ -102,11 +102,19 @@ void Planner::need(ActivationPlan::Item ActivationPlan::Scratch::*which, std::in
   item.elements = std::max(item.elements, elements * sizes_.rows());
 }
 
-void Planner::set_logits(std::int64_t rows, std::int64_t vocabulary, DType dtype) {
-  plan_.head_rows_ = rows;
+void Planner::set_logits(std::int64_t chunk,
+                         std::int64_t part,
+                         std::int64_t vocabulary,
+                         DType dtype) {
+  plan_.head_rows_ = chunk;
+  plan_.loss_rows_ = part;
+  const bool rounds = dtype != sizes_.dtype;
+  const auto logits_of = [&](std::int64_t rows) {
+    return std::min(sizes_.rows(), rows) * vocabulary;
+  };
   plan_.scratch_.logits.dtype = dtype;
-  plan_.scratch_.logits.elements = std::min(sizes_.rows(), rows) * vocabulary;
-  plan_.scratch_.d_logits.elements = dtype == sizes_.dtype ? 0 : plan_.scratch_.logits.elements;
+  plan_.scratch_.logits.elements = logits_of(rounds ? part : chunk);
+  plan_.scratch_.d_logits.elements = rounds ? logits_of(chunk) : 0;
 }
 
 }  // namespace trireme::nn

@@ -68,8 +68,8 @@ class ActivationPlan {
 
   /// R = rows of the batch, C = channels of the residual stream, V = vocabulary.
   struct Scratch {
-    Item logits;    ///< [rows, V], rows <= head_rows; then their gradient
-    Item d_logits;  ///< bf16 gradient of fp32 logits
+    Item logits;    ///< [head_rows, V], then their gradient; of fp32 for bf16 [loss_rows, V]
+    Item d_logits;  ///< [head_rows, V] bf16 gradient of fp32 logits
     /// [R, C or wider] the output of a branch; in backward its gradient or that of its input
     Item narrow;
     Item wide;      ///< the widest tensor inside a branch: a gradient, or a recomputed item
@@ -86,15 +86,17 @@ class ActivationPlan {
   /// Size of the buffer.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] const Scratch& scratch() const { return scratch_; }
-  /// Maximum rows of logits that exist at a time (head.hpp).
+  /// Maximum rows whose gradients of logits exist at a time (head.hpp).
   [[nodiscard]] std::int64_t head_rows() const { return head_rows_; }
+  /// Maximum rows for which logits and loss are computed at a time: head_rows() or less.
+  [[nodiscard]] std::int64_t loss_rows() const { return loss_rows_; }
 
  private:
   friend class Planner;
   std::vector<Item> items_;
   Scratch scratch_;
   std::size_t bytes_ = 0;
-  std::int64_t head_rows_ = 0;
+  std::int64_t head_rows_ = 0, loss_rows_ = 0;
 };
 
 /// Input of a plan.
@@ -128,7 +130,7 @@ class Planner {
 
   /// Requires at least `elements` per token of scratch.
   void need(ActivationPlan::Item ActivationPlan::Scratch::*which, std::int64_t elements);
-  void set_logits(std::int64_t rows, std::int64_t vocabulary, DType dtype);
+  void set_logits(std::int64_t chunk, std::int64_t part, std::int64_t vocabulary, DType dtype);
 
   /// The plan; call after all layers have made their requests.
   ActivationPlan finish() { return std::move(plan_); }

@@ -15,34 +15,40 @@ DType logits_dtype(const PlanSizes& sizes) {
   return sizes.kind == device::Kind::cpu ? DType::f32 : sizes.dtype;
 }
 
-/// Maximum number of logits at a time: enough rows for an efficient product at any vocabulary, but
-/// small compared with the other activations. On a CPU, 512 rows of GPT-2's vocabulary fit.
-std::int64_t most_logits(const PlanSizes& sizes) {
+constexpr std::int64_t least_rows = 64, even_rows = 16;
+
+/// Maximum rows of logits of this dtype at a time: enough for an efficient product at any
+/// vocabulary, but small compared with the other activations. On a CPU, 512 rows of GPT-2's
+/// vocabulary fit in fp32, and 1024 in bf16.
+std::int64_t most_rows(const PlanSizes& sizes, std::int64_t vocabulary, DType dtype) {
   const std::int64_t bytes =
       sizes.kind == device::Kind::cpu ? std::int64_t{104} << 20U : std::int64_t{2} << 30U;
-  return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(sizes)));
+  return std::max(bytes / static_cast<std::int64_t>(size_bytes(dtype)) / vocabulary, least_rows);
+}
+
+/// `rows` in as few parts of at most `most` as possible, all of this size but the last.
+std::int64_t equal_part(std::int64_t rows, std::int64_t most) {
+  const std::int64_t parts = divided_up(rows, most / even_rows * even_rows);
+  return rounded_up(divided_up(rows, parts), even_rows);
 }
 
 /// Rows of chunks of nearly equal size: whole sequences, or equal parts of one; at least 64 rows.
-std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
-  constexpr std::int64_t least = 64, even = 16;
+/// The gradients of a chunk's logits exist at once.
+std::int64_t rows_of_chunks(const PlanSizes& sizes, std::int64_t vocabulary) {
   const std::int64_t T = sizes.context;
-  const std::int64_t fitting = std::max(most_logits(sizes) / vocabulary, least);
+  const std::int64_t fitting = most_rows(sizes, vocabulary, sizes.dtype);
   if (fitting >= T) {
     const std::int64_t most = fitting / T;
     const std::int64_t chunks = divided_up(sizes.sequences, most);
     return divided_up(sizes.sequences, chunks) * T;
   }
-  const std::int64_t most = fitting / even * even;
-  const std::int64_t parts = divided_up(T, most);
-  return std::min(T, rounded_up(divided_up(T, parts), even));
+  return std::min(T, equal_part(T, fitting));
 }
 
 }  // namespace
 
 std::int64_t rows_of_loss(std::int64_t loss_rows, std::int64_t rows, std::int64_t context) {
-  const std::int64_t wanted = loss_rows > 0 ? loss_rows : rows;
-  return std::min(rows, wanted - (wanted > context ? wanted % context : 0));
+  return std::min(rows, loss_rows - (loss_rows > context ? loss_rows % context : 0));
 }
 
 Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
@@ -54,15 +60,21 @@ Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
                           : shared) {}
 
 void Head::plan(Planner& planner) {
-  rows_at_a_time_ = rows_of_logits(planner.sizes(), config_.vocabulary);
-  logits_ = logits_dtype(planner.sizes());
-  planner.set_logits(rows_at_a_time_, config_.vocabulary, logits_);
+  const PlanSizes& sizes = planner.sizes();
+  logits_ = logits_dtype(sizes);
+  chunk_rows_ = rows_of_chunks(sizes, config_.vocabulary);
+  part_rows_ =
+      rows_of_loss(config_.loss_rows > 0
+                       ? config_.loss_rows
+                       : equal_part(chunk_rows_, most_rows(sizes, config_.vocabulary, logits_)),
+                   chunk_rows_, sizes.context);
+  planner.set_logits(chunk_rows_, part_rows_, config_.vocabulary, logits_);
 }
 
-std::int64_t Head::chunk_rows(const BatchSize& size, std::int64_t begin) const {
+std::int64_t Head::rows_of_chunk(const BatchSize& size, std::int64_t begin) const {
   const std::int64_t end =
-      rows_at_a_time_ < size.context ? (begin / size.context + 1) * size.context : size.rows();
-  return std::min(rows_at_a_time_, end - begin);
+      chunk_rows_ < size.context ? (begin / size.context + 1) * size.context : size.rows();
+  return std::min(chunk_rows_, end - begin);
 }
 
 LinearShape Head::shape(const BatchSize& size, std::int64_t rows) const {
@@ -76,10 +88,10 @@ LinearShape Head::shape(const BatchSize& size, std::int64_t rows) const {
 void Head::prepare(Kernels& kernels, const BatchSize& size) {
   std::vector<Chunk>& chunks = chunks_.emplace_back();
   for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
-    rows = chunk_rows(size, begin);
+    rows = rows_of_chunk(size, begin);
     Chunk& chunk = chunks.emplace_back(
         Chunk{{begin, rows, kernels.linear(shape(size, rows), !size.cache.given())}});
-    const std::int64_t most = rows_of_loss(config_.loss_rows, rows, size.context);
+    const std::int64_t most = rows_of_loss(part_rows_, rows, size.context);
     for (std::int64_t at = 0; at < rows; at += most) {
       const std::int64_t n = std::min(most, rows - at);
       chunk.parts.push_back({begin + at, n, kernels.linear(shape(size, n), false)});
@@ -94,7 +106,7 @@ void Head::prepare_row(Kernels& kernels, DType dtype) {
 std::vector<ListedProduct> Head::products(const BatchSize& size) const {
   std::map<std::int64_t, std::int64_t> chunks;  // number of chunks, by rows
   for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
-    rows = chunk_rows(size, begin);
+    rows = rows_of_chunk(size, begin);
     ++chunks[rows];
   }
   std::vector<ListedProduct> all;
@@ -127,19 +139,17 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses, 
   const bool rounds = call.plan.scratch().d_logits.elements > 0;
   for (const Chunk& chunk : chunks_[call.size]) {
     const std::int64_t count = chunk.rows * config_.vocabulary;
-    const View logits = all_logits.view().slice(0, count);
-    const View d_logits = rounds ? rounded.view().slice(0, count) : logits;
+    const View d_logits = (rounds ? rounded : all_logits).view().slice(0, count);
     const View dx =
         call.narrow.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
     for (const Part& part : chunk.parts) {
-      const auto of_part = [&](View all) {
-        return all.slice((part.begin - chunk.begin) * config_.vocabulary,
-                         part.rows * config_.vocabulary);
-      };
-      forward(call, part.products, of_part(logits), rows_of(x, part));
+      const View d_part = d_logits.slice((part.begin - chunk.begin) * config_.vocabulary,
+                                         part.rows * config_.vocabulary);
+      const View logits = rounds ? all_logits.view().slice(0, d_part.elements) : d_part;
+      forward(call, part.products, logits, rows_of(x, part));
       run(ops::CrossEntropy{.losses = losses.slice(part.begin, part.rows),
-                            .d_logits = of_part(d_logits),
-                            .logits = of_part(logits),
+                            .d_logits = d_part,
+                            .logits = logits,
                             .targets = targets.slice(part.begin, part.rows),
                             .terms = config_.terms,
                             .scale = scale},

@@ -130,9 +130,9 @@ std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
                                      std::int64_t micro_sequences) {
   constexpr std::int64_t per_block = 40, fixed = 40, per_chunk = 4, per_part = 2;
   const std::int64_t rows = micro_sequences * shape.context;
-  const std::int64_t chunk =
-      model::activation_plan(shape, dtype, micro_sequences, device::Kind::cuda).head_rows();
-  const std::int64_t part = nn::rows_of_loss(shape.loss_rows, chunk, shape.context);
+  const nn::ActivationPlan plan =
+      model::activation_plan(shape, dtype, micro_sequences, device::Kind::cuda);
+  const std::int64_t chunk = plan.head_rows(), part = plan.loss_rows();
   return fixed + per_block * shape.layers +
          divided_up(rows, chunk) * (per_chunk + per_part * divided_up(chunk, part));
 }
