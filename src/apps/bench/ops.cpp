@@ -412,11 +412,12 @@ class Maker {
     const std::int64_t C = shape_.channels;
     const View x = tensor(chunk * C), weight = tensor(V * C);
     const double flops = 2.0 * static_cast<double>(chunk) * static_cast<double>(V * C);
+    const bool in_place = logits.dtype == dtype_;
     add_product(fmt::format("head.forward, cross_entropy by {} rows", part), in_parts ? count : 0,
                 flops, [=, &s = stream_] {
                   for (std::int64_t at = 0; at < chunk; at += part) {
                     const std::int64_t m = std::min(part, chunk - at);
-                    const View to = logits.slice(logits.dtype == dtype_ ? at * V : 0, m * V);
+                    const View to = logits.slice(in_place ? at * V : 0, m * V);
                     (*(m == part ? usual : last))(
                         {.a = x.slice(at * C, m * C), .b = weight, .c = to}, s);
                     ops::CrossEntropy part_loss = loss;
