@@ -386,6 +386,7 @@ TEST(ActivationPlan, AVocabularyOf128kTakesTheMemoryOfOneOf50k) {
   const auto gpt2 = scratch(50304);
   EXPECT_EQ(gpt2.logits.elements, 512 * 50304);
   EXPECT_EQ(scratch(128256).logits.elements, 208 * 128256);
+  EXPECT_EQ(scratch(128256).d_logits.elements, 2 * 208 * 128256);
   EXPECT_EQ(scratch(151936).logits.elements, 176 * 151936);
   for (const std::int64_t vocabulary : {65536, 100352, 128256, 151936, 201088, 262144}) {
     const double ratio = static_cast<double>(scratch(vocabulary).logits.bytes()) /

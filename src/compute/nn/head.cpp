@@ -15,34 +15,34 @@ DType logits_dtype(const PlanSizes& sizes) {
   return sizes.kind == device::Kind::cpu ? DType::f32 : sizes.dtype;
 }
 
-constexpr std::int64_t least_rows = 64, even_rows = 16;
-
 /// Maximum rows of logits of this dtype at a time: enough for an efficient product at any
 /// vocabulary, but small compared with the other activations. On a CPU, 512 rows of GPT-2's
 /// vocabulary fit in fp32, and 1024 in bf16.
 std::int64_t most_rows(const PlanSizes& sizes, std::int64_t vocabulary, DType dtype) {
+  constexpr std::int64_t least = 64;
   const std::int64_t bytes =
       sizes.kind == device::Kind::cpu ? std::int64_t{104} << 20U : std::int64_t{2} << 30U;
-  return std::max(bytes / static_cast<std::int64_t>(size_bytes(dtype)) / vocabulary, least_rows);
+  return std::max(bytes / static_cast<std::int64_t>(size_bytes(dtype)) / vocabulary, least);
 }
 
-/// `rows` in as few parts of at most `most` as possible, all of this size but the last.
-std::int64_t equal_part(std::int64_t rows, std::int64_t most) {
-  const std::int64_t parts = divided_up(rows, most / even_rows * even_rows);
-  return rounded_up(divided_up(rows, parts), even_rows);
-}
-
-/// Rows of chunks of nearly equal size: whole sequences, or equal parts of one; at least 64 rows.
-/// The gradients of a chunk's logits exist at once.
-std::int64_t rows_of_chunks(const PlanSizes& sizes, std::int64_t vocabulary) {
+/// Rows of parts of nearly equal size whose logits fit: whole sequences, or equal parts of one.
+std::int64_t rows_of_parts(const PlanSizes& sizes, std::int64_t vocabulary) {
+  constexpr std::int64_t even = 16;
   const std::int64_t T = sizes.context;
-  const std::int64_t fitting = most_rows(sizes, vocabulary, sizes.dtype);
+  const std::int64_t fitting = most_rows(sizes, vocabulary, logits_dtype(sizes));
   if (fitting >= T) {
     const std::int64_t most = fitting / T;
-    const std::int64_t chunks = divided_up(sizes.sequences, most);
-    return divided_up(sizes.sequences, chunks) * T;
+    const std::int64_t parts = divided_up(sizes.sequences, most);
+    return divided_up(sizes.sequences, parts) * T;
   }
-  return std::min(T, equal_part(T, fitting));
+  const std::int64_t most = fitting / even * even;
+  return std::min(T, rounded_up(divided_up(T, divided_up(T, most)), even));
+}
+
+/// Rows of chunks: as many parts as have gradients that fit, within a sequence where a part is.
+std::int64_t rows_of_chunks(const PlanSizes& sizes, std::int64_t vocabulary, std::int64_t part) {
+  const std::int64_t whole = part < sizes.context ? sizes.context : sizes.rows();
+  return std::min(whole, most_rows(sizes, vocabulary, sizes.dtype) / part * part);
 }
 
 }  // namespace
@@ -62,12 +62,10 @@ Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
 void Head::plan(Planner& planner) {
   const PlanSizes& sizes = planner.sizes();
   logits_ = logits_dtype(sizes);
-  chunk_rows_ = rows_of_chunks(sizes, config_.vocabulary);
+  const std::int64_t part = rows_of_parts(sizes, config_.vocabulary);
+  chunk_rows_ = rows_of_chunks(sizes, config_.vocabulary, part);
   part_rows_ =
-      rows_of_loss(config_.loss_rows > 0
-                       ? config_.loss_rows
-                       : equal_part(chunk_rows_, most_rows(sizes, config_.vocabulary, logits_)),
-                   chunk_rows_, sizes.context);
+      rows_of_loss(config_.loss_rows > 0 ? config_.loss_rows : part, chunk_rows_, sizes.context);
   planner.set_logits(chunk_rows_, part_rows_, config_.vocabulary, logits_);
 }
 
