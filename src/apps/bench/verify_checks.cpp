@@ -14,7 +14,8 @@
 #include "comm/control/together.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "weights/checkpoint_weights.hpp"
+
+#include "session/saver.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -219,7 +220,7 @@ std::optional<Finding> Reference::compare_checkpoint(const std::string& director
                         static_cast<ParameterIndex>(p), begin, View(bytes.data(), count, dtype)});
       expected.push_back(&state[slot][p]);
     }
-  record::load_checkpoint(directory, session.plan, weights::model_facts(session.job.shape), wanted,
+  record::load_checkpoint(directory, session.plan, session::model_facts(session.job.shape), wanted,
                           world);
   std::optional<Finding> first;
   for (std::size_t i = 0; i < wanted.size(); ++i)
