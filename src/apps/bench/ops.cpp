@@ -383,7 +383,7 @@ class Maker {
   void add_loss() {
     const std::int64_t V = shape_.vocabulary;
     const nn::ActivationPlan plan = plan_of_rows();
-    const std::int64_t chunk = std::min(plan.head_rows(), rows_);
+    const std::int64_t chunk = plan.head_rows();
     const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
     const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
     const View losses = tensor(DType::f32, chunk);

@@ -136,8 +136,8 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses, 
   const device::Lease rounded = call.lease(call.plan.scratch().d_logits);
   const bool rounds = call.plan.scratch().d_logits.elements > 0;
   for (const Chunk& chunk : chunks_[call.size]) {
-    const std::int64_t count = chunk.rows * config_.vocabulary;
-    const View d_logits = (rounds ? rounded : all_logits).view().slice(0, count);
+    const View d_logits =
+        (rounds ? rounded : all_logits).view().slice(0, chunk.rows * config_.vocabulary);
     const View dx =
         call.narrow.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
     for (const Part& part : chunk.parts) {

@@ -12,8 +12,8 @@
 // Within a chunk, logits and loss are computed in parts (HeadConfig::loss_rows), so that on a GPU
 // the logits of a part can stay in its cache until the loss replaces them with their gradient. On a
 // CPU, gradients in bf16 take half the memory of the logits, so a chunk has twice the rows of a
-// part: the gradient of the weight is read and written half as often. This takes 0.97 to 0.98 of
-// the time of a step of gpt2-124m on two cores with AMX.
+// part: the gradient of the weight is read and written half as often. A step of gpt2-124m takes
+// 0.91 to 0.97 of the time on two cores with AMX.
 //
 // On a CPU, the logits, loss and input gradient of a row have the same bits in any chunk
 // (ops/matmul.hpp). The weight's gradient is summed chunk by chunk, so its rounding
@@ -35,8 +35,8 @@ struct HeadConfig {
   std::int64_t channels = 0, vocabulary = 0;
   double deviation = 0;    ///< of the initial values of an own weight
   ops::LossTerms terms{};  ///< the cap also applies to returned logits
-  /// Rows of a part of a chunk. 0: all, but on a CPU not more than have fp32 logits of the size of
-  /// a chunk's gradients.
+  /// Rows of a part of a chunk. 0: all; on a CPU in bf16, at most those whose fp32 logits take
+  /// 104 MiB.
   std::int64_t loss_rows = 0;
 };
 

@@ -11,7 +11,7 @@
 #include "device/cuda/handle.hpp"
 
 #include "model/layers.hpp"
-#include "nn/head.hpp"
+#include "nn/activations.hpp"
 #include "ops/attention.hpp"
 
 #include "reduce/compression.hpp"
