@@ -20,7 +20,8 @@ class LocalSteps(TrainingTest):
         self.assertIn("resumed from", self.train_well(*overrides, ranks=ranks, name=name).out)
 
     def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(self):
-        for more in ((), ("optimizer.kind=muon", "run.precision=bf16", "optimizer.moment_dtype=bf16")):
+        for more in ((), ("optimizer.outer.dtype=int8", "checkpoint.asynchronous=true"),
+                     ("optimizer.kind=muon", "run.precision=bf16", "optimizer.moment_dtype=bf16")):
             with self.subTest(more=more):
                 whole, parts = (f"{name}-{len(more)}" for name in ("whole", "parts"))
                 self.train_well(*LOCAL, *more, ranks=2, name=whole)
@@ -50,14 +51,16 @@ class LocalSteps(TrainingTest):
         self.assertLess(losses[-1], losses[0] - 0.5)
 
     def test_a_run_continues_with_other_replicas(self):
-        self.train_well(*LOCAL, ranks=2, name="two")
-        for ranks, replicas in ((4, 4), (4, 2), (1, 1)):
-            with self.subTest(ranks=ranks, replicas=replicas):
-                words = (*BATCH, "optimizer.outer.local_steps=4", f"parallel.replicate={replicas}")
-                name = f"on-{ranks}-in-{replicas}"
-                self.resumed_at_six("two", name, *words, ranks=ranks)
-                self.assertAlmostEqual(self.losses(name)[6], self.losses("two")[6], delta=0.1)
-                self.assertLess(self.losses(name)[-1], self.losses("two")[6] - 0.1)
+        for dtype in ("fp32", "int8"):
+            whole, sent = f"whole-{dtype}", f"optimizer.outer.dtype={dtype}"
+            self.train_well(*LOCAL, sent, ranks=2, name=whole)
+            for ranks, replicas in ((4, 4), (4, 2), (1, 1)):
+                with self.subTest(ranks=ranks, replicas=replicas, dtype=dtype):
+                    words = (*BATCH, "optimizer.outer.local_steps=4", f"parallel.replicate={replicas}", sent)
+                    name = f"{dtype}-on-{ranks}-in-{replicas}"
+                    self.resumed_at_six(whole, name, *words, ranks=ranks)
+                    self.assertAlmostEqual(self.losses(name)[6], self.losses(whole)[6], delta=0.1)
+                    self.assertLess(self.losses(name)[-1], self.losses(whole)[6] - 0.1)
 
     def test_a_gradient_that_is_not_finite_in_one_replica_ends_all(self):
         diverge = ("optimizer.learning_rate=1", "optimizer.clip_norm=0", "optimizer.beta2=0.1", "optimizer.outer.rate=2",

@@ -63,8 +63,9 @@ class VerifyMore(VerifyTest):
                               combinations=693)
 
     def test_local_steps(self):
-        self.assert_all_equal(self.verify("optimizer.outer.local_steps=2", "parallel.replicate=2", "model.layers=1", "batch.sequences=4", "--steps",
-                                          "2", ranks=2), 2, combinations=502)
+        local = ("optimizer.outer.local_steps=2", "parallel.replicate=2", "model.layers=1", "batch.sequences=4", "--steps", "2")
+        self.assert_all_equal(self.verify(*local, ranks=2), 2, combinations=502)
+        self.assert_all_equal(self.verify(*local, "optimizer.outer.dtype=int8", ranks=2), 2, combinations=205, groups=3)
 
     def test_a_tree_of_leaves(self):
         self.assert_all_equal(self.verify("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8",

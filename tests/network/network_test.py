@@ -172,6 +172,7 @@ class Bits(Network):
         for words in (("parallel.reduction=sum",), ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi"),
                       ("parallel.reduction=sum", "optimizer.kind=muon"), ("parallel.reduction=ordered", "parallel.replicate=node"),
                       ("parallel.reduction=sum", "parallel.replicate=node", "parallel.shard=parameters"),
+                      ("parallel.reduction=sum", "parallel.replicate=node", "optimizer.outer.local_steps=2", "optimizer.outer.dtype=int8"),
                       ("parallel.reduction=sum", "parallel.shard=parameters")):
             name = "-".join(word.split("=")[1] for word in words)
             sent = self.sent_per_step(*model, *words, name=name)

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local steps against replicas that are trained alone and averaged here, in double precision.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -154,12 +158,16 @@ std::vector<float> result_of(const TrainingSetting& setting) {
 }
 
 TEST(LocalSteps, GiveTheSameBitsWithEverySwitch) {
+  using reduce::GradientDType;
   const int ranks = comm::make_mpi_world()->size();
   for (const int replicas : {2, 3, 4})
     if (ranks % replicas == 0)
-      for (const auto& [kind, dtype] :
-           {std::pair{Kind::adamw, DType::f32}, {Kind::muon, DType::bf16}}) {
-        TrainingSetting setting = setting_of({local_steps, 0.7, 0.9});
+      for (const auto& [kind, dtype, sent] :
+           {std::tuple{Kind::adamw, DType::f32, GradientDType::fp32},
+            {Kind::muon, DType::bf16, GradientDType::fp32},
+            {Kind::adamw, DType::f32, GradientDType::bf16},
+            {Kind::adamw, DType::bf16, GradientDType::int8}}) {
+        TrainingSetting setting = setting_of({local_steps, 0.7, 0.9, sent});
         setting.replicas = replicas;
         setting.dtype = dtype;
         setting.kind = kind;
@@ -172,10 +180,86 @@ TEST(LocalSteps, GiveTheSameBitsWithEverySwitch) {
           setting.parallel.overlap_parameters = (bits & 2) != 0;
           setting.parallel.cached_shards = (bits & 4) != 0;
           setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
-          SCOPED_TRACE(fmt::format("{} replicas, {}, {}", replicas, name(dtype), bits));
+          SCOPED_TRACE(
+              fmt::format("{} replicas, {}, {}, {}", replicas, name(dtype), word(sent), bits));
           EXPECT_EQ(result_of(setting), reference);
         }
       }
+}
+
+std::vector<std::int64_t> elements_of(const layout::Plan& plan) {
+  std::vector<std::int64_t> elements(plan.parameters().size());
+  for (std::size_t p = 0; p < elements.size(); ++p) elements[p] = plan.parameters()[p].elements();
+  return elements;
+}
+
+/// The weights of runs that differ in outer.dtype alone, whose gradients do not depend on weights:
+/// they differ by what is still to be sent. Without error feedback that would grow with the steps.
+TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
+  const int ranks = comm::make_mpi_world()->size();
+  constexpr int steps = 40;
+  const auto train = [&](reduce::GradientDType sent) {
+    TrainingSetting setting = setting_of({local_steps, 1, 0, sent});
+    setting.replicas = ranks;
+    setting.steps = steps * local_steps;
+    Trained local(setting);
+    std::vector<std::vector<float>> weights{local.training().parameters()};
+    for (int step = 1; step <= steps; ++step) {
+      local.local_updates(step);
+      local.training().optimizer().end_local_steps(1.0 / ranks);
+      weights.push_back(local.training().parameters());
+    }
+    return weights;
+  };
+  const auto exact = train(reduce::GradientDType::fp32);
+  const auto distance = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double most = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    return most;
+  };
+  double largest_change = 0;
+  for (int step = 1; step <= steps; ++step)
+    largest_change = std::max(largest_change, distance(exact[step], exact[step - 1]));
+  // A code cuts off at most 1/128 of the largest value of its block with int8, 1/16 with fp8: of the
+  // terms, which are together as large as the sum, and of the sum.
+  for (const auto& [sent, of_a_code] : {std::pair{reduce::GradientDType::int8, 1.0 / 128},
+                                        {reduce::GradientDType::fp8, 1.0 / 16}}) {
+    const auto coded = train(sent);
+    for (int step = 1; step <= steps; ++step)
+      EXPECT_LE(distance(coded[step], exact[step]), 2 * of_a_code * largest_change)
+          << word(sent) << ", step " << step;
+    EXPECT_GT(distance(coded[steps], exact[steps]), 0);
+  }
+}
+
+/// What the plan says of memory and messages is what the optimizer keeps between steps.
+TEST(LocalSteps, CarryWhatThePlanSays) {
+  const int ranks = comm::make_mpi_world()->size();
+  for (const int replicas : {ranks, ranks / 2}) {
+    if (replicas < 2 || ranks % replicas != 0)
+      continue;
+    TrainingSetting setting = setting_of({local_steps, 1, 0, reduce::GradientDType::int8});
+    setting.replicas = replicas;
+    Trained local(setting);
+    const layout::Plan& plan = local.training().plan();
+    std::int64_t bytes = 0;
+    std::vector<std::int64_t> errors(plan.parameters().size()), sum_errors = errors;
+    for (const reduce::Carried& one : local.training().optimizer().carried()) {
+      bytes += static_cast<std::int64_t>(one.values.bytes());
+      const bool of_sum = one.name == "outer_sum_error";
+      EXPECT_EQ(one.ranks, of_sum ? 1 : replicas) << one.name;
+      for (const layout::Piece& piece :
+           plan.find_pieces(one.bucket, one.begin, one.values.elements))
+        (of_sum ? sum_errors : errors)[at(piece.parameter)] += piece.elements;
+    }
+    EXPECT_EQ(bytes, outer_memory(setting.outer, plan).carried);
+    local.all().sum(errors);
+    local.all().sum(sum_errors);
+    EXPECT_EQ(sum_errors, elements_of(plan)) << "each element of a sum has one owner";
+    for (std::int64_t& count : errors) count /= replicas;
+    EXPECT_EQ(errors, elements_of(plan)) << "and one error in each replica";
+  }
 }
 
 }  // namespace

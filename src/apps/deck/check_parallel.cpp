@@ -12,6 +12,9 @@
 namespace trireme::deck {
 namespace {
 
+constexpr const char* blocks_need_alignment =
+    "elements are encoded in blocks of 64, and only padding: aligned makes shards of whole blocks";
+
 struct ParallelRules : Rules {
   const reduce::ParallelConfig& parallel = config_.parallel;
 
@@ -93,8 +96,7 @@ struct ParallelRules : Rules {
         "parallel.replicate",
         "compressed gradients are exchanged by all ranks at once. Use gradient_dtype: bf16.");
     refuse(parallel.encodes() && parallel.padding != layout::Padding::aligned, "parallel.padding",
-           "elements are encoded in blocks of 64, and only padding: aligned makes shards of whole "
-           "blocks");
+           blocks_need_alignment);
   }
 
   /// optimizer.outer.local_steps: what replicas do without each other must be possible and equal.
@@ -107,6 +109,9 @@ struct ParallelRules : Rules {
     };
     if (parallel.reduction == comm::Reduction::tree)
       refuse("parallel.reduction", "its leaves are in all replicas. Use sum or ordered.");
+    if (reduce::dtype_of(config_.optimizer.outer.dtype) == DType::u8 &&
+        parallel.padding != layout::Padding::aligned)
+      conflict({"optimizer.outer.dtype", "parallel.padding"}, blocks_need_alignment);
     if (config_.record.norms_every_steps > 0)
       refuse("record.norms_every_steps",
              "a step has several gradients, and each replica its own. Use 0.");

@@ -110,13 +110,20 @@ double BucketTraffic::reduce_seconds(std::size_t index) const {
 
 double BucketTraffic::average_seconds() const {
   double seconds = 0;
+  // Like fp32 of which a rank sends as many bytes.
+  const std::int64_t whole = bytes_of(plan_.owned_elements(), DType::f32);
+  const double part = across_ ? static_cast<double>(options_.averaged_bytes) /
+                                    static_cast<double>(2 * (whole - whole / plan_.replicas()))
+                              : 0;
   for (const layout::Bucket& bucket : plan_.buckets()) {
     if (options_.sharded() && plan_.ranks() > 1)  // the last gather, which nothing hides
       seconds += gather_seconds(numbers_of(options_.parameter_dtype),
                                 bytes_of(bucket.elements, options_.parameter_dtype));
     if (across_)
-      seconds += across_->seconds(Operation::all_reduce, Numbers::fp32,
-                                  bytes_of(bucket.shard_elements, DType::f32));
+      seconds += across_->seconds(
+          Operation::all_reduce, Numbers::fp32,
+          static_cast<std::int64_t>(
+              part * static_cast<double>(bytes_of(bucket.shard_elements, DType::f32))));
   }
   return seconds;
 }

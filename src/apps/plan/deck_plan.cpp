@@ -17,6 +17,7 @@
 #include "reduce/compression.hpp"
 #include "reduce/layout_options.hpp"
 
+#include "optim/local_steps.hpp"
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
@@ -25,6 +26,21 @@ namespace trireme::plan {
 namespace {
 
 using session::Precision;
+
+/// Pairs of one of a host's ranks and a rank of another host that owns the same shard in another
+/// replica; maximum over the hosts.
+std::int64_t most_between_replicas(const comm::Hosts& hosts, int replicas) {
+  const int in_a_replica = hosts.ranks() / replicas;
+  std::int64_t most = 0;
+  for (int host = 0; host < hosts.count(); ++host) {
+    std::int64_t pairs = 0;
+    for (const int rank : hosts.members(host))
+      for (int other = rank % in_a_replica; other < hosts.ranks(); other += in_a_replica)
+        pairs += hosts.host_of(other) != host ? 1 : 0;
+    most = std::max(most, pairs);
+  }
+  return most;
+}
 
 /// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
 DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
@@ -72,8 +88,13 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   if (!plan.sharded() || factors)  // an all-reduce
     std::ranges::transform(gradients, gathered(wire, summed), gradients.begin(), std::plus{});
   traffic.gradient_bytes = times * std::ranges::max(gradients);
-  if (local)
-    traffic.gradient_bytes += std::ranges::max(reduced(DType::f32, comm::ReplicaPart::across));
+  const DType outer = reduce::dtype_of(config.optimizer.outer.dtype);
+  if (local && outer == DType::u8)
+    traffic.gradient_bytes += most_between_replicas(hosts, replicas) *
+                              optim::averaged_bytes(config.optimizer.outer, plan.plan) /
+                              std::max(1, replicas - 1);
+  else if (local)
+    traffic.gradient_bytes += std::ranges::max(reduced(outer, comm::ReplicaPart::across));
   return traffic;
 }
 

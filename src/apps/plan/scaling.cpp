@@ -158,9 +158,8 @@ ScalingRow scaling_row(const deck::Deck& deck,
   const auto options =
       session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device});
   const std::int64_t averaged_bytes =
-      layout::averaged_bytes(plan.plan, options) +
-      plan.plan.owned_elements() * (plan.plan.ranks() - 1) *
-          static_cast<std::int64_t>(size_bytes(options.parameter_dtype));
+      options.averaged_bytes + plan.plan.owned_elements() * (plan.plan.ranks() - 1) *
+                                   static_cast<std::int64_t>(size_bytes(options.parameter_dtype));
   const BucketTraffic traffic(
       machine, plan.plan, options,
       wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,

@@ -129,11 +129,6 @@ std::int64_t reduced_elements(const Plan& plan,
                          : inside + all_reduced(shard_elements, plan.replicas());
 }
 
-std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options) {
-  return options.local_steps > 1 ? fp32_bytes * all_reduced(plan.owned_elements(), plan.replicas())
-                                 : 0;
-}
-
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
   std::int64_t bytes = 0;
   for (const StateSlot& slot : slots) {
@@ -211,7 +206,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
            ? reduced_elements(plan, options, plan.owned_elements()) * wire_element_bytes
            : std::accumulate(compressed.begin(), compressed.end(), std::int64_t{0})) *
       options.micro_step_reductions.value_or(options.local_steps);
-  budget.gradient_wire_bytes += averaged_bytes(plan, options);
+  budget.gradient_wire_bytes += options.averaged_bytes;
   const std::int64_t gathered = options.gathered_elements(plan);
   budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;

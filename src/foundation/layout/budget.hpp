@@ -105,8 +105,9 @@ struct BudgetOptions {
   /// Compressed gradients are added by collectives, not sent to the owners of shards.
   bool sums_compressed = false;
   /// Updates per step that each replica makes alone. If more than one, the weights are then averaged
-  /// over the replicas, in fp32.
+  /// over the replicas.
   std::int64_t local_steps = 1;
+  std::int64_t averaged_bytes = 0;  ///< that a rank sends for it, per step
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Elements of all gathers of a step, padding included.
@@ -124,9 +125,6 @@ constexpr std::int64_t step_sum_elements(int all_ranks) {
 std::int64_t reduced_elements(const Plan& plan,
                               const BudgetOptions& options,
                               std::int64_t shard_elements);
-
-/// Bytes that a rank sends to average the weights over the replicas after local steps; else 0.
-std::int64_t averaged_bytes(const Plan& plan, const BudgetOptions& options);
 
 /// Bytes of the copy of the optimizer's state from which a rank writes a checkpoint: the shards
 /// that it owns, sharded or not; with replicas, only of the buckets whose primary replica it

@@ -115,10 +115,11 @@ class Communicator {
                        BucketIndex bucket,
                        device::Stream& stream) = 0;
 
-  /// With Options::sums_inside: the ranks of this replica, and the communicator of those that own
-  /// the same shard in all replicas, which sums any memory of the device.
+  /// With Options::sums_inside: the ranks of this replica, those that own the same shard in all
+  /// replicas, and the latter's communicator, which sums any memory of the device.
   struct Replica {
     World& world;
+    World& peers;
     Communicator& across;
   };
   virtual std::optional<Replica> replica() { return std::nullopt; }

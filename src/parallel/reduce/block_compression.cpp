@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/block_compression.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace trireme::reduce {
@@ -28,131 +32,133 @@ ops::BlockCode code_of(GradientDType dtype) {
 
 using ops::DecodeBlocks, ops::EncodeBlocks, ops::coded_bytes;
 
-BlockCompression::BlockCompression(const layout::Plan& plan,
-                                   const ParallelConfig& config,
+CodedBuckets coded_buckets(const ParallelConfig& config, const layout::Plan& plan) {
+  CodedBuckets buckets{.dtype = config.gradient_dtype,
+                       .error_feedback = config.error_feedback,
+                       .sharded = config.sharded(),
+                       .ranks = plan.ranks(),
+                       .shards = {}};
+  for (const layout::Bucket& bucket : plan.buckets())
+    buckets.shards.push_back(bucket.shard_elements);
+  return buckets;
+}
+
+CompressionBytes CodedBuckets::bytes() const {
+  const std::int64_t all = std::accumulate(shards.begin(), shards.end(), std::int64_t{0});
+  const std::int64_t errors = error_feedback ? all * (ranks + (sharded ? 0 : 1)) : 0;
+  const auto carried = errors * static_cast<std::int64_t>(sizeof(float));
+  return {.held = carried + 2 * coded_bytes(code_of(dtype), ranks * std::ranges::max(shards)),
+          .carried = carried};
+}
+
+std::int64_t CodedBuckets::sent_bytes(std::int64_t shard) const {
+  return coded_bytes(code_of(dtype), shard) * (ranks - 1) * (sharded ? 1 : 2);
+}
+
+BlockCompression::BlockCompression(CodedBuckets buckets,
                                    comm::Communicator& communicator,
                                    comm::World& world,
                                    device::Device& device)
-    : plan_(plan),
-      code_(code_of(config.gradient_dtype)),
-      sharded_(config.sharded()),
-      rank_(communicator.rank()) {
-  const auto codes = static_cast<std::size_t>(coded_bytes(code_, plan_.largest_bucket()));
+    : buckets_(std::move(buckets)), code_(code_of(buckets_.dtype)), rank_(communicator.rank()) {
+  const auto& shards = buckets_.shards;
+  const auto codes =
+      static_cast<std::size_t>(coded_bytes(code_, buckets_.ranks * std::ranges::max(shards)));
   sent_ = device.allocate(codes, "encoded gradients");
   received_ = device.allocate(codes, "encoded gradients of other ranks");
-  if (config.error_feedback) {
-    const auto fp32_bytes = [](std::int64_t elements) {
-      return static_cast<std::size_t>(elements) * sizeof(float);
-    };
-    errors_ = device.allocate(fp32_bytes(plan_.flat_elements()), "errors of gradients");
-    if (!sharded_)
-      sum_errors_ = device.allocate(fp32_bytes(plan_.owned_elements()), "errors of sums");
+  begins_.push_back(0);
+  for (const std::int64_t shard : shards) begins_.push_back(begins_.back() + shard);
+  if (buckets_.error_feedback) {
+    const std::size_t own = static_cast<std::size_t>(begins_.back()) * sizeof(float);
+    errors_ =
+        device.allocate(own * static_cast<std::size_t>(buckets_.ranks), "errors of gradients");
+    if (!buckets_.sharded)
+      sum_errors_ = device.allocate(own, "errors of sums");
   }
-  std::vector<comm::MessageGroup> groups(plan_.buckets().size() * (sharded_ ? 1 : 2));
-  for (std::size_t b = 0; b < plan_.buckets().size(); ++b)
+  std::vector<comm::MessageGroup> groups(shards.size() * (buckets_.sharded ? 1 : 2));
+  for (std::size_t b = 0; b < shards.size(); ++b)
     find_messages(static_cast<BucketIndex>(b), groups);
   transfer_ = comm::make_transfer(world, communicator, groups);
 }
 
-View BlockCompression::part(const device::Buffer& codes,
-                            const layout::Bucket& bucket,
-                            int rank) const {
-  const std::int64_t bytes = coded_bytes(code_, bucket.shard_elements);
+View BlockCompression::part(const device::Buffer& codes, BucketIndex bucket, int rank) const {
+  const std::int64_t bytes = coded_bytes(code_, buckets_.shards[at(bucket)]);
   return codes.view(DType::u8).slice(rank * bytes, bytes);
 }
 
 View BlockCompression::error(BucketIndex bucket) const {
-  const layout::Bucket& place = plan_.bucket(bucket);
   return errors_.bytes() == 0 ? View()
-                              : errors_.view(DType::f32).slice(place.begin, place.elements);
+                              : errors_.view(DType::f32)
+                                    .slice(buckets_.ranks * begins_[at(bucket)],
+                                           buckets_.ranks * buckets_.shards[at(bucket)]);
 }
 
 View BlockCompression::sum_error(BucketIndex bucket) const {
   return sum_errors_.bytes() == 0
              ? View()
-             : sum_errors_.view(DType::f32)
-                   .slice(plan_.owned_begin(bucket), plan_.bucket(bucket).shard_elements);
+             : sum_errors_.view(DType::f32).slice(begins_[at(bucket)], buckets_.shards[at(bucket)]);
 }
 
 void BlockCompression::find_messages(BucketIndex bucket,
                                      std::vector<comm::MessageGroup>& groups) const {
-  const layout::Bucket& place = plan_.bucket(bucket);
-  for (int peer = 0; peer < plan_.ranks(); ++peer) {
+  for (int peer = 0; peer < buckets_.ranks; ++peer) {
     if (peer == rank_)
       continue;
     comm::MessageGroup& terms = groups[at(bucket)];
-    terms.outgoing.push_back({peer, part(sent_, place, peer)});
-    terms.incoming.push_back({peer, part(received_, place, peer)});
-    if (sharded_)
+    terms.outgoing.push_back({peer, part(sent_, bucket, peer)});
+    terms.incoming.push_back({peer, part(received_, bucket, peer)});
+    if (buckets_.sharded)
       continue;
     // What was sent is no longer needed, and the rank's own part receives nothing.
-    comm::MessageGroup& sums = groups[plan_.buckets().size() + at(bucket)];
-    sums.outgoing.push_back({peer, part(received_, place, rank_)});
-    sums.incoming.push_back({peer, part(sent_, place, peer)});
+    comm::MessageGroup& sums = groups[buckets_.shards.size() + at(bucket)];
+    sums.outgoing.push_back({peer, part(received_, bucket, rank_)});
+    sums.incoming.push_back({peer, part(sent_, bucket, peer)});
   }
 }
 
 void BlockCompression::reduce(BucketIndex bucket, View gradients, device::Stream& stream) {
-  const layout::Bucket& place = plan_.bucket(bucket);
-  const std::int64_t shard = place.shard_elements;
+  const std::int64_t shard = buckets_.shards[at(bucket)];
   const auto of = [shard](View whole, int rank) {
     return whole.empty() ? whole : whole.slice(rank * shard, shard);
   };
-  for (int rank = 0; rank < plan_.ranks(); ++rank)
-    run(EncodeBlocks{.codes = part(sent_, place, rank),
+  for (int rank = 0; rank < buckets_.ranks; ++rank)
+    run(EncodeBlocks{.codes = part(sent_, bucket, rank),
                      .values = of(gradients, rank),
                      .error = of(error(bucket), rank),
                      .code = code_},
         stream);
   transfer_->enqueue(at(bucket), comm::Direction::send, stream);
   const View sum = of(gradients, rank_);
-  for (int rank = 0; rank < plan_.ranks(); ++rank)
+  for (int rank = 0; rank < buckets_.ranks; ++rank)
     run(DecodeBlocks{.sum = sum,
-                     .codes = part(rank == rank_ ? sent_ : received_, place, rank),
+                     .codes = part(rank == rank_ ? sent_ : received_, bucket, rank),
                      .code = code_,
                      .adds = rank > 0},
         stream);
-  if (sharded_)
+  if (buckets_.sharded)
     return;
-  run(EncodeBlocks{.codes = part(received_, place, rank_),
+  run(EncodeBlocks{.codes = part(received_, bucket, rank_),
                    .values = sum,
                    .error = sum_error(bucket),
                    .code = code_},
       stream);
-  transfer_->enqueue(plan_.buckets().size() + at(bucket), comm::Direction::send, stream);
-  for (int rank = 0; rank < plan_.ranks(); ++rank)
+  transfer_->enqueue(buckets_.shards.size() + at(bucket), comm::Direction::send, stream);
+  for (int rank = 0; rank < buckets_.ranks; ++rank)
     run(DecodeBlocks{.sum = of(gradients, rank),
-                     .codes = part(rank == rank_ ? received_ : sent_, place, rank),
+                     .codes = part(rank == rank_ ? received_ : sent_, bucket, rank),
                      .code = code_},
         stream);
 }
 
 std::vector<Carried> BlockCompression::carried() const {
   std::vector<Carried> all;
-  for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
+  for (std::size_t b = 0; b < buckets_.shards.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     if (const View own = error(bucket); !own.empty())
-      all.push_back({"error", bucket, 0, own, Carried::Holder::rank});
+      all.push_back({"error", bucket, 0, own, Carried::Holder::rank, rank_, buckets_.ranks});
     if (const View own = sum_error(bucket); !own.empty())
       all.push_back({"sum_error", bucket, rank_ * own.elements, own});
   }
   return all;
-}
-
-CompressionBytes BlockCompression::bytes(const ParallelConfig& config, const layout::Plan& plan) {
-  const std::int64_t errors =
-      config.error_feedback ? plan.flat_elements() + (config.sharded() ? 0 : plan.owned_elements())
-                            : 0;
-  const auto carried = errors * static_cast<std::int64_t>(sizeof(float));
-  return {.held = carried + 2 * coded_bytes(code_of(config.gradient_dtype), plan.largest_bucket()),
-          .carried = carried};
-}
-
-std::int64_t BlockCompression::sent_bytes(const ParallelConfig& config,
-                                          const layout::Plan& plan,
-                                          const layout::Bucket& bucket) {
-  return coded_bytes(code_of(config.gradient_dtype), bucket.shard_elements) * (plan.ranks() - 1) *
-         (config.sharded() ? 1 : 2);
 }
 
 }  // namespace trireme::reduce

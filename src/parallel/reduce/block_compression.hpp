@@ -7,6 +7,8 @@
 // shard: none it then encodes the sum, plus the error of its earlier sums, and sends it to all
 // ranks, which decode the same bytes. Source: Tang et al., "DoubleSqueeze", 2019.
 //
+// Local steps send the changes of weights between replicas in the same way (optim/local_steps.hpp).
+//
 // 1. Blocks do not depend on buckets or shards, and each element of a sum has one error, so the
 //    bits do not either. With shard: none they differ, because the sum is encoded as well.
 // 2. Messages are a comm::Transfer, directly from rank to rank, on every transport.
@@ -22,10 +24,24 @@
 
 namespace trireme::reduce {
 
+/// What is added up among the ranks of a communicator, in buckets of equal shards of whole blocks.
+struct CodedBuckets {
+  GradientDType dtype = GradientDType::int8;  ///< from int8 on
+  bool error_feedback = true;
+  bool sharded = false;  ///< only the owner of a shard receives its sum
+  int ranks = 1;
+  std::vector<std::int64_t> shards;  ///< elements, by bucket
+
+  [[nodiscard]] CompressionBytes bytes() const;
+  /// That a rank sends in a reduction of a bucket of such shards.
+  [[nodiscard]] std::int64_t sent_bytes(std::int64_t shard) const;
+};
+CodedBuckets coded_buckets(const ParallelConfig& config, const layout::Plan& plan);
+
 class BlockCompression final : public Compression {
  public:
-  BlockCompression(const layout::Plan& plan,
-                   const ParallelConfig& config,
+  /// `communicator` is over the ranks of the world.
+  BlockCompression(CodedBuckets buckets,
                    comm::Communicator& communicator,
                    comm::World& world,
                    device::Device& device);
@@ -33,24 +49,17 @@ class BlockCompression final : public Compression {
   void reduce(BucketIndex bucket, View gradients, device::Stream& stream) override;
   [[nodiscard]] std::vector<Carried> carried() const override;
 
-  static CompressionBytes bytes(const ParallelConfig& config, const layout::Plan& plan);
-  static std::int64_t sent_bytes(const ParallelConfig& config,
-                                 const layout::Plan& plan,
-                                 const layout::Bucket& bucket);
-
  private:
   /// The codes of one rank's shard of a bucket.
-  [[nodiscard]] View part(const device::Buffer& codes,
-                          const layout::Bucket& bucket,
-                          int rank) const;
+  [[nodiscard]] View part(const device::Buffer& codes, BucketIndex bucket, int rank) const;
   [[nodiscard]] View error(BucketIndex bucket) const;
   [[nodiscard]] View sum_error(BucketIndex bucket) const;
   void find_messages(BucketIndex bucket, std::vector<comm::MessageGroup>& groups) const;
 
-  const layout::Plan& plan_;
+  const CodedBuckets buckets_;
   const ops::BlockCode code_;
-  const bool sharded_;
   const int rank_;
+  std::vector<std::int64_t> begins_;          // of this rank's shards, one after the other
   device::Buffer errors_, sum_errors_;        // empty without error feedback
   device::Buffer sent_, received_;            // codes of one bucket, by rank
   std::unique_ptr<comm::Transfer> transfer_;  // by bucket: the terms; then by bucket: the sums

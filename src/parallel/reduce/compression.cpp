@@ -25,21 +25,23 @@ std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
   if (config.gradient_rank.given())
     return std::make_unique<PowerSgd>(plan, config, communicator, device);
   TRIREME_EXPECT(world != nullptr, "{} without a world", word(config.gradient_dtype));
-  return std::make_unique<BlockCompression>(plan, config, communicator, *world, device);
+  return std::make_unique<BlockCompression>(coded_buckets(config, plan), communicator, *world,
+                                            device);
 }
 
 CompressionBytes compression_bytes(const ParallelConfig& config, const layout::Plan& plan) {
   if (!config.compresses_on(plan.all_ranks()))
     return {};
   return config.gradient_rank.given() ? PowerSgd::bytes(config, plan)
-                                      : BlockCompression::bytes(config, plan);
+                                      : coded_buckets(config, plan).bytes();
 }
 
 std::int64_t compressed_bytes(const ParallelConfig& config,
                               const layout::Plan& plan,
                               const layout::Bucket& bucket) {
-  return config.gradient_rank.given() ? PowerSgd::sent_bytes(config, plan, bucket)
-                                      : BlockCompression::sent_bytes(config, plan, bucket);
+  return config.gradient_rank.given()
+             ? PowerSgd::sent_bytes(config, plan, bucket)
+             : coded_buckets(config, plan).sent_bytes(bucket.shard_elements);
 }
 
 }  // namespace trireme::reduce

@@ -37,9 +37,9 @@ namespace trireme::reduce {
 
 /// Numbers of some elements of a bucket, fp32, that later steps depend on.
 struct Carried {
-  /// owner: ranks have different elements. rank: every rank has its own numbers of the same
-  /// elements; leaf: every leaf. all: every rank has the same numbers, of the first elements of one
-  /// parameter.
+  /// owner: ranks have different elements. rank: every rank that sends has its own numbers of the
+  /// same elements; leaf: every leaf. all: every rank has the same numbers, of the first elements of
+  /// one parameter.
   enum class Holder : std::uint8_t { owner, rank, leaf, all };
 
   std::string name;  ///< in checkpoints
@@ -47,7 +47,8 @@ struct Carried {
   std::int64_t begin = 0;  ///< first element within the bucket
   View values;
   Holder holder = Holder::owner;
-  std::int64_t leaf = 0;  ///< of the step (leaves.hpp)
+  std::int64_t index = 0;  ///< of the rank that sends, or of the leaf in the step (leaves.hpp)
+  std::int64_t ranks = 1;  ///< number of those that send, if they have numbers of their own
 };
 
 class Compression {

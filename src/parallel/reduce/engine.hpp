@@ -208,7 +208,7 @@ class Engine final : private CollectiveQueue::Source {
   [[nodiscard]] DType parameter_dtype() const { return parameters_.dtype(); }
   /// This rank's index in its replica; owned() has the shards of this index.
   [[nodiscard]] int rank() const { return communicator_.rank(); }
-  /// What compression of gradients keeps between steps. The bits of later steps depend on it.
+  /// What compression of gradients keeps between steps.
   [[nodiscard]] std::vector<Carried> carried() const { return gradients_.carried(); }
   /// Bytes of fp32 gradients, of the rounded copy if gradient_dtype is bf16, of compression, of the
   /// sums of micro-steps, and of the partial sums of a tree.

@@ -240,10 +240,12 @@ std::vector<Carried> PowerSgd::carried() const {
       if (parameter.products == nullptr)
         continue;
       const auto bucket = static_cast<BucketIndex>(b);
-      for (std::int64_t leaf = 0; leaf < own_leaves_.count && errors_.bytes() > 0; ++leaf)
-        all.push_back({all_leaves_ == 0 ? "error" : fmt::format("error_of_{}", all_leaves_), bucket,
-                       parameter.begin, matrix(parameter, static_cast<std::size_t>(leaf), {}),
-                       all_leaves_ == 0 ? Carried::Holder::rank : Carried::Holder::leaf,
+      if (all_leaves_ == 0 && errors_.bytes() > 0)
+        all.push_back({"error", bucket, parameter.begin, matrix(parameter, 0, {}),
+                       Carried::Holder::rank, communicator_.rank(), communicator_.size()});
+      for (std::int64_t leaf = 0; all_leaves_ > 0 && leaf < own_leaves_.count; ++leaf)
+        all.push_back({fmt::format("error_of_{}", all_leaves_), bucket, parameter.begin,
+                       matrix(parameter, static_cast<std::size_t>(leaf), {}), Carried::Holder::leaf,
                        own_leaves_.begin + leaf});
       all.push_back({fmt::format("factor_of_rank_{}", rank_), bucket, parameter.begin,
                      parameter.second, Carried::Holder::all});

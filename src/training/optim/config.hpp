@@ -12,6 +12,8 @@
 #include "ops/optimizer/muon.hpp"
 #include "ops/optimizer/orthogonalize_options.hpp"
 
+#include "reduce/config.hpp"
+
 namespace trireme::optim {
 
 /// muon: hidden matrices use orthogonalized momentum, all other parameters AdamW.
@@ -79,6 +81,7 @@ struct OuterConfig {
   std::int64_t local_steps = 1;
   double rate = 0.7;
   double momentum = 0.9;
+  reduce::GradientDType dtype = reduce::GradientDType::fp32;
 
   [[nodiscard]] bool on() const { return local_steps > 1; }
 };
@@ -209,6 +212,11 @@ void describe(V& v, OuterConfig& c) {
      .above_min = true});
   v("momentum", c.momentum,
     {.help = "Nesterov momentum of the outer update.", .min = 0.0, .max = 1.0, .below_max = true});
+  v("dtype", c.dtype,
+    {.help = "Type in which replicas send the change of their weights, as for "
+             "parallel.gradient_dtype: bf16 sends half the bytes of fp32, int8 and fp8 a quarter. "
+             "From int8 on, what was not sent is added to the next change, which needs 4 to 6 "
+             "bytes for each weight that a rank updates."});
 }
 
 template <class V>

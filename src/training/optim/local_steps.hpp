@@ -9,6 +9,9 @@
 //
 //   d = sum over replicas of w (b - x);   u = m u + d;   x = b - r (d + m u)
 //
+// With outer.dtype the terms and the sum are rounded to bf16, or encoded in blocks with error
+// feedback (reduce/block_compression.hpp), whatever type gradients are sent in.
+//
 // r = 1 and m = 0 is LocalSGD (Stich, arXiv 1805.09767), r = 0.7 and m = 0.9 DiLoCo (Douillard et
 // al., arXiv 2311.08105). Each replica keeps its own moments of the inner optimizer, so between
 // replicas a step sends this rank's shard once, in fp32, instead of once per update. Averaging the
@@ -17,10 +20,12 @@
 // that continues with another number of replicas gives them the moments of the old ones in turn.
 //
 // 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
-// 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp).
+// 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp). What error
+//    feedback carries to the next step is carried().
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,6 +33,7 @@
 #include "device/device.hpp"
 
 #include "comm/communicator.hpp"
+#include "reduce/compression.hpp"
 #include "reduce/engine.hpp"
 
 #include "optim/config.hpp"
@@ -40,7 +46,8 @@ class LocalSteps {
   /// The communicator must outlive the object. Collective.
   LocalSteps(const OuterConfig& config,
              const reduce::Engine& engine,
-             comm::Communicator& communicator);
+             comm::Communicator& communicator,
+             device::Device& device);
 
   /// `b` of the piece = its master. `slots`: number of slots, those of local steps included.
   static void begin(const Update& piece, std::size_t slots, device::Stream& stream);
@@ -51,11 +58,22 @@ class LocalSteps {
                std::size_t slots,
                float weight,
                device::Stream& stream);
+  [[nodiscard]] std::vector<reduce::Carried> carried() const;
 
  private:
+  void add_over_replicas(BucketIndex bucket, device::Stream& stream);
+
   const OuterConfig config_;
-  comm::Communicator* across_ = nullptr;                  // null: there is one replica
-  std::vector<std::unique_ptr<comm::Shards>> gradients_;  // by bucket, for sums across replicas
+  const reduce::Engine& engine_;
+  comm::Communicator* across_ = nullptr;  // null: there is one replica
+  std::unique_ptr<reduce::Compression> compression_;
+  device::Buffer wire_;                              // one shard in bf16
+  std::vector<std::unique_ptr<comm::Shards>> sent_;  // by bucket, without compression
 };
+
+/// What outer.dtype needs on a rank; 0 with one replica.
+reduce::CompressionBytes outer_memory(const OuterConfig& config, const layout::Plan& plan);
+/// Bytes that a rank sends to average the weights over the replicas, per step.
+std::int64_t averaged_bytes(const OuterConfig& config, const layout::Plan& plan);
 
 }  // namespace trireme::optim

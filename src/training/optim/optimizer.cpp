@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -54,7 +56,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   }
 
   if (config_.outer.on())
-    local_steps_.emplace(config_.outer, engine_, communicator_);
+    local_steps_.emplace(config_.outer, engine_, communicator_, device);
 
   const std::int64_t shared_words = layout::step_sum_elements(plan.all_ranks());
   sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
@@ -260,6 +262,13 @@ void Optimizer::end_local_steps(double weight) {
     local_steps_->average(static_cast<BucketIndex>(b), buckets_[b].updates, slots().size(),
                           static_cast<float>(weight), compute_);
   publish_parameters();
+}
+
+std::vector<reduce::Carried> Optimizer::carried() const {
+  auto all = engine_.carried();
+  if (local_steps_)
+    std::ranges::move(local_steps_->carried(), std::back_inserter(all));
+  return all;
 }
 
 bool Optimizer::has_result(std::int64_t update) const {

@@ -135,10 +135,17 @@ class Optimizer {
   void publish_parameters();
 
   [[nodiscard]] const layout::StateSlots& slots() const { return slots_; }
+  /// What compression keeps between steps, of gradients and of local steps. The bits of later steps
+  /// depend on it.
+  [[nodiscard]] std::vector<reduce::Carried> carried() const;
   /// Bytes of each slot on this rank, as layout::Budget::state_bytes.
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
   /// Memory for whole matrices, in addition to the state; 0 without them.
   [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
+  /// Memory in which local steps send less, in addition to the state.
+  [[nodiscard]] std::int64_t outer_bytes() const {
+    return outer_memory(config_.outer, engine_.plan()).held;
+  }
   [[nodiscard]] const Groups& groups() const { return groups_; }
 
  private:

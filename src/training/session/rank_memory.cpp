@@ -14,11 +14,11 @@
 #include "nn/activations.hpp"
 #include "ops/attention.hpp"
 
-#include "reduce/compression.hpp"
 #include "reduce/leaves.hpp"
 
 #include "batches/batches.hpp"
 
+#include "optim/local_steps.hpp"
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
@@ -70,6 +70,7 @@ layout::BudgetOptions budget_options(const Sections& config,
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.optimizer.outer.on()) {
     options.local_steps = config.optimizer.outer.local_steps;
+    options.averaged_bytes = optim::averaged_bytes(config.optimizer.outer, plan);
     options.ordered = false;
   }
   if (config.parallel.reduces_micro_steps())
@@ -81,6 +82,14 @@ layout::BudgetOptions budget_options(const Sections& config,
   return options;
 }
 
+reduce::CompressionBytes compression_bytes(const Sections& config, const layout::Plan& plan) {
+  reduce::CompressionBytes all = reduce::compression_bytes(config.parallel, plan);
+  const reduce::CompressionBytes outer = optim::outer_memory(config.optimizer.outer, plan);
+  all.held += outer.held;
+  all.carried += outer.carried;
+  return all;
+}
+
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind) {
   layout::Budget budget = layout::budget_of(plan, optim::state_slots(config.optimizer),
                                             budget_options(config, plan, kind));
@@ -88,7 +97,7 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
     budget.matrix_bytes = work->bytes();
     budget.matrix_wire_bytes = work->sent_bytes;
   }
-  const reduce::CompressionBytes compression = reduce::compression_bytes(config.parallel, plan);
+  const reduce::CompressionBytes compression = compression_bytes(config, plan);
   budget.gradient_bytes += compression.held;
   if (budget.snapshot_bytes > 0)
     budget.snapshot_bytes += compression.carried;

@@ -16,6 +16,7 @@
 #include "model/recompute_choice.hpp"
 
 #include "comm/control/world.hpp"
+#include "reduce/compression.hpp"
 #include "reduce/layout_options.hpp"
 
 #include "session/job.hpp"
@@ -55,6 +56,8 @@ std::int64_t most_micro_steps(const Sections& config, int ranks);
 layout::BudgetOptions budget_options(const Sections& config,
                                      const layout::Plan& plan,
                                      const RankKind& kind);
+/// What sending less needs, of gradients and of local steps.
+reduce::CompressionBytes compression_bytes(const Sections& config, const layout::Plan& plan);
 /// All fields except peer_bytes; includes the memory for whole matrices.
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind);
 

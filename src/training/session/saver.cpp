@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "base/round_up.hpp"
 #include "device/recorder.hpp"
 #include "layout/budget.hpp"
 
@@ -89,23 +90,19 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
 
 using Holder = reduce::Carried::Holder;
 
-/// `rank`: of whom, where every rank has its own.
-std::string state_of(const reduce::Carried& one, int rank) {
+std::string state_of(const reduce::Carried& one) {
   if (one.holder == Holder::rank || one.holder == Holder::leaf)
-    return fmt::format("{}-{}", one.name, one.holder == Holder::rank ? rank : one.leaf);
+    return fmt::format("{}-{}", one.name, one.index);
   return (one.holder == Holder::all ? std::string(record::partial_state) : "") + one.name;
 }
 
-/// The parts of parameters in what compression of gradients carries.
-std::vector<record::MutableSlab> carried_slabs(const layout::Plan& plan,
-                                               const std::vector<reduce::Carried>& carried,
-                                               int rank) {
-  std::vector<record::MutableSlab> slabs;
-  for (const reduce::Carried& one : carried)
-    for (const layout::Piece& piece : plan.find_pieces(one.bucket, one.begin, one.values.elements))
-      slabs.push_back({state_of(one, rank), piece.parameter, piece.parameter_begin,
-                       one.values.slice(piece.shard_begin, piece.elements)});
-  return slabs;
+/// The parts of parameters in what compression carries.
+void add_carried(std::vector<record::MutableSlab>& slabs,
+                 const layout::Plan& plan,
+                 const reduce::Carried& one) {
+  for (const layout::Piece& piece : plan.find_pieces(one.bucket, one.begin, one.values.elements))
+    slabs.push_back({state_of(one), piece.parameter, piece.parameter_begin,
+                     one.values.slice(piece.shard_begin, piece.elements)});
 }
 
 /// The fact with the number of replicas whose moments a checkpoint has, if there are local steps.
@@ -244,34 +241,35 @@ void Saver::load_moments(const std::string& directory, const record::CheckpointF
 }
 
 void Saver::load_carried(const std::string& directory, const record::CheckpointFacts& facts) {
-  std::vector<reduce::Carried> carried = session_.engine.carried();
+  std::vector<reduce::Carried> carried = session_.optimizer.carried();
   std::erase_if(carried, [&](const auto& one) {
     return record::fact_of(facts.more, carried_fact(one)).empty();
   });
-  int writers = 0;
-  for (const auto& one : carried)
-    writers = std::max(writers, one.holder == Holder::rank
-                                    ? std::stoi(record::fact_of(facts.more, carried_fact(one)))
-                                    : 1);
+  const auto writers_of = [&](const reduce::Carried& one) {
+    return std::stoi(record::fact_of(facts.more, carried_fact(one)));
+  };
+  std::int64_t rounds = 0;
+  for (const auto& one : carried) rounds = std::max(rounds, divided_up(writers_of(one), one.ranks));
   // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
-  for (int first = 0; first < writers; first += world_.size()) {
-    const int whose = first + world_.rank();
-    std::vector<reduce::Carried> wanted;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    std::vector<record::MutableSlab> wanted;
     std::vector<device::Buffer> memory;
     std::vector<ops::Add> sums;
     for (reduce::Carried one : carried) {
-      if (one.holder == Holder::rank ? whose >= writers : first > 0)
+      if (one.holder == Holder::rank)
+        one.index += round * one.ranks;
+      if (one.holder == Holder::rank ? one.index >= writers_of(one) : round > 0)
         continue;
-      if (first > 0) {
+      if (round > 0) {
         memory.push_back(
             session_.device->allocate(one.values.bytes(), "errors of gradients to be added"));
         const View term = memory.back().view(DType::f32);
         sums.push_back({.sum = one.values, .term = term});
         one.values = term;
       }
-      wanted.push_back(std::move(one));
+      add_carried(wanted, session_.plan, one);
     }
-    HostSlabs slabs(carried_slabs(session_.plan, wanted, whose), *session_.compute_stream);
+    HostSlabs slabs(std::move(wanted), *session_.compute_stream);
     record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(),
                             world_);
     slabs.send_back();
@@ -356,16 +354,16 @@ void Saver::prepare(const std::string& run_directory, record::NameValues more) {
 void Saver::make_snapshot() {
   snapshot_ = session_.device->allocate_shared_with_host(
       static_cast<std::size_t>(layout::snapshot_bytes(session_.plan, session_.optimizer.slots()) +
-                               reduce::compression_bytes(job_.parallel, session_.plan).carried),
+                               compression_bytes(job_, session_.plan).carried),
       "the snapshot of a checkpoint");
   std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
 }
 
 std::vector<record::MutableSlab> Saver::slabs_to_write() const {
-  std::vector<reduce::Carried> carried = session_.engine.carried();
-  if (world_.rank() > 0)
-    std::erase_if(carried, [](const auto& one) { return one.holder == Holder::all; });
-  auto slabs = carried_slabs(session_.plan, carried, world_.rank());
+  std::vector<record::MutableSlab> slabs;
+  for (const reduce::Carried& one : session_.optimizer.carried())
+    if (world_.rank() == 0 || one.holder != Holder::all)
+      add_carried(slabs, session_.plan, one);
   std::ranges::move(owned_slabs(session_.plan, session_.optimizer, world_.rank()),
                     std::back_inserter(slabs));
   return slabs;
@@ -405,10 +403,9 @@ record::CheckpointFacts Saver::facts_of_step(std::int64_t step,
   facts.more.insert(facts.more.end(), now.begin(), now.end());
   if (job_.optimizer.outer.on())
     facts.more.emplace_back(moments_fact, std::to_string(session_.plan.replicas()));
-  for (const reduce::Carried& one : session_.engine.carried())
+  for (const reduce::Carried& one : session_.optimizer.carried())
     if (record::fact_of(facts.more, carried_fact(one)).empty())
-      facts.more.emplace_back(carried_fact(one),
-                              std::to_string(one.holder == Holder::rank ? world_.size() : 1));
+      facts.more.emplace_back(carried_fact(one), std::to_string(one.ranks));
   return facts;
 }
 

@@ -362,7 +362,8 @@ void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) 
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
   const auto end = [&](record::RunRecord& file) {
-    file.set_memory("gradients", static_cast<std::int64_t>(session_.engine.gradient_bytes()));
+    file.set_memory("gradients", static_cast<std::int64_t>(session_.engine.gradient_bytes()) +
+                                     session_.optimizer.outer_bytes());
     file.set_memory("parameters", static_cast<std::int64_t>(session_.engine.parameter_bytes()));
     file.set_memory("optimizer", highest[2]);
     if (const std::size_t matrices = session_.optimizer.matrix_bytes(); matrices > 0)

@@ -89,7 +89,7 @@ class ReplicatedCommunicator final : public Communicator {
   }
 
   std::optional<Replica> replica() override {
-    return sums_inside_ ? std::optional(Replica{replica_, *across_}) : std::nullopt;
+    return sums_inside_ ? std::optional(Replica{replica_, peers_, *across_}) : std::nullopt;
   }
 
   std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
