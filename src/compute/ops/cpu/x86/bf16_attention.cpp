@@ -180,17 +180,19 @@ TRIREME_AVX512 void backward(const Gradient& g,
   pack_positions(dout_positions, g.dout, head.out_stride, head);
   pack_channels(dout_channels, g.dout, head.out_stride, head);
   avx512::multiply_rows(delta, g.dout, g.out, head.time, head);
-  std::fill(dq, dq + head.time * C, 0.0F);
+  const auto gather = [&](bool begins, float* sums, const Unit* rows, const Unit* columns,
+                          Part part) {
+    if (begins)
+      Products::template gather<false>(sums, rows, columns, head, part);
+    else
+      Products::template gather<true>(sums, rows, columns, head, part);
+  };
   for (std::int64_t key = 0; key < head.time; key += tile) {
     const Bf16* k = g.qkv + key * head.qkv_stride + head.to_key;
     copy_rows(k_rows, k, head.qkv_stride, head);
     copy_rows(v_rows, k + head.to_value, head.qkv_stride, head);
     float* dk = shared.sums + key % shared.positions * C;
     float* dv = dk + shared.positions * C;
-    if (shared.first) {
-      std::fill(dk, dk + tile * C, 0.0F);
-      std::fill(dv, dv + tile * C, 0.0F);
-    }
     const std::int64_t end = head.end_of_queries(key);
     for (std::int64_t query = key; query < end; query += tile) {
       const Seen seen(head, query, key);
@@ -207,10 +209,11 @@ TRIREME_AVX512 void backward(const Gradient& g,
       for (std::int64_t r = 0; r < tile; r += lanes)
         avx512::pack_rows(ds_rows + r * pairs, pairs, turned, r, 0, pairs);
       Products::stored();
-      Products::template gather<true>(dv, p, dout_channels + channels, head, part);
-      Products::template gather<true>(dk, ds, q_channels + channels, head, part);
-      Products::template gather<true>(dq + query * C, ds_rows,
-                                      shared.k_channels + key / 2 * panel_columns, head, seen.part);
+      const bool first = shared.first && query == key;
+      gather(first, dv, p, dout_channels + channels, part);
+      gather(first, dk, ds, q_channels + channels, part);
+      gather(key == head.first_tile(query), dq + query * C, ds_rows,
+             shared.k_channels + key / 2 * panel_columns, seen.part);
     }
     if (shared.last) {
       Bf16* to = g.dqkv + key * head.qkv_stride + head.to_key;
