@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a deck with each method that saves communication, and prints bytes, times and losses as CSV.
 
-usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NAME,…] [--local STEPS,…] [--links NAME,…] [--output DIR] DECK
+usage: communication.py [--hosts NAME,… | --ranks N] [--seeds N] [--methods NAME,…] [--local STEPS[:DTYPE],…] [--links NAME,…] [--output DIR] DECK
                         [section.key=value …]
 
 Every method trains on the same tokens. With L local steps a batch has L times the sequences and the run an L-th of the steps, so the number
-of steps must be a multiple of L. So must evaluate.batches, so that all losses are of the same sequences. Runs of one seed follow one
+of steps must be a multiple of L. So must evaluate.batches, so that all losses are of the same sequences. DTYPE is how replicas send the
+change of their weights (optimizer.outer.dtype). Runs of one seed follow one
 another, so that a machine that changes is the same for all methods. Runs that are complete in DIR are not repeated. The last column is the
 loss of a method at the time at which the fastest one has finished; --links adds the same for links of docs/results/communication.csv, such
 as "100 Mbit/s", with the times between its two hosts.
@@ -39,13 +40,14 @@ METHODS = {
 WARMUP = 3  # steps whose times do not count
 
 
-def local_words(deck, local_steps):
+def local_words(deck, local_steps, dtype):
     """The same tokens in steps of `local_steps` updates of replicas of one rank. `deck`: the resolved one, from a record."""
     for key in ("run.steps", "evaluate.batches"):
         if deck[key] % local_steps:
             raise SystemExit(f"error: {key}={deck[key]} is no multiple of {local_steps} local steps. Give {key}=N.")
     shorter = {key: deck[key] // local_steps for key in ("run.steps", "evaluate.batches", "optimizer.schedule.warmup_steps")}
-    return {**shorter, "optimizer.outer.local_steps": local_steps, "parallel.replicate": "rank", "parallel.shard": "optimizer",
+    return {**shorter, "optimizer.outer.local_steps": local_steps, "optimizer.outer.dtype": dtype or "fp32",
+            "parallel.replicate": "rank", "parallel.shard": "optimizer",
             "batch.sequences": deck["batch.sequences"] * local_steps, "evaluate.every_steps": max(deck["evaluate.every_steps"] // local_steps, 1)}
 
 
@@ -102,10 +104,13 @@ def main():
               "-n", str(ranks)]
     encodings = given.methods.split(",")
     methods = {name: with_words(given.words, dict(word.split("=", 1) for word in METHODS[name])) for name in encodings}
-    counts = [int(word) for word in given.local.split(",") if word]
+    local = {}
+    for word in filter(None, given.local.split(",")):
+        count, _, dtype = word.partition(":")
+        local[f"{count} local steps{', ' * bool(dtype)}{dtype}"] = int(count), dtype
     links = {link: times_over(link) for link in given.links.split(",") if link}
     for link, times in links.items():
-        for name in (*encodings, *(f"{count} local steps" for count in counts)):
+        for name in (*encodings, *local):
             if name not in times:
                 raise SystemExit(f"error: docs/results/communication.csv has no time of {name} over {link} on 2 hosts. Leave one of them out.")
     os.makedirs(os.path.join(PROJECT, "runs"), exist_ok=True)
@@ -113,7 +118,7 @@ def main():
     rows = {}
 
     def run(name, words, seed):
-        path = os.path.join(folder, f"{name.replace(' ', '-')}-{seed}")
+        path = os.path.join(folder, f"{name.replace(',', '').replace(' ', '-')}-{seed}")
         fixed = {"run.seed": seed, "run.directory": path, "run.when_finished": "keep", "checkpoint.every_steps": 0, "sample.every_steps": 0}
         subprocess.run([*launch, TRIREME, given.deck, *with_words(words, fixed)], check=True, stdout=subprocess.DEVNULL)
         rows.setdefault(name, []).append(measured(path))
@@ -123,8 +128,8 @@ def main():
             path = run(name, words, seed)
             if len(methods) == len(encodings):
                 deck = resolved_deck(path)
-                for count in counts:
-                    methods[f"{count} local steps"] = with_words(given.words, local_words(deck, count))
+                for more, (count, dtype) in local.items():
+                    methods[more] = with_words(given.words, local_words(deck, count, dtype))
         if seed == 1:
             for name in list(methods)[len(encodings):]:
                 run(name, methods[name], seed)
