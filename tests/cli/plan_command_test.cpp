@@ -527,7 +527,7 @@ TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
   std::stringstream again;
   again << std::ifstream(json).rdbuf();
   EXPECT_EQ(again.str(), bytes.str());
-  EXPECT_THROW(plan_command({deck, {}}, {.ranks = 2}, {directory + "/no/plan.json"}), StorageError);
+  EXPECT_THROW(plan_command({deck, {}}, {.ranks = 2}, {directory + "/no/plan.json"}), UserError);
 }
 
 TEST(PlanCommand, SaysHowLongRanksIdleThatDoNotDivideTheBatch) {

@@ -75,5 +75,22 @@ TEST(NewFile, IsWrittenInPartsAndNeverOverAnother) {
   EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
 }
 
+TEST(NewFile, IsRefusedBeforeTheWorkWhereItsDirectoryIsMissing) {
+  const test::ScratchDirectory scratch;
+  test::write_bytes(scratch / "f", "abc");
+  expect_new_file(scratch / "g");
+  expect_new_file("a-name-alone");
+  for (const auto& [place, reason] :
+       {std::pair{"none/g", "No such file or directory"}, std::pair{"f/g", "Not a directory"}}) {
+    try {
+      expect_new_file(scratch / place);
+      ADD_FAILURE() << place;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), (scratch / place) + ": error: this file cannot be created: " +
+                                  fs::path(scratch / place).parent_path().string() + ": " + reason);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::files

@@ -2,6 +2,8 @@
 #include "files/output_file.hpp"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -113,6 +115,17 @@ Descriptor new_file(const std::string& path) {
 void expect_new_file(const std::string& path) {
   if (fs::exists(fs::symlink_status(path)))
     throw UserError(Place{path, 0, 0}, "this file exists already; it is not overwritten");
+  expect_place_for(path);
+}
+
+void expect_place_for(const std::string& path) {
+  const std::string parent = directory_of(path);
+  if (::access((parent + (parent.empty() ? "." : "/.")).c_str(), W_OK | X_OK) == 0)
+    return;
+  const int problem = errno;
+  expect_about_the_path(problem, "create " + path);
+  throw UserError(Place{path, 0, 0}, fmt::format("this file cannot be created: {}: {}", parent,
+                                                 std::strerror(problem)));
 }
 
 void write_new_file(const std::string& path, std::string_view text) {

@@ -55,8 +55,10 @@ void write_staged(const std::string& path, std::string_view text);
 
 /// A file that did not exist before. Throws StorageError when it does.
 Descriptor new_file(const std::string& path);
-/// Throws UserError when the file exists: before work whose result would be lost.
+/// Throws UserError when the file exists, or as below: before work whose result would be lost.
 void expect_new_file(const std::string& path);
+/// Throws UserError when files cannot be made in the directory of `path`.
+void expect_place_for(const std::string& path);
 /// A new file of `text`. Throws UserError when it exists.
 void write_new_file(const std::string& path, std::string_view text);
 

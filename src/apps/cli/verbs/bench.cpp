@@ -104,6 +104,7 @@ ExitCode fit_command(Arguments arguments,
   return under_mpi(arguments, [&](comm::World& world) {
     plan::Machine older;
     comm::on_first_rank(world, [&] {
+      files::expect_place_for(path);
       if (std::filesystem::exists(path))
         older = plan::read_machine(path);
     });
