@@ -49,6 +49,7 @@ TEST(DurationTextTest, ChangesUnitWithoutRoundingInto60) {
   EXPECT_EQ(duration_text(245), "4 min 05 s");
   EXPECT_EQ(duration_text(3599.7), "1 h 00 min");
   EXPECT_EQ(duration_text(3 * 3600 + 12 * 60 + 59), "3 h 12 min");
+  EXPECT_EQ(duration_text(3.6e303), "1e+300 h");
 }
 
 TEST(CountTextTest, AlwaysThreeDigitsAboveAThousand) {

@@ -37,7 +37,8 @@ record::RunHeader header_of(const std::string& name) {
 /// A record with these rates, of 1000 FLOP per token.
 std::string recorded(const std::string& directory,
                      const std::string& name,
-                     const std::vector<double>& tokens_per_s) {
+                     const std::vector<double>& tokens_per_s,
+                     bool ended = true) {
   std::filesystem::create_directory(directory);
   auto file = record::RunRecord::create(directory, header_of(name));
   std::int64_t step = 0;
@@ -45,7 +46,8 @@ std::string recorded(const std::string& directory,
     file.append(record::StepRow{
         .step = ++step, .seconds = 2, .tokens_per_s = rate, .cpu_joules = 20 * rate});
   file.set_timing_fact("flops_per_token", 1000, "FLOP");
-  file.set_memory("peak_resident", 4096);
+  if (ended)
+    file.set_memory("peak_resident", 4096);
   file.close();
   return directory;
 }
@@ -126,6 +128,15 @@ TEST(SpeedTable, LiesInAFileWithUnits) {
   EXPECT_THAT(column("goal").read_all<double>(), testing::ElementsAre(testing::IsNan(), 9));
   EXPECT_EQ(h5::read_attribute<std::string>(column("memory").id(), "units"), "byte");
   EXPECT_THROW(write_speed(scratch / "t.h5", rows), StorageError);
+}
+
+TEST(SpeedTable, HasNoMemoryOfARunThatHasNotEnded) {
+  const test::ScratchDirectory scratch;
+  for (const bool ended : {true, false}) {
+    const auto rows = speed_rows(
+        {.run_directories = {recorded(scratch / (ended ? "b" : "a"), "x", {1, 2}, ended)}});
+    EXPECT_THAT(speed_table(rows), HasSubstr(ended ? "       4 KiB\n" : "           -\n"));
+  }
 }
 
 }  // namespace

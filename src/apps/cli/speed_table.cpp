@@ -169,7 +169,7 @@ std::string speed_table(const std::vector<SpeedRow>& rows) {
         std::isnan(row.goal) ? "-" : fmt::format("{:.0f}", row.goal), percent(row.share_of_goal),
         tera(row.flops_per_s), tera(row.ceiling_flops_per_s), percent(row.share_of_ceiling),
         std::isnan(row.joules_per_token) ? "-" : fmt::format("{:.3g}", row.joules_per_token),
-        bytes_text(row.memory_bytes));
+        row.memory_bytes > 0 ? bytes_text(row.memory_bytes) : "-");
   std::string before;
   for (const SpeedRow& row : rows) {
     const std::string on = fmt::format("on {}, {}", row.device, row.commit);

@@ -104,6 +104,8 @@ std::string duration_text(double seconds) {
     return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 59.95)
     return fmt::format("{:.1f} s", seconds);
+  if (seconds > 1e15)
+    return fmt::format("{:.3g} h", seconds / 3600);
   const auto whole = static_cast<long long>(std::llround(seconds));
   if (whole < 3600)
     return fmt::format("{} min {:02} s", whole / 60, whole % 60);
