@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,6 +54,55 @@ TEST(CheckCommand, LooksAtFilesAndDirectories) {
       EXPECT_THAT(text, HasSubstr(part));
     EXPECT_EQ(error.findings().size(), 6U) << text;
   }
+}
+
+TEST(CheckCommand, NamesFilesNextToMistakesInTheDeck) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(directory.path() + "/file") << "x";
+  std::ofstream(path) << deck::completed(
+      "run: {directory: " + directory.path() +
+      "/file/run, steps: many}\n"
+      "data: {train: {text: [missing.txt]}, tokenizer: none.json}\n"
+      "record: {metrics_file: none/run.prom}\n");
+  try {
+    check_command({path, {"checkpoint.keep=-1"}}, {.ranks = 1});
+    FAIL() << "nothing was missed";
+  } catch (const UserError& error) {
+    std::vector<std::string> keys;
+    for (const Diagnostic& one : error.findings()) keys.push_back(one.subject);
+    EXPECT_THAT(keys,
+                testing::ElementsAre("run.directory", "run.steps", "data.train.text",
+                                     "data.tokenizer", "record.metrics_file", "checkpoint.keep"))
+        << error.what();
+  }
+}
+
+TEST(CheckCommand, CountsTheCheckpointsThatAreKept) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("model: {layers: 1, heads: 1, channels: 8, context: 4}\n");
+  const auto kept = [&](const std::string& keep, const std::string& milestones) {
+    const std::string text =
+        check_command({path,
+                       {"run.steps=1001", "checkpoint.every_steps=10", "checkpoint.keep=" + keep,
+                        "checkpoint.keep_every=" + milestones}},
+                      {.ranks = 1});
+    const auto at = text.find("space: ");
+    double one = 0, all = 0;
+    char unit = 0, units = 0;
+    EXPECT_EQ(std::sscanf(text.c_str() + at, "space: %lf %ciB per checkpoint, %lf %ciB", &one,
+                          &unit, &all, &units),
+              4)
+        << text;
+    if (units != unit)
+      all *= 1024;
+    return std::lround(all / one);
+  };
+  EXPECT_EQ(kept("3", "0"), 4) << "the fourth is being written";
+  EXPECT_EQ(kept("3", "250"), 8);
+  EXPECT_EQ(kept("0", "0"), 101) << "all are kept";
+  EXPECT_EQ(kept("500", "0"), 101) << "there are no more";
 }
 
 TEST(CheckCommand, EndsWithWhatItCannotKnow) {

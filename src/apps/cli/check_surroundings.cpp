@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <sys/statvfs.h>
@@ -15,6 +16,7 @@
 
 #include "base/text.hpp"
 #include "device/recorder.hpp"
+#include "files/output_file.hpp"
 
 #include "tokens/sources.hpp"
 
@@ -33,7 +35,8 @@ namespace fs = std::filesystem;
 
 class Lookout {
  public:
-  explicit Lookout(const deck::Deck& deck) : deck_(deck) {}
+  Lookout(const deck::Deck& deck, std::vector<Diagnostic>& findings)
+      : deck_(deck), found_(findings) {}
 
   /// Adds the findings of `action`, at the places of their keys.
   template <class Action>
@@ -50,13 +53,15 @@ class Lookout {
   void files(const std::string& key,
              const std::vector<std::string>& text,
              const std::vector<std::string>& tokens) {
-    if (!text.empty())
+    if (!text.empty() && deck_.places.readable(key + ".text"))
       find(key + ".text", [&] { tokens::find_text(text, key + ".text"); });
-    if (!tokens.empty())
+    if (!tokens.empty() && deck_.places.readable(key + ".tokens"))
       find(key + ".tokens", [&] { tokens::find_shards(tokens, key + ".tokens"); });
   }
   /// Returns the free bytes where `path` is or will be created; -1: unknown.
   std::int64_t directory(const std::string& key, const fs::path& path) {
+    if (path.empty() || !deck_.places.readable(key))
+      return -1;
     std::error_code problem;
     fs::path there = fs::absolute(path, problem);
     while (!fs::exists(fs::symlink_status(there, problem)) && there.has_relative_path())
@@ -82,11 +87,10 @@ class Lookout {
                                                        static_cast<std::int64_t>(space.f_frsize)
                                                  : -1;
   }
-  std::vector<Diagnostic> take() { return std::move(found_); }
 
  private:
   const deck::Deck& deck_;
-  std::vector<Diagnostic> found_;
+  std::vector<Diagnostic>& found_;
 };
 
 void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
@@ -112,13 +116,22 @@ std::string space_note(const deck::JobConfig& config,
   if (!config.checkpoint.regular() || free < 0)
     return "";
   const std::int64_t one = layout::snapshot_bytes(plan.plan, plan.slots) * plan.plan.all_ranks();
-  const std::int64_t all = one * (std::max<std::int64_t>(config.checkpoint.keep, 1) + 1);
+  const auto& [keep, every, milestones] =
+      std::tie(config.checkpoint.keep, config.checkpoint.every_steps, config.checkpoint.keep_every);
+  const std::int64_t steps = config.run.steps;
+  // One is at the end; every_minutes adds some, whose number the clock decides.
+  std::int64_t most = every > 0 ? (steps + every - 1) / every : 1;
+  if (const std::int64_t newest = keep + 1 + (milestones > 0 ? steps / milestones : 0);
+      keep > 0 && (newest < most || config.checkpoint.every_minutes > 0))
+    most = newest;
+  const double all = static_cast<double>(one) * static_cast<double>(most);
   return fmt::format(
       "space: {} per checkpoint, {} for all checkpoints that are kept; {} are free{}\n",
       bytes_text(one), bytes_text(all), bytes_text(free),
-      all > free ? ". Warning: this is not enough. Lower checkpoint.keep or choose another "
-                   "checkpoint.directory."
-                 : "");
+      all > static_cast<double>(free)
+          ? ". Warning: this is not enough. Lower checkpoint.keep or choose another "
+            "checkpoint.directory."
+          : "");
 }
 
 std::string time_note(const deck::JobConfig& config) {
@@ -171,8 +184,8 @@ std::string memory_note(const deck::Deck& deck,
   return text;
 }
 
-Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
-  Lookout lookout(deck);
+std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& findings) {
+  Lookout lookout(deck, findings);
   const deck::JobConfig& config = deck.config;
   look_for_data(config, lookout);
   std::int64_t free = lookout.directory("run.directory", config.run.directory);
@@ -183,6 +196,18 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
     lookout.find("checkpoint.directory",
                  [&] { record::expect_place_of_checkpoints(config.checkpoint.directory, {}); });
   }
+  if (!config.record.metrics_file.empty())
+    lookout.find("record.metrics_file",
+                 [&] { files::expect_place_for(config.record.metrics_file); });
+  return free;
+}
+
+std::string look_around(const deck::Deck& deck,
+                        const plan::DeckPlan& plan,
+                        std::int64_t free,
+                        std::vector<Diagnostic>& findings) {
+  Lookout lookout(deck, findings);
+  const deck::JobConfig& config = deck.config;
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
   std::string copies_note = session::why_no_memory_copies(config, plan.plan.all_ranks());
   if (!copies_note.empty())
@@ -194,7 +219,7 @@ Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan) {
   for (const auto& [text, remedy] :
        session::limit_problems_here("this host", plan.plan.all_ranks() - ranks))
     notes += fmt::format("limits: warning: {}: {}\n", text, remedy);
-  return {lookout.take(), notes};
+  return notes;
 }
 
 std::string not_checked(const deck::Deck& deck) {

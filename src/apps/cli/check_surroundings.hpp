@@ -3,6 +3,7 @@
 // memory and time. Data files must exist but are not read.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,16 @@
 
 namespace trireme::cli {
 
-struct Surroundings {
-  std::vector<Diagnostic> findings;  ///< errors, each once
-  std::string notes;                 ///< lines about resources, with warnings
-};
+/// Looks for the files and directories of the keys that could be read. Appends errors, each once;
+/// returns the free bytes where checkpoints are written, -1: unknown.
+std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& findings);
 
-/// `plan` is that of the deck.
-Surroundings look_around(const deck::Deck& deck, const plan::DeckPlan& plan);
+/// For a deck without mistakes and its plan: appends errors of a resume and of memory, and returns
+/// lines about resources, with warnings.
+std::string look_around(const deck::Deck& deck,
+                        const plan::DeckPlan& plan,
+                        std::int64_t free,
+                        std::vector<Diagnostic>& findings);
 
 /// One line: what cannot be checked before the run.
 std::string not_checked(const deck::Deck& deck);

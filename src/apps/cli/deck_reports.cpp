@@ -141,17 +141,20 @@ std::string value_of(const DeckArguments& arguments,
 
 std::string check_command(const DeckArguments& arguments,
                           const deck::Circumstances& circumstances) {
-  const deck::Deck deck = deck_of(arguments, circumstances);
+  std::vector<Diagnostic> findings;
+  const deck::Deck deck = deck::examine(deck::read_deck_file(arguments.path), arguments.path,
+                                        arguments.overrides, circumstances, findings);
+  const bool valid = findings.empty();
+  const std::int64_t free = look_for_files(deck, findings);
+  if (!valid)
+    deck::settle(std::move(findings), arguments.overrides);
   const plan::DeckPlan plan = plan::plan_of(deck, circumstances.ranks, circumstances.hosts);
   plan::expect_room(deck, plan);
-  Surroundings around = look_around(deck, plan);
-  if (!around.findings.empty()) {
-    deck::sort(around.findings);
-    throw UserError(std::move(around.findings));
-  }
+  const std::string notes = look_around(deck, plan, free, findings);
+  deck::settle(std::move(findings), arguments.overrides);
   return fmt::format("{}: no mistakes found for {}\n", arguments.path,
                      counted(circumstances.ranks, "rank")) +
-         summary(deck, circumstances.ranks) + plan::recompute_text(deck, plan) + around.notes +
+         summary(deck, circumstances.ranks) + plan::recompute_text(deck, plan) + notes +
          not_checked(deck);
 }
 

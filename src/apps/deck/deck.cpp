@@ -247,35 +247,45 @@ Deck read(const std::string& bytes,
   return deck;
 }
 
+Deck examine(const std::string& bytes,
+             const std::string& path,
+             const std::vector<std::string>& overrides,
+             const Circumstances& circumstances,
+             std::vector<Diagnostic>& findings) {
+  Deck deck =
+      read(bytes, path, overrides,
+           circumstances.references ? *circumstances.references : references_in(bytes, overrides),
+           findings);
+  deck.tokenizer = circumstances.tokenizer;
+  if (!deck.tokenizer && deck.places.readable("data.tokenizer"))
+    find_at("data.tokenizer", deck.places, findings,
+            [&] { deck.tokenizer = read_tokenizer(deck.config); });
+  check(deck, circumstances, findings);
+  check_weights(deck, circumstances, findings);
+  return deck;
+}
+
 Deck parse(const std::string& bytes,
            const std::string& path,
            const std::vector<std::string>& overrides,
            const std::optional<Circumstances>& circumstances) {
   std::vector<Diagnostic> findings;
-  Deck deck = read(bytes, path, overrides,
-                   circumstances && circumstances->references ? *circumstances->references
-                                                              : references_in(bytes, overrides),
-                   findings);
-  if (circumstances) {
-    deck.tokenizer = circumstances->tokenizer;
-    if (!deck.tokenizer && deck.places.readable("data.tokenizer"))
-      find_at("data.tokenizer", deck.places, findings,
-              [&] { deck.tokenizer = read_tokenizer(deck.config); });
-    check(deck, *circumstances, findings);
-    check_weights(deck, *circumstances, findings);
-  }
-  if (findings.empty())
-    return deck;
-  for (Diagnostic& finding : findings) cite_override(finding, overrides);
-  sort(findings);
-  throw UserError(std::move(findings));
+  Deck deck = circumstances
+                  ? examine(bytes, path, overrides, *circumstances, findings)
+                  : read(bytes, path, overrides, references_in(bytes, overrides), findings);
+  settle(std::move(findings), overrides);
+  return deck;
 }
 
-void sort(std::vector<Diagnostic>& findings) {
+void settle(std::vector<Diagnostic> findings, const std::vector<std::string>& overrides) {
+  if (findings.empty())
+    return;
+  for (Diagnostic& finding : findings) cite_override(finding, overrides);
   const auto key = [](const Diagnostic& d) {
     return std::tuple(d.place.file == command_line, d.place.line, d.place.column);
   };
   std::ranges::stable_sort(findings, {}, key);
+  throw UserError(std::move(findings));
 }
 
 }  // namespace trireme::deck

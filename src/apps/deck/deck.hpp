@@ -102,14 +102,21 @@ Deck read(const std::string& bytes,
 /// Reads the tokenizer of data.tokenizer. Throws UserError if it is not a tokenizer; StorageError.
 std::shared_ptr<const text::Tokenizer> read_tokenizer(const JobConfig& config);
 
-/// read(), and with circumstances also reads the tokenizer and calls check(). Throws UserError with
-/// all findings, sorted.
+/// read(), and also reads the tokenizer and calls check() and check_weights().
+Deck examine(const std::string& bytes,
+             const std::string& path,
+             const std::vector<std::string>& overrides,
+             const Circumstances& circumstances,
+             std::vector<Diagnostic>& findings);
+
+/// examine(), or without circumstances read(). Throws UserError with all findings.
 Deck parse(const std::string& bytes,
            const std::string& path,
            const std::vector<std::string>& overrides,
            const std::optional<Circumstances>& circumstances = std::nullopt);
 
-/// Sorts by place: the deck from top to bottom, then the command line.
-void sort(std::vector<Diagnostic>& findings);
+/// Throws UserError when there are findings, sorted by place: the deck from top to bottom, then the
+/// command line, whose findings cite the override.
+void settle(std::vector<Diagnostic> findings, const std::vector<std::string>& overrides);
 
 }  // namespace trireme::deck

@@ -145,10 +145,7 @@ Machine parse_machine(const std::string& bytes, const std::string& path) {
                     fmt::format("a machine file of version {}; this program reads version {}",
                                 machine.version, machine_version));
   check_points(machine, places, findings);
-  if (!findings.empty()) {
-    deck::sort(findings);
-    throw UserError(std::move(findings));
-  }
+  deck::settle(std::move(findings), {});
   return machine;
 }
 
