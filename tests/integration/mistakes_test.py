@@ -245,6 +245,26 @@ class Leftovers(TrainingTest):
     def test_a_checkpoint_of_another_seed(self):
         self.refused_without_a_trace("run.seed=8", parts=["run.seed", "7", "8"])
 
+    def test_all_that_a_resume_refuses_is_named_at_once_also_by_check(self):
+        changes = ["run.steps=18", "model.channels=64", "model.layers=3", "run.seed=8", "batch.sequences=24"]
+        parts = ["model.channels: 64 here", "model.layers: 3 here", "run.seed: 8 here", "batch.sequences: 24 here"]
+        for verb in ((), ("check",)):
+            refused = start(*verb, *self.words("run", changes), ranks=2 - len(verb))
+            self.assertEqual((refused.code, len(refused.errors)), (USER, len(parts)), refused)
+            for part in parts:
+                self.assertIn(part, refused.err)
+        self.assertEqual(start("check", *self.words("run", changes[:1])).code, 0)
+
+    def test_weights_of_another_shape_and_seed_are_refused_by_check_as_well(self):
+        folder, imported = self.path("weights"), self.path("imported")
+        for words in (("export", self.path("run"), "--format", "huggingface", "--output", folder), ("import", folder, "--output", imported)):
+            done = start(*words)
+            self.assertEqual(done.code, 0, done)
+        for override, part in (("model.layers=3", "layers is 2 there and 3 in this run"), ("run.seed=8", "run.seed: 8 here")):
+            for verb in ((), ("check",)):
+                deck = self.words("imported", ("model.vocabulary=256", "run.seed=1337")[:1 if "seed" in override else 2])
+                self.assert_refused(start(*verb, *deck, override), USER, part)
+
     def test_a_checkpoint_of_another_precision(self):
         self.refused_without_a_trace("run.precision=bf16", parts=["run.precision is bf16", "run.precision=fp32"])
         run = self.train_well("run.steps=18", "run.precision=fp32", ranks=2)

@@ -135,10 +135,13 @@ TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
   before_.facts.step = 0;
   before_.facts.deck.clear();
   before_.facts.more.clear();
+  before_.facts.seed = 1337;
   set("batch.sequences", "24");
   EXPECT_EQ(refusal("00000000000000bb"), "");
   EXPECT_THAT(change_table(before_, job()), IsEmpty());
   EXPECT_EQ(rate_jump(before_, job()), "");
+  before_.facts.seed = 5;
+  EXPECT_THAT(refusal(), testing::StartsWith("error: run.seed: 1337 here, but run/checkpoints/"));
 }
 
 TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsReported) {

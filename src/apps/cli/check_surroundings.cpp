@@ -25,8 +25,10 @@
 #include "session/host_memory.hpp"
 #include "session/saver.hpp"
 #include "session/scheduler.hpp"
+#include "train/resume.hpp"
 
 #include "deck/check.hpp"
+#include "deck/survey.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -106,6 +108,27 @@ void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
     if (!set.multiple_choice.empty())
       lookout.find(key + ".multiple_choice",
                    [&] { tokens::find_shards({set.multiple_choice}, key + ".multiple_choice"); });
+  }
+}
+
+/// What would end a resume. The text may have moved, so the data are taken to be the same.
+void look_at_checkpoint(const deck::Deck& deck, Lookout& lookout) {
+  try {
+    const auto newest = deck::checkpoint_to_resume(deck.config);
+    if (!newest || newest->step >= deck.config.run.steps)
+      return;
+    const record::CheckpointFacts facts = record::read_facts(newest->directory);
+    train::expect_allowed({newest->directory, facts}, deck::job_of(deck),
+                          record::fact_of(facts.more, record::data_hash_fact));
+    record::expect_model(newest->directory, facts.model, session::model_facts(deck.shape()));
+  } catch (const UserError& error) {
+    for (Diagnostic one : error.findings()) {
+      if (!one.subject.empty())
+        one.place = deck.places.of(one.subject);
+      lookout.add(std::move(one));
+    }
+  } catch (const StorageError& error) {
+    lookout.add({deck.places.of("run.directory"), "run.directory", error.what()});
   }
 }
 
@@ -208,6 +231,7 @@ std::string look_around(const deck::Deck& deck,
                         std::vector<Diagnostic>& findings) {
   Lookout lookout(deck, findings);
   const deck::JobConfig& config = deck.config;
+  look_at_checkpoint(deck, lookout);
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
   std::string copies_note = session::why_no_memory_copies(config, plan.plan.all_ranks());
   if (!copies_note.empty())

@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
 
 #include "session/config.hpp"
 
@@ -26,6 +29,9 @@ void check(const Deck& deck, const Circumstances& circumstances, std::vector<Dia
 void check_weights(const Deck& deck,
                    const Circumstances& circumstances,
                    std::vector<Diagnostic>& findings);
+
+/// The checkpoint that a run of the deck would find.
+std::optional<record::CheckpointPlace> checkpoint_to_resume(const JobConfig& config);
 
 /// "FILE:3:14: text", for a finding about a file other than the deck.
 std::string elsewhere(const Diagnostic& finding);

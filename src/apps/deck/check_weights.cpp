@@ -4,7 +4,6 @@
 #include <system_error>
 
 #include "record/checkpoint/checkpoint.hpp"
-#include "record/checkpoint/checkpoint_directory.hpp"
 #include "weights/fit.hpp"
 #include "weights/open.hpp"
 
@@ -13,22 +12,8 @@
 namespace trireme::deck {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* weights_key = "run.initial_weights";
 constexpr const char* rows_key = "run.initial_rows";
-
-/// Whether a run would find a checkpoint and continue from it.
-bool resumes(const JobConfig& config) {
-  if (record::newest_checkpoint(config.run.directory))
-    return true;
-  std::error_code ignored;
-  for (fs::directory_iterator entry(config.checkpoint.directory, ignored), end;
-       !config.checkpoint.directory.empty() && !ignored && entry != end; entry.increment(ignored))
-    if (record::step_of(entry->path().filename().string()) >= 0)
-      return true;
-  return false;
-}
 
 void compare(const Deck& deck, std::vector<Diagnostic>& findings) {
   const JobConfig& config = deck.config;
@@ -41,6 +26,16 @@ void compare(const Deck& deck, std::vector<Diagnostic>& findings) {
 }
 
 }  // namespace
+
+std::optional<record::CheckpointPlace> checkpoint_to_resume(const JobConfig& config) {
+  std::error_code ignored;
+  std::optional<record::CheckpointPlace> found;
+  if (std::filesystem::is_directory(config.run.directory, ignored))
+    found = record::newest_checkpoint(config.run.directory);
+  if (!found && std::filesystem::is_directory(config.checkpoint.directory, ignored))
+    found = record::newest_checkpoint_in(config.checkpoint.directory);
+  return found;
+}
 
 void check_weights(const Deck& deck,
                    const Circumstances& circumstances,
@@ -60,7 +55,7 @@ void check_weights(const Deck& deck,
   for (const auto& [key, ignored] : model::key_values({}))
     sizes_known = sizes_known && places.readable("model." + key);
   find_at(weights_key, places, findings, [&] {
-    if (circumstances.reads_weights && sizes_known && !resumes(config))
+    if (circumstances.reads_weights && sizes_known && !checkpoint_to_resume(config))
       compare(deck, findings);
   });
 }

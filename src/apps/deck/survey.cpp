@@ -203,7 +203,9 @@ session::Job job_of(const Deck& deck) {
   for (const Entry& entry : survey(deck.config)) {
     const auto known = resolved.find(entry.path);  // values from a preset or the tokenizer
     job.deck.emplace_back(entry.path, known == resolved.end() ? entry.record_text : known->second);
-    job.rules.push_back(entry.change);
+    // What follows from other keys is no mistake of its own; loading compares the whole model.
+    const bool follows = known != resolved.end() && !deck.places.given(entry.path);
+    job.rules.push_back(follows && entry.change == Change::never ? Change::free : entry.change);
     job.places.push_back(deck.places.of(entry.path));
   }
   return job;

@@ -183,7 +183,9 @@ bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
 Saver::Saver(Session& session, comm::World& world)
     : session_(session), job_(session.job), world_(world) {}
 
-std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory, Log& log) {
+std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory,
+                                                 Log& log,
+                                                 const Allow& expect_allowed) {
   std::string directory;
   std::int64_t weights_alone = 0;
   comm::on_first_rank(world_, [&] {
@@ -193,6 +195,8 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
       return;
     directory = newest->directory;
     weights_alone = newest->step == 0 ? 1 : 0;
+    if (expect_allowed)
+      expect_allowed({directory, record::read_facts(directory)});
     if (const auto doubt = record::doubt_latest(run_directory, directory); !doubt.empty())
       log.warning("{}", doubt);
   });
@@ -210,11 +214,6 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   const auto facts = record::load_checkpoint(directory, session_.plan, model_facts(job_.shape),
                                              slabs.slabs(), world_);
   slabs.send_back();
-  if (facts.seed != static_cast<std::uint64_t>(job_.run.seed))
-    throw UserError(fmt::format(
-        "run.seed is {}, but {} was written with seed {}; resume with that seed, or use another "
-        "run.directory",
-        job_.run.seed, directory, facts.seed));
   if (const std::string told = record::fact_of(facts.more, "precision");
       !told.empty() && told != precision())
     throw UserError(fmt::format(

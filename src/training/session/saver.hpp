@@ -76,9 +76,12 @@ class Saver {
   /// Of the state of `session`, which must outlive it, among the ranks of `world`.
   Saver(Session& session, comm::World& world);
 
+  using Allow = std::function<void(const Resumed&)>;
   /// Collective. Loads the newest checkpoint in `run_directory`, if there is one. Throws UserError
-  /// if it is damaged or has another model, seed or precision.
-  std::optional<Resumed> load_newest(const std::string& run_directory, Log& log);
+  /// if it is damaged or has another model or precision. Rank 0 calls `expect_allowed` before that.
+  std::optional<Resumed> load_newest(const std::string& run_directory,
+                                     Log& log,
+                                     const Allow& expect_allowed = {});
   /// Collective. Sets GPT-2's initial values, a pure function of the seed.
   void initialize();
   /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for

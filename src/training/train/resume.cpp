@@ -127,6 +127,13 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
                        fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
                                    what, change.key)});
   }
+  if (record::find_fact(then.deck, "run.seed") == nullptr &&  // imported weights
+      then.seed != static_cast<std::uint64_t>(job.run.seed))
+    found.push_back({{},
+                     "run.seed",
+                     fmt::format("{} here, but {} was written with {}; resume with that seed, or "
+                                 "name another run.directory",
+                                 job.run.seed, resumed.directory, then.seed)});
   if (!skips_of(job.deck).same_before(static_cast<std::int64_t>(then.next_sample),
                                       skips_of(then.deck)))
     found.push_back(

@@ -115,10 +115,14 @@ void Run::start() {
     copies.choose_partners(world);
   else
     copies = {};
+  const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data));
   std::optional<Resumed> resumed;
   {
     const device::Span span(training.recorder, device::SpanName::checkpoint_read);
-    resumed = saver.load_newest(directory.path(), log);
+    resumed = saver.load_newest(directory.path(), log, [&](const Resumed& found) {
+      if (!is_finished(job, directory.path()))
+        expect_allowed(found, job, data_hash);
+    });
   }
   if (resumed) {
     training.check_replicas(resumed->facts.step);
@@ -151,12 +155,7 @@ void Run::start() {
       noise_scale->continue_from(fact_of(resumed->facts.more, noise_scale_fact),
                                  resumed->directory);
   }
-  const std::string data_hash = fmt::format("{:016x}", batches::content_hash(data));
-  comm::on_first_rank(world, [&] {
-    if (resumed)
-      expect_allowed(*resumed, job, data_hash);
-    directory.set_id(choose_run_id(directory, resumed, job));
-  });
+  comm::on_first_rank(world, [&] { directory.set_id(choose_run_id(directory, resumed, job)); });
   open_files(resumed, origin);
   if (from_memory)
     journal->checkpoint(*from_memory);

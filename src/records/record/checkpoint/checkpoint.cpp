@@ -17,23 +17,6 @@
 namespace trireme::record {
 namespace {
 
-void check_model(const std::string& directory, const NameValues& theirs, const NameValues& ours) {
-  const auto value_in = [](const NameValues& values, const std::string& name) {
-    const std::string* found = find_fact(values, name);
-    return found == nullptr ? "not given" : *found;
-  };
-  std::vector<std::string> names;
-  for (const auto* values : {&ours, &theirs})
-    for (const auto& [name, value] : *values) names.push_back(name);
-  for (const std::string& name : names)
-    if (value_in(theirs, name) != value_in(ours, name))
-      throw UserError(
-          Place{directory},
-          fmt::format("the checkpoint is of another model: {} is {} there and {} in this run; "
-                      "change the deck back, or choose another run.directory",
-                      name, value_in(theirs, name), value_in(ours, name)));
-}
-
 void check_parameters(const std::string& directory,
                       const std::vector<SavedParameter>& theirs,
                       const std::vector<layout::Parameter>& ours) {
@@ -73,10 +56,8 @@ std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
   return std::nullopt;
 }
 
-/// The first rank's manifest, of a checkpoint from which this run can resume.
-Manifest expected_manifest(const std::string& directory,
-                           const layout::Plan& plan,
-                           const NameValues& model) {
+/// The manifest of a checkpoint; refuses one that is damaged, with what to do.
+Manifest usable_manifest(const std::string& directory) {
   Manifest manifest;
   try {
     manifest = read_manifest(directory);
@@ -86,7 +67,15 @@ Manifest expected_manifest(const std::string& directory,
   }
   if (const std::string problem = name_problem(directory, manifest.facts.step); !problem.empty())
     throw UserError(Place{directory}, problem);
-  check_model(directory, manifest.facts.model, model);
+  return manifest;
+}
+
+/// The first rank's manifest, of a checkpoint from which this run can resume.
+Manifest expected_manifest(const std::string& directory,
+                           const layout::Plan& plan,
+                           const NameValues& model) {
+  Manifest manifest = usable_manifest(directory);
+  expect_model(directory, manifest.facts.model, model);
   check_parameters(directory, manifest.parameters, plan.parameters());
   return manifest;
 }
@@ -111,6 +100,33 @@ Manifest expected_manifest(const std::string& directory,
 }
 
 }  // namespace
+
+void expect_model(const std::string& directory, const NameValues& theirs, const NameValues& ours) {
+  const auto value_in = [](const NameValues& values, const std::string& name) {
+    const std::string* found = find_fact(values, name);
+    return found == nullptr ? "not given" : *found;
+  };
+  std::vector<std::string> names;
+  for (const auto* values : {&ours, &theirs})
+    for (const auto& [name, value] : *values)
+      if (std::ranges::find(names, name) == names.end())
+        names.push_back(name);
+  std::vector<Diagnostic> found;
+  for (const std::string& name : names)
+    if (value_in(theirs, name) != value_in(ours, name))
+      found.push_back(
+          {{directory},
+           "",
+           fmt::format("the checkpoint is of another model: {} is {} there and {} in this run; "
+                       "change the deck back, or choose another run.directory",
+                       name, value_in(theirs, name), value_in(ours, name))});
+  if (!found.empty())
+    throw UserError(std::move(found));
+}
+
+CheckpointFacts read_facts(const std::string& directory) {
+  return usable_manifest(directory).facts;
+}
 
 SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 const layout::Plan& plan,

@@ -130,13 +130,17 @@ SavedCheckpoint save_checkpoint(const std::string& run_directory,
 /// differ, fp32 and bf16 are converted (rounded to nearest even).
 ///
 /// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format
-///           version, another model (`model` is compared, the first difference named), a missing
-///           file or state.
+///           version, another model (expect_model()), a missing file or state.
 CheckpointFacts load_checkpoint(const std::string& directory,
                                 const layout::Plan& plan,
                                 const NameValues& model,
                                 std::span<const MutableSlab> wanted,
                                 comm::World& world);
+
+/// The facts alone, of which rank files are no part. Throws UserError as load_checkpoint().
+CheckpointFacts read_facts(const std::string& directory);
+/// Throws UserError naming every difference between the model of the checkpoint and that of a run.
+void expect_model(const std::string& directory, const NameValues& theirs, const NameValues& ours);
 
 /// What is in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
 /// directories are omitted. Not collective.
