@@ -186,3 +186,4 @@ class TrainingTest(unittest.TestCase):
             self.assertIn(part, run.errors[0], run)
         self.assertNotIn("terminate called", run.err)
         self.assertNotIn("Signal", run.err)
+        self.assertNotIn("Stopped before", run.err)

@@ -192,7 +192,10 @@ ExitCode with_deck_until_stopped(
   return under_mpi(arguments, [&](comm::World& world) {
     // An immediate end of the run ends all ranks.
     signals.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
-    const OnExit alone([&signals] { signals.end_by(0, nullptr); });
+    const OnExit alone([&signals] {  // after an error, launchers send signals that nobody meant
+      signals.end_by(0, nullptr);
+      signals.training_begins();
+    });
     return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
       std::optional<session::JobClock> clock;
       if (world.rank() == 0) {
