@@ -94,6 +94,12 @@ class Pages:
         self.failures += [f"docs/reference/verbs.txt: the program does not print '{text}': run dev/reference_pages.py"
                           for text in usages + [first or second for first, second in descriptions]
                           if not re.match("Needs:|Excludes:|Print this", text) and " ".join(text.split()) not in one_line]
+        for verb in printed.split("-" * 100):
+            usage, _, options = verb.partition("Options:")
+            for option, choices in re.findall(r"^  (--[a-z0-9-]+) (?:TEXT|INT|UINT|FLOAT)(?::\{([^}\n]*)\})?", options, re.MULTILINE):
+                for value in re.findall(rf"{option}\b *([^] \n]*)", usage):
+                    if not value or ("|" in value and choices and set(value.split("|")) != set(choices.split(","))):
+                        self.failures.append(f"usage has '{option} {value}', but the option takes {choices or 'a value'}: {usage.strip()}")
 
 
 def main():

@@ -34,8 +34,8 @@ std::span<const Verb> verbs() {
        "[--json FILE]",
        "List the documents that a step uses, or the steps that use a document.", declare_data},
       {"export",
-       "RUN_DIR --format huggingface|llm.c --output DIR [--dtype fp32|bf16] [--step N]\n"
-       "[--rows model|tokenizer] [--shard-bytes B]",
+       "RUN_DIR --format huggingface|gguf|llm.c --output DIR [--dtype fp32|bf16|fp16|q8_0]\n"
+       "[--step N] [--rows model|tokenizer] [--shard-bytes B]",
        "Export weights for other programs.", declare_export},
       {"import",
        "DIR_OR_FILE --output RUN_DIR [--tokenizer FILE_OR_DIR|bytes|none] [--seed S]    alone or "
@@ -49,7 +49,7 @@ std::span<const Verb> verbs() {
        "MODEL [--step N] [--text FILES ... | --tokens FILES ...] [--json FILE]\n"
        "[--multiple-choice FILE --format hellaswag|jsonl]    alone or under mpirun",
        "Compute a trained model's loss and multiple-choice accuracy.", declare_evaluate},
-      {"checkpoints", "RUN_DIR [--verify] [--json]",
+      {"checkpoints", "RUN_DIR [--verify] [--json FILE]",
        "List the checkpoints of a run. With --verify, check every byte.", declare_checkpoints},
       {"record", "RUN_DIR", "Rewrite run.h5 from steps.jsonl after a run was killed.",
        declare_record},
