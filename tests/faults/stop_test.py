@@ -2,6 +2,7 @@
 """A run that is told to stop: by signals in every phase, by `trireme stop` and `trireme save`, by time limits; and what must not keep it
 from hearing that: a reader of its output that pauses."""
 import fcntl
+import glob
 import itertools
 import os
 import signal
@@ -152,6 +153,25 @@ class Stop(TrainingTest):
                 self.assertEqual(running.returncode, USER if number is None else REQUEUE, out + err)
                 self.assertIn("the time ended before trireme " + verb if number is None else f"Stopped trireme {verb}: {number.name} was received", err)
                 self.assertFalse(os.path.exists(self.path("run")))
+                self.assertEqual([name for name in os.listdir(temporary) if name.startswith("trireme-")], [])
+
+    def test_other_verbs_leave_no_temporary_files(self):
+        temporary = self.path("temporary")
+        os.mkdir(temporary)
+        for verb, words in {"verify": ("--steps", "1000"), "bench reduce": ("--fit", self.path("machine.yaml"), "--repetitions", "100000"),
+                            "data": ("run.steps=1000000", "--step", "1-1000000")}.items():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                running = subprocess.Popen([TRIREME, *verb.split(), *self.words("run", []), *words], stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals,
+                                           env={**os.environ, "TMPDIR": temporary})
+                self.addCleanup(running.kill)
+                end = time.monotonic() + 20
+                while not glob.glob(os.path.join(temporary, "trireme-*", "*")) and time.monotonic() < end and running.poll() is None:
+                    time.sleep(0.01)
+                running.send_signal(number)
+                out, err = running.communicate(timeout=TIMEOUT_S)
+                self.assertEqual(running.returncode, REQUEUE, (verb, number, out + err))
+                self.assertIn(f"Stopped trireme {verb}: {number.name} was received", err)
                 self.assertEqual([name for name in os.listdir(temporary) if name.startswith("trireme-")], [])
 
     def test_requests_from_another_terminal(self):

@@ -15,6 +15,8 @@
 #include "base/threads.hpp"
 #include "device/recorder.hpp"
 
+#include "comm/control/temporary_directory.hpp"
+
 namespace trireme::session {
 namespace {
 
@@ -142,6 +144,7 @@ void SignalScope::end_preparation() {
                     work_, text_of(*reason)));
   if (end_)
     end_(code);
+  comm::TemporaryDirectory::remove_all();
   std::_Exit(static_cast<int>(code));
 }
 

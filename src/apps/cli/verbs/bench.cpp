@@ -101,27 +101,27 @@ ExitCode fit_command(Arguments arguments,
                      const DeckArguments& deck,
                      const std::string& path,
                      const bench::FitRequest& request) {
-  return under_mpi(arguments, [&](comm::World& world) {
+  const auto fit = [&](comm::World& world, const SharedDeck& shared, Log& log,
+                       session::SignalScope& /*signals*/) {
     plan::Machine older;
     comm::on_first_rank(world, [&] {
       files::expect_place_for(path);
       if (std::filesystem::exists(path))
         older = plan::read_machine(path);
     });
-    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
-      const session::Job& job = shared.job;
-      plan::Machine fresh = bench::measure_machine(job, world, log, request);
-      const std::filesystem::path file(path);
-      bench::measure_checkpoints(
-          world, file.has_parent_path() ? file.parent_path().string() : ".", session::facts_of(job),
-          fresh.compute.front().seconds(session::most_micro_steps(job, world.size())), fresh);
-      comm::on_first_rank(world, [&] {
-        print(plan::machine_table(fresh));
-        files::write_staged(path, plan::machine_text(plan::merged(older, fresh)));
-      });
-      return ExitCode::done;
+    const session::Job& job = shared.job;
+    plan::Machine fresh = bench::measure_machine(job, world, log, request);
+    const std::filesystem::path file(path);
+    bench::measure_checkpoints(
+        world, file.has_parent_path() ? file.parent_path().string() : ".", session::facts_of(job),
+        fresh.compute.front().seconds(session::most_micro_steps(job, world.size())), fresh);
+    comm::on_first_rank(world, [&] {
+      print(plan::machine_table(fresh));
+      files::write_staged(path, plan::machine_text(plan::merged(older, fresh)));
     });
-  });
+    return ExitCode::done;
+  };
+  return with_deck_until_stopped(arguments, "trireme bench reduce", deck, fit);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "record/checkpoint/manifest.hpp"
 
 #include "session/session.hpp"
+#include "session/stop.hpp"
 #include "train/resume.hpp"
 
 #include "cli/options.hpp"
@@ -206,7 +207,10 @@ Action declare_data(CLI::App& command) {
       "of a token file, as FILE:OFFSET.");
   add_ranks(command, options->ranks);
   add_json(command, options->json);
-  return [options](Arguments) { return list_data(*options); };
+  return [options](Arguments) {
+    const session::SignalScope signals("trireme data");
+    return list_data(*options);
+  };
 }
 
 }  // namespace trireme::cli

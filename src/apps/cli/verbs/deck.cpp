@@ -87,17 +87,16 @@ Action declare_verify(CLI::App& command) {
       .add_option("--steps", options->steps, "Number of steps with each combination. Default: 3.")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   return [options](Arguments arguments) {
-    return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, options->deck, [&](const SharedDeck& shared, Log& log) {
-        const auto verified = bench::verify(shared.job, world, log, {options->steps, {}});
-        if (verified.difference.empty())
-          return ExitCode::done;
-        if (world.rank() == 0)
-          error_line("error: combination {} differs: {}", verified.combinations,
-                     verified.difference);
-        return ExitCode::contract;
-      });
-    });
+    const auto verify = [&](comm::World& world, const SharedDeck& shared, Log& log,
+                            session::SignalScope& /*signals*/) {
+      const auto verified = bench::verify(shared.job, world, log, {options->steps, {}});
+      if (verified.difference.empty())
+        return ExitCode::done;
+      if (world.rank() == 0)
+        error_line("error: combination {} differs: {}", verified.combinations, verified.difference);
+      return ExitCode::contract;
+    };
+    return with_deck_until_stopped(arguments, "trireme verify", options->deck, verify);
   };
 }
 
