@@ -106,6 +106,7 @@ struct AllRules : Rules {
     check_parallel(*this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
+    homes_are_named();
     sample_can_begin();
     graphs_keep_their_memory();
     numbers_fit_the_arithmetic();
@@ -358,6 +359,17 @@ struct AllRules : Rules {
       return;
     conflict({"checkpoint.directory", "run.when_finished"},
              "the new run would find the finished run's checkpoints");
+  }
+
+  /// Only a shell knows ~. Where nothing has to exist yet, a directory of this name would be made.
+  void homes_are_named() const {
+    for (const auto& [path, value] :
+         {std::pair{"run.directory", config_.run.directory},
+          std::pair{"data.cache", config_.data.cache.value_or("")},
+          std::pair{"checkpoint.directory", config_.checkpoint.directory},
+          std::pair{"record.metrics_file", config_.record.metrics_file}})
+      if (readable({path}) && value.starts_with("~/"))
+        say(path, fmt::format("a deck does not know ~. Write ${{HOME}}{}", value.substr(1)));
   }
 
   void sample_can_begin() const {
