@@ -9,6 +9,7 @@
 #include "base/control_groups.hpp"
 
 #include "session/machine.hpp"
+#include "session/small_job.hpp"
 
 namespace trireme::session {
 namespace {
@@ -31,6 +32,17 @@ TEST(HostMemory, NamesTheLimitThatIsTooLow) {
             "3 ranks need 12 GiB (4 GiB each), but the memory of the host allows 8 GiB");
   EXPECT_EQ(memory_problem(room, 6 * gib - process_bytes, 1),
             "a rank needs 6 GiB, but ulimit -v allows it 5 GiB");
+}
+
+TEST(HostMemory, CountsTheProcessAlsoInWhatWouldFit) {
+  const Job job = small_job();
+  const layout::Plan plan(model::parameter_table(job.shape), {});
+  const RankNeeds rank{job, job.shape, plan, {DType::f32, device::Kind::cpu}};
+  constexpr std::int64_t none = 0, mib = std::int64_t{1} << 20;
+  EXPECT_THAT(what_would_fit(rank, {gib, none, "a", "b"}, 1),
+              testing::ContainsRegex("a rank still needs 6[4-9](\\.[0-9]+)? MiB\\."));
+  EXPECT_THAT(what_would_fit(rank, {gib, 70 * mib, "a", "b"}, 1),
+              testing::ContainsRegex("a rank needs 6[4-9](\\.[0-9]+)? MiB, which fits"));
 }
 
 TEST(LimitProblems, NameFilesAndLockedMemoryThatMayNotSuffice) {

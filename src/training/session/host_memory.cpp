@@ -89,11 +89,12 @@ std::string what_would_fit(const RankNeeds& rank, const AvailableMemory& availab
     bytes = decide_recompute(needs).bytes;
   }
   if (memory_problem(available, bytes, ranks).empty())
-    return fmt::format("With {} a rank needs {}, which fits", settings, size_text(bytes));
+    return fmt::format("With {} a rank needs {}, which fits", settings,
+                       size_text(bytes + process_bytes));
   return fmt::format(
       "With {} a rank still needs {}. Use fewer ranks on each host, parallel.shard on more hosts, "
       "or a smaller model; `trireme plan` shows what takes the memory",
-      settings, size_text(bytes));
+      settings, size_text(bytes + process_bytes));
 }
 
 std::vector<LimitProblem> limit_problems(const std::string& host,
