@@ -75,6 +75,11 @@ class Sources(TrainingTest):
         self.assertEqual(len(run.errors), len(set(run.errors)), run)
         self.assertFalse(os.path.exists(self.path("run")))
 
+    def test_a_wrong_option_is_reported_by_one_rank(self):
+        run = start("verify", *self.words("run", []), "--steps", "0", ranks=3)
+        self.assert_refused(run, USER, "--steps: Value 0 not in range")
+        self.assertEqual(run.err.count("usage: "), 1, run)
+
     def test_text_that_is_not_there(self):
         run = self.train(f"data.train.text=[{self.path('gone.txt')}]", ranks=2)
         self.assert_refused(run, USER, "gone.txt")

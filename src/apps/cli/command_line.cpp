@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <string_view>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -28,6 +31,14 @@ void print(const std::string& untrusted) {
 }
 
 namespace {
+
+/// Whether a launcher started this process as another than the first rank.
+bool follows_the_first_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name); rank != nullptr)  // NOLINT(concurrency-mt-unsafe)
+      return std::string_view(rank) != "0";
+  return false;
+}
 
 constexpr std::string_view training =
     "trireme DECK [section.key=value ...]    train; start with mpirun or srun\n";
@@ -143,6 +154,9 @@ ExitCode run(int argc, char** argv) {
     print(chosen.verb == nullptr ? whole_usage() : explanation_of(*chosen.verb, *chosen.command));
     return ExitCode::done;
   } catch (const CLI::ParseError& problem) {
+    // The end of the first rank ends the others before each of them prints the same.
+    if (follows_the_first_rank())
+      std::this_thread::sleep_for(std::chrono::seconds(2));
     error_line("error: {}", argc < 2 ? "a deck or a verb is missing" : problem.what());
     const std::string usage =
         chosen.verb == nullptr
