@@ -11,6 +11,7 @@ set -euo pipefail
 here=${BASH_SOURCE[0]}
 [[ $here == */* ]] && here=${here%/*} || here=.
 here=$(cd "$here" && pwd)
+[ -f "$here/cuda-libraries" ] || { echo "error: this script runs inside a bundle. Make one with bash jobs/bundle.sh" >&2; exit 2; }
 
 # Folders with CUDA's libraries: the bundle's own, what the caller names, the usual ones, then those of Python environments, where wheels
 # of NVIDIA's put cuDNN, NCCL and NVRTC.

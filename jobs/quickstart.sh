@@ -4,6 +4,9 @@
 # the run as a table and a picture.
 #   usage: bash jobs/quickstart.sh [section.key=value …]
 set -euo pipefail
+for word in "$@"; do
+  [[ $word == *.*=* ]] || { sed -n 's/^# *usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+done
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 deck=input/quickstart.yaml
 

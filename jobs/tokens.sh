@@ -4,6 +4,9 @@
 # input/tokens.yaml on two ranks and prints a sample. Steps that are done already are skipped.
 #   usage: bash jobs/tokens.sh [section.key=value …]     TEXT=DIR uses other text
 set -euo pipefail
+for word in "$@"; do
+  [[ $word == *.*=* ]] || { sed -n 's/^# *usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+done
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 text=${TEXT:-/usr/include/c++} corpus=runs/tokens-corpus
 

@@ -184,6 +184,12 @@ class Evaluate(Trained):
         self.assertIsNone(found[0]["loss"])
         self.assertGreater(found[0]["multiple_choice"]["accuracy_per_token"]["right"], 0)
 
+    def test_one_question_has_no_standard_error(self):
+        question = self.write("one.jsonl", json.dumps({"ctx": "the", "endings": ["quick", "lazy"], "label": 0}) + "\n")
+        found, said = self.evaluate("one.json", "--multiple-choice", question, "--format", "jsonl")
+        self.assertIsNone(found["multiple_choice"]["accuracy"]["standard_error"])
+        self.assertRegex(said, r"accuracy +[01]\.0000\n")
+
     def test_token_files_are_the_text(self):
         done = start("tokenize", "--tokenizer", "bytes", "--text", self.text, "--output", self.path("shard"))
         self.assertEqual(done.code, 0, done)

@@ -26,6 +26,11 @@ TRIREME_OS_RELEASE=$here/jammy bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code on Ubuntu 22.04 is not 3"
 grep -q 'apt-get install .*ninja-build.*libcli11-dev.*libhdf5-openmpi-dev' "$here/out" || fail "no command for apt on Ubuntu 22.04"
 
+for script in quickstart tokens; do # nothing is installed or built for words that no run takes
+  TRIREME_OS_RELEASE=$here/fedora bash "$1/jobs/$script.sh" steps=3 >"$here/out" 2>&1
+  [ $? -eq 2 ] && grep -q "^usage: bash jobs/$script.sh" "$here/out" || fail "no usage of $script.sh"
+done
+
 TRIREME_OS_RELEASE=$here/fedora TRIREME_SETUP=skip bash "$setup" >"$here/out" 2>&1 || fail "TRIREME_SETUP=skip is an error"
 TRIREME_OS_RELEASE=$here/none bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code without os-release is not 3"

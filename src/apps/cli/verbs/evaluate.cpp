@@ -63,7 +63,9 @@ struct EvaluationReport {
       all[key] = nullptr;
       if (one.of == 0)
         return;
-      add_row(name, fmt::format("{:.4f} +- {:.4f}", one.value(), one.standard_error()));
+      add_row(name, one.of == 1
+                        ? fmt::format("{:.4f}", one.value())
+                        : fmt::format("{:.4f} +- {:.4f}", one.value(), one.standard_error()));
       all[key] = {
           {"value", one.value()}, {"standard_error", one.standard_error()}, {"right", one.right}};
     };
