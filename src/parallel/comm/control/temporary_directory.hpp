@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -31,9 +32,9 @@ class TemporaryDirectory {
       const std::filesystem::path place =
           parent.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(parent);
       path = (place / "trireme-XXXXXX").string();
+      const std::lock_guard lock(mutex);
       if (mkdtemp(path.data()) == nullptr)
         throw StorageError("file system", "mkdtemp " + path, std::strerror(errno));
-      const std::lock_guard lock(mutex);
       made_here.insert(path);
     });
     path_ = world.broadcast(std::move(path), 0);
@@ -48,16 +49,20 @@ class TemporaryDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Removes those of this process, which is about to end without destructors.
+  /// Removes those of this process, which is about to end without destructors. Other threads that
+  /// want to make one wait for that end.
   static void remove_all() noexcept {
-    const std::lock_guard lock(mutex);
+    mutex.lock();
     std::ranges::for_each(made_here, remove);
   }
 
  private:
+  /// Other threads may still be making files there, for a while.
   static void remove(const std::string& path) noexcept {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    std::error_code problem;
+    do std::filesystem::remove_all(path, problem);
+    while (problem == std::errc::directory_not_empty && std::chrono::steady_clock::now() < enough);
   }
 
   static inline std::mutex mutex;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/temporary_directory.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <list>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace trireme::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Ends the process with 0 if `parent`, which it has made, is gone after remove_all(), while another
+/// thread makes directories there for as long as it can.
+[[noreturn]] void end_while_more_are_made(const std::string& parent) {
+  std::atomic<int> made{0};
+  std::thread([&] {
+    const auto world = make_self_world();
+    std::list<TemporaryDirectory> all;
+    for (; made < 100'000; ++made) all.emplace_back(*world, parent);
+  }).detach();
+  while (made < 20) std::this_thread::yield();
+  TemporaryDirectory::remove_all();
+  for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+  std::_Exit(fs::exists(parent) ? 1 : 0);
+}
+
+TEST(TemporaryDirectory, IsNotMadeAfterTheLastOnesAreRemoved) {
+  const auto world = make_self_world();
+  const TemporaryDirectory parent(*world);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(end_while_more_are_made(parent.path()), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(TemporaryDirectory, IsRemovedWhileAThreadStillMakesFilesInIt) {
+  constexpr int files = 3000;
+  const auto world = make_self_world();
+  std::optional<TemporaryDirectory> directory(*world);
+  const std::string path = directory->path();
+  std::atomic<int> made{0};
+  std::thread writer([&] {
+    for (; made < files; ++made) std::ofstream(path + "/" + std::to_string(made)) << made;
+  });
+  while (made < files / 100) std::this_thread::yield();
+  directory.reset();
+  EXPECT_FALSE(fs::exists(path)) << made << " files were made until then";
+  writer.join();
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace trireme::comm
