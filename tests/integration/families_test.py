@@ -49,7 +49,7 @@ class Families(TrainingTest):
     def test_parts_of_a_run_cannot_change(self):
         self.train_well(*self.words_of("qwen3"), "run.steps=6")
         refused = self.train(*self.words_of("qwen3"), "model.qk_norm=without_gain")
-        self.assert_refused(refused, 2, "qk_norm is with_gain there and without_gain in this run")
+        self.assert_refused(refused, 2, "model.qk_norm: without_gain here", "was written with with_gain, and a run cannot change it")
 
 
 if __name__ == "__main__":

@@ -229,7 +229,7 @@ TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
     for (int step = 1; step <= steps; ++step)
       EXPECT_LE(distance(coded[step], exact[step]), 2 * of_a_code * largest_change)
           << word(sent) << ", step " << step;
-    EXPECT_GT(distance(coded[steps], exact[steps]), 0);
+    EXPECT_EQ(distance(coded[steps], exact[steps]) > 0, ranks > 1) << "one rank sends nothing";
   }
 }
 
