@@ -2,6 +2,7 @@
 #include "comm/control/temporary_directory.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,14 +40,18 @@ TEST(TemporaryDirectory, IsNotMadeAfterTheLastOnesAreRemoved) {
   EXPECT_EXIT(end_while_more_are_made(parent.path()), ::testing::ExitedWithCode(0), "");
 }
 
-TEST(TemporaryDirectory, IsRemovedWhileAThreadStillMakesFilesInIt) {
+TEST(TemporaryDirectory, IsRemovedWhileAThreadStillMakesAndRenamesFilesInIt) {
   constexpr int files = 3000;
   const auto world = make_self_world();
   std::optional<TemporaryDirectory> directory(*world);
   const std::string path = directory->path();
   std::atomic<int> made{0};
   std::thread writer([&] {
-    for (; made < files; ++made) std::ofstream(path + "/" + std::to_string(made)) << made;
+    for (; made < files; ++made) {
+      const std::string file = path + "/" + std::to_string(made);
+      std::ofstream(file + ".new") << made;
+      std::rename((file + ".new").c_str(), file.c_str());
+    }
   });
   while (made < files / 100) std::this_thread::yield();
   directory.reset();

@@ -57,12 +57,12 @@ class TemporaryDirectory {
   }
 
  private:
-  /// Other threads may still be making files there, for a while.
+  /// Other threads may still be making and renaming files there, for a while.
   static void remove(const std::string& path) noexcept {
     const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     std::error_code problem;
     do std::filesystem::remove_all(path, problem);
-    while (problem == std::errc::directory_not_empty && std::chrono::steady_clock::now() < enough);
+    while (problem && std::chrono::steady_clock::now() < enough);
   }
 
   static inline std::mutex mutex;
