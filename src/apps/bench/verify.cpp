@@ -283,7 +283,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
   const int replicas = local ? 1 : fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
-      if ((job.parallel.encodes() || reduce::dtype_of(job.optimizer.outer.dtype) == DType::u8) &&
+      if ((job.parallel.encodes() || job.optimizer.outer.encodes()) &&
           padding != layout::Padding::aligned)
         continue;
       std::vector<Combination> group;

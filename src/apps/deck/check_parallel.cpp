@@ -109,8 +109,7 @@ struct ParallelRules : Rules {
     };
     if (parallel.reduction == comm::Reduction::tree)
       refuse("parallel.reduction", "its leaves are in all replicas. Use sum or ordered.");
-    if (reduce::dtype_of(config_.optimizer.outer.dtype) == DType::u8 &&
-        parallel.padding != layout::Padding::aligned)
+    if (config_.optimizer.outer.encodes() && parallel.padding != layout::Padding::aligned)
       conflict({"optimizer.outer.dtype", "parallel.padding"}, blocks_need_alignment);
     if (config_.record.norms_every_steps > 0)
       refuse("record.norms_every_steps",

@@ -62,12 +62,8 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                  .gathered_elements(plan.plan) /
                              plan.plan.ranks()));
   if (config.parallel.encodes() && hosts.ranks() > 1) {
-    // Every rank sends the same to each other rank.
-    std::int64_t most = 0;
-    for (int host = 0; host < hosts.count(); ++host) {
-      const auto here = static_cast<std::int64_t>(hosts.members(host).size());
-      most = std::max(most, here * (hosts.ranks() - here));
-    }
+    // Every rank sends the same to each other rank, as between replicas of one rank.
+    const std::int64_t most = most_between_replicas(hosts, hosts.ranks());
     std::int64_t sent = 0;
     for (const layout::Bucket& bucket : plan.plan.buckets())
       sent += reduce::compressed_bytes(config.parallel, plan.plan, bucket);
@@ -88,13 +84,13 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   if (!plan.sharded() || factors)  // an all-reduce
     std::ranges::transform(gradients, gathered(wire, summed), gradients.begin(), std::plus{});
   traffic.gradient_bytes = times * std::ranges::max(gradients);
-  const DType outer = reduce::dtype_of(config.optimizer.outer.dtype);
-  if (local && outer == DType::u8)
+  if (local && config.optimizer.outer.encodes())
     traffic.gradient_bytes += most_between_replicas(hosts, replicas) *
                               optim::averaged_bytes(config.optimizer.outer, plan.plan) /
                               std::max(1, replicas - 1);
   else if (local)
-    traffic.gradient_bytes += std::ranges::max(reduced(outer, comm::ReplicaPart::across));
+    traffic.gradient_bytes += std::ranges::max(
+        reduced(reduce::dtype_of(config.optimizer.outer.dtype), comm::ReplicaPart::across));
   return traffic;
 }
 

@@ -84,6 +84,8 @@ struct OuterConfig {
   reduce::GradientDType dtype = reduce::GradientDType::fp32;
 
   [[nodiscard]] bool on() const { return local_steps > 1; }
+  /// Whether changes are sent in blocks of bytes.
+  [[nodiscard]] bool encodes() const { return reduce::dtype_of(dtype) == DType::u8; }
 };
 
 struct OptimizerConfig {

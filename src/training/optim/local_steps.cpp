@@ -8,10 +8,6 @@
 namespace trireme::optim {
 namespace {
 
-bool encodes(const OuterConfig& config) {
-  return reduce::dtype_of(config.dtype) == DType::u8;
-}
-
 /// A rank's shards of the plan, of which each replica adds up a part.
 reduce::CodedBuckets coded_shards(const OuterConfig& config, const layout::Plan& plan) {
   reduce::CodedBuckets shards{.dtype = config.dtype, .ranks = plan.replicas(), .shards = {}};
@@ -31,7 +27,7 @@ LocalSteps::LocalSteps(const OuterConfig& config,
   if (!replica)
     return;
   across_ = &replica->across;
-  if (encodes(config_)) {
+  if (config_.encodes()) {
     compression_ = std::make_unique<reduce::BlockCompression>(coded_shards(config_, engine_.plan()),
                                                               *across_, replica->peers, device);
     return;
@@ -102,7 +98,7 @@ void LocalSteps::average(BucketIndex bucket,
 reduce::CompressionBytes outer_memory(const OuterConfig& config, const layout::Plan& plan) {
   if (!config.on() || plan.replicas() == 1 || config.dtype == reduce::GradientDType::fp32)
     return {};
-  if (encodes(config))
+  if (config.encodes())
     return coded_shards(config, plan).bytes();
   return {.held = plan.largest_bucket() / plan.ranks() *
                   static_cast<std::int64_t>(size_bytes(DType::bf16))};
@@ -114,9 +110,9 @@ std::int64_t averaged_bytes(const OuterConfig& config, const layout::Plan& plan)
   const reduce::CodedBuckets shards = coded_shards(config, plan);
   std::int64_t bytes = 0;
   for (const std::int64_t shard : shards.shards)
-    bytes += encodes(config) ? shards.sent_bytes(shard)
-                             : 2 * (plan.replicas() - 1) * shard *
-                                   static_cast<std::int64_t>(size_bytes(dtype_of(config.dtype)));
+    bytes += config.encodes() ? shards.sent_bytes(shard)
+                              : 2 * (plan.replicas() - 1) * shard *
+                                    static_cast<std::int64_t>(size_bytes(dtype_of(config.dtype)));
   return bytes;
 }
 
