@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs under limits of their surroundings: real control groups, for which root is needed, and `ulimit`."""
+import errno
 import os
+import select
 import subprocess
+import time
 import unittest
 
 from harness import DECK, TIMEOUT_S, TRIREME, Run, TrainingTest, launch
@@ -34,7 +37,28 @@ class Group:
         return self
 
     def __exit__(self, *_):
-        os.rmdir(self.folder)
+        # mpiexec may end before the last of its ranks; a group that a process is still in cannot be removed.
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return os.rmdir(self.folder)
+            except OSError as problem:
+                if problem.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise
+            self.await_members(deadline)
+
+    def await_members(self, deadline):
+        with open(f"{self.folder}/cgroup.procs", encoding="ascii") as file:
+            members = [int(line) for line in file]
+        for member in members:
+            try:
+                descriptor = os.pidfd_open(member)
+            except ProcessLookupError:
+                continue
+            try:
+                select.select([descriptor], [], [], max(0, deadline - time.monotonic()))
+            finally:
+                os.close(descriptor)
 
     def join(self):
         with open(f"{self.folder}/cgroup.procs", "w", encoding="ascii") as file:
