@@ -163,17 +163,18 @@ const Family* find_family(const GptShape& shape, std::span<const Family> among) 
 }
 
 const Family& family_of(const GptShape& shape,
-                        const std::string& file,
+                        std::string_view file,
                         std::string_view format,
                         std::span<const Family> among) {
   if (const Family* found = find_family(shape, among))
     return *found;
   const Family& nearest = *std::ranges::min_element(
       among, {}, [&](const Family& family) { return parts_beyond(family, shape).size(); });
-  throw UserError({file}, fmt::format("{} cannot express this model. In the nearest family, {}, "
-                                      "there is no {}.",
-                                      format, nearest.model_type,
-                                      fmt::join(parts_beyond(nearest, shape), ", no ")));
+  throw UserError(
+      {std::string(file)},
+      fmt::format("{} cannot express this model. In the nearest family, {}, "
+                  "there is no {}.",
+                  format, nearest.model_type, fmt::join(parts_beyond(nearest, shape), ", no ")));
 }
 
 bool matches(std::string_view pattern, std::string_view name) {

@@ -65,7 +65,7 @@ const Family* find_family(const model::GptShape& shape, std::span<const Family> 
 /// The same. Throws UserError for `file` with the parts that the nearest one cannot express;
 /// `format` names the files.
 const Family& family_of(const model::GptShape& shape,
-                        const std::string& file = "",
+                        std::string_view file = "",
                         std::string_view format = "config.json of transformers",
                         std::span<const Family> among = families());
 
