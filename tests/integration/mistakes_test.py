@@ -81,8 +81,10 @@ class Sources(TrainingTest):
         self.assertEqual(run.err.count("usage: "), 1, run)
 
     def test_text_that_is_not_there(self):
-        run = self.train(f"data.train.text=[{self.path('gone.txt')}]", ranks=2)
-        self.assert_refused(run, USER, "gone.txt")
+        words = self.words("run", [f"data.train.text=[{self.path('gone.txt')}]"])
+        run = start(*words, ranks=2)
+        self.assert_refused(run, USER, "gone.txt", "command line:3:")
+        self.assertEqual(run.errors, start("check", *words).errors)
 
     def test_text_that_cannot_be_read(self):
         run = self.train("data.train.text=[/proc/self/mem]", ranks=2)
@@ -253,11 +255,14 @@ class Leftovers(TrainingTest):
     def test_all_that_a_resume_refuses_is_named_at_once_also_by_check(self):
         changes = ["run.steps=18", "model.channels=64", "model.layers=3", "run.seed=8", "batch.sequences=24"]
         parts = ["model.channels: 64 here", "model.layers: 3 here", "run.seed: 8 here", "batch.sequences: 24 here"]
+        said = []
         for verb in ((), ("check",)):
             refused = start(*verb, *self.words("run", changes), ranks=2 - len(verb))
             self.assertEqual((refused.code, len(refused.errors)), (USER, len(parts)), refused)
             for part in parts:
                 self.assertIn(part, refused.err)
+            said.append(sorted(refused.errors))
+        self.assertEqual(said[0], said[1], "with the places of the keys, however they are found")
         self.assertEqual(start("check", *self.words("run", changes[:1])).code, 0)
 
     def test_weights_of_another_shape_and_seed_are_refused_by_check_as_well(self):

@@ -122,11 +122,7 @@ void look_at_checkpoint(const deck::Deck& deck, Lookout& lookout) {
                           record::fact_of(facts.more, record::data_hash_fact));
     record::expect_model(newest->directory, facts.model, session::model_facts(deck.shape()));
   } catch (const UserError& error) {
-    for (Diagnostic one : error.findings()) {
-      if (!one.subject.empty())
-        one.place = deck.places.of(one.subject);
-      lookout.add(std::move(one));
-    }
+    for (Diagnostic& one : deck.places.placed(error.findings())) lookout.add(std::move(one));
   } catch (const StorageError& error) {
     lookout.add({deck.places.of("run.directory"), "run.directory", error.what()});
   }
@@ -217,7 +213,7 @@ std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& fin
   if (!config.checkpoint.directory.empty()) {
     free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
     lookout.find("checkpoint.directory",
-                 [&] { record::expect_place_of_checkpoints(config.checkpoint.directory, {}); });
+                 [&] { record::expect_place_of_checkpoints(config.checkpoint.directory); });
   }
   if (!config.record.metrics_file.empty())
     lookout.find("record.metrics_file",

@@ -17,12 +17,11 @@ constexpr const char* rows_key = "run.initial_rows";
 
 void compare(const Deck& deck, std::vector<Diagnostic>& findings) {
   const JobConfig& config = deck.config;
-  const auto place_of = [&](const std::string& key) { return deck.places.of(key); };
   const auto tokenizer = deck.tokenizer_of_data();
   const auto stored = weights::open_model(config.run.initial_weights, tokenizer != nullptr);
-  auto found = weights::find_differences(
-      stored, {deck.shape(), config.run.initial_rows, tokenizer, place_of});
-  std::ranges::move(found, std::back_inserter(findings));
+  std::ranges::move(deck.places.placed(weights::find_differences(
+                        stored, {deck.shape(), config.run.initial_rows, tokenizer})),
+                    std::back_inserter(findings));
 }
 
 }  // namespace

@@ -171,6 +171,13 @@ Place KeyPlaces::of(const std::string& path) const {
   }
 }
 
+std::vector<Diagnostic> KeyPlaces::placed(std::vector<Diagnostic> findings) const {
+  for (Diagnostic& one : findings)
+    if (one.place.file.empty() && !one.subject.empty())
+      one.place = of(one.subject);
+  return findings;
+}
+
 std::string read_deck_file(const std::string& path, const char* kind) {
   const auto refuse = [&](const std::string& text) { throw UserError(Place{path, 0, 0}, text); };
   std::error_code ignored;

@@ -53,6 +53,8 @@ class KeyPlaces {
   /// The place of the key, else of the innermost enclosing section that was given, else of the
   /// file.
   [[nodiscard]] Place of(const std::string& path) const;
+  /// `findings`, those about a key at its place.
+  [[nodiscard]] std::vector<Diagnostic> placed(std::vector<Diagnostic> findings) const;
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:

@@ -206,7 +206,6 @@ session::Job job_of(const Deck& deck) {
     // What follows from other keys is no mistake of its own; loading compares the whole model.
     const bool follows = known != resolved.end() && !deck.places.given(entry.path);
     job.rules.push_back(follows && entry.change == Change::never ? Change::free : entry.change);
-    job.places.push_back(deck.places.of(entry.path));
   }
   return job;
 }

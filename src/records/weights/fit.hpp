@@ -3,7 +3,6 @@
 // once, each with the deck's key and the file that differs.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,10 @@
 
 namespace trireme::weights {
 
-/// The place in a deck where a key ("model.layers") was given.
-using PlaceOf = std::function<Place(const std::string& key)>;
-
 struct ExpectedModel {
   model::GptShape shape;
   InitialRows rows = InitialRows::exact;
   std::shared_ptr<const text::Tokenizer> tokenizer;  ///< of the data; null: unknown
-  PlaceOf place_of;
 };
 
 /// The differences in sizes, parts, biases and head; in rows of the embeddings, as far as `rows`

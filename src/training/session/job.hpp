@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "device/config.hpp"
 
 #include "model/config.hpp"
@@ -51,16 +50,6 @@ struct Job : Sections {
   std::vector<Change> rules = {};  ///< for changes of each key of `deck`
   /// Encodes prompts, decodes samples, counts bytes of text. Null if the deck names no tokenizer.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
-  /// For messages: where each key of `deck`, or the section around it, was given.
-  std::vector<Place> places = {};
-
-  /// The place of the key `path`; without a file if it is not known.
-  [[nodiscard]] Place place_of(const std::string& path) const {
-    for (std::size_t i = 0; i < places.size() && i < deck.size(); ++i)
-      if (deck[i].first == path)
-        return places[i];
-    return {};
-  }
   /// The step at which the learning-rate schedule ends.
   [[nodiscard]] std::int64_t schedule_steps() const {
     return optimizer.schedule.steps.value_or(run.steps);

@@ -196,8 +196,7 @@ model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const Ra
     return shape;
   const model::RecomputeChoice choice = decide_recompute({job, job.shape, plan, kind});
   if (!choice.fits)
-    throw UserError(
-        {Diagnostic{job.place_of(key), key, too_little(job.shape, choice, kind.dtype)}});
+    throw UserError({Diagnostic{{}, key, too_little(job.shape, choice, kind.dtype)}});
   shape.recompute = choice.recompute;
   return shape;
 }

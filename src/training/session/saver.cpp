@@ -311,9 +311,7 @@ record::NameValues Saver::start_from_files(Log& log) {
 }
 
 record::NameValues Saver::start_from(const std::string& place, Log& log) {
-  const weights::ExpectedModel expected{
-      job_.shape, job_.run.initial_rows, job_.tokenizer,
-      [this](const std::string& key) { return job_.place_of(key); }};
+  const weights::ExpectedModel expected{job_.shape, job_.run.initial_rows, job_.tokenizer};
   auto stored = weights::open_together(
       place, job_.tokenizer != nullptr, world_, [&](const weights::StoredModel& found) {
         if (auto findings = weights::find_differences(found, expected); !findings.empty())

@@ -137,7 +137,8 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
   if (!skips_of(job.deck).same_before(static_cast<std::int64_t>(then.next_sample),
                                       skips_of(then.deck)))
     found.push_back(
-        {job.place_of("data.skip"), "data.skip",
+        {{},
+         "data.skip",
          fmt::format("{} differs from {} among the {} samples before {}. Skip only later "
                      "samples, or move the checkpoints after the first sample that "
                      "differs to another directory",

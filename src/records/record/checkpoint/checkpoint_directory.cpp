@@ -129,7 +129,7 @@ std::string checkpoints_of(const std::string& run_directory) {
   return run_directory + "/checkpoints";
 }
 
-void expect_place_of_checkpoints(const std::string& directory, const Place& place) {
+void expect_place_of_checkpoints(const std::string& directory) {
   std::error_code problem;
   if (!fs::is_directory(directory, problem))
     return;  // made, or refused, by RunDirectory
@@ -145,7 +145,8 @@ void expect_place_of_checkpoints(const std::string& directory, const Place& plac
       other = name;
   }
   if (!other.empty())
-    throw UserError({{place, "checkpoint.directory",
+    throw UserError({{{},
+                      "checkpoint.directory",
                       fmt::format("{} holds files that are not checkpoints of trireme, such as {}. "
                                   "Name a new or empty directory, for example {}/checkpoints",
                                   directory, other, directory)}});

@@ -18,9 +18,9 @@ inline constexpr const char* milestone_fact = "milestone";
 
 /// RUN_DIR/checkpoints
 std::string checkpoints_of(const std::string& run_directory);
-/// Throws UserError about the key at `place` if `directory` has other files, and no sign that
+/// Throws UserError about the key if `directory` has other files, and no sign that
 /// trireme has used it: its lock, `latest`, or a checkpoint.
-void expect_place_of_checkpoints(const std::string& directory, const Place& place);
+void expect_place_of_checkpoints(const std::string& directory);
 /// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
 /// are there already or elsewhere, StorageError when it cannot be made.
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
