@@ -51,7 +51,7 @@ expect 0 'no mistakes found for 3 ranks' '' check "$source/input/quickstart.yaml
 expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 "data.train.text=[$source/README.md, $source/LICENSE]"
 expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json
 expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/quickstart.yaml" --json plan.json
-expect 2 '' 'no/plan.json: error: this file cannot be created: no: No such file or directory' plan "$source/input/quickstart.yaml" --json no/plan.json
+expect 2 '' 'no/plan.json: error: this cannot be created: no: No such file or directory' plan "$source/input/quickstart.yaml" --json no/plan.json
 expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
 [ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
 expect 0 '"rows"' '' bench matmul "$source/tests/integration/tiny.yaml" --repetitions 1 --json -

@@ -51,6 +51,14 @@ TEST(NewDirectory, TakesAnEmptyDirectorysPlaceAndNoOther) {
   EXPECT_THROW(NewDirectory(scratch / "link"), UserError);
 }
 
+TEST(NewDirectory, IsRefusedBeforeTheWorkWhereItCannotBe) {
+  const test::ScratchDirectory scratch;
+  test::write_bytes(scratch / "file", "x");
+  expect_new_directory(scratch / "a/b/c/");
+  for (const char* place : {"file/a", "file/a/b"})
+    EXPECT_THROW(expect_new_directory(scratch / place), UserError) << place;
+}
+
 TEST(NewDirectory, IsRefusedWhereSomebodyCameFirst) {
   const test::ScratchDirectory scratch;
   NewDirectory late(scratch / "a");
@@ -86,7 +94,7 @@ TEST(NewFile, IsRefusedBeforeTheWorkWhereItsDirectoryIsMissing) {
       expect_new_file(scratch / place);
       ADD_FAILURE() << place;
     } catch (const UserError& error) {
-      EXPECT_EQ(error.what(), (scratch / place) + ": error: this file cannot be created: " +
+      EXPECT_EQ(error.what(), (scratch / place) + ": error: this cannot be created: " +
                                   fs::path(scratch / place).parent_path().string() + ": " + reason);
     }
   }

@@ -16,16 +16,29 @@ namespace trireme::files {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Without `.`, `..` and a slash at its end.
+fs::path normal(const fs::path& path) {
+  const fs::path simple = path.lexically_normal();
+  return simple.has_filename() ? simple : simple.parent_path();
+}
+
+}  // namespace
+
 void expect_new_directory(const std::string& path) {
   if (fs::exists(fs::symlink_status(path)) && !(fs::is_directory(path) && fs::is_empty(path)))
     throw UserError({path}, "this is there already; name a new directory, or remove this one");
+  std::error_code ignored;
+  fs::path first = normal(path);  // the first directory that must be created
+  while (first.has_parent_path() && !fs::exists(first.parent_path(), ignored))
+    first = first.parent_path();
+  expect_place_for(first.string());
 }
 
 NewDirectory::NewDirectory(const std::string& path) : path_(path) {
   expect_new_directory(path);
-  fs::path target = fs::absolute(path).lexically_normal();
-  if (!target.has_filename())
-    target = target.parent_path();
+  const fs::path target = normal(fs::absolute(path));
   target_ = target.string();
   make_directories(target.parent_path().string());
   const std::string stem = target_ + ".part-" + std::to_string(::getpid());

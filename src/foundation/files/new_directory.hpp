@@ -12,7 +12,8 @@
 
 namespace trireme::files {
 
-/// Throws UserError when something is at `path`, an empty directory aside.
+/// Throws UserError when something is at `path`, an empty directory aside, or when no directory can
+/// be created there.
 void expect_new_directory(const std::string& path);
 
 class NewDirectory {

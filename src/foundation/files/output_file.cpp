@@ -124,8 +124,8 @@ void expect_place_for(const std::string& path) {
     return;
   const int problem = errno;
   expect_about_the_path(problem, "create " + path);
-  throw UserError(Place{path, 0, 0}, fmt::format("this file cannot be created: {}: {}", parent,
-                                                 std::strerror(problem)));
+  throw UserError(Place{path, 0, 0},
+                  fmt::format("this cannot be created: {}: {}", parent, std::strerror(problem)));
 }
 
 void write_new_file(const std::string& path, std::string_view text) {
