@@ -306,7 +306,17 @@ TEST_F(Open, DocumentsForValidationAreChosenByAHash) {
   EXPECT_EQ(open(setup).validation_tokens, -1);
   setup.config.validation.by = ValidationBy::documents;
   setup.config.validation_fraction = 1e-9;
-  EXPECT_THAT(user_error([&] { say(setup); }), HasSubstr("none of the 2 documents was chosen"));
+  EXPECT_THAT(user_error([&] { say(setup); }), HasSubstr("the hash chose none of the 2 documents"));
+
+  // Equal documents are chosen together, here all of them.
+  std::string equal;
+  for (int i = 0; i < 200; ++i) equal += "the same document<|endoftext|>";
+  setup.config.train.text = {write("equal", equal)};
+  setup.config.validation_fraction = 1 - 1e-9;
+  EXPECT_THAT(user_error([&] { say(setup); }),
+              HasSubstr("no training data: the hash chose all of"));
+  setup.config.validation.by = ValidationBy::automatic;
+  EXPECT_EQ(open(setup).validation_tokens, -1);
 }
 
 TEST_F(Open, WarnsOfATailOfOtherFiles) {

@@ -256,8 +256,8 @@ struct AllRules : Rules {
   }
 
   void validation_exists() const {
-    if (!readable({"evaluate.every_steps", "data.validation_fraction", "data.validation",
-                   "data.train.mixture"}))
+    if (!readable(
+            {"evaluate.every_steps", "data.validation_fraction", "data.validation", "data.train"}))
       return;
     const bool own = config_.data.validation.given(), mixed = !config_.data.train.mixture.empty();
     if (places_.given("data.validation_fraction") && config_.data.validation_fraction > 0 &&
@@ -265,6 +265,12 @@ struct AllRules : Rules {
       say("data.validation_fraction",
           own ? "without effect: data.validation names the validation data"
               : "without effect with a mixture. Give data.validation.");
+    if (config_.data.validation.by == batches::ValidationBy::documents &&
+        (own || config_.data.train.text.empty()))
+      say("data.validation.by",
+          own ? "without effect: data.validation names the validation data"
+              : "documents are only searched for in data.train.text. Set tail, or give "
+                "data.validation.");
     if (config_.evaluate.every_steps == 0 || own)
       return;
     if (mixed)

@@ -140,20 +140,22 @@ std::int64_t validation_tokens(const Setup& setup,
                                Log& log) {
   const tokens::Manifest& manifest = corpus.manifest;
   const std::int64_t documents = manifest.notes.documents;
+  const std::int64_t train = tokens::sum_of(manifest.train).tokens;
   const std::int64_t validation = tokens::sum_of(manifest.validation).tokens;
   const bool wanted = setup.config.validation.by == ValidationBy::documents;
   if (by_documents(setup, *source.files)) {
-    if (validation > 0 && (wanted || documents >= least_documents)) {
+    if (train > 0 && validation > 0 && (wanted || documents >= least_documents)) {
       log.info("{}: {} of {} tokens, whole documents chosen by a hash, are validation data",
-               source.key, validation, validation + tokens::sum_of(manifest.train).tokens);
+               source.key, validation, validation + train);
       return validation;
     }
     if (wanted)
       text::refuse_key(
           "", "data.validation.by",
-          fmt::format("documents gives no validation data: none of the {} documents was chosen. "
-                      "Set data.validation.by: tail, or a larger data.validation_fraction",
-                      documents));
+          fmt::format("documents gives no {} data: the hash chose {} of the {} documents. Set "
+                      "data.validation.by: tail, or a {} data.validation_fraction",
+                      train > 0 ? "validation" : "training", train > 0 ? "none" : "all", documents,
+                      train > 0 ? "larger" : "smaller"));
   }
   if (corpus.is_new && world.rank() == 0)
     check_tail(setup, source, log);
