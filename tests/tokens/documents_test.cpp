@@ -95,8 +95,8 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
     const std::string path = write("bad.jsonl", good + "\n" + line + "\n" + good);
     return user_error([&] { texts(path, "text"); });
   };
-  EXPECT_THAT(said("{\"body\": \"x\"}"),
-              HasSubstr("bad.jsonl:3:1: error: the line has no key 'text'"));
+  EXPECT_THAT(said("{\"id\": 1, \"body\": \"x\"}"),
+              HasSubstr("bad.jsonl:3:1: error: the line has no key 'text', but 'body', 'id'"));
   EXPECT_THAT(said("{\"text\": 5}"), HasSubstr("has 'text' that is not text but number"));
   EXPECT_THAT(said("{\"text\": null}"), HasSubstr("has 'text' that is not text but null"));
   EXPECT_THAT(said("{\"text\": "), HasSubstr("bad.jsonl:3:10: error: the line ends within"));
@@ -105,6 +105,9 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
               HasSubstr("bad.jsonl:3:24: error: the line contains NaN, which is not JSON"));
   EXPECT_THAT(said("{\"text\": \"a\", \"n\": -Infinity}"), HasSubstr("contains Infinity"));
   EXPECT_THAT(said("{\"text\": \"a\xff\"}"), HasSubstr("the byte 0xff, which is not UTF-8"));
+  EXPECT_THAT(
+      said("{\"text\": \"\xc3\xa9t\xe9 \"}"),  // in ISO 8859-1 from the second accent on
+      HasSubstr("bad.jsonl:3:14: error: the line contains the byte 0xe9, which is not UTF-8"));
   EXPECT_THAT(said("plain words"), HasSubstr("is not valid JSON from here on: \"plain words\""));
   // In a range that begins later the number counts from the file's begin.
   const std::string path = write("late.jsonl", good + good + "[]\n");

@@ -11,8 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.hpp"
+#include "base/text.hpp"
 #include "files/descriptor.hpp"
 
+#include "text/json_file.hpp"
 #include "text/pieces.hpp"
 #include "tokens/sources.hpp"
 
@@ -73,18 +75,37 @@ std::size_t find_half_surrogate(std::string_view line, std::size_t from) {
   return std::string_view::npos;
 }
 
-/// Why JSON ends at this byte (from 1 on) of a line.
-std::string reason_at(std::string_view line, std::size_t byte) {
+/// Why JSON ends at this byte (from 1 on) of a line. The parser ends after bytes that are not UTF-8;
+/// `byte` becomes the first of them.
+std::string reason_at(std::string_view line, std::size_t& byte) {
   const std::string_view rest = line.substr(std::min(byte - 1, line.size()));
   for (const char* word : {"NaN", "Infinity"})
     if (rest.starts_with(word))
       return fmt::format("contains {}, which is not JSON: write null instead", word);
   if (byte > line.size())
     return "ends within a JSON object";
-  if (static_cast<unsigned char>(rest[0]) >= 0x80)
-    return fmt::format("contains the byte 0x{:02x}, which is not UTF-8",
-                       static_cast<unsigned char>(rest[0]));
+  for (std::size_t at = 0, size = 0; at < byte; at += size) {
+    size = character_bytes(line.substr(at));
+    if (const auto lead = static_cast<unsigned char>(line[at]); lead >= 0x80 && size == 1) {
+      byte = at + 1;
+      return fmt::format(
+          "contains the byte 0x{:02x}, which is not UTF-8. Convert the file, for example with "
+          "iconv",
+          lead);
+    }
+  }
   return fmt::format("is not valid JSON from here on: {:?}", rest.substr(0, 20));
+}
+
+/// ", but 'a', 'b'"
+std::string keys_of(const nlohmann::json& object) {
+  constexpr int most = 8;
+  std::string text;
+  int count = 0;
+  for (const auto& [key, ignored] : object.items())
+    if (count++ < most)
+      text += fmt::format("{}'{}'", text.empty() ? ", but " : ", ", text::shortened(key));
+  return text + (count > most ? ", ..." : "");
 }
 
 }  // namespace
@@ -276,7 +297,7 @@ bool Documents::read_line(std::string_view line, std::string& problem, std::size
   }
   const auto found = object.find(format_.field);
   if (found == object.end())
-    problem = fmt::format("has no key '{}'", format_.field);
+    problem = fmt::format("has no key '{}'{}", format_.field, keys_of(object));
   else if (!found->is_string())
     problem = fmt::format("has '{}' that is not text but {}", format_.field, found->type_name());
   else
