@@ -467,6 +467,9 @@ TEST(Export, FindsTheCheckpointOfAStep) {
               HasSubstr("no checkpoint of step 5. Available steps: 0"));
   request.step = 0;
   EXPECT_EQ(export_model(request).source, run + "/checkpoints/step-00000000");
+  request.source = run + "/checkpoints/step-00000000";
+  request.output += "-again";
+  EXPECT_THAT(mistakes_of([&] { export_model(request); }), HasSubstr("and this has none"));
 }
 
 TEST(Import, MakesACheckpointOfWeightsAlone) {

@@ -107,7 +107,11 @@ std::string place_of_model(const std::string& path, std::int64_t step) {
   std::error_code ignored;  // open_model() will report it
   const bool is_run = !fs::exists(path + "/" + record::manifest_file, ignored) &&
                       fs::is_directory(path + "/checkpoints", ignored);
-  return is_run || step >= 0 ? checkpoint_in(path, step) : path;
+  if (step >= 0 && !is_run && fs::exists(path, ignored))
+    throw UserError({path},
+                    "--step chooses one of the checkpoints of a run directory, and this has none. "
+                    "Leave it out");
+  return is_run ? checkpoint_in(path, step) : path;
 }
 
 bool was_removed(const std::string& place, const std::string& path, int tries) {
