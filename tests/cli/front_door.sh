@@ -71,6 +71,10 @@ expect 2 '' 'usage: trireme sample' generate directory --tokens none
 expect 2 '' 'there is nothing to evaluate' evaluate directory
 expect 2 '' 'usage: trireme evaluate' evaluate directory --multiple-choice q --format csv
 expect 2 '' "did you mean 'generate'?" genrate directory
+expect 2 '' 'error: --output: the value is empty. Is a shell variable not set?' tokenize --tokenizer bytes --text bad.yaml --output ''
+expect 2 '' 'error: --json: the value is empty' plan "$source/input/quickstart.yaml" --json ''
+expect 2 '' 'error: MODEL: the value is empty' sample ''
+expect 2 '' '--bad-lines requires --field' tokenize --tokenizer bytes --text bad.yaml --output out --bad-lines skip
 expect 2 '' 'shared_memory' bench reduce --transport foo
 expect 2 '' 'bad.yaml' bench matmul --json bad.yaml
 expect 0 'oneDNN' '' --version

@@ -147,6 +147,10 @@ ExitCode run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    for (const CLI::Option* option : chosen.command->get_options())
+      if (const std::string name = option->get_name(); name != "--prompt" && name != "--separator")
+        if (std::ranges::find(option->results(), "") != option->results().end())
+          throw CLI::ValidationError(name, "the value is empty. Is a shell variable not set?");
   } catch (const CLI::CallForVersion&) {
     print(build_info_text(ops::onednn_version()));
     return ExitCode::done;

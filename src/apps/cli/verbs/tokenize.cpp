@@ -49,7 +49,7 @@ Action declare_tokenize(CLI::App& command) {
       .add_option("--output", request.output,
                   "Prefix of the token files: PREFIX_train_000000.bin, ...")
       ->required();
-  add_field(command, options->field);
+  CLI::Option* const field = add_field(command, options->field);
   command.add_option(
       "--separator", options->separator,
       "What stands between documents in plain text: auto (the tokenizer's end-of-text "
@@ -57,6 +57,7 @@ Action declare_tokenize(CLI::App& command) {
   command
       .add_option("--bad-lines", options->bad_lines,
                   "Lines that are not JSON objects with the field: stop, or skip and count them.")
+      ->needs(field)
       ->check(CLI::IsMember({"stop", "skip"}));
   command
       .add_option("--validation-fraction", request.validation_fraction,
