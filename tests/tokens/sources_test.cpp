@@ -251,6 +251,18 @@ TEST_F(Sources, ShardsAreFilesAndGlobsOnly) {
   EXPECT_THAT(find_shards({at("s/*.bin")}), ElementsAre(at("s/x_1.bin"), at("s/x_2.bin")));
   EXPECT_THAT(user_error([&] { find_shards({at("s")}); }),
               HasSubstr("data.train.tokens: '" + at("s") + "' is a directory"));
+  EXPECT_EQ(find_file(at("s/x_[1].bin"), "--prompts"), at("s/x_1.bin"));
+  EXPECT_THAT(user_error([&] { find_file(at("s/*.bin"), "--prompts"); }),
+              HasSubstr("--prompts: 2 files match"));
+}
+
+// glob(3) takes ** for *, so deeper files would be missing without a word.
+TEST_F(Sources, AGlobOfAnyDepthIsRefused) {
+  write("s/a.txt", "x");
+  write("s/t/u/b.txt", "x");
+  EXPECT_THAT(user_error([&] { find_text({at("s/**/*.txt")}); }),
+              HasSubstr("Give the directory itself"));
+  EXPECT_THAT(user_error([&] { find_shards({at("s/**/*.txt")}); }), HasSubstr("for each depth"));
 }
 
 // What a file is, its bytes say, whether it was found or named.

@@ -107,7 +107,7 @@ void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
     lookout.files(key, set.text, set.tokens);
     if (!set.multiple_choice.empty())
       lookout.find(key + ".multiple_choice",
-                   [&] { tokens::find_shards({set.multiple_choice}, key + ".multiple_choice"); });
+                   [&] { tokens::find_file(set.multiple_choice, key + ".multiple_choice"); });
   }
 }
 

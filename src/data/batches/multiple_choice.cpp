@@ -249,7 +249,7 @@ std::vector<Question> read_questions(const std::string& path,
                                      const QuestionRequirements& requirements) {
   TRIREME_EXPECT(requirements.format != ChoiceFormat::jsonl || requirements.tokenizer != nullptr,
                  "questions as text, and no tokenizer");
-  const std::string file = tokens::find_shards({path}, "--multiple-choice").at(0);
+  const std::string file = tokens::find_file(path, "--multiple-choice");
   std::vector<Question> questions = requirements.format == ChoiceFormat::hellaswag
                                         ? read_hellaswag(file, requirements)
                                         : read_json_lines(file, requirements);

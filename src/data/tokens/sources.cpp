@@ -106,6 +106,10 @@ class Finder {
   }
 
   void expand(const std::string& pattern) {
+    if (("/" + pattern).find("/**/") != std::string::npos)  // glob(3) would take it for /*/
+      return report("'{}': ** does not match directories of any depth. {}", pattern,
+                    text_ ? "Give the directory itself, which is searched recursively"
+                          : "Give a glob for each depth, such as a/*.bin and a/*/*.bin");
     glob_t matches{};
     unread().clear();
     const int rc = ::glob(pattern.c_str(), GLOB_NOSORT, note_unread, &matches);
@@ -289,6 +293,16 @@ std::vector<std::string> find_shards(const std::vector<std::string>& entries,
   for (TextFile& file : Finder(key, false).find(entries).files)
     paths.push_back(std::move(file.path));
   return paths;
+}
+
+std::string find_file(const std::string& entry, const std::string& key) {
+  const std::vector<std::string> found = find_shards({entry}, key);
+  if (found.size() > 1)
+    throw UserError({{{},
+                      key,
+                      fmt::format("{} files match '{}', such as {} and {}. Name one of them",
+                                  found.size(), entry, found[0], found[1])}});
+  return found.front();
 }
 
 }  // namespace trireme::tokens

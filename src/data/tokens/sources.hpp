@@ -60,4 +60,7 @@ void say_skipped(const TextSources& sources, const std::string& key, Log& log);
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,
                                      const std::string& key = "data.train.tokens");
 
+/// The same for one file. Throws UserError where a glob matches several.
+std::string find_file(const std::string& entry, const std::string& key);
+
 }  // namespace trireme::tokens

@@ -82,13 +82,13 @@ std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, E
     return finding(index, examine_megatron(index, made));
   if (!headed)
     return finding(path, fmt::format("is not a token shard: {} bytes, the header of llm.c's alone "
-                                     "takes {}; for raw numbers give `format`",
+                                     "takes {}; a deck reads raw numbers with `format`",
                                      input.size(), llmc_header_bytes));
-  return finding(path,
-                 fmt::format("is not a token shard of llm.c: it starts with {}, not {} or {}, "
-                             "and there is no .idx of Megatron next to it; for raw numbers give "
-                             "`format`",
-                             magic, llmc_magic_2, llmc_magic_4));
+  return finding(
+      path, fmt::format("is not a token shard of llm.c: it starts with {}, not {} or {}, "
+                        "and there is no .idx of Megatron next to it; a deck reads raw numbers "
+                        "with `format`",
+                        magic, llmc_magic_2, llmc_magic_4));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<session::Eval
       Found& one = all.emplace_back();
       attempt(!set.text.empty(), [&] { one.text = text_of(set, key_of(i, "text"), *tokenizer); });
       attempt(!set.multiple_choice.empty(), [&] {
-        tokens::find_shards({set.multiple_choice}, key_of(i, "multiple_choice"));
+        tokens::find_file(set.multiple_choice, key_of(i, "multiple_choice"));
         one.questions =
             batches::read_questions(set.multiple_choice, {.format = set.format,
                                                           .vocabulary = shape.vocabulary,
