@@ -66,7 +66,7 @@ class Sample(Trained):
         self.assertNotEqual(self.well("sample", *words[:-1], "5"), said)
 
     def test_any_number_of_ranks_gives_the_same_texts(self):
-        prompts = self.write("prompts.txt", "the\n\nquick brown fox jumps over the lazy dog\r\nz\n")
+        prompts = self.write("prompts.txt", "\ufeffthe\n\nquick brown fox jumps over the lazy dog\r\nz\n")
         words = ["sample", self.run_directory, "--prompts", prompts, "--samples", "3", "--tokens", "20", "--top-k", "9", "--top-p",
                  "0.9", "--batch", "2"]
         said = {ranks: self.well(*words, "--json", self.path(f"{ranks}.json"), ranks=ranks) for ranks in (1, 2, 3)}

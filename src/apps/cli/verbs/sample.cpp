@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,9 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
       prompts.back() += piece.text;
     }
   }
-  std::istringstream lines(all);
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // of editors on Windows
+  std::istringstream lines(
+      all.substr(all.starts_with(byte_order_mark) ? byte_order_mark.size() : 0));
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r'))
       line.pop_back();
