@@ -80,26 +80,29 @@ class Sources(TrainingTest):
         self.assert_refused(run, USER, "--steps: Value 0 not in range")
         self.assertEqual(run.err.count("usage: "), 1, run)
 
+    def words_with(self, text):
+        return [DECK, f"run.directory={self.path('run')}", f"data.train.text=[{text}]"]
+
     def test_text_that_is_not_there(self):
-        words = self.words("run", [f"data.train.text=[{self.path('gone.txt')}]"])
+        words = self.words_with(self.path("gone.txt"))
         run = start(*words, ranks=2)
-        self.assert_refused(run, USER, "gone.txt", "command line:3:")
-        self.assertEqual(run.errors, start("check", *words).errors)
+        self.assert_refused(run, USER, "gone.txt", "No such file", "command line:2:")
+        self.assertIn(run.errors[0], start("check", *words).err)
 
     def test_text_that_cannot_be_read(self):
-        run = self.train("data.train.text=[/proc/self/mem]", ranks=2)
-        self.assert_refused(run, USER, "/proc/self/mem")
+        run = start(*self.words_with("/proc/self/mem"), ranks=2)
+        self.assert_refused(run, USER, "/proc/self/mem' is empty")
 
     def test_an_empty_text_file(self):
         empty = self.path("empty.txt")
         open(empty, "w", encoding="ascii").close()
-        run = self.train(f"data.train.text=[{empty}]", ranks=2)
-        self.assert_refused(run, USER, "empty")
+        run = start(*self.words_with(empty), ranks=2)
+        self.assert_refused(run, USER, "is empty")
 
     def test_a_directory_without_text(self):
         os.mkdir(self.path("bare"))
-        run = self.train(f"data.train.text=[{self.path('bare')}]", ranks=2)
-        self.assert_refused(run, USER, "bare")
+        run = start(*self.words_with(self.path("bare")), ranks=2)
+        self.assert_refused(run, USER, "bare", "contains no text file")
 
     def test_more_ranks_than_sequences(self):
         run = self.train("batch.sequences=2", "batch.equal_ranks=true", ranks=3)
@@ -110,9 +113,9 @@ class Sources(TrainingTest):
     def test_text_shorter_than_a_batch(self):
         with open(self.path("short.txt"), "w", encoding="ascii") as out:
             out.write("too short")
-        run = self.train(f"data.train.text=[{self.path('short.txt')}]", ranks=2)
+        run = start(*self.words_with(self.path("short.txt")), ranks=2)
         self.assertEqual(run.code, USER, run)
-        self.assertGreaterEqual(len(run.errors), 1, run)
+        self.assertIn("tiny.yaml:5:3: error: data.train: 8 training tokens make 0 sequences", run.err)
 
     def test_a_vocabulary_that_does_not_hold_bytes(self):
         run = self.train("model.vocabulary=100", ranks=2)
