@@ -94,6 +94,7 @@ class DataSurgery(TrainingTest):
         self.assertFalse({use["sample"] for use in left} & set(skip))
 
     def test_mistakes_are_named(self):
+        text = os.path.join(self.text, os.listdir(self.text)[0])
         for words, *parts in ((("data.skip=[9-8]",), "command line:3:12: error: data.skip[0]: 9-8 ends before it begins. Exchange its numbers."),
                               (("data.skip=[5, 4-6]",), "command line:3:15: error: data.skip[1]: 4-6 overlaps an earlier element. Give each sample once."),
                               (("data.skip=[144]",), "144 is not reached: the last sample of the run is 143."),
@@ -101,8 +102,9 @@ class DataSurgery(TrainingTest):
             self.assert_refused(self.train(*words), 2, *parts)
         for words, part in ((("--step", "13"), "--step 13: the deck states the samples of steps 1 to 12"), (("--step", "0"), "--step 0: "),
                             (("--step", "3-1"), "--step: '3-1' is not a number or a range of them"), ((), "give either --step or --document"),
-                            (("--document", "a.txt"), "--document: '' is not a number or a range of them"), (("--document", "/no/file:0"), "the training data do not have it"),
-                            (("--document", f"{DECK}:0"), "the training data do not have it")):
+                            (("--document", "a.txt"), "--document: 'a.txt' is not FILE:OFFSET"), (("--document", "/no/file:0"), "the training data do not have it"),
+                            (("--document", f"{DECK}:0"), "the training data do not have it"),
+                            (("--document", f"{text}:{os.path.getsize(text)}"), "the training data do not have it")):
             self.assert_refused(start("data", *self.words("run", ()), *words), 2, part)
         self.assertFalse(os.path.exists(self.path("run")), "a question writes nothing")
 

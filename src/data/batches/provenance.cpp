@@ -8,6 +8,7 @@
 
 #include "corpus/tokenize.hpp"
 #include "tokens/sources.hpp"
+#include "tokens/text_input.hpp"
 #include "tokens/token_files.hpp"
 #include "tokens/token_index.hpp"
 
@@ -19,6 +20,13 @@ namespace fs = std::filesystem;
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code ignored;
   return a == b || fs::equivalent(a, b, ignored);
+}
+
+/// Where the size of the text is known: plain text.
+bool ends_before(const std::string& path, std::int64_t offset) {
+  std::error_code ignored;
+  return tokens::packing_of(path) == tokens::Packing::none &&
+         static_cast<std::int64_t>(fs::file_size(path, ignored)) <= offset;
 }
 
 /// The tokens of a file at which documents begin; empty: they are not known.
@@ -90,7 +98,8 @@ std::optional<Document> Provenance::find(const std::string& file, std::int64_t o
                                            [&](const corpus::Range& range) {
                                              return range.begin <= offset &&
                                                     (range.end < 0 || offset < range.end) &&
-                                                    same_file(range.path, file);
+                                                    same_file(range.path, file) &&
+                                                    !ends_before(range.path, offset);
                                            })
                      : offset < one.tokens && same_file(one.path, file);
     if (!has)

@@ -114,10 +114,11 @@ class RunData {
   template <class Take>
   void each_sample(std::int64_t step, Take&& take) const {
     if (step < first_known_ || step > job_.run.steps)
-      throw UserError(fmt::format(
-          "--step {}: the deck states the samples of steps {} to {}{}", step, first_known_,
-          job_.run.steps,
-          first_known_ > 1 ? ", because the batch or the mixture has changed since then" : ""));
+      throw UserError(fmt::format("--step {}: the deck states the samples of steps {} to {}{}",
+                                  step, first_known_, job_.run.steps,
+                                  step > 0 && step < first_known_
+                                      ? ", because the batch or the mixture has changed since then"
+                                      : ""));
     std::int64_t end = step > done_
                            ? after(next_sample_, sizes_.until(step - 1) - sizes_.until(done_))
                            : after(0, sizes_.until(step - 1));
@@ -165,13 +166,18 @@ ExitCode list_data(const DataOptions& options) {
     throw UserError("give either --step or --document");
   deck::Circumstances circumstances = circumstances_of(options.ranks);
   circumstances.trains = false;
-  const session::Job job = deck::job_of(deck_of(options.deck, circumstances));
-  RunData run(job);
-  for (const batches::Range& steps : options.steps)
-    for (std::int64_t step = steps.first; step <= steps.last; ++step) run.add_step(step);
-  if (!options.file.empty())
-    run.add_document(options.file, options.offset);
-  give_result(run.text(), options.json, json_text(run.rows()));
+  const deck::Deck deck = deck_of(options.deck, circumstances);
+  const session::Job job = deck::job_of(deck);
+  try {
+    RunData run(job);
+    for (const batches::Range& steps : options.steps)
+      for (std::int64_t step = steps.first; step <= steps.last; ++step) run.add_step(step);
+    if (!options.file.empty())
+      run.add_document(options.file, options.offset);
+    give_result(run.text(), options.json, json_text(run.rows()));
+  } catch (const UserError& mistake) {
+    throw UserError(deck.places.placed(mistake.findings()));
+  }
   return ExitCode::done;
 }
 
@@ -197,9 +203,11 @@ Action declare_data(CLI::App& command) {
       ->delimiter(',')
       ->allow_extra_args(false);
   const auto take_document = [options](const std::string& word) {
-    const std::size_t colon = std::min(word.rfind(':'), word.size());
+    const std::size_t colon = word.rfind(':');
+    if (colon == std::string::npos)
+      throw CLI::ValidationError("--document", fmt::format("'{}' is not FILE:OFFSET", word));
     options->file = word.substr(0, colon);
-    options->offset = range_in("--document", word.substr(std::min(colon + 1, word.size()))).first;
+    options->offset = range_in("--document", word.substr(colon + 1)).first;
   };
   command.add_option_function<std::string>(
       "--document", take_document,
