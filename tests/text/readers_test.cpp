@@ -241,6 +241,9 @@ TEST_F(Readers, NameWhatADirectoryLacks) {
   write("two/b.bin", "");
   EXPECT_THAT(user_error([&] { load_tokenizer(at("two")); }), HasSubstr("several tokenizers"));
   EXPECT_THAT(said("notes.txt", "hello"), HasSubstr("must be named *.json, "));
+  EXPECT_THAT(said("x.tiktoken", ""), HasSubstr("the file is empty"));
+  EXPECT_THAT(said("gpt2-vocab.json", R"({"a": 0, "b": 1})"),
+              HasSubstr("must be named vocab.json"));
   EXPECT_THAT(said("x.model", "\x0a\x0b"),
               HasSubstr("x.model: error: at byte 2: this is not a model of SentencePiece"));
 }

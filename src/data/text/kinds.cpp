@@ -150,6 +150,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_director
   if (read == nullptr)
     throw UserError({file.string()},
                     "a tokenizer file must be named *.json, *.tiktoken, *.model or *.bin");
+  if (text.bytes.empty())
+    throw UserError({file.string()}, "the file is empty");
   Vocabulary vocabulary = read(text);
   read_roles(vocabulary, file.parent_path());
   return make_tokenizer(std::move(vocabulary), file.string());

@@ -16,12 +16,15 @@ class Reader {
  public:
   explicit Reader(const FileText& file) : path_(file.path), root_(parse_json(file)) {}
   Vocabulary read() {
+    if (root_.is_object() && !member(root_, "model").is_object())
+      throw UserError({path_},
+                      "this is not a tokenizer.json: it has no `model`. A vocabulary alone "
+                      "must be named vocab.json, with merges.txt next to it");
     expect_keys(path_, "", root_,
                 {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                  "post_processor", "decoder", "model"});
     const Json& model = member(root_, "model");
-    if (const Json& type = member(model.is_object() ? model : root_, "type");
-        !model.is_object() || (!type.is_null() && type != "BPE"))
+    if (const Json& type = member(model, "type"); !type.is_null() && type != "BPE")
       refuse("model.type", "only \"BPE\" is implemented");
     // Without bytes that have no token, unk_token and fuse_unk are never asked for.
     expect_keys(path_, "model", model,
