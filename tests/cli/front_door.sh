@@ -75,6 +75,7 @@ expect 2 '' 'error: --output: the value is empty. Is a shell variable not set?' 
 expect 2 '' 'error: --json: the value is empty' plan "$source/input/quickstart.yaml" --json ''
 expect 2 '' 'error: MODEL: the value is empty' sample ''
 expect 2 '' '--bad-lines requires --field' tokenize --tokenizer bytes --text bad.yaml --output out --bad-lines skip
+expect 2 '' "data.train.tokens: bad.yaml: is not a token shard" check "$source/input/quickstart.yaml" data.train.text=[] "data.train.tokens=[bad.yaml]"
 expect 2 '' 'shared_memory' bench reduce --transport foo
 expect 2 '' 'bad.yaml' bench matmul --json bad.yaml
 expect 0 'oneDNN' '' --version

@@ -19,6 +19,7 @@
 #include "files/output_file.hpp"
 
 #include "tokens/sources.hpp"
+#include "tokens/token_files.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 
@@ -54,11 +55,14 @@ class Lookout {
   }
   void files(const std::string& key,
              const std::vector<std::string>& text,
-             const std::vector<std::string>& tokens) {
+             const std::vector<std::string>& tokens,
+             tokens::TokenFormat format = tokens::TokenFormat::automatic) {
     if (!text.empty() && deck_.places.readable(key + ".text"))
       find(key + ".text", [&] { tokens::find_text(text, key + ".text"); });
     if (!tokens.empty() && deck_.places.readable(key + ".tokens"))
-      find(key + ".tokens", [&] { tokens::find_shards(tokens, key + ".tokens"); });
+      find(key + ".tokens", [&] {
+        tokens::examine_token_files(tokens::find_shards(tokens, key + ".tokens"), format);
+      });
   }
   /// Returns the free bytes where `path` is or will be created; -1: unknown.
   std::int64_t directory(const std::string& key, const fs::path& path) {
@@ -96,11 +100,13 @@ class Lookout {
 };
 
 void look_for_data(const deck::JobConfig& config, Lookout& lookout) {
-  lookout.files("data.train", config.data.train.text, config.data.train.tokens);
+  const auto look = [&](const std::string& key, const batches::FilesConfig& files) {
+    lookout.files(key, files.text, files.tokens, files.format);
+  };
+  look("data.train", config.data.train);
   for (std::size_t i = 0; i < config.data.train.mixture.size(); ++i)
-    lookout.files(fmt::format("data.train.mixture[{}]", i), config.data.train.mixture[i].text,
-                  config.data.train.mixture[i].tokens);
-  lookout.files("data.validation", config.data.validation.text, config.data.validation.tokens);
+    look(fmt::format("data.train.mixture[{}]", i), config.data.train.mixture[i]);
+  look("data.validation", config.data.validation);
   for (std::size_t i = 0; i < config.evaluate.sets.size(); ++i) {
     const auto& set = config.evaluate.sets[i];
     const std::string key = fmt::format("evaluate.sets[{}]", i);
