@@ -330,6 +330,14 @@ TEST_F(Open, WarnsOfATailOfOtherFiles) {
   EXPECT_THAT(say(setup), testing::Not(HasSubstr("most of it")));
 }
 
+TEST_F(Open, WarnsOfValidationDataThatAreTrainedOn) {
+  batches::Setup setup = text({write("t/a.txt", std::string(1000, 'a'))});
+  setup.config.validation.text = {write("t/b.txt", std::string(1000, 'b'))};
+  EXPECT_THAT(say(setup), testing::Not(HasSubstr("trained on")));
+  setup.config.validation.text = {write("t/copy.txt", std::string(1000, 'a'))};
+  EXPECT_THAT(say(setup), HasSubstr("are in data.train as well"));
+}
+
 // A terabyte in a thousand sparse shards: opened by headers, read at places beyond 2^32.
 TEST_F(Open, ATerabyteOfShardsIsNotRead) {
   constexpr std::int64_t shards = 1000, tokens_each = 500'000'000;

@@ -267,6 +267,18 @@ Stream opened(const Setup& setup, const Source& source, comm::World& world, Log&
   return stream;
 }
 
+/// Warns where validation data are trained on.
+void check_unseen(const Stream& validation, const std::vector<Stream>& train, Log& log) {
+  for (const tokens::TokenFile& unseen : validation.files)
+    for (const Stream& stream : train)
+      for (const tokens::TokenFile& seen : stream.files)
+        if (!seen.index.empty() && seen.hash == unseen.hash && seen.tokens == unseen.tokens)
+          return log.warning(
+              "{}: the tokens of {} are in {} as well, so the validation loss is also that of data "
+              "that are trained on",
+              validation.key, unseen.path, stream.key);
+}
+
 }  // namespace
 
 Sources open_sources(const Setup& setup, comm::World& world, Log& log) {
@@ -280,6 +292,8 @@ Sources open_sources(const Setup& setup, comm::World& world, Log& log) {
     else
       all.train.push_back(std::move(stream));
   }
+  if (all.validation)
+    check_unseen(*all.validation, all.train, log);
   return all;
 }
 
