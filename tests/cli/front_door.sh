@@ -58,6 +58,8 @@ expect 0 '"rows"' '' bench matmul "$source/tests/integration/tiny.yaml" --repeti
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
 expect 0 'ranks have between 0 and 1 of the' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
+expect 2 '' "'train' is neither a verb nor a deck. \`trireme DECK\` trains" train bad.yaml
+expect 2 '' 'none.yaml: error: cannot read the deck' none.yaml
 expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0

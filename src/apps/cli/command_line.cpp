@@ -92,16 +92,23 @@ std::vector<std::string_view> first_words() {
 }
 
 /// A first word that is neither a verb nor an option names a deck. Throws UserError if there is no
-/// such file and the word resembles a verb.
+/// such file and the word resembles a verb, or no name of a file.
 bool trains(int argc, char** argv) {
   const std::vector<std::string_view> words = first_words();
   if (argc < 2 || argv[1][0] == '-' ||
       std::ranges::find(words, std::string_view(argv[1])) != words.end())
     return false;
-  if (!std::filesystem::exists(argv[1]))
-    if (const auto verb = nearest(argv[1], {words.begin(), words.end()}))
-      throw UserError(
-          fmt::format("'{}' is neither a verb nor a deck; did you mean '{}'?", argv[1], *verb));
+  if (std::filesystem::exists(argv[1]))
+    return true;
+  const std::string_view word = argv[1];
+  if (const auto verb = nearest(word, {words.begin(), words.end()}))
+    throw UserError(
+        fmt::format("'{}' is neither a verb nor a deck; did you mean '{}'?", word, *verb));
+  if (word.find_first_of("./") == std::string_view::npos)
+    throw UserError(
+        fmt::format("'{}' is neither a verb nor a deck. `trireme DECK` trains; "
+                    "`trireme --help` lists the verbs.",
+                    word));
   return true;
 }
 
