@@ -154,17 +154,15 @@ ExitCode with_deck(comm::World& world,
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   for (const auto& [reference, value] : *shared.circumstances.references)
     log.info("{}: {}", reference, value);
-  const auto note = [&](const std::exception& problem) {  // users look into log.txt for the reason
-    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
-  };
   try {
-    return action(shared, log);
-  } catch (const UserError& mistake) {
-    const UserError placed(shared.deck.places.placed(mistake.findings()));
-    note(placed);
-    throw placed;
-  } catch (const std::exception& problem) {
-    note(problem);
+    try {
+      return action(shared, log);
+    } catch (const UserError& mistake) {
+      deck::settle(shared.deck.places.placed(mistake.findings()), arguments.overrides);
+      throw;
+    }
+  } catch (const std::exception& problem) {  // users look into log.txt for the reason
+    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
     throw;
   }
 }

@@ -176,7 +176,8 @@ ExitCode list_data(const DataOptions& options) {
       run.add_document(options.file, options.offset);
     give_result(run.text(), options.json, json_text(run.rows()));
   } catch (const UserError& mistake) {
-    throw UserError(deck.places.placed(mistake.findings()));
+    deck::settle(deck.places.placed(mistake.findings()), options.deck.overrides);
+    throw;
   }
   return ExitCode::done;
 }
