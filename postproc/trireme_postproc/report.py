@@ -18,7 +18,6 @@ from .report_data import charts, step_picture
 from .report_tables import escape
 from .run_file import RunFileError, locate, names_of, read_while_written
 from .run_log import FILE as LOG
-from .run_log import Log
 from .watch import ended, signature_of, state_of
 
 ENDINGS = (".html", ".htm")
@@ -128,7 +127,7 @@ def watch_report(paths, output, step=None, every_s=2.0, timeout_s=900.0, clock=t
         now = signature_of(*files, *logs)
         if signature != now:
             signature, changed = now, clock()
-            runs = [read_while_written(file, log=Log(os.path.dirname(file))) for file in files]
+            runs = [read_while_written(file) for file in files]
             write_report(runs, output, step, every_s)
         if all(ended(run, last, word, clock() - changed, timeout_s) for run, last, word in zip(runs, before, words)):
             write_report(runs, output, step)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads RUN_DIR/run.h5. The format is described in src/records/record/run/run_file.hpp.
 
-The file is whole at any moment, also while its run continues, and may lack the newest rows then: with_log() adds them from steps.jsonl.
+The file is whole at any moment, also while its run continues. It may lack the newest rows then, and after a kill: they come from steps.jsonl.
 Columns of a file from elsewhere can have different lengths, and any of them can be empty or absent.
 """
 
@@ -15,8 +15,9 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
-from .run_log import Log  # noqa: E402
+from .run_log import Log, is_newer  # noqa: E402
 
+NAME = "run.h5"  # of a run's own; a file with another name was moved aside or copied, and the log is not its own
 FILETYPE = "trireme-run"
 VERSION = [1, 0]
 TRIES, PAUSE_S = 10, 0.2  # of a file that may not be there yet
@@ -94,8 +95,9 @@ class RunFile:
                 dict      name → (value, unit)
     """
 
-    def __init__(self, path, samples=True):
-        """`samples`: whether the samples are read, which are most of a large file."""
+    def __init__(self, path, samples=True, log=None):
+        """`samples`: whether the samples are read, which are most of a large file. `log`: a Log that was read before, so that only what is
+        new is read."""
         self.path = locate(path)
         self._wants_samples = samples
         try:
@@ -109,6 +111,9 @@ class RunFile:
         except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
+        directory, name = os.path.split(self.path)
+        if name == NAME and (log or is_newer(directory, os.path.getsize(self.path))):
+            self._add_rows_of(log or Log(directory))
 
     def _check(self, file):
         attributes = _attributes(file)
@@ -175,10 +180,8 @@ class RunFile:
                 field, _, unit = part.partition(":")
                 self.sample_units[field.strip()] = unit.strip()
 
-    def with_log(self, log=None):
-        """Replaces the rows of steps, validation, checkpoints and evaluation by those that steps.jsonl has now. `log`: a Log that was
-        read before, so that only what is new is read. Returns self."""
-        log = log or Log(os.path.dirname(self.path))
+    def _add_rows_of(self, log):
+        """Replaces tables by those that the log has now."""
         log.read()
         for name, table in log.tables.items():
             if table.columns:
@@ -186,13 +189,12 @@ class RunFile:
         for name, table in log.sets.items():
             if table.columns:
                 self.evaluation[name] = self._live(self.evaluation.get(name) or {}, table)
-        return self
 
     @staticmethod
     def _live(columns, table):
         """`columns` state units and meanings, as far as they are known."""
         known = {name: (column.unit, column.help) for name, column in columns.items()}
-        return {name: Column(np.array(values), *known.get(name, ("", ""))) for name, values in table.columns.items()}
+        return {name: Column(np.array(values, object if isinstance(values, list) else None), *known.get(name, ("", ""))) for name, values in table.columns.items()}
 
     def finished(self):
         """Whether the last recorded step is the last one of the deck; None where that is not known."""
@@ -220,7 +222,7 @@ def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S, log=Non
     """A RunFile of a run that continues, with the newest rows of its log. What cannot be read is tried again."""
     for left in reversed(range(tries)):
         try:
-            return RunFile(path, samples).with_log(log)
+            return RunFile(path, samples, log)
         except UnreadableError:
             if left == 0:
                 raise
@@ -238,7 +240,7 @@ def names_of(runs):
 
 def locate(path):
     """The run file that a run directory or a path names."""
-    candidate = os.path.join(path, "run.h5") if os.path.isdir(path) else path
+    candidate = os.path.join(path, NAME) if os.path.isdir(path) else path
     if not os.path.exists(candidate):
         what = "holds no run.h5" if os.path.isdir(path) else "does not exist"
         raise RunFileError(f"{path}: {what}")

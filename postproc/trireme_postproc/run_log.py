@@ -10,7 +10,10 @@ from array import array
 from bisect import bisect_left
 
 FILE = "steps.jsonl"
-TABLES = {"step": "steps", "validation": "validation", "checkpoint": "checkpoints"}  # by the kind of a line
+RUN_FILE = "run_file"  # the kind of the line that states a written run.h5
+TABLES = {"step": "steps", "validation": "validation", "checkpoint": "checkpoints", "skipped": "skipped", "noise_scale": "noise_scale",
+          "norms": "norms", "rank_spans": "rank_spans", "rank_energy": "energy"}  # by the kind of a line
+TAIL = 1000  # bytes, more than the line of a written run.h5
 BEFORE_SUM = b', "crc32": "'
 
 
@@ -27,23 +30,37 @@ def object_of(line):
 
 
 class Table:
-    """Rows in the order of their steps, as columns of numbers; null is NaN."""
+    """Rows in the order of their steps, as columns of numbers or texts; null is NaN."""
 
     def __init__(self):
-        self.columns = {}
+        self.columns, self._missing = {}, {}
 
     def add(self, row):
-        if not self.columns:
-            self.columns = {name: array("q" if isinstance(value, int) else "d") for name, value in row.items()}
+        for name in row.keys() - self.columns.keys():  # of the first row, or new in the version that wrote this one
+            kind = "q" if isinstance(row[name], int) else "d"
+            self._missing[name] = "" if isinstance(row[name], str) else 0 if kind == "q" else math.nan
+            earlier = [self._missing[name]] * len(next(iter(self.columns.values()), ()))
+            self.columns[name] = earlier if isinstance(row[name], str) else array(kind, earlier)
         for name, column in self.columns.items():
             value = row.get(name)
-            column.append(value if value is not None else math.nan if column.typecode == "d" else 0)
+            column.append(self._missing[name] if value is None else value)
 
     def forget(self, first):
-        """Drops the rows of this step and later ones."""
-        kept = bisect_left(self.columns.get("step", ()), first)
+        """Drops the rows of this step and later ones. A row of several steps is one of its last."""
+        kept = bisect_left(self.columns.get("step", self.columns.get("last_step", ())), first)
         for column in self.columns.values():
             del column[kept:]
+
+
+def is_newer(directory, file_bytes):
+    """Whether the log may have rows that run.h5, of so many bytes, lacks: at its end a run writes the file, and then nothing."""
+    try:
+        with open(os.path.join(directory, FILE), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            last = object_of(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+    except FileNotFoundError:
+        return False
+    return last is None or (last.get("kind"), last.get("bytes")) != (RUN_FILE, file_bytes)
 
 
 class Log:
@@ -80,7 +97,7 @@ class Log:
                 if kind == "rewind":
                     first = found["step"] + 1
                     self._forget(first)
-                    added = {table: [row for row in rows if row["step"] < first] for table, rows in added.items()}
+                    added = {table: [row for row in rows if row.get("step", row.get("last_step", 0)) < first] for table, rows in added.items()}
                     dropped = first if dropped is None else min(dropped, first)
                 elif kind in TABLES:
                     added[TABLES[kind]].append(found)

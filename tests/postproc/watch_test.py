@@ -134,6 +134,36 @@ class WatchTest(unittest.TestCase):
         self.assertTrue(np.isnan(found.steps["tokens_per_s"].values[0]))
         self.assertEqual(found.validation["loss"].values.tolist(), [4.25])
 
+    def test_all_verbs_read_rows_that_are_in_the_log_alone(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        log = os.path.join(self.directory, "steps.jsonl")
+
+        def append(*lines):
+            with open(log, "a", encoding="utf-8") as file:
+                file.write("".join(lines))
+
+        append(*(made_up.log_line("step", step=step, loss=4.5, tokens_per_s=100.0) for step in (1, 2)))
+        append(made_up.log_line("run_file", bytes=os.path.getsize(self.path), crc32_of_file="00000000"))
+        self.assertEqual(RunFile(self.path).steps["loss"].unit, "nat/token")
+        self.assertNotEqual(RunFile(self.path).steps["loss"].values[0], 4.5)  # nothing is newer: the log is not read
+        append(*(made_up.log_line("step", step=step, loss=4.5, tokens_per_s=100.0, new=7.0) for step in (3, 4, 5)),
+               *(made_up.log_line("skipped", step=step, found=f"wte on rank {step}") for step in (4, 5)),
+               *(made_up.log_line("rank_spans", first_step=step, last_step=step, name=2, median_s=1.0, max_s=2.0, max_rank=1) for step in (4, 5)),
+               made_up.log_line("rewind", step=4))
+        found = RunFile(self.path)
+        self.assertEqual(found.steps["step"].values.tolist(), [1, 2, 3, 4])
+        self.assertEqual(np.isnan(found.steps["new"].values).tolist(), [True, True, False, False])
+        self.assertEqual(found.skipped["found"].values.tolist(), ["wte on rank 4"])
+        self.assertEqual(found.rank_spans["last_step"].values.tolist(), [4])
+        self.assertIn("4 of 6 (not finished)", run("summary", self.directory)[1])
+        self.assertIn("4 of 6", run("list", self.directory)[1])
+        self.assertEqual(run("export", self.directory, "--format", "csv")[0], 0)
+        with open(os.path.join(self.directory, "steps.csv"), encoding="ascii") as file:
+            self.assertEqual(len(file.readlines()), 5)
+        aside = self.path + ".earlier-1"  # of which the log is not
+        os.rename(self.path, aside)
+        self.assertEqual(RunFile(aside).steps["step"].values.tolist(), [1, 2])
+
     def test_a_run_that_was_killed(self):
         made_up.write(self.path, steps=2, wanted=6)
         self.lock(self.ended_process())
