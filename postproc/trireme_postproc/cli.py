@@ -295,7 +295,11 @@ def _run(options):
     except BrokenPipeError:  # the reader of our output has left, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        folder = os.path.dirname(error.filename or "")
+        if isinstance(error, FileNotFoundError) and folder and not os.path.isdir(folder):
+            print(f"error: {folder}: there is no such directory. Make it, or name another one", file=sys.stderr)
+            return USER_ERROR
+        print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
         return ENVIRONMENT
     except ImportError as error:  # of what only some verbs need
         if explain(error) is None:

@@ -2,6 +2,7 @@
 """Compares runs: what differs between them, and what they reached, with ratios to the first."""
 
 import functools
+import math
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def losses_at_equal(runs, name):
             chosen = np.isin(at, shared) if use_shared else np.full(len(at), True)
             spreads.append(Spread(window_before(at[chosen], loss.values[chosen], place, WINDOW * end), loss.unit))
         rows.append(Row(f"{name} {number(int(place))}", spreads))
-    return rows
+    return [row for row in rows if any(spread is not None and spread.count for spread in row.spreads)]
 
 
 def same_losses(runs, names):
@@ -63,9 +64,11 @@ def same_losses(runs, names):
         if not steps:
             texts.append(f"{name} has no step in common with {names[0]}")
             continue
-        other = next((step for step in steps if losses[step] != known[0][step]), None)
+        pairs = ((step, losses[step], known[0][step]) for step in steps)
+        other = next((step for step, one, first in pairs if one != first and not (math.isnan(one) and math.isnan(first))), None)
         if other is None:
-            texts.append(f"the losses of {name} are those of {names[0]} to the bit, in all {len(steps)} common steps")
+            where = f"all {len(steps)} common steps" if len(steps) > 1 else "the only common step"
+            texts.append(f"the losses of {name} are those of {names[0]} to the bit, in {where}")
         else:
             texts.append(f"the losses of {name} and {names[0]} first differ at step {other}")
     return texts

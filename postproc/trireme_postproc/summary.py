@@ -180,11 +180,11 @@ def time_table(run):
         ("span", "count", f"total [{unit}]", f"per step [{small}]", f"longest [{small}]", "share")
     ]
 
-    def add(row, depth):
-        share = f"{100 * row.total / whole:.1f} %" if whole and depth is not None else ""
+    def add(row, depth, inside):
+        share = f"{100 * row.total / whole:.1f} %" if whole and inside else ""
         table.append(
             (
-                "  " * (depth or 0) + row.span.name,
+                "  " * depth + row.span.name,
                 number(row.count),
                 number(row.total),
                 number(row.per_step * factor),
@@ -194,17 +194,18 @@ def time_table(run):
         )
         for inner in rows:
             if inner.span.parent == row.span.name:
-                add(inner, (depth or 0) + 1)
+                add(inner, depth + 1, inside)
 
     if timings.ROOT in by_name:
-        add(by_name[timings.ROOT], 0)
+        add(by_name[timings.ROOT], 0, True)
     if len(steps):
         rest = sums[timings.REST] / len(steps)
         table.append(("  " + timings.REST, "", number(rest * len(steps) * ranks), number(rest * factor), "",
                       f"{100 * rest * len(steps) * ranks / whole:.1f} %" if whole else ""))
     for row in rows:
         if row.span.name != timings.ROOT and row.span.parent not in by_name:
-            add(row, 1 if row.span.name in sums else None)
+            inside = row.span.name in sums
+            add(row, int(inside), inside)
     head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; mean per step and rank; parts of a step without those inside them)"
     return [head] + columns_text(table, "  ")
 

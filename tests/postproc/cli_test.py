@@ -126,6 +126,14 @@ class CommandLineTest(unittest.TestCase):
             return verb, self.path, "--format", "jsonl"
         return (verb, self.path, self.path) if verb == "compare" else (verb, self.path)
 
+    def test_a_directory_that_is_not_there(self):
+        made_up.write(self.path, steps=5)
+        missing = self.directory + "/missing"
+        trace = ("timeline", self.path, "--step", "2", "--trace", missing + "/a.json")
+        for words in (("plot", self.path, "-o", missing + "/a.png"), ("report", self.path, "-o", missing + "/a.html"), trace):
+            code, _, err = run(*words)
+            self.assertEqual((code, err), (2, f"error: {missing}: there is no such directory. Make it, or name another one\n"), words)
+
     def test_summary_of_a_directory_and_of_a_file(self):
         made_up.write(self.path)
         by_directory, by_file = run("summary", self.directory), run("summary", self.path)
@@ -290,9 +298,8 @@ class CommandLineTest(unittest.TestCase):
     def test_pictures_that_cannot_be_written(self):
         made_up.write(self.path, steps=2)
         self.assertIn("must end in one of", self.refused("plot", self.path, "-o", "picture.xyz"))
-        code, _, err = run("plot", self.path, "-o", self.directory + "/nowhere/run.png")
-        self.assertEqual(code, 3)
-        self.assertEqual(err.count("\n"), 1, err)
+        code, _, err = run("plot", self.path, "-o", "/proc/run.png")
+        self.assertEqual((code, err[:22]), (3, "error: /proc/run.png: "))
 
     def test_a_reader_that_leaves_early(self):
         made_up.write(self.path)

@@ -94,8 +94,19 @@ class CompareTest(unittest.TestCase):
             file.attrs["machine"] = "node08"
         text = self.compared(self.first, self.second)
         self.assertIn("to the bit, in all 40 common steps", text)
+        self.changed(self.first, loss=np.nan)
+        self.changed(self.second, loss=np.nan)
+        self.assertIn("to the bit, in all 40 common steps", self.compared(self.first, self.second))
         self.assertEqual(self.rows(text, "keys of the deck that differ"), [["model.layers", "4", "6"], ["run.seed", "–", "x" * 59 + "…"]])
         self.assertEqual(self.rows(text, "facts that differ"), [["machine", "node07", "node08"]])
+
+    def test_one_step_in_common(self):
+        self.run_directory("c", steps=1)
+        with h5py.File(self.second + "/run.h5", "a") as file, h5py.File(self.directory + "/c/run.h5") as short:
+            file["steps/loss"][0] = short["steps/loss"][0]
+        text = self.compared(self.directory + "/c", self.second)
+        self.assertIn("in the only common step\n", text)
+        self.assertEqual([row[0] for row in self.rows(text, "loss after the same number of tokens")], ["tokens 4 096", "made-up (b)"])
 
     def test_share_of_the_ceiling(self):
         for path, ceiling in ((self.first, 1.0e12), (self.second, 0.5e12)):

@@ -64,6 +64,21 @@ class SummaryTest(unittest.TestCase):
         self.assertNotIn("%", rows["reduce.bucket"])
         self.assertNotIn("evaluate", rows)
 
+    def test_what_is_inside_a_span_outside_the_step_has_no_share_of_it(self):
+        made_up.write(self.path, steps=10)
+        position = {name: at for at, (name, _, _) in enumerate(made_up.SPANS)}
+        with h5py.File(self.path, "a") as file:
+            help_of = file["timings/names"].attrs["help_of"]
+            help_of[position["reduce.bucket"]] = "Within evaluate: a part of it."
+            file["timings/names"].attrs["help_of"] = help_of
+            samples = file["timings/samples"][:]
+            samples["name"][np.flatnonzero(samples["name"] == position["reduce.bucket"])[0]] = position["evaluate"]
+            file["timings/samples"][:] = samples
+        lines = summary(RunFile(self.path)).splitlines()
+        at = next(at for at, line in enumerate(lines) if line.startswith("  evaluate "))
+        self.assertTrue(lines[at + 1].startswith("    reduce.bucket "), lines[at + 1])
+        self.assertNotIn("%", lines[at] + lines[at + 1])
+
     def test_runs_that_ended_early(self):
         made_up.write(self.path, steps=3, wanted=100)
         self.assertEqual(self.fact(summary(RunFile(self.path)), "steps"), "3 of 100 (not finished)")
