@@ -105,7 +105,7 @@ TEST(SpeedTable, ShowsWhatARunLacks) {
   EXPECT_EQ(rows.front().memory_bytes, 4096);
   EXPECT_THAT(speed_table(rows), testing::Not(HasSubstr("nan")));
   EXPECT_THAT(refusal({.run_directories = {scratch / "a"}, .warmup_steps = 2}),
-              HasSubstr("no steps are recorded after the warm-up of 2"));
+              HasSubstr("no steps after step 2 are recorded"));
   EXPECT_THAT(refusal({.run_directories = {scratch / "a"}, .goals = {{"y", 1}}}),
               HasSubstr("--goal y"));
   EXPECT_THAT(refusal({.run_directories = {scratch / "none"}}), HasSubstr("no record"));

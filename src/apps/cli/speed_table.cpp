@@ -81,7 +81,10 @@ std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   const auto first = std::ranges::upper_bound(steps, warmup_steps) - steps.begin();
   rates.erase(rates.begin(), rates.begin() + std::min(first, std::ssize(rates)));
   if (rates.empty())
-    record.refuse(fmt::format("no steps are recorded after the warm-up of {}", warmup_steps));
+    record.refuse(
+        fmt::format("no steps after step {} are recorded. Lower --warmup, or, if the run "
+                    "was killed, add its rows with `trireme record`",
+                    warmup_steps));
   return rates;
 }
 

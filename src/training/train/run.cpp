@@ -48,14 +48,13 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
   const session::Job& job = session.job;
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   const int copies = session.plan.replicas();
-  log.info(
-      "{}: {} parameters in {} buckets ({}), {} ranks{} over {}, {}, {} micro-steps of {} x {} "
-      "tokens",
-      job.run.name, count(session.plan.parameter_elements()), session.plan.buckets().size(),
-      reduce::bucket_text(job.parallel, session.plan), session.world.size(),
-      copies > 1 ? fmt::format(" with {} copies", copies) : "", session.communicator->name(),
-      name(session.dtype), session.batches(first_step).micro_steps(), job.batch.micro_sequences,
-      job.shape.context);
+  log.info("{}: {} parameters in {} ({}), {}{} over {}, {}, {} of {} x {} tokens", job.run.name,
+           count(session.plan.parameter_elements()),
+           counted(std::ssize(session.plan.buckets()), "bucket"),
+           reduce::bucket_text(job.parallel, session.plan), counted(session.world.size(), "rank"),
+           copies > 1 ? fmt::format(" with {} copies", copies) : "", session.communicator->name(),
+           name(session.dtype), counted(session.batches(first_step).micro_steps(), "micro-step"),
+           job.batch.micro_sequences, job.shape.context);
   if (const Bytes* limit = job.shape.recompute.limit()) {
     const model::RecomputeChoice choice = session::decide_recompute(
         {job, session.shape, session.plan, {session.dtype, session.device->kind()}});
