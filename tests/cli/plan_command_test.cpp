@@ -469,9 +469,7 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   const auto tree = planned(8, {"parallel={reduction: tree, logical_shards: 8}"});
   EXPECT_TRUE(tree.shardings[2].budgets.empty());
   EXPECT_TRUE(tree.shardings[3].budgets.empty());
-  EXPECT_THAT(
-      plan::plan_text(tree),
-      HasSubstr("not possible with this reduction, order of buckets or number of replicas"));
+  EXPECT_THAT(plan::plan_text(tree), HasSubstr("`trireme check DECK parallel.shard=gradients`"));
   EXPECT_FALSE(tree.shardings[0].budgets.empty());
 }
 

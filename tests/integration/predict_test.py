@@ -107,6 +107,13 @@ class Prediction(TrainingTest):
         self.assertIsNone(rows[1]["memory_bytes"])
         self.check_bytes(4, "parallel.shard=optimizer", *copies)
 
+    def test_local_steps_of_single_ranks(self):
+        local = ("parallel.replicate=rank", "optimizer.outer.local_steps=2")
+        self.fit(2, *local)
+        row = self.rows("--ranks", "2", *local)[2]
+        self.assertEqual((row["missing"], row["links_carried_over"]), ("", False))
+        self.assertGreater(row["strong"]["step_s"], row["strong"]["compute_s"])
+
     def test_mistakes(self):
         def refused(text, *arguments):
             with open(self.path("machine.yaml"), "w", encoding="utf-8") as file:

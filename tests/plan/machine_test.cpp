@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/machine.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "plan/links.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -35,6 +38,18 @@ TEST(Merged, ReplacesWhatIsOfTheSameKindAndKeepsTheRest) {
   ASSERT_EQ(both.compute.size(), 2U);
   EXPECT_EQ(both.compute[0].micro_step_s, 1);
   EXPECT_EQ(both.compute[1].micro_step_s, 4);
+}
+
+TEST(MachineTable, HasNoBandwidthWhereAllSizesTookEquallyLong) {
+  using testing::HasSubstr;
+  const auto table_with = [](double seconds_per_byte) {
+    Machine machine;
+    machine.links = {priced_link(comm::Transport::mpi, 2, 1, 1e-4, seconds_per_byte)};
+    return machine_table(machine);
+  };
+  EXPECT_THAT(table_with(0), HasSubstr("      100.00           -"));
+  EXPECT_EQ(table_with(3e-25), table_with(0));
+  EXPECT_THAT(table_with(1e-9), HasSubstr("       1.000"));
 }
 
 }  // namespace

@@ -272,7 +272,8 @@ Machine measure_machine(const session::Job& job,
 
   CollectivesBenchRequest bench = request.collectives;
   bench.baselines = false;
-  bench.reduction = job.parallel.reduction;
+  // Of local steps, what plan/scaling.cpp asks for.
+  bench.reduction = job.optimizer.outer.on() ? comm::Reduction::sum : job.parallel.reduction;
   bench.dtypes = {DType::f32};
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
@@ -283,8 +284,8 @@ Machine measure_machine(const session::Job& job,
     bench.bytes = fit_sizes(largest);
   const Measured measured{isolated, world, *device,
                           machine.compute.front().seconds(isolated_micro_steps), request.steps};
-  const plan::Wires wires = plan::wires_of(hosts_of(world, threads), replicas,
-                                           job.parallel.transport, job.parallel.reduction);
+  const plan::Wires wires =
+      plan::wires_of(hosts_of(world, threads), replicas, job.parallel.transport, bench.reduction);
   bench.transports = {job.parallel.transport};
   if (replicas == 1) {
     machine.links = {measure_link(measured, world, wires.inside, bench, largest)};
@@ -295,7 +296,8 @@ Machine measure_machine(const session::Job& job,
   const int in_a_replica = world.size() / replicas;
   comm::MpiWorld copy(*mpi, world.rank() / in_a_replica);
   comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_replica);
-  machine.links = {measure_link(measured, copy, wires.inside, bench, largest)};
+  if (in_a_replica > 1)
+    machine.links = {measure_link(measured, copy, wires.inside, bench, largest)};
   // Whole buckets if sums have a guaranteed order, else shards.
   const std::int64_t parts = world.size() / wires.across->ranks;
   bench.transports = {comm::Transport::mpi};

@@ -97,15 +97,19 @@ Machine merged(Machine older, const Machine& newer) {
 }
 
 std::string machine_table(const Machine& machine) {
+  // No bandwidth where the sizes took equally long, up to noise.
+  const auto bandwidth = [](double seconds_per_byte) {
+    return seconds_per_byte > 1e-15 ? fmt::format("{:.3f}", 1e-9 / seconds_per_byte) : "-";
+  };
   std::string text = fmt::format("{:<15}{:>6}{:>7}{:>8}  {:<16}{:<6}{:>12}{:>12}{:>10}{:>12}\n",
                                  "transport", "hosts", "ranks", "groups", "operation", "dtype",
                                  "latency us", "GB/s", "residual", "sizes");
   for (const Link& link : machine.links) {
     for (const Collective& one : link.collectives)
-      text += fmt::format("{:<15}{:>6}{:>7}{:>8}  {:<16}{:<6}{:>12.2f}{:>12.3f}{:>8.1f} %{:>12}\n",
+      text += fmt::format("{:<15}{:>6}{:>7}{:>8}  {:<16}{:<6}{:>12.2f}{:>12}{:>8.1f} %{:>12}\n",
                           word(link.transport), link.hosts, link.ranks, link.groups,
                           word(one.operation), word(one.dtype), one.latency_s * 1e6,
-                          1e-9 / one.seconds_per_byte, 100 * one.residual, one.points.size());
+                          bandwidth(one.seconds_per_byte), 100 * one.residual, one.points.size());
     text += fmt::format(
         "  a step's sums {:.1f} us, its agreement {:.1f} us; during a collective, compute is "
         "{:.0f} % slower, and the collective takes {:.2f} times as long\n",

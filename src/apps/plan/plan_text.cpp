@@ -87,7 +87,8 @@ std::string shardings_text(const DeckPlan& plan) {
       text += fmt::format("{:>12}{:>12}", bytes_text(budget.held_bytes()),
                           bytes_text(budget.wire_bytes()));
     text += one.budgets.empty()
-                ? "  not possible with this reduction, order of buckets or number of replicas\n"
+                ? fmt::format("  not possible: `trireme check DECK parallel.shard={}` says why\n",
+                              word(one.shard))
                 : "\n";
   }
   return text;

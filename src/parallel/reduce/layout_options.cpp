@@ -99,7 +99,7 @@ std::string replicas_problem(const ParallelConfig& config,
   if (count == 1)
     return {};
   const std::string what = config.replicate.number
-                               ? fmt::format("{} replicas on {} ranks", count, ranks)
+                               ? fmt::format("{} replicas on {}", count, counted(ranks, "rank"))
                                : fmt::format("{}: {} on {}", word(config.replicate.keyword),
                                              counted(ranks, "rank"), counted(hosts, "host"));
   if (ranks % count != 0)
