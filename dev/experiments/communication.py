@@ -58,9 +58,11 @@ def with_words(given, words):
 
 def sent_bytes(deck, words, ranks, hosts):
     """Bytes that a rank sends in a step, by the plan."""
-    out = subprocess.run([TRIREME, "plan", deck, *words, "--ranks", str(ranks), "--hosts", str(hosts), "--json", "-"], check=True,
-                         capture_output=True, text=True).stdout
-    held = next(iter(json.loads(out)["per_rank"].values()))
+    done = subprocess.run([TRIREME, "plan", deck, *words, "--ranks", str(ranks), "--hosts", str(hosts), "--json", "-"], check=False,
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    held = next(iter(json.loads(done.stdout)["per_rank"].values()))
     return sum(held.get(f"{name}_wire_bytes", 0) for name in ("gradient", "parameter", "matrix"))
 
 
@@ -71,6 +73,10 @@ def measured(path):
         seconds = steps["seconds"][:]
         passed = np.concatenate([[0.0], np.cumsum(seconds)])
         at = checked["step"][:]
+        if not len(at):
+            raise SystemExit("error: evaluate.every_steps is 0, and losses are compared at evaluations. Give evaluate.every_steps=N.")
+        if len(seconds) <= WARMUP:
+            raise SystemExit(f"error: {path}: of {len(seconds)} steps, the first {WARMUP} are a warm-up. Give a larger run.steps=N, or fewer local steps.")
         return float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[at], checked["loss"][:], at
 
 
@@ -86,13 +92,35 @@ def resolved_deck(path):
         return dict(file["deck"].attrs)
 
 
+def positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
+def methods_of(text):
+    for name in text.split(","):
+        if name not in METHODS:
+            raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(METHODS)}")
+    return text.split(",")
+
+
+def local_of(text):
+    """(local steps, dtype) by the name of the method."""
+    found = {}
+    for word in filter(None, text.split(",")):
+        count, _, dtype = word.partition(":")
+        found[f"{count} local steps{', ' * bool(dtype)}{dtype}"] = positive(count), dtype
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
     parser.add_argument("--hosts", default="")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--local", default="5,15")
+    parser.add_argument("--ranks", type=positive, default=2)
+    parser.add_argument("--seeds", type=positive, default=3)
+    parser.add_argument("--methods", type=methods_of, default=",".join(METHODS))
+    parser.add_argument("--local", type=local_of, default="5,15")
     parser.add_argument("--links", default="")
     parser.add_argument("--output", default="")
     parser.add_argument("deck")
@@ -102,12 +130,8 @@ def main():
     ranks = len(hosts) or given.ranks
     launch = ["bash", os.path.join(PROJECT, "jobs/mpirun.sh"), *(["-q", "-H", ",".join(f"{host}:1" for host in hosts)] if hosts else []),
               "-n", str(ranks)]
-    encodings = given.methods.split(",")
+    encodings, local = given.methods, given.local
     methods = {name: with_words(given.words, dict(word.split("=", 1) for word in METHODS[name])) for name in encodings}
-    local = {}
-    for word in filter(None, given.local.split(",")):
-        count, _, dtype = word.partition(":")
-        local[f"{count} local steps{', ' * bool(dtype)}{dtype}"] = int(count), dtype
     links = {link: times_over(link) for link in given.links.split(",") if link}
     for link, times in links.items():
         for name in (*encodings, *local):
@@ -119,8 +143,11 @@ def main():
 
     def run(name, words, seed):
         path = os.path.join(folder, f"{name.replace(',', '').replace(' ', '-')}-{seed}")
-        fixed = {"run.seed": seed, "run.directory": path, "run.when_finished": "keep", "checkpoint.every_steps": 0, "sample.every_steps": 0}
-        subprocess.run([*launch, TRIREME, given.deck, *with_words(words, fixed)], check=True, stdout=subprocess.DEVNULL)
+        fixed = {"run.seed": seed, "run.directory": path, "run.when_finished": "keep", "checkpoint.every_steps": 0, "sample.every_steps": 0,
+                 "record.every_steps": 1}
+        done = subprocess.run([*launch, TRIREME, given.deck, *with_words(words, fixed)], check=False, stdout=subprocess.DEVNULL)
+        if done.returncode:
+            sys.exit(done.returncode)
         rows.setdefault(name, []).append(measured(path))
         return path
     for seed in range(1, given.seeds + 1):

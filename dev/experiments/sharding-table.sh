@@ -6,6 +6,7 @@
 #   usage: bash dev/experiments/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+[[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
 program=${TRIREME:-build/trireme}
 ranks=("$@")
 [ $# -gt 0 ] || ranks=(8 64 512 4096)
