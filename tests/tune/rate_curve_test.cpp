@@ -95,11 +95,12 @@ TEST(RateCurve, IsNotMisledByOneStep) {
 TEST(RateCurve, ReportsWhenThereIsNothingToSuggest) {
   const auto flat = rate_curve(rates(), losses([](double) { return 5; }), request());
   EXPECT_FALSE(flat.steepest || flat.diverges || flat.suggested);
-  EXPECT_THAT(rate_table(flat), HasSubstr("does not decrease in this range"));
+  EXPECT_THAT(rate_table(flat), HasSubstr("in this range. Sweep to higher rates"));
   EXPECT_THAT(rate_table(flat), Not(HasSubstr("suggested")));
   const auto rising = rate_curve(rates(), losses([](double x) { return 12 + x; }), request());
   EXPECT_FALSE(rising.steepest || rising.suggested);
   EXPECT_TRUE(rising.diverges.has_value());
+  EXPECT_THAT(rate_table(rising), HasSubstr("in this range. Sweep from lower rates"));
 }
 
 TEST(RateCurve, CountsAGradientThatIsNotFiniteAsDivergence) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/build_info.hpp"
+#include "base/line_output.hpp"
 #include "files/output_file.hpp"
 
 #include "cli/verb.hpp"
@@ -63,10 +64,11 @@ void add_ranks(CLI::App& command, int& ranks) {
       ->check(CLI::Range(1, 1 << 20));
 }
 
-void add_json(CLI::App& command, std::string& path) {
-  command.add_option("--json", path,
-                     "Also write the result as JSON to this file, which must not exist. With -, "
-                     "print JSON instead of text.");
+void add_json(CLI::App& command, std::string& path, const std::string& help) {
+  command.add_option("--json", path, help)->each([](const std::string& given) {
+    if (given == "-")
+      log_to_standard_error();
+  });
 }
 
 deck::Circumstances circumstances_of(int ranks, int hosts) {

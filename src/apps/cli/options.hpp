@@ -32,7 +32,11 @@ std::string is_number(const std::string& word);
 CLI::Option* add_text(CLI::App& command, std::vector<std::string>& files);
 CLI::Option* add_field(CLI::App& command, std::string& field);
 void add_ranks(CLI::App& command, int& ranks);
-void add_json(CLI::App& command, std::string& path);
+void add_json(CLI::App& command,
+              std::string& path,
+              const std::string& help =
+                  "Also write the result as JSON to this file, which must not exist. With -, print "
+                  "JSON instead of text.");
 
 /// Circumstances for checking a deck without MPI.
 deck::Circumstances circumstances_of(int ranks, int hosts = 1);

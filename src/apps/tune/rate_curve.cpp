@@ -126,10 +126,11 @@ std::string rate_table(const RateCurve& curve) {
           fmt::format("{:>10.3e} {:>10.4f} {:>10.4f}\n", point.rate, point.loss, point.smoothed);
   if (!curve.ended.empty())
     text += fmt::format("The sweep ended early: {}.\n", curve.ended);
-  text +=
-      curve.steepest
-          ? fmt::format("The loss decreases fastest at a rate of {:.3g}.\n", *curve.steepest)
-          : "The loss does not decrease in this range. Sweep to higher rates with more steps.\n";
+  text += curve.steepest
+              ? fmt::format("The loss decreases fastest at a rate of {:.3g}.\n", *curve.steepest)
+              : fmt::format(
+                    "The loss does not decrease in this range. Sweep {} rates with more steps.\n",
+                    curve.diverges ? "from lower" : "to higher");
   text += curve.diverges ? fmt::format("It diverges at {:.3g}; a tenth of that is {:.3g}.\n",
                                        *curve.diverges, *curve.diverges / 10)
                          : "It does not diverge in this range.\n";

@@ -47,9 +47,17 @@ void LineOutput::write(std::string_view text) {
   advance();
 }
 
-LineOutput& standard_output() {
-  static LineOutput output(STDOUT_FILENO);
+namespace {
+int log_descriptor = STDOUT_FILENO;
+}
+
+LineOutput& log_output() {
+  static LineOutput output(log_descriptor);
   return output;
+}
+
+void log_to_standard_error() {
+  log_descriptor = STDERR_FILENO;
 }
 
 void LineOutput::advance() {

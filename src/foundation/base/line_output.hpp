@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard output of a run, which never makes the run wait for whoever reads it.
+// The output of a run's log, which never makes the run wait for whoever reads it.
 //
 // A terminal stops reading after Ctrl-S or in the copy mode of tmux, and a pipe is full when its
 // reader pauses. Text then waits in a queue of limited size. When the queue is full, whole lines
@@ -45,7 +45,10 @@ class LineOutput {
   std::int64_t dropped_lines_ = 0;
 };
 
-/// Of this process.
-LineOutput& standard_output();
+/// Of this process: standard output.
+LineOutput& log_output();
+/// It is standard error instead, because standard output has a result for a program. Call it before
+/// anything is logged.
+void log_to_standard_error();
 
 }  // namespace trireme

@@ -26,9 +26,9 @@ void Log::also_to_file(const std::string& path) {
 void Log::say(std::string_view level, std::string_view untrusted) {
   const std::string text = for_terminal(untrusted);
   if (verbose_ || (level != "info" && who_.empty()))
-    standard_output().write(text + "\n");
+    log_output().write(text + "\n");
   else if (level != "info")
-    standard_output().write(fmt::format("[{}] {}: {}\n", who_, level, text));
+    log_output().write(fmt::format("[{}] {}: {}\n", who_, level, text));
   write_to_file(level, text);
 }
 

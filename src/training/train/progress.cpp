@@ -76,14 +76,14 @@ void Progress::draw(std::int64_t step, double loss, double rate) {
   bar.resize(width, '.');
   const std::string left =
       remaining_seconds() >= 0 ? duration_text(remaining_seconds()) + " left" : "";
-  standard_output().write(fmt::format("\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar, step,
-                                      steps_, loss, count_text(rate), left));
+  log_output().write(fmt::format("\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar, step,
+                                 steps_, loss, count_text(rate), left));
   drawn_ = true;
 }
 
 void Progress::clear() {
   if (drawn_)
-    standard_output().write("\r\033[K");
+    log_output().write("\r\033[K");
   drawn_ = false;
 }
 

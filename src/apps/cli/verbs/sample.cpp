@@ -262,9 +262,9 @@ void add_options(CLI::App& command, SampleOptions& options) {
       ->check(CLI::Range(1, 64));
   command.add_flag("!--no-cache", options.cache,
                    "Do not cache keys and values. Slower, with the same text.");
-  command.add_option("--json", options.json,
-                     "Write one JSON object per text and line to this file, which must not exist. "
-                     "With -, print them instead of the text.");
+  add_json(command, options.json,
+           "Write one JSON object per text and line to this file, which must not exist. With -, "
+           "print them instead of the text.");
 }
 
 }  // namespace
