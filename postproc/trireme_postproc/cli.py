@@ -308,8 +308,9 @@ def _run(options):
         return ENVIRONMENT
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Values that trireme does not write, in a file that looks like one of its own.
-        given = ", ".join([getattr(options, "run", None) or getattr(options, "file", None) or ""] + list(getattr(options, "runs", None) or []))
-        print(f"error: {given.strip(', ')}: the file does not hold what trireme writes ({type(error).__name__}: {error})", file=sys.stderr)
+        words = vars(options)
+        given = ", ".join([*(words[name] for name in ("run", "file", "directory", "first") if name in words), *words.get("others", ()), *words.get("runs", ())])
+        print(f"error: {given}: the file does not hold what trireme writes ({type(error).__name__}: {error})", file=sys.stderr)
         return USER_ERROR
     return 0
 

@@ -20,6 +20,7 @@ from .run_log import Log, is_newer  # noqa: E402
 NAME = "run.h5"  # of a run's own; a file with another name was moved aside or copied, and the log is not its own
 FILETYPE = "trireme-run"
 VERSION = [1, 0]
+SAMPLE = [("step", "u4"), ("micro", "u2"), ("name", "u2"), ("index", "u4"), ("rank", "u4"), ("begin_s", "f8"), ("duration_s", "f8")]
 TRIES, PAUSE_S = 10, 0.2  # of a file that may not be there yet
 # Tables with columns of texts; the columns of all others are numbers.
 TABLES_WITH_TEXTS = {"sessions", "skipped", "buckets"}
@@ -145,7 +146,7 @@ class RunFile:
         self.anchors = _columns(file, "timings/anchors")
         self.rank_spans = _columns(file, "timings/ranks")
         self.spans = []
-        self.samples = np.zeros(0, dtype=[("step", "u4"), ("name", "u2"), ("rank", "u4")])
+        self.samples = np.zeros(0, dtype=SAMPLE)
         self.sample_units = {}
         self.timing_facts = {}
         self.memory = {}

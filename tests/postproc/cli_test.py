@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import h5py
 
@@ -69,6 +70,16 @@ class CommandLineTest(unittest.TestCase):
             file["steps"]["loss"] = ["low"] * 5
         for verb in ("summary", "report", "export", "compare"):
             self.assertIn("/steps/loss holds texts", self.refused(*self.words(verb)), verb)
+
+    def test_a_file_without_spans(self):
+        made_up.write(self.path, steps=5)
+        with h5py.File(self.path, "r+") as file:
+            del file["timings/samples"]
+        for words in (self.words("summary"), self.words("report"), ("plot", self.path), ("compare", self.path, made_up.write(self.directory + "/b.h5"))):
+            code, _, err = run(*words)
+            self.assertEqual((code, err), (0, ""), words)
+        with mock.patch("trireme_postproc.compare.compare", side_effect=KeyError("x")):
+            self.assertIn(f"error: {self.path}, {self.directory}/b.h5: the file", self.refused("compare", self.path, self.directory + "/b.h5"))
 
     def test_links_to_other_files_and_places_are_refused(self):
         with h5py.File(self.directory + "/other.h5", "w") as file:
