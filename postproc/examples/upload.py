@@ -6,6 +6,8 @@ import json
 import sys
 import urllib.request
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 path, target, name = sys.argv[1], sys.argv[2], (sys.argv + ["run"])[3]
 if target == "wandb":
     import wandb
@@ -20,6 +22,10 @@ else:
     send = lambda step, row: urllib.request.urlopen(
         urllib.request.Request(target, json.dumps({"run": name, "step": step, **row}).encode(), head), timeout=60).close()
 for line in open(path, encoding="utf-8"):
-    row = {key: value for key, value in json.loads(line).items() if value is not None and key != "crc32"}  # null: not finite
+    try:
+        found = json.loads(line)
+    except ValueError:  # it is being written, or was cut off by a kill
+        continue
+    row = {key: value for key, value in found.items() if value is not None and key != "crc32"}  # null: not finite
     if row.pop("kind", "step") == "step":
         send(row.pop("step"), row)

@@ -15,6 +15,7 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
+from .run_log import FILE as LOG  # noqa: E402
 from .run_log import Log, is_newer  # noqa: E402
 
 NAME = "run.h5"  # of a run's own; a file with another name was moved aside or copied, and the log is not its own
@@ -243,7 +244,9 @@ def locate(path):
     """The run file that a run directory or a path names."""
     candidate = os.path.join(path, NAME) if os.path.isdir(path) else path
     if not os.path.exists(candidate):
-        what = "holds no run.h5" if os.path.isdir(path) else "does not exist"
+        what = f"holds no {NAME}" if os.path.isdir(path) else "does not exist"
+        if os.path.exists(os.path.join(path, LOG)):
+            what += f". `trireme record {path}` writes it from {LOG}"
         raise RunFileError(f"{path}: {what}")
     return candidate
 

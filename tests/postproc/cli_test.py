@@ -305,6 +305,9 @@ class CommandLineTest(unittest.TestCase):
     def test_missing_runs(self):
         self.assertIn("holds no run.h5", self.refused("summary", self.directory))
         self.assertIn("does not exist", self.refused("summary", self.directory + "/nothing"))
+        with open(self.directory + "/steps.jsonl", "wb"):
+            pass
+        self.assertIn(f"`trireme record {self.directory}` writes it from steps.jsonl", self.refused("summary", self.directory))
 
     def test_pictures_that_cannot_be_written(self):
         made_up.write(self.path, steps=2)

@@ -139,7 +139,10 @@ class ExportTest(unittest.TestCase):
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            subprocess.run([sys.executable, UPLOAD, self.export("jsonl")[0], f"http://127.0.0.1:{server.server_port}/", "tiny"],
+            exported = self.export("jsonl")[0]
+            with open(exported, "a", encoding="ascii") as file:
+                file.write('{"step": 21, "lo')  # cut off by a kill
+            subprocess.run([sys.executable, UPLOAD, exported, f"http://127.0.0.1:{server.server_port}/", "tiny"],
                            check=True, timeout=120, env={**os.environ, "no_proxy": "127.0.0.1"})
         finally:
             server.shutdown()
