@@ -55,6 +55,8 @@ expect 2 '' 'no/plan.json: error: this cannot be created: no: No such file or di
 expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
 [ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
 expect 0 '"rows"' '' bench matmul "$source/tests/integration/tiny.yaml" --repetitions 1 --json -
+expect 0 '"suggested"' 'step     10/10' find-rate "$source/tests/integration/tiny.yaml" "data.train.text=[$source/README.md]" --steps 10 --json -
+[ "$(head -c 1 out)" = '{' ] || { echo 'find-rate --json -: the log is on standard output'; failures=$((failures + 1)); }
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'Default: cosine.' '' help deck optimizer.schedule.kind
 expect 0 'ranks have between 0 and 1 of the' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
@@ -103,6 +105,12 @@ if [ "$(grep -c 'trireme bench matmul' err)" -ne 2 ] || grep -q 'bench reduce' e
 fi
 expect 0 '--repetitions' '' bench matmul --help
 expect 2 '' 'trireme bench reduce' bench
+expect 0 'trireme bench ops' '' bench --help
+expect 2 '' 'error: bench takes one of these words after it' bench none
+if grep -q 'trireme plan' err; then
+  echo 'trireme bench none: all verbs are listed'
+  failures=$((failures + 1))
+fi
 
 # All findings of a deck come at once, in the order of their places, and nothing else with them.
 "$trireme" check bad.yaml 2>err

@@ -414,11 +414,6 @@ class FindRate(TrainingTest):
             for a, b in zip(other["loss"], ordered[0]["loss"], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-4)
 
-    def test_standard_output_has_the_json_alone(self):
-        found = start("find-rate", *self.words("run", ()), "--steps", "10", "--json", "-", ranks=2)
-        self.assertEqual(len(json.loads(found.out)["rate"]), 10)
-        self.assertIn("step     10/10", found.err)
-
     def test_it_ends_where_the_loss_diverges(self):
         found, sweep = self.sweep("--from", "1e-3", "--to", "1", "--steps", "200")
         self.assertIn("The sweep ended early: ", found.out)

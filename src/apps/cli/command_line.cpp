@@ -71,6 +71,15 @@ std::string whole_usage() {
          "  75  a checkpoint is saved and steps are left: run the same command again\n";
 }
 
+/// Of the verbs whose first word this is, such as bench; "" if it is none's.
+std::string usage_of_group(std::string_view word) {
+  std::string text;
+  for (const Verb& verb : verbs())
+    if (std::string_view(verb.name).starts_with(fmt::format("{} ", word)))
+      text += (text.empty() ? "usage: " : "       ") + usage_of(verb);
+  return text.empty() ? text : text + "       each with --help explains its options.\n";
+}
+
 std::string explanation_of(const Verb& verb, const CLI::App& command) {
   // CLI11's help below our own usage. Its headings differ between versions.
   const CLI::Formatter formatter;
@@ -152,6 +161,7 @@ ExitCode run(int argc, char** argv) {
           chosen = {&verb, command, action};
         });
   }
+  const std::string of_group = argc < 2 ? "" : usage_of_group(argv[1]);
   try {
     app.parse(argc, argv);
     for (const CLI::Option* option : chosen.command->get_options())
@@ -162,18 +172,24 @@ ExitCode run(int argc, char** argv) {
     print(build_info_text(ops::onednn_version()));
     return ExitCode::done;
   } catch (const CLI::CallForHelp&) {
-    print(chosen.verb == nullptr ? whole_usage() : explanation_of(*chosen.verb, *chosen.command));
+    print(chosen.verb != nullptr ? explanation_of(*chosen.verb, *chosen.command)
+          : of_group.empty()     ? whole_usage()
+                                 : of_group);
     return ExitCode::done;
   } catch (const CLI::ParseError& problem) {
     // The end of the first rank ends the others before each of them prints the same.
     if (follows_the_first_rank())
       std::this_thread::sleep_for(std::chrono::seconds(2));
-    error_line("error: {}", argc < 2 ? "a deck or a verb is missing" : problem.what());
+    if (chosen.verb == nullptr && !of_group.empty())
+      error_line("error: {} takes one of these words after it", argv[1]);
+    else
+      error_line("error: {}", argc < 2 ? "a deck or a verb is missing" : problem.what());
     const std::string usage =
-        chosen.verb == nullptr
-            ? whole_usage()
-            : fmt::format("usage: {}       trireme {} --help explains the options.\n",
-                          usage_of(*chosen.verb), chosen.verb->name);
+        chosen.verb != nullptr
+            ? fmt::format("usage: {}       trireme {} --help explains the options.\n",
+                          usage_of(*chosen.verb), chosen.verb->name)
+        : of_group.empty() ? whole_usage()
+                           : of_group;
     std::fputs(usage.c_str(), stderr);
     return ExitCode::user_error;
   }
