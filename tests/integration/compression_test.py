@@ -21,6 +21,12 @@ class Compression(TrainingTest):
             self.train_well(*more, "run.steps=14", ranks=3, name=dtype)
             self.train_well("run.steps=16", ranks=1, name=dtype)
 
+    def test_a_run_that_sent_factors_goes_on_with_int8(self):
+        self.train_well("parallel.gradient_rank=2", ranks=2, name="way")
+        self.train_well("parallel.gradient_dtype=int8", "run.steps=14", ranks=2, name="way")
+        self.train_well("parallel.gradient_rank=2", "run.steps=16", ranks=2, name="way")
+        self.train_well("parallel.gradient_dtype=int8", "run.steps=18", ranks=1, name="way")
+
     def test_factors_in_a_tree_have_the_same_bits_on_any_number_of_ranks(self):
         more = ("parallel.gradient_rank=2", "parallel.reduction=tree", "parallel.logical_shards=4", "batch.sequences=4", "batch.micro_sequences=1")
         self.train_well(*more, ranks=2, name="tree")

@@ -20,6 +20,7 @@
 #include "reduce/compression.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/manifest.hpp"
 #include "weights/open.hpp"
 
 #include "session/session.hpp"
@@ -249,6 +250,22 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
   };
   std::int64_t rounds = 0;
   for (const auto& one : carried) rounds = std::max(rounds, divided_up(writers_of(one), one.ranks));
+  if (rounds == 0)
+    return;
+  const auto manifest =
+      comm::from_first_rank(world_, [&] { return record::read_manifest(directory); });
+  // Another way of sending gradients may have left no errors of some parameters: they start at zero.
+  const auto is_absent = [&](const record::MutableSlab& slab) {
+    const auto state = std::ranges::find(manifest.states, slab.state, &record::SavedState::name);
+    if (state == manifest.states.end() ||
+        !manifest
+             .pieces_of(static_cast<std::size_t>(state - manifest.states.begin()),
+                        at(slab.parameter))
+             .empty())
+      return false;
+    session_.device->fill_zero(slab.data, *session_.compute_stream);
+    return true;
+  };
   // The states of ranks r, r + N, r + 2N, … of the run that wrote them become the sum of rank r.
   for (std::int64_t round = 0; round < rounds; ++round) {
     std::vector<record::MutableSlab> wanted;
@@ -268,6 +285,7 @@ void Saver::load_carried(const std::string& directory, const record::CheckpointF
       }
       add_carried(wanted, session_.plan, one);
     }
+    std::erase_if(wanted, is_absent);
     HostSlabs slabs(std::move(wanted), *session_.compute_stream);
     record::load_checkpoint(directory, session_.plan, model_facts(job_.shape), slabs.slabs(),
                             world_);
