@@ -53,7 +53,13 @@ endif()
 
 # The parallel HDF5 of Debian: one library serves serial and MPI files. H5Pset_file_locking came with 1.10.7 and 1.12.1.
 set(HDF5_PREFER_PARALLEL ON)
-find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(HDF5 COMPONENTS C)
+if(NOT HDF5_FOUND)
+  if(PROJECT_BINARY_DIR MATCHES " ")
+    set(_space " h5pcc and h5cc fail in '${PROJECT_BINARY_DIR}', because of the space in its path: move trireme, or set HDF5_ROOT.")
+  endif()
+  message(FATAL_ERROR "HDF5 was not found (Debian: libhdf5-openmpi-dev; HDF5_ROOT or -DHDF5_C_COMPILER_EXECUTABLE=DIR/h5pcc may name it).${_space}")
+endif()
 if(HDF5_VERSION AND (HDF5_VERSION VERSION_LESS 1.10.7 OR (HDF5_VERSION VERSION_GREATER_EQUAL 1.11 AND HDF5_VERSION VERSION_LESS 1.12.1)))
   message(FATAL_ERROR "HDF5 ${HDF5_VERSION} in ${HDF5_C_INCLUDE_DIRS} is too old: trireme needs 1.10.7 or later, and of 1.12 it needs 1.12.1. "
     "-DHDF5_C_COMPILER_EXECUTABLE=DIR/h5pcc (or h5cc) or HDF5_ROOT takes another one.")

@@ -5,7 +5,7 @@
 #   usage: bash dev/check_changes.sh [COMMIT]        default: HEAD, so what is not committed yet
 # Exit code 1 when a file had to be formatted, or clang-tidy or plain_words.py found something. As a hook: see .pre-commit-config.yaml.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "${1:-HEAD}"; git ls-files --others --exclude-standard; } |
   grep -E '^(src|tests)/.*\.(hpp|cpp|cu|cuh)$' | sort -u)
 status=0

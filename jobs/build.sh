@@ -6,7 +6,7 @@
 # ccache is used where it is installed; clones in different folders share what it holds. Where nvcc is found and another part of CUDA is
 # missing, the build continues without CUDA and says so.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 preset=${PRESET:-cpu}
 options=()
 if command -v ccache >/dev/null; then

@@ -8,9 +8,9 @@
 # CUDA_LIBRARIES=DIR[:DIR…] names the folders of cuBLASLt, cuDNN and NCCL where this script does not find them. Under srun, give srun
 # run.sh as its program, without -n.
 set -euo pipefail
-here=${BASH_SOURCE[0]}
+here=$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null) || here=${BASH_SOURCE[0]} # of a link to it, where readlink is
 [[ $here == */* ]] && here=${here%/*} || here=.
-here=$(cd "$here" && pwd)
+here=$(CDPATH='' cd "$here" && pwd)
 [ -f "$here/cuda-libraries" ] || { echo "error: this script runs inside a bundle. Make one with bash jobs/bundle.sh" >&2; exit 2; }
 
 # Folders with CUDA's libraries: the bundle's own, what the caller names, the usual ones, then those of Python environments, where wheels

@@ -11,7 +11,7 @@
 #   TRIREME_MPIRUN     another launcher than the one that build/ was configured with
 #   TRIREME_RESTARTS   the script ends after this many such starts in a row that made no checkpoint; default: 3
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 
 options_of() { # launcher
   case $("$1" --version 2>&1) in
@@ -21,15 +21,19 @@ options_of() { # launcher
     *) ;; # another launcher's own defaults
   esac
 }
-if [ "${1:-}" = --flags ]; then
-  options_of "${2:?"usage: mpirun.sh --flags LAUNCHER"}"
+if [ $# -eq 0 ] || [ "$*" = --flags ]; then
+  sed -n 's/^# *usage: /usage: /p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
+if [ "$1" = --flags ]; then
+  options_of "$2"
   exit
 fi
 
 # The launcher must belong to the library that the program was linked with: CMake's cache names it.
 mpirun=${TRIREME_MPIRUN:-$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null)} || true
-[ -x "${mpirun:-}" ] || mpirun=$(command -v mpirun) || {
-  echo "error: no mpirun: build first (bash jobs/quickstart.sh), or load an MPI module" >&2
+mpirun=$(command -v "${mpirun:-mpirun}" || command -v "${TRIREME_MPIRUN:-mpirun}") || {
+  echo "error: no ${TRIREME_MPIRUN:-mpirun}: build first (bash jobs/quickstart.sh), load an MPI module, or set TRIREME_MPIRUN" >&2
   exit 3
 }
 

@@ -7,7 +7,7 @@ set -euo pipefail
 for word in "$@"; do
   [[ $word == *.*=* ]] || { sed -n 's/^# *usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 done
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 deck=input/quickstart.yaml
 
 bash modules/packages/setup.sh
@@ -15,12 +15,8 @@ bash jobs/build.sh trireme
 
 bash jobs/mpirun.sh -n 2 build/trireme "$deck" "$@" </dev/null
 
-# The run directory is that of the deck, or the last override of it.
-run=$(sed -n '/^run:/,/^[a-z]/s/.*directory: *\([^,}# ]*\).*/\1/p' "$deck" | head -n 1)
-for argument in "$@"; do
-  case $argument in run.directory=*) run=${argument#run.directory=} ;; esac
-done
 # A finished run is kept, and the next one gets a number at the end of its name. The newest record is that of this run.
+run=$(build/trireme check "$deck" "$@" --ranks 2 --value run.directory)
 run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 
 post=build/postproc

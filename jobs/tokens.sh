@@ -7,8 +7,9 @@ set -euo pipefail
 for word in "$@"; do
   [[ $word == *.*=* ]] || { sed -n 's/^# *usage: /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 done
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 text=${TEXT:-/usr/include/c++} corpus=runs/tokens-corpus
+[[ $text == /* ]] || text=$PWD/$text
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
 bash modules/packages/setup.sh
 bash jobs/build.sh trireme
@@ -23,5 +24,6 @@ bash jobs/mpirun.sh -n 2 build/trireme input/tokens.yaml "$@" </dev/null
 
 echo
 echo "a sample from the newest checkpoint, which holds the tokenizer as well:"
-run=$(dirname "$(ls -t runs/tokens/run.h5 runs/tokens-[0-9]*/run.h5 2>/dev/null | head -n 1)")
+run=$(build/trireme check input/tokens.yaml "$@" --ranks 2 --value run.directory)
+run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 build/trireme sample "$run" --prompt 'template <class T>' --tokens 120

@@ -6,7 +6,7 @@
 # (3; one takes a minute or more). The losses of every step must be those of this machine's executable, in fp32, within 1e-5.
 #   usage: bash tests/aarch64.sh [--build|--list]    --list: which unit tests; JOBS=number of compilers; exit code 77: skipped, with the reason
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 build=build-aarch64 triple=aarch64-linux-gnu
 sysroot=$PWD/$build/sysroot libraries=$PWD/$build/sysroot/usr/lib/$triple
 left_out=(model record) # unit tests that did not end within minutes there

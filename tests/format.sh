@@ -3,7 +3,7 @@
 # Compares every C++ file with .clang-format. The major version is pinned, because each formats a little differently.
 #   usage: bash tests/format.sh [--fix]          exit code 77: skipped, clang-format 14 is not here
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 tool=
 for candidate in clang-format-14 clang-format /usr/bin/clang-format-14; do
   if "$candidate" --version 2>/dev/null | grep -q 'version 14\.'; then

@@ -4,7 +4,7 @@
 # Python 3.11 or later; no MPI, CMake or Python package where a bundle (jobs/bundle.sh --tests) is used.
 #   usage: bash tests/gpu_session.sh first|second|all [OPTIONS] [ITEM …]     `--help` explains the options, `--list` prints the items
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 for python in python3 python3.13 python3.12 python3.11; do
   if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -9,7 +9,7 @@
 #          attention, norms and rotations in bf16, which differ from fp32 in their loads and stores, large products, the longest sums and
 #          rows, and what compares numbers of threads
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd) build=$(cd "$1" && pwd)
 usage() { echo "usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]" >&2 && exit 2; }
 case ${2:-} in
   avx2) processor=Haswell ;;

@@ -6,7 +6,7 @@
 # core: only the rooms that hand out memory or drive a GPU (device, comm, ops, optim, reduce, model) and the emulated GPU itself.
 # tests/run.sh runs that part; the whole takes about as long as tests/run.sh.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 exec </dev/null
 
 targets=(unit_tests mpi_tests) selection=() run=yes

@@ -5,7 +5,7 @@
 #   usage: bash tests/tidy.sh [FILE_OR_FOLDER …]        default: src; JOBS=number at once
 # Exit code 77: skipped, clang-tidy 16 is not here (Debian: clang-tidy-16).
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 tool=
 for candidate in clang-tidy-16 clang-tidy; do
   if "$candidate" --version 2>/dev/null | grep -q 'version 16\.'; then

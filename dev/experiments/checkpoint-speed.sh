@@ -5,8 +5,8 @@
 # Needs a build and an otherwise idle machine; takes about two minutes on two cores. Keeps no files.
 #   usage: bash dev/experiments/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      measures the disk of FOLDER; default: runs/
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 mkdir -p "${1:-runs}"
 folder=$(mktemp -d "${1:-runs}/checkpoint-speed-XXXXXX")
 source=$(mktemp /dev/shm/trireme-XXXXXX) # memory, so that dd waits for the disk only

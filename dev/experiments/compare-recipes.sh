@@ -6,8 +6,8 @@
 # takes less than ten minutes on two cores.
 #   usage: bash dev/experiments/compare-recipes.sh [FOLDER [RANKS [section.key=value …]]]      default: runs/recipes, 2 ranks
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 folder=${1:-runs/recipes} ranks=${2:-2} more=("${@:3}")
 program=${TRIREME:-build/trireme} python=${TRIREME_PYTHON:-/usr/bin/python3}
 recipes=(gpt2-adamw llama-muon) rates=(3e-3 6e-3 1.2e-2 2.4e-2) seeds=(1337 1338 1339)

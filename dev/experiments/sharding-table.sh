@@ -5,8 +5,8 @@
 # snapshot for checkpoints, which on GPUs is in the host's memory. Needs a build; a build with CUDA plans for GPUs and needs none.
 #   usage: bash dev/experiments/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 program=${TRIREME:-build/trireme}
 ranks=("$@")
 [ $# -gt 0 ] || ranks=(8 64 512 4096)

@@ -9,7 +9,7 @@
 # (one first in odd rounds, the other in even ones; 3 rounds, about eight minutes each) and prints the ratio of their median steps. Each reads
 # its own decks of input/. Needs h5py.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }
 against='' rounds=3
 while [[ ${1:-} == --* ]]; do

@@ -9,7 +9,7 @@
 # RATE: as tc writes it, 300mbit. --seconds: of tune. Steps include three of warm-up, which do not count.
 # exit code: 0, both goals hold; 1, one does not; 2, a mistake; 3, this machine cannot do it
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
 links=shared,300mbit seconds=100 rounds=4 steps=18 output=runs/tune-goals.json place=""
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }

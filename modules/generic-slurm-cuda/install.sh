@@ -4,7 +4,7 @@
 # The site asks for GPUs: whatever CUDA lacks is an error. cuDNN's front end is fetched from PyPI, unless an option names its folder.
 #   usage: bash modules/generic-slurm-cuda/install.sh PREFIX [CMAKE OPTION …]     e.g. -DTRIREME_CUDNN_FRONTEND=DIR
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 prefix=${1:?"usage: install.sh PREFIX [CMAKE OPTION …]"}
 shift
 type module >/dev/null 2>&1 || { echo "error: no module command: start this from a login shell of the cluster" >&2; exit 3; }

@@ -4,7 +4,7 @@
 # when it is there.
 #   usage: bash modules/packages/cudnn_frontend.sh
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 version=1.18.0 folder=build-deps/cudnn-frontend
 [ ! -d "$folder/nvidia_cudnn_frontend-$version.dist-info" ] || exit 0
 python=/usr/bin/python3

@@ -25,13 +25,16 @@ if [ "$build" != "$source/build" ]; then
 fi
 scratch=$(mktemp -d)
 mount -t tmpfs none "$scratch" # nothing to clean up when the name space goes
-said=$(bash "$source/jobs/bundle.sh" --tests "$scratch/bundle.tar.xz" 2>&1) || {
+said=$(cd "$scratch" && bash "$source/jobs/bundle.sh" --tests bundle.tar.xz 2>&1) || {
   echo "$said"
   [[ $said == "error: no plugins in "* && ! -e $scratch/bundle.tar.xz ]] || exit 1
   echo "skipped: jobs/bundle.sh supports Open MPI 4 only"
   exit 77
 }
 echo "$said"
+code=0
+bash "$source/jobs/bundle.sh" "$scratch" >"$scratch/said" 2>&1 || code=$?
+{ [ $code -eq 2 ] && grep -q "is a directory" "$scratch/said"; } || { echo "a directory as the archive:" && cat "$scratch/said" && exit 1; }
 bytes=$(stat -c %s "$scratch/bundle.tar.xz")
 # The last commit, or what lies here where git has none.
 source_bytes=$({ git -C "$source" archive HEAD 2>/dev/null || tar -C "$source" --exclude='./build*' --exclude=./runs -cf - .; } | xz -6 | wc -c)
@@ -55,6 +58,8 @@ done
 cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
 tar -xJf "$scratch/bundle.tar.xz" -C "$root/some where"
 folder="/some where/trireme-bundle"
+ln -s "$root$folder/run.sh" "$scratch/link"
+! "$scratch/link" --version 2>&1 | grep "runs inside a bundle"
 put() { # wheel, file
   local at=$wheels/$1/lib/${2##*/}
   mkdir -p "${at%/*}"

@@ -7,7 +7,7 @@
 # fixed addresses, so that the pace of the machine does not decide what it finds, and chance does only by the names of temporary files.
 # An input that was found stays in build-fuzz/found; put it into tests/fuzz/corpus with the fix.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 seconds=${1:-}
 declare -A runs=([deck]=5000 [tokens]=100000 [manifest]=50000 [record]=600 [tokenizer]=20000 [weights]=20000) # a few seconds each
 compiler=

@@ -43,6 +43,8 @@ refused "oneDNN 2.5 in" -DTRIREME_ONEDNN=ON
 taken -DTEST_HDF5_VERSION=1.10.7 -DTEST_HDF5_IS_PARALLEL=OFF
 said "-- HDF5 1.10.7 was built without MPI"
 taken -DTEST_HDF5_VERSION=1.12.1 -DTEST_MPI_C_VERSION=4.0
+printf '#!/bin/sh\nexit 1\n' >"$here/h5pcc" && chmod +x "$here/h5pcc" # as HDF5's own does there
+refused "h5pcc and h5cc fail in '$here/two words', because of the space" -B "$here/two words" -DHDF5_C_COMPILER_EXECUTABLE="$here/h5pcc"
 
 if command -v g++ >/dev/null; then
   printf '#!/bin/sh\nexec g++ -w -U__GNUC__ -D__GNUC__=11 "$@"\n' >"$here/g++-11"

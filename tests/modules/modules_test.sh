@@ -4,7 +4,7 @@
 #   usage: modules_test.sh BUILD_DIR        exit code 77: neither Lmod nor Environment Modules is here
 set -euo pipefail
 build=$1
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -12,7 +12,7 @@ mkdir "$here/bin" "$here/other"
 printf '#!/bin/sh\nprintf "\\tlibc.so.6 => x\\n\\t%%s => x\\n" "$LIBRARY"\n' >"$here/bin/ldd"
 printf '#!/bin/sh\n[ "$1" != --mpi=list ] || printf "%%s\\n" "MPI plugin types are..." $PLUGINS\n' >"$here/bin/srun"
 printf '#!/bin/sh\n[ "$1" != --version ] || echo "$LAUNCHER"\n' | tee "$here/bin/mpirun" >"$here/other/mpiexec"
-printf '#!/bin/sh\n' >"$here/bin/scontrol"
+printf '#!/bin/sh\n' | tee "$here/bin/scontrol" >"$here/bin/flux"
 printf '#!/bin/sh\n' >"$here/program"
 chmod +x "$here"/bin/* "$here/other/mpiexec" "$here/program"
 export PATH=$here/bin:$PATH TRIREME=$here/program SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1 SLURM_SUBMIT_DIR=$here SLURM_JOB_END_TIME=0
@@ -48,6 +48,33 @@ given "$1" "$open_mpi" "--bind-to none --oversubscribe"
 given "$1" "$hydra" "-bind-to none"
 given "$1" "$intel" "-genv I_MPI_PIN off"
 given "$1" LAUNCHER=another ""
+
+# mpirun.sh in another tree, where CMake's cache names the launcher: through a link, and with a CDPATH that leads elsewhere.
+mkdir -p "$here/tree/jobs" "$here/tree/build" "$here/elsewhere/jobs"
+cp "$1/jobs/mpirun.sh" "$here/tree/jobs/"
+ln -s "$here/tree/jobs/mpirun.sh" "$here/elsewhere/"
+printf 'MPIEXEC_EXECUTABLE:FILEPATH=%s\n' "$here/built-with" >"$here/tree/build/CMakeCache.txt"
+for name in built-with bin/mpirun bin/mpiexec.other; do
+  printf '#!/bin/sh\necho "%s $*"\n' "$name" >"$here/$name" && chmod +x "$here/$name"
+done
+started() { # expected output and exit code, then a folder, settings and a command
+  local expected=$1 code=$2 got=0
+  (cd "$3" && shift 3 && env "$@") >"$here/out" 2>&1 || got=$?
+  { [ $got -eq "$code" ] && grep -q -- "$expected" "$here/out"; } || {
+    echo "not '$expected' with $code, but $got, with ${*:3}:" && cat "$here/out" && failures=$((failures + 1))
+  }
+}
+started '^built-with -n 2 a$' 0 "$here/elsewhere" bash ./mpirun.sh -n 2 a
+started '^built-with -n 2 a$' 0 "$here/tree" CDPATH="$here/elsewhere" bash jobs/mpirun.sh -n 2 a
+started '^bin/mpiexec.other -n 2 a$' 0 "$here" TRIREME_MPIRUN=mpiexec.other bash tree/jobs/mpirun.sh -n 2 a
+started 'error: no /none: ' 3 "$here" TRIREME_MPIRUN=/none bash tree/jobs/mpirun.sh -n 2 a
+started '^usage: bash jobs/mpirun.sh' 2 "$here" bash tree/jobs/mpirun.sh
+started '^usage: bash jobs/mpirun.sh' 2 "$here" bash tree/jobs/mpirun.sh --flags
+mv "$here/tree/build/CMakeCache.txt" "$here/tree/build/none"
+started '^bin/mpirun -n 2 a$' 0 "$here" bash tree/jobs/mpirun.sh -n 2 a
+started 'error: no /none: ' 2 "$here" TRIREME=/none bash "$script" deck.yaml
+started 'error: no nowhere: ' 3 "$here" TRIREME_LAUNCH=nowhere bash "$script" deck.yaml
+printf '#!/bin/sh\n[ "$1" != --version ] || echo "$LAUNCHER"\n' >"$here/bin/mpirun"
 
 env LIBRARY=libmpi.so.12 PLUGINS=none LAUNCHER= bash "$script" deck.yaml >"$here/out" 2>&1
 { [ $? -eq 3 ] && grep -q "set TRIREME_MPIRUN or TRIREME_LAUNCH" "$here/out"; } ||

@@ -5,7 +5,7 @@
 #   usage: bash tests/slurm/private_slurm.sh COMMAND …       needs root; exit code 77 says what is missing
 # Inside, SLURM_CONF is set and sbatch, srun, squeue and scontrol talk to it.
 set -euo pipefail
-self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
+self=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)/$(basename "${BASH_SOURCE[0]}")
 
 skip() {
   echo "skipped: a private Slurm needs $1"
