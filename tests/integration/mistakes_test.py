@@ -178,6 +178,21 @@ class Disagreement(TrainingTest):
         run = self.train_each(words, words, prefixes=[[], hide])
         self.assert_refused(run, ENVIRONMENT, "[rank 1", "shard-0.bin", "or differs from that of rank 0")
 
+    def test_a_run_directory_that_ranks_do_not_share(self):
+        """Found before the first step, not by the first checkpoint."""
+        words = [word.replace(self.path("run"), "run") for word in self.words("run", [f"data.cache={self.path('tokens')}"])]
+        places = [self.path(str(rank)) for rank in (0, 1)]
+        for place in places:
+            os.mkdir(place)
+        run = self.train_each(words, words, prefixes=[["env", "-C", place] for place in places])
+        self.assert_refused(run, ENVIRONMENT, "[rank 1", f"run.directory run failed: it is {places[1]}/run for this rank", "working directory")
+        self.assertNotIn("step", run.out)
+        self.need_own_mounts()
+        hide = ["unshare", "-m", "bash", "-c", f"mount -t tmpfs none {places[0]} && exec \"$@\"", "bash"]
+        words = self.words("0/run", [f"data.cache={self.path('tokens')}"])
+        run = self.train_each(words, words, prefixes=[[], hide])
+        self.assert_refused(run, ENVIRONMENT, "[rank 1", "is not the directory that rank 0 uses. Choose one that all hosts share")
+
 
 class Leftovers(TrainingTest):
     """Files of an earlier run that are damaged or belong to something else."""

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -52,6 +54,27 @@ TEST(CheckpointOverMpi, GoesToOneRankAndBack) {
   }
   world->barrier();
   EXPECT_EQ(load_small(run.checkpoints() + "/step-00000020", *world, 1'000'000).step, 20);
+}
+
+TEST(RunDirectoryOverMpi, IsTheSameOnAllRanks) {
+  const auto world = comm::make_mpi_world();
+  const Shared shared(*world);
+  const std::string before = std::filesystem::current_path();
+  const std::string mine = fmt::format("{}/{}", shared.path, world->rank());
+  std::filesystem::create_directory(mine);
+  std::filesystem::current_path(mine);
+  try {
+    const RunDirectory run("run", *world);
+    EXPECT_EQ(world->size(), 1);
+  } catch (const EnvironmentError& error) {
+    EXPECT_GT(world->size(), 1);
+    const auto words = fmt::format("it is {}/1/run for this rank and {}/0/run for rank 0",
+                                   shared.path, shared.path);
+    EXPECT_THAT(error.what(), testing::HasSubstr(world->rank() == 1 ? words : ""));
+  }
+  std::filesystem::current_path(before);
+  EXPECT_EQ(RunDirectory(shared.path + "/run", *world).path(), shared.path + "/run");
+  world->barrier();
 }
 
 TEST(CheckpointOverMpi, IsWrittenWhileTheRanksDoOtherThings) {

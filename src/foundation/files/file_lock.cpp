@@ -27,6 +27,7 @@ void FileLock::sign(const std::string& host) const {
                     "Move it to another place, or choose another directory");
   file_.rewind(0);
   file_.write(fmt::format("process {} on {}\n", ::getpid(), host));
+  file_.sync();  // NFS shows it to other hosts from now on
 }
 
 std::string FileLock::holder(const std::string& unknown) const {

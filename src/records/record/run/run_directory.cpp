@@ -2,9 +2,11 @@
 #include "record/run/run_directory.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -49,6 +51,15 @@ files::Descriptor opened(const std::string& directory) {
   }
 }
 
+/// "" where it cannot be read.
+std::string content_of(const std::string& file) {
+  try {
+    return files::read_whole(file);
+  } catch (const StorageError&) {
+    return "";
+  }
+}
+
 }  // namespace
 
 RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
@@ -56,6 +67,30 @@ RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   comm::on_first_rank(world, [&] { create_and_lock(); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
+  expect_shared(world);
+}
+
+void RunDirectory::expect_shared(comm::World& world) const {
+  std::error_code ignored;
+  const std::string here = fs::absolute(path_, ignored).string();
+  const auto [holder, there] =
+      comm::from_first_rank(world, [&] { return std::pair(lock_->holder(""), here); });
+  comm::together(world, [&] {
+    // A host may remember for this long that there was no such file (NFS: acdirmax).
+    const std::chrono::seconds memory(holder.ends_with(" on " + host_) ? 0 : 60);
+    const auto until = std::chrono::steady_clock::now() + memory;
+    while (content_of(file("lock")) != holder + '\n') {
+      if (std::chrono::steady_clock::now() >= until)
+        throw StorageError(
+            "file system", fmt::format("find {} {}", key_, path_),
+            here == there
+                ? "it is not the directory that rank 0 uses. Choose one that all hosts share"
+                : fmt::format("it is {} for this rank and {} for rank 0. Start all ranks in the "
+                              "same working directory, or give an absolute path",
+                              here, there));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
 }
 
 void RunDirectory::create_and_lock() {

@@ -29,7 +29,7 @@ class RunDirectory {
   ///
   /// Throws on every rank (comm::together): UserError when a file is in the way or another run
   /// holds the lock (with its process id and host); StorageError when the directory cannot be
-  /// created or written.
+  /// created or written, or a rank finds another directory under this path than rank 0.
   /// `key`: the deck key that names it, for messages.
   RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
 
@@ -55,6 +55,7 @@ class RunDirectory {
 
  private:
   void create_and_lock();
+  void expect_shared(comm::World& world) const;
 
   std::string path_;
   std::string id_;
