@@ -43,7 +43,7 @@ struct CheckpointDirectory : testing::Test {
   /// "" or the refusal of `checkpoints` as checkpoint.directory.
   [[nodiscard]] std::string refusal() const {
     try {
-      expect_place_of_checkpoints(checkpoints);
+      expect_place_of_checkpoints(scratch / "run", checkpoints);
     } catch (const UserError& error) {
       return error.what();
     }

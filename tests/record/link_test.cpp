@@ -26,6 +26,7 @@ struct Elsewhere : testing::Test {
   }
   [[nodiscard]] std::string refusal(const std::string& directory) const {
     try {
+      expect_place_of_checkpoints(run, directory);
       link_checkpoints(run, directory);
     } catch (const UserError& error) {
       return error.what();
@@ -53,15 +54,25 @@ TEST_F(Elsewhere, AnEmptyDirectoryGivesWayAndCheckpointsDoNot) {
 
   const auto world = comm::make_self_world();
   save_small(run, 5, *world);
-  EXPECT_THAT(refusal(target), HasSubstr("there are checkpoints here already"));
+  EXPECT_THAT(refusal(target), HasSubstr(run + "/checkpoints is not empty: move what is in it"));
   EXPECT_EQ(newest_checkpoint(run)->step, 5);
 }
 
 TEST_F(Elsewhere, ALinkToAnotherPlaceIsRefused) {
   fs::create_directory(scratch / "other");
   link_checkpoints(run, scratch / "other");
-  EXPECT_THAT(refusal(target), HasSubstr("does not lead to checkpoint.directory " + target));
-  EXPECT_EQ(fs::canonical(run + "/checkpoints"), fs::canonical(scratch / "other"));
+  EXPECT_THAT(refusal(target), HasSubstr("does not lead to " + target));
+  fs::remove(scratch / "other");  // not mounted
+  EXPECT_EQ(refusal(scratch / "other"), "linked");
+  EXPECT_EQ(fs::read_symlink(run + "/checkpoints"), fs::canonical(scratch.path()) / "other");
+}
+
+TEST_F(Elsewhere, TheRunDirectoryIsNoPlaceAndItsCheckpointsAre) {
+  for (const char* same : {"", "/", "/.", "/x/.."})
+    EXPECT_THAT(refusal(run + same), HasSubstr("this is run.directory itself"));
+  fs::create_directory(run + "/checkpoints");
+  EXPECT_EQ(refusal(run + "/checkpoints"), "linked");
+  EXPECT_FALSE(fs::is_symlink(run + "/checkpoints"));
 }
 
 }  // namespace

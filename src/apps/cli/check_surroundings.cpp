@@ -218,8 +218,9 @@ std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& fin
     lookout.directory("data.cache", *config.data.cache.value);
   if (!config.checkpoint.directory.empty()) {
     free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
-    lookout.find("checkpoint.directory",
-                 [&] { record::expect_place_of_checkpoints(config.checkpoint.directory); });
+    lookout.find("checkpoint.directory", [&] {
+      record::expect_place_of_checkpoints(config.run.directory, config.checkpoint.directory);
+    });
   }
   if (!config.record.metrics_file.empty())
     lookout.find("record.metrics_file",

@@ -149,7 +149,8 @@ void describe(V& v, RunConfig& c) {
      .min = 0.0,
      .above_min = true});
   v("allow_changes", c.allow_changes,
-    {.help = "Keys or sections (data, batch, schedule, …) that may differ from the checkpoint from "
+    {.help = "Keys or sections (data, batch, optimizer.schedule, …) that may differ from the "
+             "checkpoint from "
              "which the run resumes, although the change makes it another experiment."});
 }
 

@@ -23,19 +23,22 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What in the run directory shows that there were checkpoints, or "".
-std::string trace_of_checkpoints(const record::RunDirectory& directory) {
+std::string trace_of_checkpoints(const record::RunDirectory& directory,
+                                 const std::string& elsewhere) {
   std::error_code ignored;
   const std::string place = directory.checkpoints(), latest = place + "/latest";
+  const std::string none = elsewhere.empty()
+                               ? place + " holds none"
+                               : fmt::format("neither {} nor {} holds one", place, elsewhere);
   if (fs::is_symlink(place, ignored) && !fs::exists(place, ignored))
     return fmt::format("{} is a link to {}, which does not exist", place,
                        fs::read_symlink(place, ignored).string());
   const std::string log = directory.file(record::run_log_name);
   if (const auto found = record::look_at_log(log); found.last_checkpoint > 0)
-    return fmt::format("{} lists checkpoints up to step {}, and {} holds none", log,
-                       found.last_checkpoint, place);
-  return fs::exists(latest, ignored)
-             ? fmt::format("{} names a checkpoint, and {} holds none", latest, place)
-             : "";
+    return fmt::format("{} lists checkpoints up to step {}, and {}", log, found.last_checkpoint,
+                       none);
+  return fs::exists(latest, ignored) ? fmt::format("{} names a checkpoint, and {}", latest, none)
+                                     : "";
 }
 
 /// Gives what is there of a record another name. Returns what it did, for a sentence.
@@ -149,7 +152,7 @@ void expect_known_checkpoints(const record::RunDirectory& directory, const sessi
   if (job.run.restart_without_checkpoints || record::newest_checkpoint(directory.path()) ||
       (!elsewhere.empty() && record::newest_checkpoint_in(elsewhere)))
     return;
-  const std::string trace = trace_of_checkpoints(directory);
+  const std::string trace = trace_of_checkpoints(directory, elsewhere);
   if (trace.empty())
     return;
   throw StorageError(

@@ -98,8 +98,9 @@ void Run::start() {
   warn_unlocked(directory, log);
   comm::on_first_rank(world, [&] { expect_known_checkpoints(directory, job); });
   if (!job.checkpoint.directory.empty()) {
-    comm::on_first_rank(world,
-                        [&] { record::expect_place_of_checkpoints(job.checkpoint.directory); });
+    comm::on_first_rank(world, [&] {
+      record::expect_place_of_checkpoints(directory.path(), job.checkpoint.directory);
+    });
     checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory");
     warn_unlocked(*checkpoints, log);
     comm::on_first_rank(world,

@@ -81,6 +81,13 @@ std::string first_word(const std::string& path) {
   return word;
 }
 
+/// Absolute and without links, as far as it exists.
+fs::path resolved(const fs::path& path) {
+  std::error_code problem;
+  const fs::path found = fs::weakly_canonical(fs::absolute(path, problem), problem);
+  return found.has_filename() ? found : found.parent_path();
+}
+
 void point_latest_at(const std::string& checkpoints, const std::string& name) {
   files::replace_file(checkpoints + "/" + latest_file, name + "\n");
 }
@@ -129,8 +136,23 @@ std::string checkpoints_of(const std::string& run_directory) {
   return run_directory + "/checkpoints";
 }
 
-void expect_place_of_checkpoints(const std::string& directory) {
+void expect_place_of_checkpoints(const std::string& run_directory, const std::string& directory) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError({{{}, "checkpoint.directory", why}});
+  };
+  const std::string link = checkpoints_of(run_directory);
+  const fs::path target = resolved(directory);
+  if (target == resolved(run_directory))
+    refuse(fmt::format("this is run.directory itself. Remove the key: checkpoints are then in {}",
+                       link));
   std::error_code problem;
+  const fs::file_status there = fs::symlink_status(link, problem);
+  if (fs::is_directory(there) && resolved(link) != target && !entries_of(link).empty())
+    refuse(fmt::format("{} is not empty: move what is in it into {}, or remove the key", link,
+                       directory));
+  if (fs::exists(there) && !fs::is_directory(there) &&
+      resolved(fs::path(run_directory) / fs::read_symlink(link, problem)) != target)
+    refuse(fmt::format("{} does not lead to {}: remove it, or remove the key", link, directory));
   if (!fs::is_directory(directory, problem))
     return;  // made, or refused, by RunDirectory
   std::string other;
@@ -145,40 +167,21 @@ void expect_place_of_checkpoints(const std::string& directory) {
       other = name;
   }
   if (!other.empty())
-    throw UserError({{{},
-                      "checkpoint.directory",
-                      fmt::format("{} holds files that are not checkpoints of trireme, such as {}. "
-                                  "Name a new or empty directory, for example {}/checkpoints",
-                                  directory, other, directory)}});
+    refuse(
+        fmt::format("{} holds files that are not checkpoints of trireme, such as {}. "
+                    "Name a new or empty directory, for example {}/checkpoints",
+                    directory, other, directory));
 }
 
 void link_checkpoints(const std::string& run_directory, const std::string& directory) {
   const std::string link = checkpoints_of(run_directory);
   std::error_code problem;
-  const fs::path target = fs::canonical(directory, problem);
-  check(problem, "find " + directory);
-  const auto there = fs::symlink_status(link, problem);
-  if (fs::is_directory(there)) {
-    fs::remove(link, problem);  // an empty one
-    if (problem != std::errc::directory_not_empty)
-      check(problem, "remove " + link);
-    if (problem)
-      throw UserError(
-          Place{link},
-          fmt::format("there are checkpoints here already, and checkpoint.directory is {}: "
-                      "move them there, or remove checkpoint.directory from the deck",
-                      directory));
-  } else if (fs::exists(there)) {
-    if (fs::canonical(link, problem) == target)
-      return;
-    if (problem && !files::is_about_the_path(problem.value()))
-      check(problem, "find " + link);
-    throw UserError(Place{link},
-                    fmt::format("this link does not lead to checkpoint.directory {}: "
-                                "remove it, or remove checkpoint.directory from the deck",
-                                directory));
-  }
-  fs::create_directory_symlink(target, link, problem);
+  const fs::file_status there = fs::symlink_status(link, problem);
+  if (fs::is_directory(there) ? resolved(link) == resolved(directory) : fs::exists(there))
+    return;
+  fs::remove(link, problem);  // an empty directory
+  check(problem, "remove " + link);
+  fs::create_directory_symlink(resolved(directory), link, problem);
   check(problem, "make the link " + link);
   files::sync_directory(run_directory);
 }

@@ -18,11 +18,12 @@ inline constexpr const char* milestone_fact = "milestone";
 
 /// RUN_DIR/checkpoints
 std::string checkpoints_of(const std::string& run_directory);
-/// Throws UserError about the key if `directory` has other files, and no sign that
+/// Throws UserError about the key if `directory` is the run directory, if there are checkpoints in
+/// RUN_DIR/checkpoints or that leads elsewhere, or if `directory` has other files, and no sign that
 /// trireme has used it: its lock, `latest`, or a checkpoint.
-void expect_place_of_checkpoints(const std::string& directory);
-/// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
-/// are there already or elsewhere, StorageError when it cannot be made.
+void expect_place_of_checkpoints(const std::string& run_directory, const std::string& directory);
+/// Makes RUN_DIR/checkpoints a link to `directory`, which exists and was found to be such a place,
+/// or is RUN_DIR/checkpoints itself. Throws StorageError.
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
 /// "step-00000500"
 std::string checkpoint_name(std::int64_t step);
