@@ -2,7 +2,9 @@
 #include "doctor/measurements.hpp"
 
 #include <filesystem>
+#include <utility>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -26,12 +28,16 @@ TEST(Measurements, OfAFileSystemLeaveNothing) {
 
 TEST(Measurements, NeedAnExistingDirectory) {
   const test::ScratchDirectory scratch;
-  const std::string path = scratch.path() + "/none";
-  try {
-    measure_file_system("here", path);
-    FAIL() << "no error";
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.what(), "error: create a file in " + path + ": No such file or directory");
+  test::write_bytes(scratch / "file", "x");
+  for (const auto& [name, why] :
+       {std::pair("none", "No such file or directory"), std::pair("file", "Not a directory")}) {
+    const std::string path = scratch / name;
+    try {
+      measure_file_system("here", path);
+      FAIL() << "no error";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), fmt::format("error: create a file in {}: {}", path, why));
+    }
   }
 }
 

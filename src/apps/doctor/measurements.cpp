@@ -36,7 +36,7 @@ namespace {
 
 /// A file without a name, which disappears when it is closed.
 files::Descriptor unnamed_file(const std::string& directory) {
-  if (::access(directory.c_str(), W_OK | X_OK) != 0)
+  if (::access((directory + "/.").c_str(), W_OK | X_OK) != 0)  // of a file: not a directory
     fail("create a file", directory, errno);
   files::Descriptor file(fmt::format("{}/.trireme-doctor-{}", directory, ::getpid()),
                          O_RDWR | O_CREAT | O_EXCL);
