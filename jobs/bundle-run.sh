@@ -68,4 +68,17 @@ while read -r word _; do
 done </proc/cpuinfo
 options=(--bind-to none --oversubscribe)
 [ "$2" -le "$cores" ] || options+=(--mca mpi_yield_when_idle 1)
-exec mpirun "${options[@]}" -n "$2" "$here/bin/trireme" "${@:3}"
+# As jobs/mpirun.sh: after an INT or a TERM, mpirun kills the ranks in a second, whatever they save. The second signal ends the run at once.
+stop=USR2
+for name in INT TERM HUP XCPU USR2; do trap 'signalled=1; kill -$stop $child 2>/dev/null || true; stop=TERM' $name; done
+trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
+[ ! -t 0 ] || exec </dev/null
+set -m # a process group of its own: Ctrl-C reaches this script alone
+mpirun "${options[@]}" -n "$2" "$here/bin/trireme" "${@:3}" <&0 &
+child=$!
+set +m
+while :; do
+  signalled=''
+  wait $child && code=0 || code=$?
+  [ -n "$signalled" ] || exit $code
+done

@@ -7,6 +7,7 @@
 #          bash jobs/mpirun.sh --flags LAUNCHER       prints the options only; CMake uses this for the tests
 # With parallel.on_lost_rank: shrink in the deck, the run continues after a rank or a host is lost: with Open MPI 5 in place, otherwise by a
 # new start on the hosts that still answer, from the newest checkpoint.
+# INT, TERM, HUP, XCPU or USR2 saves a checkpoint and ends the run, and USR1 saves one. The second signal to end ends it at once.
 # Environment variables:
 #   TRIREME_MPIRUN     another launcher than the one that build/ was configured with
 #   TRIREME_RESTARTS   the script ends after this many such starts in a row that made no checkpoint; default: 3
@@ -59,12 +60,13 @@ while [ ${#program[@]} -gt 0 ] && ! { [[ ${program[0]} == */* || ${program[0]} =
   program=("${program[@]:1}")
 done
 value_of() { "${program[0]}" check "${program[@]:1}" --ranks "$ranks" --value "$1" 2>/dev/null || true; }
-on_lost_rank=stop
-[ ! -f "${program[1]:-}" ] || on_lost_rank=$(value_of parallel.on_lost_rank)
-[ "$on_lost_rank" = shrink ] || exec "$mpirun" "${options[@]}" "$@"
+[ -f "${program[1]:-}" ] || exec "$mpirun" "${options[@]}" "$@"
+on_lost_rank=$(value_of parallel.on_lost_rank)
+# After an INT or a TERM, Open MPI's launcher kills the ranks in a second, whatever they save. A USR2 it only passes on; Hydra does not.
+stop=TERM in_place='' version=$("$mpirun" --version 2>&1) || true
+[[ $version != *"Open MPI"* && $version != *OpenRTE* ]] || stop=USR2
 # MPI_Finalize would sometimes wait for the lost ranks, without the second option.
-in_place=''
-case $("$mpirun" --version 2>&1) in *"Open MPI) "[5-9]*) in_place=1 && options+=(--with-ft ulfm --mca async_mpi_finalize true) ;; esac
+[[ $on_lost_rank != shrink || $version != *"Open MPI) "[5-9]* ]] || { in_place=1 && options+=(--with-ft ulfm --mca async_mpi_finalize true); }
 command=("$@")
 
 # Takes the hosts that no longer answer, and their share of the ranks, out of the command.
@@ -117,22 +119,30 @@ checkpoints=$directory/checkpoints/latest
 was_cut() {
   [ -n "$in_place" ] && ! tail -n 1 "$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)" | grep -q ' all files are in '
 }
-for name in INT TERM HUP XCPU USR1 USR2; do
-  # The terminal sends Ctrl-C to the launcher too.
-  trap "signalled=1; [ $name = USR1 ] || ended=1; [ $name = INT ] && [ -t 0 ] || kill -$name \$child 2>/dev/null || true" $name
+# The second signal ends the run at once.
+for name in INT TERM HUP XCPU USR2; do
+  trap 'signalled=1; kill -${ended:-$stop} $child 2>/dev/null || true; ended=TERM' $name
 done
+trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
+[ ! -t 0 ] || exec </dev/null # which the launcher may not read in the background
 while :; do
   newest=$(cat "$checkpoints" 2>/dev/null) || true
+  set -m # a process group of its own: Ctrl-C reaches this script alone
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
-  end_without_children $child </dev/null >/dev/null 2>&1 &
-  watcher=$!
+  set +m
+  watcher=
+  if [ "$on_lost_rank" = shrink ]; then
+    end_without_children $child </dev/null >/dev/null 2>&1 &
+    watcher=$!
+  fi
   while :; do
     signalled=''
     wait $child && code=0 || code=$?
     [ -n "$signalled" ] || break # otherwise a trap ended `wait`, not the run
   done
-  kill $watcher 2>/dev/null || true
+  [ -z "$watcher" ] || kill $watcher 2>/dev/null || true
+  [ "$on_lost_rank" = shrink ] || exit $code
   # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
   [ $code -ne 0 ] || ! was_cut || code=3
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac

@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from harness import HERE, MPIRUN, TIMEOUT_S, TRIREME, TrainingTest, has_ulfm, processes
+from harness import HERE, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, has_ulfm, processes
 
 SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
 STEPS = 300
@@ -214,6 +214,17 @@ class Restarts(KilledRanks):
         said = "".join(line for _, line in lines)
         self.assertEqual(said.count("it starts again"), 1, said)
         self.assertIn("2 starts in a row made no checkpoint", said)
+
+    def test_a_signal_to_the_script_saves_a_checkpoint(self):
+        """Also when the step and the checkpoint take longer than a launcher waits for ranks after a signal."""
+        for what, number in (("stop", signal.SIGTERM), ("shrink", signal.SIGINT)):
+            with self.subTest(on_lost_rank=what):
+                running, lines, reader = self.start_run(what, 2, "checkpoint.every_minutes=600", f"parallel.on_lost_rank={what}", steps=1000000)
+                self.await_step(running, lines)
+                running.send_signal(number)
+                self.assertIn(running.wait(TIMEOUT_S), STOPPED, lines)
+                reader.join(TIMEOUT_S)
+                self.assertTrue(os.path.exists(self.path(f"{what}/checkpoints/latest")), lines)
 
     def test_starts_that_made_a_checkpoint_do_not_count(self):
         running, lines, reader = self.start_run("counted", 2, restarts=1)
