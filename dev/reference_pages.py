@@ -45,8 +45,8 @@ MANIFEST = {  # what the datasets of the manifest hold
     "/tokenizer": "The tokenizer of the tokens, in the text form of trireme.",
     "/states/name": "What is saved of each parameter: weights or master weights, and moments.",
     "/states/dtype": "The type of each state: fp32 or bf16.",
-    "/pieces": "A row per contiguous range of elements [begin, begin + count) of a parameter in a state, with the rank in whose file it is, "
-               "the offset of its first byte there, and the XXH64 of its bytes.",
+    "/pieces": "A row per range of elements [begin, begin + count) of a parameter in a state, with the rank in whose file it is, "
+               "the offset of its first byte there, and the sum of its element_hash (base/hash.hpp).",
 }
 TENSORS = "Virtual datasets over the pieces, flat, with attributes shape and content_hash: read a whole parameter from them."
 GROUPS = {
