@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,11 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
     trained.late_scratch = session.scratch.num_allocations() - warm;
     session.engine.wait_for_parameters();
     trained.validation = session.evaluate().value().loss;
+    job_.evaluate.batches = data.validation->num_samples();
+    const double of_all = session.evaluate().value().loss;
+    job_.evaluate.batches = std::numeric_limits<std::int64_t>::max();
+    EXPECT_EQ(session.evaluate().value().loss, of_all);
+    job_.evaluate.batches = 2;
     return trained;
   }
   Trained train() { return train(GetParam().kind, GetParam().dtype); }

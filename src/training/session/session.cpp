@@ -385,8 +385,9 @@ std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
   const device::Span span(recorder, device::SpanName::evaluate);
   device::Stream& stream = *compute_stream;
   const std::int64_t micro = micro_batch_.sequences();
+  const std::int64_t all = data.validation->num_samples();  // evaluate.batches may be any number
   const std::int64_t sequences =
-      std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples());
+      std::min(std::min(job.evaluate.batches, all) * job.batch.sequences, all);
   std::int64_t bytes = 0;
   ops::StreamSum sum(*device);
   const auto pass = [&](std::int64_t number, bool counts) {
