@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,6 +67,8 @@ std::string Rules::value_of(const std::string& path) const {
 
 std::string multiples_near(std::int64_t size, std::int64_t unit) {
   const std::int64_t below = size / unit * unit;
+  if (below > std::numeric_limits<std::int64_t>::max() - unit)
+    return fmt::format("{}", below);
   return below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
 }
 
@@ -418,15 +422,22 @@ struct AllRules : Rules {
   /// The optimizer computes in fp32. A number that rounds to 0 or 1 there has another meaning.
   void numbers_fit_the_arithmetic() const {
     constexpr double smallest = std::numeric_limits<float>::min();
-    const std::pair<const char*, double> numbers[] = {
+    std::vector<std::pair<std::string, double>> numbers = {
         {"optimizer.learning_rate", config_.optimizer.learning_rate},
         {"optimizer.epsilon", config_.optimizer.epsilon},
         {"optimizer.muon.update_rms", config_.optimizer.muon.update_rms},
         {"model.z_loss", config_.model.z_loss},
+        {"optimizer.outer.rate", config_.optimizer.outer.rate},
         {"optimizer.weight_decay", config_.optimizer.weight_decay},
         {"optimizer.clip_norm", config_.optimizer.clip_norm}};
+    for (std::size_t i = 0; i < config_.optimizer.groups.size(); ++i) {
+      const optim::GroupRule& rule = config_.optimizer.groups[i];
+      const std::string item = fmt::format("optimizer.groups[{}].", i);
+      numbers.emplace_back(item + "learning_rate", rule.learning_rate.value_or(0));
+      numbers.emplace_back(item + "weight_decay", rule.weight_decay.value_or(0));
+    }
     for (const auto& [path, value] : numbers)
-      if (readable({path}) && value != 0 && std::abs(value) < smallest)
+      if (readable({path.c_str()}) && value != 0 && std::abs(value) < smallest)
         say(path,
             fmt::format("{} is too small for fp32; the smallest value is {:.3g}", value, smallest));
     constexpr double least_cap = 1e-3;
@@ -435,16 +446,18 @@ struct AllRules : Rules {
       say("model.logit_softcap",
           fmt::format("{} is below {}, where logits would hardly differ. Use 0 for no cap.", cap,
                       least_cap));
-    for (const auto& [path, value] :
-         {std::pair{"optimizer.beta1", config_.optimizer.beta1},
-          std::pair{"optimizer.beta2", config_.optimizer.beta2},
-          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum},
-          std::pair{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start}})
+    constexpr const char* still = "its moment would never change";
+    for (const auto& [path, value, effect] :
+         {std::tuple{"optimizer.beta1", config_.optimizer.beta1, still},
+          std::tuple{"optimizer.beta2", config_.optimizer.beta2, still},
+          std::tuple{"optimizer.muon.momentum", config_.optimizer.muon.momentum, still},
+          std::tuple{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start, still},
+          std::tuple{"optimizer.outer.momentum", config_.optimizer.outer.momentum,
+                     "its sum would grow without limit"},
+          std::tuple{"model.dropout", config_.model.dropout, "nothing would be kept"}})
       if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
         say(path,
-            fmt::format(
-                "{} is 1 in fp32, so its moment would never change; the largest value is 0.9999999",
-                value));
+            fmt::format("{} is 1 in fp32, so {}; the largest value is 0.9999999", value, effect));
   }
 
   void changes_can_be_allowed() const {
