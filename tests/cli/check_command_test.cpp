@@ -103,6 +103,7 @@ TEST(CheckCommand, CountsTheCheckpointsThatAreKept) {
   EXPECT_EQ(kept("3", "250"), 8);
   EXPECT_EQ(kept("0", "0"), 101) << "all are kept";
   EXPECT_EQ(kept("500", "0"), 101) << "there are no more";
+  EXPECT_EQ(kept("9223372036854775807", "0"), 101);
 }
 
 TEST(CheckCommand, EndsWithWhatItCannotKnow) {

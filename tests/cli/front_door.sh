@@ -48,6 +48,7 @@ expect 2 '' 'bad.yaml: error: data.train: no data' check bad.yaml
 expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu, cuda" check bad.yaml run.device=gpu
 expect 2 '' "did you mean 'run.steps' or 'optimizer.schedule.steps' or 'optimizer.muon.steps'?" help deck steps
 expect 0 'no mistakes found for 3 ranks' '' check "$source/input/quickstart.yaml" --ranks 3
+expect 2 '' 'run.directory: is a file, not a directory' check "$source/input/quickstart.yaml" run.directory=empty.yaml
 expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 "data.train.text=[$source/README.md, $source/LICENSE]"
 expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json
 expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/quickstart.yaml" --json plan.json

@@ -69,12 +69,13 @@ class Lookout {
     if (path.empty() || !deck_.places.readable(key))
       return -1;
     std::error_code problem;
-    fs::path there = fs::absolute(path, problem);
+    const fs::path whole = fs::absolute(path, problem);
+    fs::path there = whole;
     while (!fs::exists(fs::symlink_status(there, problem)) && there.has_relative_path())
       there = there.parent_path();
     const auto refuse = [&](const std::string& why) {
       add({deck_.places.of(key), key,
-           there == path
+           there == whole
                ? why
                : fmt::format("{} cannot be created: {} {}", path.string(), there.string(), why)});
     };
@@ -146,7 +147,8 @@ std::string space_note(const deck::JobConfig& config,
   const std::int64_t steps = config.run.steps;
   // One is at the end; every_minutes adds some, whose number the clock decides.
   std::int64_t most = every > 0 ? (steps + every - 1) / every : 1;
-  if (const std::int64_t newest = keep + 1 + (milestones > 0 ? steps / milestones : 0);
+  if (const std::int64_t newest =
+          std::min(keep, steps) + 1 + (milestones > 0 ? steps / milestones : 0);
       keep > 0 && (newest < most || config.checkpoint.every_minutes > 0))
     most = newest;
   const double all = static_cast<double>(one) * static_cast<double>(most);
