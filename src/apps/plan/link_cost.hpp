@@ -27,15 +27,8 @@
 namespace trireme::plan {
 
 /// The straight line through the measured times of a collective: seconds = latency + bytes x
-/// seconds_per_byte (Hockney, "The communication challenge for MPP", 1994). It minimizes the squares
-/// of the relative errors, so a small bucket counts as much as a large one.
-///
-/// Times for one number of ranks give those for another, because a collective of n ranks is n - 1
-/// rounds, in each of which a rank passes a shard on (ring, exchange and reading from peers alike):
-///
-///   T(N, B) = (N - 1) h(B / N),  h(x) = T(n, n x) / (n - 1)
-///
-/// For a straight line, this is 2(N - 1) latencies and 2(N - 1)/N of the bytes for an all-reduce.
+/// seconds_per_byte. It minimizes the squares of the relative errors, so a small bucket counts as
+/// much as a large one. Times for other numbers of ranks: docs/design/apps.md, "Time of a step".
 struct Line {
   double latency_s = 0;
   double seconds_per_byte = 0;

@@ -2,8 +2,8 @@
 // The settings that `trireme tune` considers, and the choice among those that were run. All ranks
 // compute the same result.
 //
-// A setting is a deck of which these keys may have other values. None changes what is trained: global batch, data, optimizer and
-// the data type of gradients stay the same.
+// A setting is a deck of which these keys may have other values. None changes what is trained:
+// global batch, data, optimizer and the data type of gradients stay the same.
 //
 //   batch.micro_sequences                                      micro-batch
 //   model.recompute                                            memory against time

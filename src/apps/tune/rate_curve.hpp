@@ -10,20 +10,11 @@
 // 3. Every rank gets the same losses and ends at the same step. Losses are as reproducible as in a
 //    run; with reduction: tree they have the same bits on any number of ranks.
 //
-// Smoothed loss and slope at a step are those of the least-squares line through the losses of the
-// `window` steps before and after it, over the logarithm of the rate. A moving average of earlier
-// losses would lag, which would shift the rates by a factor.
-//
-//   steepest  the rate where the smoothed loss decreases fastest, before its minimum
-//   diverges  the rate in the middle of the first `window` steps whose mean loss exceeds `multiple`
-//             times the smallest earlier mean, or of a step whose gradient is not finite. The sweep
-//             ends there
-//   suggested the smaller of `steepest` and a tenth of `diverges`; `steepest` if the loss never
-//             diverges; none if it never decreases
-//
-// Sources of the range test: Smith, "Cyclical learning rates for training neural networks", arXiv
-// 1506.01186 (2015), section 3.3; Smith, "A disciplined approach to neural network
-// hyper-parameters", arXiv 1803.09820 (2018). A tenth of the diverging rate is a rule of thumb.
+// Loss, slope and suggestion: docs/design/apps.md, "Search for a learning rate". A moving average
+// of earlier losses in place of the line would lag, and shift the rates by a factor. The run
+// diverges at the rate in the middle of the first `window` steps whose mean loss is too large, and
+// the sweep ends there. Without that, `steepest` is suggested; nothing if the loss never decreases.
+// A tenth of the diverging rate is a rule of thumb.
 #pragma once
 
 #include <algorithm>

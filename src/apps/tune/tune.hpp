@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme tune DECK`: finds the setting (candidates.hpp) with the shortest step of the deck on the
-// ranks and hosts where it is started.
-//
-//   search  real steps of settings by successive halving: micro-batches, each with the least
-//           recomputation that fits, and then usable transports and sizes of buckets with the best
-//           of them; settings that need too much memory are dropped
-//   run     the few with the shortest steps and the deck's own, in rounds
-//   choose  by measured times, and only a setting that is measurably better (candidates.hpp)
+// ranks and hosts where it is started (docs/design/apps.md, "Search for the fastest settings").
+// Settings that need too much memory are dropped.
 //
 // 1. Settings do not change what is trained. Those that may change rounding are marked, and
 //    excluded by --same-bits.

@@ -2,7 +2,6 @@
 // Builds a model from its layers. This is the only code that differs between families (GPT-2,
 // Llama, Qwen3, nanochat) and mixtures of their parts.
 //
-//
 //   embedding, optionally a norm, then per block  x + attention(norm(x))  and
 //   x + mlp(norm(x)), a norm, the head
 //

@@ -11,24 +11,22 @@
 //    them; or, for comparison, in registration order.
 // 2. Every parameter starts at a multiple of 64 elements and is in one bucket.
 // 3. A bucket closes when it holds bucket_elements or more, or, if boundaries are given, after each
-//    of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
-//    With whole_groups, and without boundaries, a bucket also closes at the end of a group if the
-//    whole next group would make it larger than bucket_elements.
+//    of these parameters and nowhere else: the rank count does not matter. A parameter marked
+//    own_bucket is alone in its bucket. With whole_groups, and without boundaries, a bucket also
+//    closes at the end of a group if the whole next group would make it larger than
+//    bucket_elements.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
 //    are equal and contiguous. Only with Padding::none the next bucket may begin after a gap of
 //    fewer than 64 elements, which rule 2 requires and which belongs to no bucket.
-// 5. Which parameters share a bucket depends only on the options, and not on the rank count.
-// 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
+// 5. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
 //    rank may own only padding.
-// 7. With replicas the state exists once per replica, in the shards of `ranks` consecutive ranks of
+// 6. With replicas the state exists once per replica, in the shards of `ranks` consecutive ranks of
 //    the run: rank w of the run is rank w % ranks of replica w / ranks. Everywhere else in layout/
 //    a rank is one of a replica. Shards can be cut into one equal part per replica. Work that is
 //    done once in the run for each element (the squares of the norm, writing a checkpoint) is done
 //    by the primary replica of the bucket; the replicas alternate.
 //
-// A Plan is constant after construction and may be read from any thread. Source: Megatron-LM
-// megatron/core/optimizer/param_layout.py (2026-08), with rule 2 always on and the granule of
-// config.hpp.
+// A Plan is constant after construction and may be read from any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameters are whole in memory at a time (parallel.shard: parameters). A rank keeps its
-// shards; a bucket is gathered before a layer reads it, into a slot (Ring) that other buckets
-// use later.
-//
-// Forward reads the layers (Parameter::group) from the last bucket to the first, and backward from
-// the first to the last. The parameters of a layer may be in several buckets, which must be whole
-// together. So the number of shared slots is the maximum number of buckets of a layer, plus one for
-// each bucket that is gathered ahead. Buckets have fixed slots in the order of the layout: any
-// consecutive buckets of this number have different slots. The buckets that are whole at the end of
-// forward are the first that backward reads, and are not gathered again.
+// Which parameters are whole in memory at a time (parallel.shard: parameters), and in which slots
+// (Ring): docs/design/parallel.md, "Sharded parameters". Forward reads the layers
+// (Parameter::group) from the last bucket to the first, and backward from the first to the last.
 //
 // A dedicated bucket (a tied embedding, which the first and the last layer read), and every bucket
 // without resharding after forward, has its own slot. It is gathered once per update, just before a
@@ -36,15 +29,10 @@ namespace trireme::layout {
 
 /// The memory of buckets that share a few slots, one after another.
 ///
-/// Gradients (parallel.shard: gradients or parameters): a bucket that is reduced when it is complete
-/// needs memory only while it is written and reduced. Backward completes buckets in the order of the
-/// layout. While one bucket is written, the next one may be written as well (the backward of a norm
-/// writes the bias of the layer before it), and the previous one is being reduced; hence three
-/// shared slots. A dedicated bucket (a tied embedding: the head writes it first, the embedding last)
-/// has its own slot.
-///
-/// Parameters (parallel.shard: parameters): a bucket is whole while a layer reads it, and the number
-/// of slots depends on the layers (Residency).
+/// Gradients: while one bucket is written, the next one may be written as well (the backward of a
+/// norm writes the bias of the layer before it), and the previous one is being reduced; hence three
+/// shared slots. A dedicated bucket (a tied embedding: the head writes it first, the embedding
+/// last) has its own slot. Parameters: the number of slots depends on the layers (Residency).
 ///
 /// 1. A slot has the size of its largest bucket, so the view of a bucket never changes, even while
 ///    another bucket uses the slot.

@@ -66,8 +66,8 @@ class Compression {
   virtual void keep_leaf(std::int64_t leaf, View all_gradients, device::Stream& stream);
 };
 
-/// Null without compression, or on one rank without a tree. All arguments must outlive it. Collective. Requires,
-/// with compression: a world and no replicas.
+/// Null without compression, or on one rank without a tree. All arguments must outlive it.
+/// Collective. Requires, with compression: a world and no replicas.
 std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
                                               const ParallelConfig& config,
                                               comm::Communicator& communicator,
@@ -75,8 +75,7 @@ std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
                                               device::Device& device);
 
 /// What a method needs: bytes that a rank holds, the part of them that it carries, and the part
-/// that it reads of each other
-/// rank in shared memory.
+/// that it reads of each other rank in shared memory.
 struct CompressionBytes {
   std::int64_t held = 0, carried = 0, read = 0;
 };

@@ -8,21 +8,14 @@
 // each one when it is complete. When the last gradient of a bucket is complete, the bucket is
 // reduced; the optimizer updates the shards that it owns; the parameters are gathered; the next
 // forward waits for a bucket just before it first reads from it. Every arrow that crosses streams
-// is one event:
+// is one event (those of a gather: parameter_store.hpp):
 //
 //   ready    compute stream, after the bucket's last gradient; communication waits for it before
 //            reducing
 //   end      communication stream, after the reduction; compute waits before the optimizer reads
-//   updated  compute stream, after the optimizer wrote the shard; communication waits before
-//            gathering
-//   gathered communication stream, after the gather; compute waits before the first reader
 //
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
 // ends with next_leaf(), and gradients are reported ready in the last one only.
-//
-// With gradient_dtype: bf16 the communication stream rounds a bucket into a separate buffer before
-// the reduction, and converts the result back to fp32 after it. Compression (compression.hpp)
-// replaces the collective.
 //
 // There is one communication stream, so collectives run in the order in which they are enqueued,
 // and that order is the same on all ranks: reductions in layout order, gathers in the order of
@@ -35,11 +28,9 @@
 //    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
 //    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
 //    micro-steps.
-// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/residency.hpp).
-//    Every micro-step is reduced, and before_write() makes compute wait until the previous bucket
-//    of the slot is reduced. With shard: parameters, whole parameters share slots as well
-//    (layout/residency.hpp): before_use() gathers the bucket if it is not in its slot, and starts
-//    to gather the next ones.
+// 2. If gradients or parameters share slots of memory (layout/residency.hpp), before_write() makes
+//    compute wait until the previous bucket of the slot is reduced, and before_use() gathers the
+//    bucket if it is not in its slot, and starts to gather the next ones.
 // 3. Padding is zero when a step starts and stays zero. After construction no call allocates and,
 //    with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at

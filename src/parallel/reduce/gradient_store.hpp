@@ -7,9 +7,7 @@
 // the result back, or leaves all of this to compression.hpp, and, if every micro-step is reduced,
 // adds it to the sums of earlier micro-steps.
 //
-// With shard: gradients or parameters the buckets share a few slots (layout/residency.hpp), and each
-// micro-step is reduced: a bucket is whole only while it is written and reduced, and the rank keeps
-// only the sums that it owns.
+// Buckets may share a few slots (docs/design/parallel.md, "Sharded gradients").
 //
 // 1. Views are valid for the lifetime of the store; views of buckets of one slot overlap.
 // 2. The rounded copy has the memory of one bucket: reductions use it one after another.

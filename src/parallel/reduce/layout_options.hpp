@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout that a deck specifies for a number of ranks, in particular the size of buckets.
-//
-// `bucket_elements: auto` is 40 million elements, or more if a rank's shard of a full bucket would
-// be smaller than one message, since each shard costs one latency per rank or hop; but at most the
-// size of the model. The size of a message depends on the transport:
+// The layout that a deck specifies for a number of ranks, in particular the size of buckets with
+// `bucket_elements: auto` (docs/design/foundation.md, "Layout"). It never exceeds the size of the
+// model. The size of a message depends on the transport:
 //
 //   one host, shared memory   512 KiB     reason: comm/transport/transports.hpp
 //   several hosts, MPI         60 KiB
@@ -13,20 +11,10 @@
 // Ranks are those that share a bucket: with parallel.replicate the ranks of one replica, unless
 // parallel.reduction guarantees an order.
 //
-// The limit is a 16th of the model instead of 40 million, if that is smaller, in two cases:
-//
-//   between hosts         to overlap sending with backward. Over 1 Gbit/s, where 5.3 million
-//                         parameters take 1.3 times as long to send as to compute, a step takes
-//                         0.72 of one with a single bucket (with 4, 8, 24, 48 and 96 buckets 0.78,
-//                         0.79, 0.73, 0.74, 0.74; docs/results/bucket_count.csv). Inside a host 16
-//                         buckets take 0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
-//   gradients sharded     because a rank holds three buckets in addition to the sums.
-//
-// With shard: parameters a bucket holds at least one layer (embeddings are not counted) and ends
-// with a layer, so that few buckets are whole at a time. If gradients are sharded, buckets grow
-// with the number of ranks only up to sqrt(model x message), which sqrt(model / message) ranks
-// reach: 90 million for 8 G parameters on 90 GPUs. Larger buckets would need more memory than the
-// shards save. With more ranks a rank's shard of a bucket is therefore less than a message.
+// A 16th of the model between hosts: over 1 Gbit/s, where 5.3 million parameters take 1.3 times as
+// long to send as to compute, a step takes 0.72 of one with a single bucket (with 4, 8, 24, 48 and
+// 96 buckets 0.78, 0.79, 0.73, 0.74, 0.74; docs/results/bucket_count.csv). Inside a host 16 buckets
+// take 0.98 to 1.02 of a step of 96 ms, and 1.1 of one of 17 ms.
 //
 // The choice depends only on numbers that are equal on all ranks. Bucket boundaries change no
 // result: checkpoints hold parameters, not buckets, and may be read with any other choice.

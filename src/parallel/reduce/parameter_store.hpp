@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters that forward and backward read, in the run's dtype: a view of each, and the
-// gathers that distribute the shards after their owners have updated them.
-//
-//   current -> gathering -> current
-//
-// A gather is enqueued after the optimizer has enqueued its writes to a shard. Compute waits for it
+// gathers that distribute the shards after their owners have updated them (docs/design/parallel.md,
+// "Sharded parameters"). A gather is enqueued after the writes to a shard; compute waits for it
 // just before it first reads from the bucket. Two events cross streams:
 //
-//   updated  compute stream, after the writes; communication waits for it before gathering
+//   updated  compute stream, after the writes and, if buckets share slots, after the last reads of
+//            the slot; communication waits for it before gathering
 //   end      communication stream, after the gather; compute waits for it before the first reader
-//
-// With shard: parameters the owners write to separate memory, and whole buckets share a few slots
-// (layout/residency.hpp). A bucket is gathered when a layer needs it or the bucket before it, and
-// again in backward. Then `updated` also marks that the last readers of the slot have finished, and
-// the gather begins with a copy of the rank's own shard. With reshard_after_forward: false every
-// bucket has its own slot, in which the owners write to their shards; a bucket is gathered when a
-// layer first needs it after its update.
 //
 // Without shards every rank writes whole buckets, nothing is gathered, and all parameters are
 // always current.

@@ -35,10 +35,10 @@ struct Distribution {
   double top_p = 1.0;      ///< above 0; 1: all
 };
 
-/// Draws one token. The logits are divided by the temperature. Of the tokens, the top_k most likely are kept, and of
-/// these the smallest set whose probabilities reach top_p. The token is drawn from that set. Of
-/// equally likely tokens the lower id counts as more likely. Source of top_p: Holtzman et al. 2020,
-/// "The curious case of neural text degeneration", section 3.1.
+/// Draws one token. The logits are divided by the temperature. Of the tokens, the top_k most likely
+/// are kept, and of these the smallest set whose probabilities reach top_p. The token is drawn from
+/// that set. Of equally likely tokens the lower id counts as more likely. Source of top_p: Holtzman
+/// et al. 2020, "The curious case of neural text degeneration", section 3.1.
 ///
 /// `a` and `b` are the random words. Without top_k and top_p, the draw goes through the tokens in
 /// order; with them, through those that stay, in order as well.

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local steps: replicas (parallel.replicate) that make several updates without each other, and are
-// then averaged.
+// then averaged. Formulas and sources: docs/design/training.md, "Local steps".
 //
-// A step of the run has L updates. In each, a replica adds up the gradients of an equal part of its
-// sequences over its own ranks, clips them and updates its weights x from those at the step's
-// begin, b. Then, with the outer rate r, the momentum m, and the part w of an update's sequences
-// that a replica has:
+// In each update a replica adds up the gradients of an equal part of its sequences over its own
+// ranks, clips them and updates its weights. With outer.dtype the terms of d and d itself are
+// rounded to bf16, or encoded in blocks with error feedback (reduce/block_compression.hpp),
+// whatever type gradients are sent in.
 //
-//   d = sum over replicas of w (b - x);   u = m u + d;   x = b - r (d + m u)
-//
-// With outer.dtype the terms and the sum are rounded to bf16, or encoded in blocks with error
-// feedback (reduce/block_compression.hpp), whatever type gradients are sent in.
-//
-// r = 1 and m = 0 is LocalSGD (Stich, arXiv 1805.09767), r = 0.7 and m = 0.9 DiLoCo (Douillard et
-// al., arXiv 2311.08105). Each replica keeps its own moments of the inner optimizer, so between
-// replicas a step sends this rank's shard once, in fp32, instead of once per update. Averaging the
-// moments as well (Local Adam, arXiv 2505.22549) would send three times as much, and lowers the
-// loss less than as many bytes for more frequent averages (docs/results/local_steps.csv). A run
-// that continues with another number of replicas gives them the moments of the old ones in turn.
+// Averaging the moments as well (Local Adam, arXiv 2505.22549) would send three times as much, and
+// lowers the loss less than as many bytes for more frequent averages
+// (docs/results/local_steps.csv). A run that continues with another number of replicas gives them
+// the moments of the old ones in turn.
 //
 // 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
 // 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp). What error

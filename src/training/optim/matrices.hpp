@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orthogonalizes the hidden matrices of Muon in a step: sends them to their owners, orthogonalizes
-// them and sends them back, round by round.
+// them and sends them back, round by round (docs/design/training.md, "Muon").
 //
 // 1. The hidden matrices are those of layout::Parameter::matrices: the weights of linear layers.
 //    The weights of queries, keys and values are separate matrices.
-// 2. With shards on several ranks, each parameter with hidden matrices has an owner
-//    (layout/ownership.hpp, balanced by FLOP). Rule::prepare() has written the directions over the
-//    gradient shards. Each rank sends its pieces to their owners. The owners orthogonalize the
-//    whole matrices and send the pieces back into the same memory, so each piece crosses the
-//    network once in each direction. Each replica has its own owners, and replicas exchange
-//    nothing.
-// 3. The pieces of a bucket are one transfer of the engine (reduce/transfers.hpp), on the
-//    communication stream. All rounds are sent first. While one round is orthogonalized, later
-//    rounds arrive. Its pieces are sent back during the products of the next round, and after these
-//    its bucket is updated and gathered. The order of the queue, with rounds 0, 1, 2, …:
-//
-//      send 0, send 1, send 2, …; gathers of the buckets before the first round;
-//      send back 0, send back 1, gather 0, send back 2, gather 1, …
-//
-//    A rank with less work in a round orthogonalizes later rounds ahead of other ranks
-//    (rounds_before_updates()). That does not change the order of the queue.
-// 4. Otherwise every rank owns whole gradients and orthogonalizes all matrices in place.
-// 5. A matrix is always whole when it is orthogonalized, and the operations' bits do not depend on
-//    the number of threads. So results have the same bits on any number of ranks, over any
-//    transport, sharded or not.
-//
-// A round is the matrices of one bucket. Rounds are in the order in which buckets are updated, the
-// last bucket of the layout first. A rank orthogonalizes the matrices that it owns round by round.
-// To update a bucket it waits until the pieces of the round were sent back. It does so when the
-// rank with the most work in the rounds so far should have finished them; until then a rank with
-// less work continues with later rounds. So no rank waits for another while it has products left,
-// if all compute at the same speed.
+// 2. With shards on several ranks, Rule::prepare() has written the directions over the gradient
+//    shards. The owners (layout/ownership.hpp) send the orthogonalized pieces back into the same
+//    memory. Each replica has its own owners, and replicas exchange nothing. Otherwise every rank
+//    owns whole gradients and orthogonalizes all matrices in place.
+// 3. A round is the matrices of one bucket. Rounds are in the order in which buckets are updated,
+//    the last bucket of the layout first. Its pieces are one transfer of the engine
+//    (reduce/transfers.hpp), on the communication stream, in the same order on all ranks.
+// 4. To update a bucket a rank waits until the pieces of the round were sent back. It does so when
+//    the rank with the most work in the rounds so far should have finished them; until then a rank
+//    with less work continues with later rounds (rounds_before_updates()). So no rank waits for
+//    another while it has products left, if all compute at the same speed.
 #pragma once
 
 #include <cstddef>

@@ -13,14 +13,11 @@
 //    Hidden matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank
 //    holds and updates everything, with the same bits.
 // 2. The gradient norm is an order-free sum (ops/optimizer/order_free_sum.hpp) over parameter
-//    elements, without padding. So its bits depend on the summed gradients only, and not on
-//    buckets, padding, sharding or ownership. With replicas, the squares of a bucket are added on
-//    its primary replica only.
-// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices are
-//    sent to their owners before any update; those of a bucket are orthogonal, in the memory of
-//    their gradients, before its update (matrices.hpp). Transfers, and gathers of updated buckets,
-//    overlap with the products of other buckets. On a CPU a step whose norm is not finite skips
-//    transfers and products.
+//    elements, without padding. So its bits depend on the summed gradients only. With replicas, the
+//    squares of a bucket are added on its primary replica only.
+// 3. Muon's hidden matrices are sent to their owners before any update; those of a bucket are
+//    orthogonal, in the memory of their gradients, before its update (matrices.hpp). On a CPU a
+//    step whose norm is not finite skips transfers and products.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing; the device decides this, and the gathers still
 //    run. result() of this step throws the same UserError on all ranks (the usual cause is in the
@@ -28,7 +25,6 @@
 //    skipped step counts in the schedule and in the bias correction, but changes no moment.
 // 6. The result of a step must be read before the step after the next one begins: the host may be
 //    one step ahead, never two.
-//
 // 7. With local steps (local_steps.hpp) replicas do not know of each other between averages: sums,
 //    norms and errors are those of one replica.
 //

@@ -197,9 +197,9 @@ class Session {
   [[nodiscard]] std::int64_t last_update(std::int64_t number) const {
     return number * local_steps();
   }
-  /// One update of the optimizer from its part of the step's micro-batches.
   /// In each of its local steps.
   [[nodiscard]] std::int64_t sequences_of_replica(const batches::Batches& batch) const;
+  /// One update of the optimizer from its part of the step's micro-batches.
   void update(std::int64_t number, std::int64_t local_step);
   void finish_local_step(std::int64_t number, std::int64_t local_step);
   void micro_steps(std::int64_t number, std::int64_t local_step);

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient noise scale: how large a batch is worth its tokens.
-//
-// The mean gradient over B sequences is a random vector: its expected squared norm is
-// |G|^2 + tr(S) / B, where G is the gradient without noise and S the covariance of one sequence's
-// gradient. Squared norms at two batch sizes give both unknowns without bias:
+// The gradient noise scale: how large a batch is worth its tokens (docs/design/training.md,
+// "Gradient noise scale"). Squared norms at two batch sizes give both unknowns without bias:
 //
 //   |G|^2 = (B_big |G_big|^2 - B_small |G_small|^2) / (B_big - B_small)
 //   tr(S) = (|G_small|^2 - |G_big|^2) / (1 / B_small - 1 / B_big)
 //
-// and the simple noise scale is tr(S) / |G|^2, in sequences. Steps with a batch far below it go
-// almost twice as far with twice the batch; far above it, a larger batch buys nothing. Source:
-// McCandlish, Kaplan, Amodei et al., "An empirical model of large-batch training", 2018, appendix
-// A.1.
+// Steps with a batch far below the noise scale go almost twice as far with twice the batch; far
+// above it, a larger batch buys nothing.
 //
 // Here B_big is a step and B_small one leaf of the tree that adds up its gradients
 // (reduce/leaves.hpp); |G_small|^2 is the mean over all leaves. Sequences count as independent.

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run: from an opened machine to the last checkpoint. This class alone connects all rooms.
 //
-// A step is: zero the gradients; for each micro-step load, forward, backward; the engine reduces
-// buckets as they become ready; the optimizer updates what this rank owns; one small exchange gives
-// what was asked for. Between steps, in this order: record, evaluation, sample, checkpoint, stop.
+// Between steps (session/session.hpp), in this order: record, evaluation, sample, checkpoint, stop.
 //
 // Steps are enqueued, and looked at (recorded, printed, refused when a gradient is not finite) as
 // soon as every rank's device has finished them, at the latest when the next one is enqueued: so a
 // device never waits for its host, which is one step ahead at most.
 //
 // 1. Collective calls happen in the same order on all ranks, also when one rank fails; what may
-//    fail on some ranks only goes
-//    through comm::together().
+//    fail on some ranks only goes through comm::together().
 // 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
 //    one that was never interrupted.
 // 3. Evaluation, sample, checkpoint and stop come after the results of the step are read.

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How moments that are kept in bf16 are rounded: at random, up with a probability equal to the part
-// that is cut off, so that the mean of many roundings is the number itself. Rounded to nearest, a
-// mean with a beta near 1 would not move: with 0.999 a step changes it by a thousandth of its
-// distance, and the last place of a bf16 is more than 1/256 of it.
-//
-// The bits are a pure function of (seed, step, parameter, element, moment). There is no state, and
-// ranks, threads, buckets and shards are not arguments, so results do not depend on them.
+// How moments that are kept in bf16 are rounded: at random (docs/design/training.md, "Sharded
+// optimizer"). Rounded to nearest, a mean with a beta near 1 would not move: with 0.999 a step
+// changes it by a thousandth of its distance, and the last place of a bf16 is more than 1/256.
 //
 // Element e of parameter p in step t has word[e % 4] of philox(key, counter = (p << 40) + e / 4,
-// counter_high = t): its lower half for the first moment, its upper half for the second.
-//
-// Source: Gupta, Agrawal, Gopalakrishnan, Narayanan: "Deep learning with limited numerical
-// precision", ICML 2015, section 3.
+// counter_high = t): its lower half for the first moment, its upper half for the second. There is
+// no state, and ranks, threads, buckets and shards are not arguments.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sum whose bits depend on the set of terms only: not on their order, not on who added which, not
-// on how the sums of parts were merged. Gradient norm and loss are such sums, so sharded and
-// unsharded runs, any padding and any rank count agree to the bit.
-//
-// Terms are fp64. The accumulator keeps them exactly, in integer bins that each cover 32 bits of
-// exponent range, so adding and merging are integer additions; value() rounds once. Squares of fp32
-// values are exact in fp64 (24 + 24 <= 53 bits). Source: the long accumulator of Kulisch ("Computer
-// arithmetic and validity", 2008), with 64-bit bins that keep 32 spare bits for carries as in Neal,
-// arXiv 1505.05571.
+// on how the sums of parts were merged (docs/design/training.md, "Exact sums"). Terms are fp64,
+// which holds squares of fp32 values exactly (24 + 24 <= 53 bits).
 //
 // 1. NaN and infinities are counted, not binned; value() is NaN or infinite accordingly.
 // 2. A plain array of 64-bit integers, so that ranks merge with an integer sum: on a stream

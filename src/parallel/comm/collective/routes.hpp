@@ -3,16 +3,10 @@
 // computes, and to which rank it sends them. Arithmetic only; comm/collective/exchange.hpp executes
 // the routes.
 //
-// The reduction defines in which order the ranks' terms are added:
-//
-//   ordered  ((g0 + g1) + g2) + …
-//   tree     ((g0 + g1) + (g2 + g3)) + …
-//   sum      the terms of each host in rank order, then the hosts' sums in the order of hosts
-//
-// A part of this expression whose terms are all on one host is added up on that host, by the
-// block's agent (comm/collective/hosts.hpp), and sent as one partial sum in fp32; a single term is
-// sent unchanged. So the additions stay the same, and only the rank that makes them changes:
-// `ordered` and `tree` give the same bits as any other transport. There are two methods:
+// A part of the sum (order of additions: communicator.hpp, rule 5) whose terms are all on one host
+// is added up on that host, by the block's agent (comm/collective/hosts.hpp), and sent as one
+// partial sum in fp32; a single term is sent unchanged. So the additions stay the same, and only
+// the rank that makes them changes. There are two methods:
 //
 //   gathered  every partial sum is sent to the owner, which makes the remaining additions
 //   passed on with `ordered`: the partial sum is sent from host to host in the order of ranks; each

@@ -7,11 +7,10 @@
 //   all_gather      inside the replica only
 //   all_reduce      inside the replica, then across replicas; used only for the step's sums
 //
-// So between replicas a rank sends its shard, never the whole bucket. This order of additions is
-// not that of Reduction::ordered or tree. With these, a reduction is one all-reduce of the whole
-// bucket over all ranks, by messages, with the same bits as without replicas. Sums of bf16 are
-// rounded once inside a replica, and once across replicas. With Options::sums_inside both sums end
-// inside the replica; optimizers with local steps (optim/local_steps.hpp) add across replicas.
+// With Reduction::ordered or tree, whose order of additions this is not, a reduction is one
+// all-reduce of the whole bucket over all ranks, by messages (docs/design/parallel.md, "Replicas").
+// With Options::sums_inside both sums end inside the replica; optimizers with local steps
+// (optim/local_steps.hpp) add across replicas.
 //
 // 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
 // messages, or by NCCL on GPUs, both of which read any memory.

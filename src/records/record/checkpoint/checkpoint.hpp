@@ -2,16 +2,10 @@
 // Checkpoints store the state of a run by parameter, without buckets, padding or rank count. So a
 // run that was saved on N ranks resumes on M ranks with any bucket size.
 //
-//   RUN_DIR/checkpoints/latest                     text: the name of the newest one, for users
-//   RUN_DIR/checkpoints/step-00000500/
-//     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
-//     manifest.h5       facts, parameters, every piece with its hash and file, the tokenizer, and
-//                       /tensors/STATE/PARAMETER, a virtual dataset over the pieces (1-D, with
-//                       attribute `shape`), so that h5py and h5dump see whole tensors
-//     manifest.xxh64    text: the hash of manifest.h5, for xxhsum -c
-//
-// A piece's hash is the sum modulo 2^64 of element_hash(index in the parameter, bits) over its
-// elements; a parameter's content hash is the sum over its pieces. So it does not depend on which
+// Directories and files: docs/reference/checkpoint.md. `latest` names the newest one, for users.
+// The pieces of a rank are 1-D datasets with the attribute `begin`; the manifest's virtual datasets
+// over them let h5py and h5dump see whole tensors. The hash of a piece is hash_elements
+// (base/hash.hpp), and a parameter's is the sum over its pieces. So it does not depend on which
 // rank wrote which piece, one pass computes both, and a reader checks the data while it reads.
 //
 // 1. Everything is written into step-N.tmp and synced, the manifest last; then the directory is

@@ -7,9 +7,8 @@
 //   rewind       the run resumed after this step: rows of later steps above this line no longer
 //                count
 //   cut          the line above was truncated by a kill or a power cut
-//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished
-// because
-//                the run had to stop: the next start makes it up, and a row of that step follows
+//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished: the
+//                run had to stop. The next start makes it up, and a row of that step follows
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, norms, rank_spans,
 //   rank_energy, bucket, anchor
 //                rows of the tables of run.h5 (rows.hpp)
