@@ -205,6 +205,7 @@ void describe(V& v, OuterConfig& c) {
              "between replicas, and the loss may fall more slowly. Raise batch.sequences with it. "
              "1: off.",
      .min = 1,
+     .max = 1 << 24,
      .change = Change::never});
   v("rate", c.rate,
     {.help = "Rate of the outer update: by how much of the replicas' mean change the weights move. "
