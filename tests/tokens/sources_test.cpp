@@ -301,12 +301,12 @@ TEST_F(Sources, BinaryFilesAreSkippedUnlessNamed) {
   EXPECT_THAT(names(named), ElementsAre("d/binary"));
   EXPECT_THAT(named.odd, ElementsAre(path));
 
-  const auto said = [&](const TextSources& sources) {
+  const auto said = [&](const TextSources& sources, const std::string& field = "") {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     {
       Log log(true, "rank 0");
-      say_skipped(sources, "--text", log);
+      report_sources(sources, field, "--text", log);
     }
     return testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
   };
@@ -315,6 +315,12 @@ TEST_F(Sources, BinaryFilesAreSkippedUnlessNamed) {
   EXPECT_THAT(said(named), HasSubstr(path + " is read as text because it is given by"));
   write("d/more", std::string(20000, 'x'));
   EXPECT_THAT(said(find_text({at("d")})), testing::Not(HasSubstr(path)));
+
+  for (const char* name : {"lines/a.jsonl", "lines/b.ndjson.gz"}) {
+    const std::string lines = write(name, gzipped("{}\n"));
+    EXPECT_THAT(said(find_text({lines})), HasSubstr(lines + " is read as plain text")) << name;
+    EXPECT_EQ(said(find_text({lines}), "text"), "") << name;
+  }
 }
 
 }  // namespace

@@ -244,7 +244,7 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
     const State state = state_of(request, job);
     if (state == State::finished)
       return;
-    tokens::say_skipped(sources, request.key, log);
+    tokens::report_sources(sources, request.format.field, request.key, log);
     if (state == State::damaged)
       log.warning(
           "{}: a shard is missing, or has another size or header than is stated here; encoding the "

@@ -261,7 +261,10 @@ TextSources find_text(const std::vector<std::string>& entries, const std::string
   return Finder(key, true).find(entries);
 }
 
-void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
+void report_sources(const TextSources& sources,
+                    const std::string& field,
+                    const std::string& key,
+                    Log& log) {
   const auto say = [&](std::int64_t count, const char* one, const char* several) {
     if (count > 0)
       log.info("{}: skipped {} {}", key, count, count == 1 ? one : several);
@@ -285,6 +288,17 @@ void say_skipped(const TextSources& sources, const std::string& key, Log& log) {
         "{}: {} is read as text because it is given by its own name, although more than 1 % of its "
         "beginning are control characters",
         key, path);
+  const auto json_lines = std::ranges::find_if(sources.files, [](const TextFile& file) {
+    std::filesystem::path path = file.path;
+    if (path.extension() == ".gz")
+      path.replace_extension();
+    return path.extension() == ".jsonl" || path.extension() == ".ndjson";
+  });
+  if (field.empty() && json_lines != sources.files.end())
+    log.warning(
+        "{}: {} is read as plain text, JSON syntax included. To read the text of each line, give "
+        "`field`, the key under which it is",
+        key, json_lines->path);
 }
 
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,

@@ -53,8 +53,12 @@ TextSources find_text(const std::vector<std::string>& entries,
                       const std::string& key = "data.train.text");
 
 /// Says what was left out, with a warning for each binary file that holds more than 1 % of the
-/// bytes or is read because it was named.
-void say_skipped(const TextSources& sources, const std::string& key, Log& log);
+/// bytes or is read because it was named. Without `field`, the key of the text in JSON lines, also
+/// warns of files whose names say that they are JSON lines.
+void report_sources(const TextSources& sources,
+                    const std::string& field,
+                    const std::string& key,
+                    Log& log);
 
 /// Files and globs only. Throws UserError as find_text() does.
 std::vector<std::string> find_shards(const std::vector<std::string>& entries,

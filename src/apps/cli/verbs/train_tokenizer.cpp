@@ -44,7 +44,7 @@ std::vector<tokens::TextFile> files_of(comm::World& world, const TrainOptions& w
   return comm::from_first_rank(world, [&] {
     files::expect_new_directory(words.output);
     tokens::TextSources sources = tokens::find_text(words.files, "--text");
-    tokens::say_skipped(sources, "--text", log);
+    tokens::report_sources(sources, words.field, "--text", log);
     return std::move(sources.files);
   });
 }
