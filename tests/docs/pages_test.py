@@ -20,6 +20,7 @@ MOST_WORDS = 22_000  # of all pages together
 NEWCOMER = ("README.md", "docs/tour.md", "docs/glossary.md", "docs/adding-things.md")
 MOST_WORDS_OF_NEWCOMER = 9_000
 MOST_COLUMNS = 100
+OF_SOURCE = re.compile(r'(?<![\w/.-])(docs/[\w/-]+\.md)(?:, "([^"]+)")?')  # a page, and a heading of it
 MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
 
 
@@ -57,6 +58,17 @@ def too_many_words(texts):
             yield f"{count} words in {'all pages' if pages is words else ', '.join(pages)}, more than {most}"
 
 
+def wrong_references(source, texts):
+    """What comments in src say of pages and their headings."""
+    for folder, _, names in os.walk(os.path.join(source, "src")):
+        for name in names:
+            path = os.path.relpath(os.path.join(folder, name), source)
+            text = re.sub(r"\n *//[/<]* ?", " ", read(source, path))
+            for page, heading in OF_SOURCE.findall(text):
+                if page not in texts or heading and not re.search(rf"^#+ {re.escape(heading)}$", texts[page], re.MULTILINE):
+                    yield f"{path}: there is no {page}" + (f' with the heading "{heading}"' if heading else "")
+
+
 def main():
     source = sys.argv[1]
     pages = markdown_files(source)
@@ -74,6 +86,7 @@ def main():
             wrong.append(f"{page}: a line <!-- run --> or <!-- check --> is not directly above a fenced block with a language")
         if MARKER.search(text) and page not in READING_ORDER:
             wrong.append(f"{page} has marked blocks, and tests/docs/pages.py does not list it")
+    wrong += wrong_references(source, texts)
     if len(pages) < len(READING_ORDER):
         wrong.append(f"only {len(pages)} pages were found in {source}")
     print("\n".join(wrong) if wrong else f"{len(pages)} pages: links, files and markers are right")

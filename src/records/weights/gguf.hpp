@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Describes models for GGUF files, which llama.cpp and programs built on it read: the names of
-// tensors, and the header with sizes and vocabulary. Format: docs/gguf.md of ggml-org/ggml, version
-// 3; keys and names: gguf-py/gguf/constants.py of ggml-org/llama.cpp.
+// tensors, and the header with sizes and vocabulary. Format: ggml-org/ggml/docs/gguf.md, version 3;
+// keys and names: ggml-org/llama.cpp/gguf-py/gguf/constants.py.
 //
 // 1. Norms, biases and position embeddings are always fp32, as llama.cpp expects. A matrix whose
 //    rows cannot be divided into the blocks of Q8_0 is fp16.
