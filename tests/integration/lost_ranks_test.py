@@ -58,7 +58,7 @@ class KilledRanks(TrainingTest):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                    env=environment)
         self.addCleanup(running.stdout.close)
-        self.addCleanup(running.kill)
+        self.addCleanup(running.terminate)  # a killed script would leave its run
         lines = []
         reader = threading.Thread(target=lambda: lines.extend((time.monotonic(), line) for line in running.stdout))
         reader.start()
@@ -131,6 +131,19 @@ class KilledRanks(TrainingTest):
         if taken:
             print(f"{RUNS} runs, {self.again} of them started again, {len(taken)} losses timed: {statistics.median(taken):.2f} s to the next step, "
                   f"at most {max(taken):.2f} s")
+
+
+class ScriptSignals(KilledRanks):
+    def test_a_signal_to_the_script_saves_a_checkpoint(self):
+        """Also when the step and the checkpoint take longer than a launcher waits for ranks after a signal."""
+        for what, number in (("stop", signal.SIGTERM), ("shrink", signal.SIGINT)):
+            with self.subTest(on_lost_rank=what):
+                running, lines, reader = self.start_run(what, 2, "checkpoint.every_minutes=600", f"parallel.on_lost_rank={what}", steps=1000000)
+                self.await_step(running, lines)
+                running.send_signal(number)
+                self.assertIn(running.wait(TIMEOUT_S), STOPPED, lines)
+                reader.join(TIMEOUT_S)
+                self.assertTrue(os.path.exists(self.path(f"{what}/checkpoints/latest")), lines)
 
 
 @unittest.skipUnless(has_ulfm(), "continuing in place needs Open MPI 5 with ULFM")
@@ -214,17 +227,6 @@ class Restarts(KilledRanks):
         said = "".join(line for _, line in lines)
         self.assertEqual(said.count("it starts again"), 1, said)
         self.assertIn("2 starts in a row made no checkpoint", said)
-
-    def test_a_signal_to_the_script_saves_a_checkpoint(self):
-        """Also when the step and the checkpoint take longer than a launcher waits for ranks after a signal."""
-        for what, number in (("stop", signal.SIGTERM), ("shrink", signal.SIGINT)):
-            with self.subTest(on_lost_rank=what):
-                running, lines, reader = self.start_run(what, 2, "checkpoint.every_minutes=600", f"parallel.on_lost_rank={what}", steps=1000000)
-                self.await_step(running, lines)
-                running.send_signal(number)
-                self.assertIn(running.wait(TIMEOUT_S), STOPPED, lines)
-                reader.join(TIMEOUT_S)
-                self.assertTrue(os.path.exists(self.path(f"{what}/checkpoints/latest")), lines)
 
     def test_starts_that_made_a_checkpoint_do_not_count(self):
         running, lines, reader = self.start_run("counted", 2, restarts=1)
