@@ -53,7 +53,7 @@ class Table:
 
 
 def is_newer(directory, file_bytes):
-    """Whether the log may have rows that run.h5, of so many bytes, lacks: at its end a run writes the file, and then nothing."""
+    """Whether the log may have rows that run.h5, of `file_bytes` bytes, does not have. A run that ends writes run.h5 last."""
     try:
         with open(os.path.join(directory, FILE), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
