@@ -272,8 +272,7 @@ Machine measure_machine(const session::Job& job,
 
   CollectivesBenchRequest bench = request.collectives;
   bench.baselines = false;
-  // Of local steps, what plan/scaling.cpp asks for.
-  bench.reduction = job.optimizer.outer.on() ? comm::Reduction::sum : job.parallel.reduction;
+  bench.reduction = plan::reduction_of(job);
   bench.dtypes = {DType::f32};
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);

@@ -39,6 +39,10 @@ std::int64_t bytes_of(std::int64_t elements, DType dtype) {
 
 }  // namespace
 
+comm::Reduction reduction_of(const session::Sections& config) {
+  return config.optimizer.outer.on() ? comm::Reduction::sum : config.parallel.reduction;
+}
+
 Wires wires_of(const comm::Hosts& hosts,
                int replicas,
                Transport transport,

@@ -19,6 +19,8 @@
 #include "comm/collective/hosts.hpp"
 #include "comm/config.hpp"
 
+#include "session/job.hpp"
+
 #include "plan/link_cost.hpp"
 #include "plan/step.hpp"
 
@@ -29,6 +31,10 @@ struct Wires {
   Wire inside;
   std::optional<Wire> across;
 };
+
+/// The reduction whose links price a deck: `sum` with local steps, whose replicas are averaged apart
+/// from the gradients.
+comm::Reduction reduction_of(const session::Sections& config);
 
 /// `transport`: inside of each copy, without auto. `hosts`: of all ranks of the run. Requires:
 /// replicas of consecutive ranks, equally many in each.

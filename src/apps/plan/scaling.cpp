@@ -160,10 +160,9 @@ ScalingRow scaling_row(const deck::Deck& deck,
   const std::int64_t averaged_bytes =
       options.averaged_bytes + plan.plan.owned_elements() * (plan.plan.ranks() - 1) *
                                    static_cast<std::int64_t>(size_bytes(options.parameter_dtype));
-  const BucketTraffic traffic(
-      machine, plan.plan, options,
-      wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,
-               config.optimizer.outer.on() ? comm::Reduction::sum : config.parallel.reduction));
+  const BucketTraffic traffic(machine, plan.plan, options,
+                              wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(),
+                                       plan.transport, reduction_of(config)));
   row.memory_bytes = whole_bytes(plan, dtype);
   row.checkpoint_s = checkpoint_seconds(machine, plan);
   row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
