@@ -34,7 +34,8 @@ Format version {version}. A checkpoint is valid when all files are there and eve
 
 - `manifest.h5`: what the checkpoint is, and which file has which elements
 - `manifest.xxh64`: the XXH64 of `manifest.h5`, as `xxhsum -c` reads it
-- `rank-#####.h5`: the data of one rank, with its datasets `/STATE/PARAMETER`
+- `rank-#####.h5`: the data of one rank in `/STATE/PARAMETER`, later ranges in
+  `/STATE/PARAMETER@BEGIN`
 """
 MANIFEST = {  # what the datasets of the manifest hold
     "/files/bytes": "Size of each rank's file in bytes.",

@@ -492,6 +492,17 @@ TEST(PlanCommand, CountsCopiesOnHosts) {
   EXPECT_THROW(planned(8, words, 8), UserError) << "a copy on each rank";
 }
 
+/// Each host sends the other's half of every shard, and the sums of its own half.
+TEST(PlanCommand, CountsCopiesOnHostsWithDifferentNumbersOfRanks) {
+  const std::vector<std::string> words{"parallel.replicate=node", "parallel.reduction=sum",
+                                       "run.precision=fp32", "optimizer.outer.local_steps=2"};
+  const auto plan = planned(7, words, 2);
+  EXPECT_EQ(plan.plan.ranks(), 3) << "of the smaller copy, whose ranks hold more";
+  EXPECT_EQ(plan.host_traffic[0].gradient_bytes, 4 * plan.plan.flat_elements());
+  EXPECT_THAT(plan::plan_text(plan), HasSubstr("7 ranks with 2 replicas of 3 ranks or more"));
+  EXPECT_THROW(planned(7, {words[0], words[1]}, 2), UserError) << "which cannot add gradients";
+}
+
 TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
   EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});

@@ -98,6 +98,22 @@ class BucketDeadline : public Deadline, public ::testing::WithParamInterface<Tra
   std::unique_ptr<Shards> shards_;
 };
 
+/// The ranks of other parts have nothing to enter there.
+TEST_F(Deadline, InAPartWithItsOwnLanesNamesOnlyItsRanks) {
+  const int ranks = tested_->size();
+  if (ranks < 3)
+    return;
+  const bool first = tested_->rank() == 0;
+  MpiWorld part(*tested_, first ? 0 : 1, true);
+  const auto all = said(part, [&] {
+    if (!first && part.rank() != part.size() - 1)
+      part.barrier();
+  });
+  for (int r = 1; r < late(); ++r)
+    EXPECT_THAT(all[static_cast<std::size_t>(r)],
+                AllOf(HasSubstr("rank " + std::to_string(late())), Not(HasSubstr("rank 0"))));
+}
+
 TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
   if (tested_->size() == 1)
     return;  // no other rank can be late

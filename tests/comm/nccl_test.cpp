@@ -102,7 +102,7 @@ TEST_P(Nccl, ReducesAcrossReplicas) {
     GTEST_SKIP() << "no two replicas of several ranks";
   const int ranks = world_.size() / 2, rank = world_.rank() % ranks;
   const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
-                                              {.most_blocks = 2, .replicas = 2});
+                                              {.most_blocks = 2, .replicas = {world_.size(), 2}});
   ASSERT_EQ(communicator->size(), ranks);
   for (const std::int64_t shard : {2, 514, 65'536}) {
     const std::int64_t elements = shard * ranks;

@@ -47,7 +47,7 @@ class Replicated : public ::testing::TestWithParam<Case> {
     for (const int replicas : replica_counts(world_.size())) {
       SCOPED_TRACE(std::to_string(replicas) + " replicas");
       stream_ = device_->make_stream(mode, "comm");
-      const Options options{.chunk_bytes = 1024, .replicas = replicas};
+      const Options options{.chunk_bytes = 1024, .replicas = {world_.size(), replicas}};
       const auto communicator = make_communicator(transport, reduction, world_, *device_, options);
       EXPECT_EQ(communicator->size(), world_.size() / replicas);
       EXPECT_EQ(communicator->rank(), world_.rank() % communicator->size());
@@ -204,12 +204,19 @@ TEST(ReplicatedWorld, PartsKeepTheOrderOfRanksOfTheWhole) {
   EXPECT_EQ(part.deadline_s(), 7) << "the whole's watchdog watches over its parts";
 }
 
-TEST(ReplicatedWorld, RefusesReplicasThatDoNotDivideTheRanks) {
+TEST(ReplicatedWorld, RefusesOtherRanksAndUnequalReplicasThatAddGradients) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);
-  const Options options{.replicas = world.size() + 1};
-  EXPECT_THROW((void)make_communicator(Transport::mpi, Reduction::sum, world, *device, options),
-               ContractError);
+  const auto make = [&](const layout::ReplicaRanks& replicas, bool sums_inside) {
+    return make_communicator(Transport::mpi, Reduction::sum, world, *device,
+                             {.replicas = replicas, .sums_inside = sums_inside});
+  };
+  EXPECT_THROW((void)make({world.size() + 1, 2}, true), ContractError);
+  if (world.size() < 3)
+    return;
+  const layout::ReplicaRanks unequal(std::vector{1, world.size() - 1});
+  EXPECT_THROW((void)make(unequal, false), ContractError);
+  EXPECT_EQ(make(unequal, true)->size(), world.rank() == 0 ? 1 : world.size() - 1);
 }
 
 }  // namespace

@@ -120,10 +120,12 @@ TEST_F(Traffic, EqualsThePrediction) {
           EXPECT_EQ(
               counted(host_of, hosts,
                       [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
-              reduce_traffic(transport, reduction, dtype, hosts, 1, shard, ReplicaPart::inside));
-          EXPECT_EQ(counted(host_of, hosts,
-                            [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
-                    gather_traffic(transport, dtype, hosts, 1, shard));
+              reduce_traffic(transport, reduction, dtype, hosts, {world_.size(), 1},
+                             shard * world_.size(), false));
+          EXPECT_EQ(
+              counted(host_of, hosts,
+                      [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
+              gather_traffic(transport, dtype, hosts, {world_.size(), 1}, shard * world_.size()));
           world_.barrier();
         }
 }
@@ -147,20 +149,19 @@ TEST_F(Traffic, WithReplicasEqualsThePrediction) {
                          std::to_string(replicas) + " replicas");
             const auto communicator =
                 make_communicator(transport, reduction, world_, *device_,
-                                  {.chunk_bytes = 1024, .replicas = replicas});
-            const std::int64_t shard = std::int64_t{260} * replicas;
+                                  {.chunk_bytes = 1024, .replicas = {world_.size(), replicas}});
+            const std::int64_t elements = std::int64_t{260} * replicas * communicator->size();
             const auto buffer = communicator->allocate(
-                static_cast<std::size_t>(shard * communicator->size()) * size_bytes(dtype),
-                "test bucket");
+                static_cast<std::size_t>(elements) * size_bytes(dtype), "test bucket");
             const auto shards = communicator->shards(buffer.view(dtype));
             EXPECT_EQ(
                 counted(host_of, hosts,
                         [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
-                reduce_traffic(transport, reduction, dtype, hosts, replicas, shard,
-                               ReplicaPart::all));
+                reduce_traffic(transport, reduction, dtype, hosts, {world_.size(), replicas},
+                               elements, false));
             EXPECT_EQ(counted(host_of, hosts,
                               [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
-                      gather_traffic(transport, dtype, hosts, replicas, shard));
+                      gather_traffic(transport, dtype, hosts, {world_.size(), replicas}, elements));
             world_.barrier();
           }
 }

@@ -60,6 +60,16 @@ class EmulatedGpu(TrainingTest):
                 self.assertEqual(self.losses(name), self.losses("optimizer-true"), name)
                 self.assertEqual(self.weights(3, name), self.weights(3, "optimizer-true"), name)
 
+    def test_local_steps_of_different_replicas_have_the_losses_of_the_cpu(self):
+        """Replicas of two ranks and of one: what their ranks own in common goes from GPU to GPU."""
+        local = (*SMALL, "parallel.replicate=2", "optimizer.outer.local_steps=2", "parallel.bucket_elements=2000", "batch.sequences=12")
+        for dtype, *more in (("fp32",), ("int8", "parallel.shard=parameters"), ("bf16", "optimizer.kind=muon")):
+            words = [word for word in (*local, f"optimizer.outer.dtype={dtype}", *more) if word != "batch.sequences=4"]
+            self.train_well(*words, "run.device=cpu", ranks=3, name=f"cpu-{dtype}")
+            run = self.train_well(*words, "run.device=cuda", ranks=3, name=dtype, prefix=("env", "TRIREME_EMULATED_GPUS=3"))
+            self.assertIn("3 ranks with 2 copies over nccl", run.out)
+            self.assert_losses_near(dtype, f"cpu-{dtype}", 1e-3 if dtype == "int8" else 1e-5)
+
     def test_muon_has_the_losses_of_the_cpu_and_the_same_bits_in_shards(self):
         muon = (*SMALL, "optimizer.kind=muon", "parallel.bucket_elements=2000")
         self.train_well(*muon, "run.device=cpu", ranks=1, name="cpu")

@@ -50,6 +50,24 @@ class LocalSteps(TrainingTest):
         losses = self.losses()
         self.assertLess(losses[-1], losses[0] - 0.5)
 
+    def test_replicas_of_different_sizes(self):
+        """In one of two ranks and one of one: its parts of shards, which a checkpoint has, are those of no other number of ranks."""
+        for more in ((), ("optimizer.outer.dtype=int8",), ("optimizer.kind=muon", "parallel.shard=parameters", "run.precision=bf16")):
+            with self.subTest(more=more):
+                words = ("parallel.reduction=sum", "batch.sequences=24", "batch.micro_sequences=1", "optimizer.outer.local_steps=4", *more)
+                whole, parts = (f"{name}-{len(more)}" for name in ("whole", "parts"))
+                self.assertIn("3 ranks with 2 copies", self.train_well(*words, "parallel.replicate=2", ranks=3, name=whole).out)
+                losses = self.losses(whole)
+                self.assertLess(losses[-1], losses[0] - 0.5)
+                self.resumed_at_six(whole, parts, *words, "parallel.replicate=2", ranks=3)
+                self.assertEqual(self.losses(parts), losses)
+                self.assertEqual(self.weights(12, parts), self.weights(12, whole))
+                for ranks, replicas in ((2, 2), (4, 3)):
+                    name = f"{len(more)}-on-{ranks}"
+                    self.resumed_at_six(whole, name, *words, f"parallel.replicate={replicas}", ranks=ranks)
+                    self.assertNotEqual(self.losses(name), losses)
+                    self.assertAlmostEqual(self.losses(name)[-1], losses[-1], delta=0.1)
+
     def test_a_run_continues_with_other_replicas(self):
         for dtype in ("fp32", "int8"):
             whole, sent = f"whole-{dtype}", f"optimizer.outer.dtype={dtype}"

@@ -188,15 +188,19 @@ class LostRanks(KilledRanks):
                 self.assertEqual(self.weights(STEPS, shard), self.weights(STEPS, f"{shard}-again"), said)
 
     def test_replicas_with_local_steps_continue_without_one(self):
-        local = ("parallel.reduction=ordered", "parallel.logical_shards=none", "parallel.replicate=rank", "optimizer.outer.local_steps=2")
-        running, lines, reader = self.start_run("local", 3, *local)
-        self.await_step(running, lines, what=r"step +20/")
-        os.kill(processes(self.path("local"))[0], signal.SIGKILL)
-        self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
-        reader.join(TIMEOUT_S)
-        said = "".join(line for _, line in lines)
-        self.assertIn("2 ranks with 2 copies", said)
-        self.assertEqual(self.column("step", "steps", "local"), list(range(1, STEPS + 1)), said)
+        for ranks, replicate, left in ((3, "rank", "2 ranks with 2 copies"), (4, "2", "3 ranks with 2 copies")):
+            with self.subTest(replicate=replicate):
+                local = ("parallel.reduction=ordered", "parallel.logical_shards=none", f"parallel.replicate={replicate}",
+                         "optimizer.outer.local_steps=2", "parallel.shard=optimizer")
+                name = f"local-{replicate}"
+                running, lines, reader = self.start_run(name, ranks, *local)
+                self.await_step(running, lines, what=r"step +20/")
+                os.kill(processes(self.path(name))[0], signal.SIGKILL)
+                self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
+                reader.join(TIMEOUT_S)
+                said = "".join(line for _, line in lines)
+                self.assertIn(left, said)
+                self.assertEqual(self.column("step", "steps", name), list(range(1, STEPS + 1)), said)
 
     def test_the_log_names_the_lost_rank(self):
         running, lines, reader = self.start_run("named", 3)

@@ -9,6 +9,8 @@ import h5py
 
 from harness import TIMEOUT_S, TRIREME, TrainingTest
 
+LOCAL = ("optimizer.outer.local_steps=2", "parallel.replicate=rank", "parallel.shard=optimizer", "parallel.reduction=sum")
+
 
 class Memory(TrainingTest):
     def planned(self, ranks, *overrides, steps=5):
@@ -33,7 +35,8 @@ class Memory(TrainingTest):
         rank = plan["per_rank"][precision]
         self.assertEqual(record["gradients"], rank["gradient_bytes"], ranks)
         self.assertEqual(record["parameters"], rank["parameter_bytes"], ranks)
-        self.assertEqual(record["optimizer"], rank["master_bytes"] + rank["moment1_bytes"] + rank["moment2_bytes"], ranks)
+        slots = ("master", "moment1", "moment2", "outer_begin", "outer_momentum")
+        self.assertEqual(record["optimizer"], sum(rank.get(f"{slot}_bytes", 0) for slot in slots), ranks)
         self.assertEqual(record.get("matrices", 0), rank.get("matrix_bytes", 0), ranks)
         self.assertEqual(record["activations"], rank["activation_bytes"], ranks)
         self.assertEqual(record["scratch"], rank["scratch_bytes"], ranks)
@@ -65,7 +68,7 @@ class Memory(TrainingTest):
         if ranks not in self.nothing:
             self.nothing[ranks] = self.compared(ranks)[1]["peak_resident"]
         # Big enough to stand out against libraries and tokens. The kernel maps 64 KiB around what is read of other ranks: few, large buckets.
-        plan, record = self.compared(ranks, "model.channels=640", "model.layers=6", f"batch.sequences={ranks}", "checkpoint.every_steps=0",
+        plan, record = self.compared(ranks, "model.channels=640", "model.layers=6", f"batch.sequences={2 * ranks if LOCAL[0] in shard else ranks}", "checkpoint.every_steps=0",
                                      "parallel.bucket_elements=auto", "optimizer.schedule.warmup_steps=0", "record.spans=false", *shard, precision=precision, steps=2)
         rank = plan["per_rank"][precision]
         planned = rank["whole_bytes"] + rank["peer_bytes"]
@@ -92,7 +95,8 @@ class Memory(TrainingTest):
         for ranks, precision, *words in ((2, "fp32", "parallel.shard=optimizer", "optimizer.moment_dtype=bf16"),
                                          (4, "fp32", "parallel.shard=parameters", "parallel.replicate=2"),
                                          (2, "bf16", "parallel.shard=optimizer", "parallel.gradient_dtype=bf16"),
-                                         (2, "bf16", "parallel.shard=parameters", "parallel.gradient_dtype=bf16")):
+                                         (2, "bf16", "parallel.shard=parameters", "parallel.gradient_dtype=bf16"),
+                                         *((2, "fp32", *LOCAL, f"optimizer.outer.dtype={dtype}") for dtype in ("fp32", "bf16", "int8"))):
             with self.subTest(ranks=ranks, precision=precision, words=words):
                 self.resident(ranks, words, precision)
 

@@ -53,7 +53,8 @@ class Watchdog(StoppedRank):
             ends = {}
             # One after another to the stop, and then all of them wait at the same time.
             for ranks, *words in ((2, "parallel.transport=shared_memory"), (4, "parallel.transport=mpi"),
-                                  (2, "parallel.shard=gradients"), (3, "parallel.shard=parameters"), (4, "parallel.shard=parameters", "parallel.replicate=2")):
+                                  (2, "parallel.shard=gradients"), (3, "parallel.shard=parameters"), (4, "parallel.shard=parameters", "parallel.replicate=2"),
+                                  (3, "parallel.shard=parameters", "parallel.replicate=2", "optimizer.outer.local_steps=2", "parallel.reduction=sum")):
                 rank, name = moments.randrange(ranks), "-".join((str(ranks), *words)).replace("=", "-")
                 end = self.stop(rank, ranks, moments.uniform(0, 0.5), "checkpoint.every_steps=0", *words, name=name)
                 ends[name] = rank, waiters.submit(end)

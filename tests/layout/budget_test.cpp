@@ -54,7 +54,7 @@ TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
 }
 
 TEST(Budget, OfReplicasSendsShardsAcrossThem) {
-  const Plan plan(table_of({100, 200}), {.ranks = 2, .bucket_elements = 150, .replicas = 2});
+  const Plan plan(table_of({100, 200}), {.ranks = 2, .bucket_elements = 150, .replicas = {4, 2}});
   const std::int64_t own = plan.owned_elements();
   EXPECT_EQ(2 * own, plan.flat_elements());
   const Budget budget = budget_of(plan, adam_slots, {.snapshot = true});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -133,7 +135,7 @@ TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
       const Plan plan(table, {.ranks = all_ranks / replicas,
                               .bucket_elements = 2000,
                               .padding = padding,
-                              .replicas = replicas});
+                              .replicas = {all_ranks, replicas}});
       ASSERT_EQ(plan.all_ranks(), all_ranks);
       ASSERT_EQ(plan.granule(), without.granule());
       ASSERT_EQ(plan.flat_elements(), without.flat_elements());
@@ -151,8 +153,74 @@ TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
   }
 }
 
+TEST(ReplicaRanks, KnowTheReplicaOfEveryRank) {
+  const ReplicaRanks unequal(std::vector{3, 1, 2});
+  EXPECT_EQ(unequal.count(), 3);
+  EXPECT_EQ(unequal.ranks(), 6);
+  EXPECT_EQ(unequal.smallest(), 1);
+  EXPECT_FALSE(unequal.equal());
+  EXPECT_EQ(unequal.parts(), 18);
+  EXPECT_EQ(unequal.text(), "3 replicas of 1 rank or more");
+  for (const auto& [rank, replica] : {std::pair{0, 0}, {2, 0}, {3, 1}, {4, 2}, {5, 2}})
+    EXPECT_EQ(unequal.of(rank), replica) << rank;
+  const ReplicaRanks divided(8, 3);
+  EXPECT_EQ(std::tuple(divided.size(0), divided.size(1), divided.size(2)), std::tuple(3, 3, 2));
+  EXPECT_EQ(ReplicaRanks(6, 3).parts(), 6);
+  EXPECT_THROW(ReplicaRanks(2, 3), ContractError);
+  EXPECT_THROW(ReplicaRanks(std::vector{2, 0}), ContractError);
+}
+
+/// In replicas of any sizes: the buckets are the same, the parts of the ranks of one replica are the
+/// whole bucket, and every owner has the part in its own shard.
+TEST(Plan, CutsShardsIntoPartsThatARankOfEachReplicaOwns) {
+  std::mt19937 random(5);
+  for (int t = 0; t < 40; ++t) {
+    std::vector<int> sizes(2 + random() % 3);
+    for (int& size : sizes) size = 1 + static_cast<int>(random() % 5);
+    const ReplicaRanks replicas(sizes);
+    const auto table = random_table(random);
+    const Padding padding = paddings[random() % std::size(paddings)];
+    SCOPED_TRACE(replicas.text() + ", padding " + word(padding));
+    std::vector<Plan> plans;
+    for (const int size : sizes)
+      plans.emplace_back(
+          table,
+          Options{
+              .ranks = size, .bucket_elements = 2000, .padding = padding, .replicas = replicas});
+    for (std::size_t b = 0; b < plans[0].buckets().size(); ++b) {
+      const auto bucket = static_cast<BucketIndex>(b);
+      std::vector<std::int64_t> covered(sizes.size());
+      for (int rank = 0; rank < replicas.ranks(); ++rank) {
+        const Plan& own = plans[static_cast<std::size_t>(replicas.of(rank))];
+        ASSERT_EQ(own.fingerprint(), plans[0].fingerprint());
+        const std::int64_t shard = own.bucket(bucket).shard_elements;
+        std::int64_t end = 0;
+        for (const SharedPart& part : own.shared_parts(bucket, rank)) {
+          ASSERT_EQ(part.begin, end);
+          ASSERT_GT(part.elements, 0);
+          ASSERT_EQ(part.elements % replicas.count(), 0);
+          ASSERT_EQ(part.owners.size(), sizes.size());
+          ASSERT_EQ(part.owners[static_cast<std::size_t>(replicas.of(rank))], rank);
+          const std::int64_t first = own.rank_in_replica(rank) * shard + part.begin;
+          for (std::size_t r = 0; r < sizes.size(); ++r) {
+            const std::int64_t its = plans[r].bucket(bucket).shard_elements;
+            const std::int64_t begin = plans[r].rank_in_replica(part.owners[r]) * its;
+            ASSERT_EQ(replicas.of(part.owners[r]), static_cast<int>(r));
+            ASSERT_TRUE(begin <= first && first + part.elements <= begin + its);
+          }
+          end += part.elements;
+        }
+        ASSERT_EQ(end, shard);
+        covered[static_cast<std::size_t>(replicas.of(rank))] += end;
+      }
+      for (const std::int64_t elements : covered)
+        ASSERT_EQ(elements, plans[0].bucket(bucket).elements);
+    }
+  }
+}
+
 TEST(Plan, KnowsTheReplicaOfARankOfTheRun) {
-  const Plan plan(table_of({100}), {.ranks = 3, .replicas = 2});
+  const Plan plan(table_of({100}), {.ranks = 3, .replicas = {6, 2}});
   for (int rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(plan.replica_of(rank), rank / 3);
     EXPECT_EQ(plan.rank_in_replica(rank), rank % 3);

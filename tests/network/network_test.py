@@ -139,13 +139,14 @@ class Bits(Network):
                 self.assert_same_training(f"copies-{number}", f"one-host-{ranks}")
 
     def test_copies_need_hosts_with_equally_many_consecutive_ranks(self):
-        for hosts, placed in (("north:2,south:1", ()), (BOTH_HOSTS % (2, 2), ("--map-by", "node"))):
+        for hosts, placed, why in (("north:2,south:1", (), "every replica needs the same number of ranks"),
+                                   (BOTH_HOSTS % (2, 2), ("--map-by", "node"), "consecutive ranks on every host")):
             with self.launch("parallel.replicate=node", "batch.sequences=12", hosts=hosts, name="refused", placed=placed) as process:
                 out, err = process.communicate(timeout=TIMEOUT_S)
             run = Run(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-            self.assert_refused(run, 2, "parallel.replicate", "the same number of consecutive ranks")
+            self.assert_refused(run, 2, "parallel.replicate", why)
 
-    def sent_per_step(self, *overrides, name):
+    def sent_per_step(self, hosts, *overrides, name):
         """Bytes that the one of two hosts that sends more gives to its link in a step: those of a long run less those of a short one."""
         def sent(host):
             return int(subprocess.run(["bash", os.environ["TRIREME_HOSTS_SH"], "sent", host], check=True, timeout=TIMEOUT_S,
@@ -153,7 +154,7 @@ class Bits(Network):
         found = []
         for steps in (5, 15):
             before = sent("north"), sent("south")
-            self.train_on(BOTH_HOSTS % (2, 2), f"run.steps={steps}", "checkpoint.every_steps=0", "evaluate.every_steps=0", *overrides,
+            self.train_on(hosts, f"run.steps={steps}", "checkpoint.every_steps=0", "evaluate.every_steps=0", *overrides,
                           name=f"{name}-{steps}")
             found.append((sent("north") - before[0], sent("south") - before[1]))
         return max(long - short for short, long in zip(*found)) / 10
@@ -173,10 +174,14 @@ class Bits(Network):
                       ("parallel.reduction=sum", "optimizer.kind=muon"), ("parallel.reduction=ordered", "parallel.replicate=node"),
                       ("parallel.reduction=sum", "parallel.replicate=node", "parallel.shard=parameters"),
                       ("parallel.reduction=sum", "parallel.replicate=node", "optimizer.outer.local_steps=2", "optimizer.outer.dtype=int8"),
-                      ("parallel.reduction=sum", "parallel.shard=parameters")):
-            name = "-".join(word.split("=")[1] for word in words)
-            sent = self.sent_per_step(*model, *words, name=name)
-            planned = self.planned_per_step(4, 2, *model, *words, name=name)
+                      ("parallel.reduction=sum", "parallel.shard=parameters"),
+                      ("parallel.reduction=sum", "parallel.replicate=node", "optimizer.outer.local_steps=2", "parallel.shard=parameters", "3 ranks"),
+                      ("parallel.reduction=sum", "parallel.replicate=2", "optimizer.outer.local_steps=2", "optimizer.kind=muon", "5 ranks")):
+            ranks = int(words[-1].removesuffix(" ranks")) if words[-1].endswith(" ranks") else 4
+            words = [word for word in words if "=" in word]
+            name = "-".join((*(word.split("=")[1] for word in words), str(ranks)))
+            sent = self.sent_per_step(BOTH_HOSTS % (ranks - ranks // 2, ranks // 2), *model, *words, name=name)
+            planned = self.planned_per_step(ranks, 2, *model, *words, name=name)
             print(f"{name}: {sent:.0f} bytes sent per step, {planned} planned")
             # Beside the buckets: 1448 of 1514 bytes of a frame, acknowledgements, the step's sums.
             self.assertGreater(sent, planned)

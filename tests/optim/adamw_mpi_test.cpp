@@ -25,8 +25,9 @@ TrainingResult train(const TrainingSetting& setting,
   const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto communicator = comm::make_communicator(transport, setting.parallel.reduction, *world,
-                                                    *device, {.replicas = setting.replicas});
+  const auto communicator =
+      comm::make_communicator(transport, setting.parallel.reduction, *world, *device,
+                              {.replicas = {world->size(), setting.replicas}});
   Training training(setting, *world, *communicator, *device, *compute);
   return training.run();
 }

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
+#include "comm/control/mpi_world.hpp"
 #include "comm/control/world.hpp"
 
 #include "optim/training.hpp"
@@ -24,22 +25,24 @@ using namespace trireme::testing;
 
 constexpr int local_steps = 3;
 
-/// A rank's training, with `replicas` over all ranks, or alone on one rank.
+/// A rank's training in one of `replicas` over all ranks, or with `alone` among the ranks of its
+/// replica, which knows of no other.
 class Trained {
  public:
-  explicit Trained(TrainingSetting setting, bool alone = false)
-      : all_(comm::make_mpi_world()),
-        world_(alone ? comm::make_self_world() : comm::make_mpi_world()),
+  explicit Trained(const TrainingSetting& setting, bool alone = false)
+      : replicas_(all_.size(), setting.replicas),
+        world_(alone ? comm::MpiWorld(all_, replicas_.of(all_.rank())) : comm::MpiWorld()),
         device_(device::make_cpu_device(1)),
         compute_(device_->make_stream(device::StreamMode::inlined, "compute")),
-        communicator_(comm::make_communicator(
-            comm::Transport::automatic,
-            setting.parallel.reduction,
-            *world_,
-            *device_,
-            {.replicas = setting.replicas, .sums_inside = setting.outer.on()})),
-        training_(setting, *world_, *communicator_, *device_, *compute_) {
-    training_.be_like_rank(all_->rank());
+        communicator_(
+            comm::make_communicator(comm::Transport::automatic,
+                                    setting.parallel.reduction,
+                                    world_,
+                                    *device_,
+                                    {.replicas = alone ? layout::ReplicaRanks() : replicas_,
+                                     .sums_inside = setting.outer.on()})),
+        training_(setting_in(setting, alone), world_, *communicator_, *device_, *compute_) {
+    training_.be_like_rank(all_.rank());
   }
 
   void local_updates(int step) {
@@ -49,7 +52,8 @@ class Trained {
     }
   }
   Training& training() { return training_; }
-  comm::World& all() { return *all_; }
+  comm::World& all() { return all_; }
+  [[nodiscard]] const layout::ReplicaRanks& replicas() const { return replicas_; }
 
   /// Of all pieces in their order, of one slot.
   std::vector<double> state(std::size_t slot) {
@@ -62,17 +66,34 @@ class Trained {
                 : static_cast<double>(static_cast<float>(piece.slots[slot].as<Bf16>()[i])));
     return values;
   }
-  void set_state(std::size_t slot, const std::vector<double>& values) {
-    auto next = values.begin();
-    for (const StatePiece& piece : training_.optimizer().state())
-      for (std::int64_t i = 0; i < piece.slots[slot].elements; ++i)
-        piece.slots[slot].as<float>()[i] = static_cast<float>(*next++);
+  std::vector<double> parameters() {
+    const std::vector<float> values = training_.parameters();
+    return {values.begin(), values.end()};
+  }
+  /// Of all parameters, as parameters() gives them.
+  void set_parameters(const std::vector<double>& values) {
+    for (const StatePiece& piece : training_.optimizer().state()) {
+      auto next = values.begin() + piece.parameter_begin;
+      for (std::size_t p = 0; p < at(piece.parameter); ++p)
+        next += training_.plan().parameters()[p].elements();
+      for (std::int64_t i = 0; i < piece.elements(); ++i)
+        piece.master().as<float>()[i] = static_cast<float>(*next++);
+    }
+    training_.optimizer().publish_parameters();
   }
 
   std::vector<double> norms;
 
  private:
-  std::unique_ptr<comm::World> all_, world_;
+  static TrainingSetting setting_in(TrainingSetting setting, bool alone) {
+    if (alone)
+      setting.replicas = 1;
+    return setting;
+  }
+
+  comm::MpiWorld all_;
+  layout::ReplicaRanks replicas_;
+  comm::MpiWorld world_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> compute_;
   std::unique_ptr<comm::Communicator> communicator_;
@@ -88,9 +109,9 @@ TrainingSetting setting_of(const OuterConfig& outer) {
   return setting;
 }
 
-/// Unequal weights, as if rank r had r + 1 times the sequences of rank 0.
-double weight_of(const comm::World& world, int rank) {
-  return 2.0 * (rank + 1) / (world.size() * (world.size() + 1));
+/// Unequal weights, as if replica r had r + 1 times the sequences of replica 0.
+double weight_of(int replicas, int replica) {
+  return 2.0 * (replica + 1) / (replicas * (replicas + 1));
 }
 
 void expect_near(const std::vector<double>& found, const std::vector<double>& expected) {
@@ -99,48 +120,50 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
     ASSERT_NEAR(found[i], expected[i], 2e-6 * (1 + std::abs(expected[i]))) << i;
 }
 
-/// The weighted mean over the ranks.
-std::vector<double> mean_over(comm::World& world, const std::vector<double>& mine) {
-  const std::vector<double> all = world.gather_all(mine);
+/// The weighted mean over the replicas, of which every rank has the same values.
+std::vector<double> mean_over(Trained& alone) {
+  const layout::ReplicaRanks& replicas = alone.replicas();
+  const std::vector<double> mine = alone.parameters(), all = alone.all().gather_all(mine);
   std::vector<double> mean(mine.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t rank = i / mine.size();
-    mean[i % mine.size()] += all[i] * weight_of(world, static_cast<int>(rank));
-  }
+  for (int replica = 0; replica < replicas.count(); ++replica)
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      mean[i] += all[static_cast<std::size_t>(replicas.first(replica)) * mine.size() + i] *
+                 weight_of(replicas.count(), replica);
   return mean;
 }
 
-/// Replicas of one rank. AdamW's moments, which stay a replica's own, are slots 1 and 2.
+/// Replicas with the same number of ranks and with different ones. AdamW's moments, which stay a
+/// replica's own, are slots 1 and 2; in larger replicas they are divided in other ways.
 TEST(LocalSteps, AverageReplicasThatAreTrainedAlone) {
-  for (const auto& [rate, momentum] : {std::pair{1.0, 0.0}, {0.7, 0.9}}) {
-    SCOPED_TRACE(rate);
-    TrainingSetting setting = setting_of({local_steps, rate, momentum});
-    setting.replicas = comm::make_mpi_world()->size();
-    Trained local(setting);
-    setting.replicas = 1;
-    Trained alone(setting, true);  // and never averaged
-    std::vector<double> before = alone.state(0), outer(before.size());
-    for (int step = 1; step <= 3; ++step) {
-      local.local_updates(step);
-      local.training().optimizer().end_local_steps(weight_of(local.all(), local.all().rank()));
-      alone.local_updates(step);
-      EXPECT_EQ(local.norms, alone.norms) << "between averages a replica knows no other";
-      const std::vector<double> mean = mean_over(alone.all(), alone.state(0));
-      for (std::size_t i = 0; i < mean.size(); ++i) {
-        const double change = before[i] - mean[i];
-        outer[i] = momentum * outer[i] + change;
-        before[i] -= rate * (change + momentum * outer[i]);
+  const int ranks = comm::make_mpi_world()->size();
+  for (int replicas = 1; replicas <= ranks; ++replicas)
+    for (const auto& [rate, momentum] : {std::pair{1.0, 0.0}, {0.7, 0.9}}) {
+      SCOPED_TRACE(fmt::format("{} replicas, rate {}", replicas, rate));
+      TrainingSetting setting = setting_of({local_steps, rate, momentum});
+      setting.replicas = replicas;
+      Trained local(setting), alone(setting, true);  // which is never averaged
+      const int replica = local.replicas().of(local.all().rank());
+      std::vector<double> before = alone.parameters(), outer(before.size());
+      for (int step = 1; step <= 3; ++step) {
+        local.local_updates(step);
+        local.training().optimizer().end_local_steps(weight_of(replicas, replica));
+        alone.local_updates(step);
+        EXPECT_EQ(local.norms, alone.norms) << "between averages a replica knows no other";
+        const std::vector<double> mean = mean_over(alone);
+        for (std::size_t i = 0; i < mean.size(); ++i) {
+          const double change = before[i] - mean[i];
+          outer[i] = momentum * outer[i] + change;
+          before[i] -= rate * (change + momentum * outer[i]);
+        }
+        expect_near(local.parameters(), before);
+        if (local.replicas().size(replica) == 1) {
+          expect_near(local.state(1), alone.state(1));
+          expect_near(local.state(2), alone.state(2));
+        }
+        before = local.parameters();  // roundings must not grow
+        alone.set_parameters(before);
       }
-      alone.set_state(0, before);
-      alone.training().optimizer().publish_parameters();
-      expect_near(local.state(0), before);
-      expect_near(local.state(1), alone.state(1));
-      expect_near(local.state(2), alone.state(2));
-      alone.set_state(0, local.state(0));  // roundings must not grow
-      alone.training().optimizer().publish_parameters();
-      before = local.state(0);
     }
-  }
 }
 
 /// Of the parameters of all ranks after three steps, which must be the same on each of them.
@@ -161,7 +184,7 @@ TEST(LocalSteps, GiveTheSameBitsWithEverySwitch) {
   using reduce::GradientDType;
   const int ranks = comm::make_mpi_world()->size();
   for (const int replicas : {2, 3, 4})
-    if (ranks % replicas == 0)
+    if (replicas <= ranks)
       for (const auto& [kind, dtype, sent] :
            {std::tuple{Kind::adamw, DType::f32, GradientDType::fp32},
             {Kind::muon, DType::bf16, GradientDType::fp32},
@@ -236,9 +259,7 @@ TEST(LocalSteps, SendInLaterStepsWhatWasCutOff) {
 /// What the plan says of memory and messages is what the optimizer keeps between steps.
 TEST(LocalSteps, CarryWhatThePlanSays) {
   const int ranks = comm::make_mpi_world()->size();
-  for (const int replicas : {ranks, ranks / 2}) {
-    if (replicas < 2 || ranks % replicas != 0)
-      continue;
+  for (int replicas = 2; replicas <= ranks; ++replicas) {
     TrainingSetting setting = setting_of({local_steps, 1, 0, reduce::GradientDType::int8});
     setting.replicas = replicas;
     Trained local(setting);

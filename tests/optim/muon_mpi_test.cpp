@@ -34,8 +34,9 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto communicator = comm::make_communicator(transport, setting.parallel.reduction, *world,
-                                                    *device, {.replicas = setting.replicas});
+  const auto communicator =
+      comm::make_communicator(transport, setting.parallel.reduction, *world, *device,
+                              {.replicas = {world->size(), setting.replicas}});
   Training training(setting, *world, *communicator, *device, *compute);
   const auto work = matrix_work(training.plan(), setting.optimizer(), setting.parallel.sharded());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());

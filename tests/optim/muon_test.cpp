@@ -268,15 +268,15 @@ TEST(MatrixWork, CountsBytesBetweenHosts) {
   config.kind = Kind::muon;
   const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
   const auto work = matrix_work(plan, config, true);
-  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, config), 0);
   // With one rank per host, the host that sends most is the rank that sends most.
-  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 4), plan, *work), work->sent_bytes);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 4), plan, config), work->sent_bytes);
   std::int64_t crosses = 0;  // both hosts send the same: one to the owner, the other back
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     for (const auto& one : work->owners.pieces(plan, static_cast<ParameterIndex>(p)))
       crosses += one.rank / 2 != one.owner / 2 ? one.piece.elements : 0;
   EXPECT_GT(crosses, 0);
-  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, *work), 4 * crosses);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, config), 4 * crosses);
 }
 
 TEST(MatrixWork, AgreesWithNumbersComputedByHand) {

@@ -115,10 +115,10 @@ class Training {
         device_(device),
         compute_(compute),
         plan_(setting.table,
-              {.ranks = world.size() / setting.replicas,
+              {.ranks = communicator.size(),
                .bucket_elements = setting.parallel.bucket_elements.value_or(40'000'000),
                .padding = setting.parallel.padding,
-               .replicas = setting.replicas}),
+               .replicas = {world.size(), setting.replicas}}),
         engine_(plan_, setting.dtype, setting.parallel, communicator, device, compute),
         optimizer_(
             setting.optimizer(), engine_, communicator, world, device, compute, setting.seed) {

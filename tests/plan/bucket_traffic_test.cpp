@@ -87,7 +87,7 @@ TEST(Wires, OfTwoCopiesOnAHost) {
 TEST(BucketTraffic, AddsTheSecondReductionOfCopies) {
   const Machine machine = linked_machine({microsecond_link(Transport::shared_memory, 2, 1, 2e-9),
                                           microsecond_link(Transport::mpi, 2, 2, 5e-9)});
-  const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = 2});
+  const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = {4, 2}});
   const layout::BudgetOptions options;
   const BucketTraffic traffic(
       machine, plan, options,
@@ -105,7 +105,7 @@ TEST(BucketTraffic, AddsTheSecondReductionOfCopies) {
 
 TEST(BucketTraffic, NamesTheLinkAcrossCopiesThatIsMissing) {
   const Machine machine = linked_machine({microsecond_link(Transport::shared_memory, 2, 1, 2e-9)});
-  const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = 2});
+  const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = {4, 2}});
   const BucketTraffic traffic(
       machine, plan, {},
       wires_of(comm::Hosts::in_blocks(4, 2), 2, Transport::shared_memory, Reduction::sum));
@@ -172,7 +172,7 @@ TEST(BucketTraffic, SendsTheBytesOfThePlan) {
     const layout::Plan plan(table_of(2 + below(5)), {.ranks = ranks,
                                                      .bucket_elements = 1 + below(600),
                                                      .whole_groups = below(2) == 0,
-                                                     .replicas = copies});
+                                                     .replicas = {ranks * copies, copies}});
     const Machine& measured = options.ordered ? ordered : machine;
     const BucketTraffic traffic(
         measured, plan, options,

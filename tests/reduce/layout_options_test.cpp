@@ -77,7 +77,7 @@ TEST(AutoBuckets, HoldALayerWhereParametersShareSlots) {
 TEST(AutoBuckets, CountTheRanksOfOneReplica) {
   ParallelConfig config;
   const auto elements = [&](int replicas) {
-    return layout_options(config, large, 512, Wire::gpus, replicas).bucket_elements;
+    return layout_options(config, large, {512, replicas}, Wire::gpus).bucket_elements;
   };
   EXPECT_EQ(elements(1), 512'000'000);
   EXPECT_EQ(elements(2), 256'000'000);
@@ -102,45 +102,59 @@ TEST(AutoBuckets, HaveTheSizeThatTheDeckGives) {
   ParallelConfig config;
   config.bucket_elements.value = 7;
   EXPECT_EQ(bucket_elements(config, large, 4096, Wire::gpus), 7);
-  const layout::Plan plan(small, layout_options(config, small, 2, Wire::inside_a_host));
+  const layout::Plan plan(small, layout_options(config, small, {2, 1}, Wire::inside_a_host));
   EXPECT_EQ(plan.options().bucket_elements, 7);
   EXPECT_EQ(bucket_text(config, plan), "7 elements");
-  const layout::Plan alone(small, layout_options({}, small, 2, Wire::inside_a_host));
+  const layout::Plan alone(small, layout_options({}, small, {2, 1}, Wire::inside_a_host));
   EXPECT_EQ(bucket_text({}, alone), "834 k elements: auto");
 }
 
 TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
   ParallelConfig config;
-  EXPECT_EQ(replicas(config, 7, 3), 1) << "none";
+  EXPECT_EQ(replicas(config, 7, 3, false).text(), "1 replica of 7 ranks") << "none";
   config.replicate.keyword = Replicate::node;
-  EXPECT_EQ(replicas(config, 8, 1), 1) << "one host";
-  EXPECT_EQ(replicas(config, 8, 2), 2);
-  EXPECT_EQ(replicas_problem(config, 8, 3, true),
+  EXPECT_EQ(replicas(config, 8, 1, false).count(), 1) << "one host";
+  EXPECT_EQ(replicas(config, 8, 2, false).text(), "2 replicas of 4 ranks");
+  EXPECT_EQ(replicas_problem(config, 8, 3, false),
             "node: 8 ranks on 3 hosts, but every replica needs the same number of ranks");
+  EXPECT_THROW((void)replicas(config, 8, 3, false), UserError);
   EXPECT_EQ(replicas_problem(config, 3, 3, false),
             "node: 3 ranks on 3 hosts, but replicas of one rank have no shards; use fewer "
             "replicas, or parallel.shard: none");
-  EXPECT_EQ(replicas_problem(config, 3, 3, true), "");
   config.replicate.keyword = Replicate::rank;
-  EXPECT_EQ(replicas(config, 5, 2), 5);
-  EXPECT_EQ(replicas_problem(config, 5, 2, true), "");
   EXPECT_EQ(replicas_problem(config, 5, 2, false),
             "rank: 5 ranks on 2 hosts, but replicas of one rank have no shards; use fewer "
             "replicas, or parallel.shard: none");
   config.replicate.number = 4;
-  EXPECT_EQ(replicas(config, 8, 1), 4);
-  EXPECT_EQ(replicas_problem(config, 6, 1, true),
+  EXPECT_EQ(replicas(config, 8, 1, false).count(), 4);
+  EXPECT_EQ(replicas_problem(config, 6, 1, false),
             "4 replicas on 6 ranks, but every replica needs the same number of ranks");
-  EXPECT_THROW(replicas(config, 6, 1), UserError);
+  EXPECT_THROW((void)replicas(config, 6, 1, false), UserError);
   config.replicate.number = 1;
-  EXPECT_EQ(replicas(config, 5, 5), 1);
+  EXPECT_EQ(replicas(config, 5, 5, false).count(), 1);
+}
+
+TEST(Replicas, MayDifferWithLocalSteps) {
+  ParallelConfig config;
+  config.replicate.keyword = Replicate::node;
+  EXPECT_EQ(replicas(config, 8, 3, true).text(), "3 replicas of 2 ranks or more");
+  EXPECT_EQ(replicas_problem(config, 3, 3, true), "");
+  config.replicate.keyword = Replicate::rank;
+  EXPECT_EQ(replicas(config, 5, 2, true).text(), "5 replicas of 1 rank");
+  config.replicate.number = 4;
+  EXPECT_EQ(replicas(config, 6, 1, true).text(), "4 replicas of 1 rank or more");
+  EXPECT_EQ(replicas_problem(config, 3, 1, true),
+            "4 replicas on 3 ranks, but every replica needs a rank");
+  config.replicate.number = 64;
+  EXPECT_NE(replicas_problem(config, 64 * 37 + 5, 64, true).find("pad every bucket"),
+            std::string::npos);
 }
 
 TEST(Replicas, DoNotChangeBuckets) {
   const std::vector<layout::Parameter> parameters{{"a", {1000, 834}}, {"b", {500, 500}}};
   const auto plan_of = [&](int replicas) {
     return layout::Plan(parameters,
-                        layout_options({}, parameters, 8, Wire::inside_a_host, replicas));
+                        layout_options({}, parameters, {8, replicas}, Wire::inside_a_host));
   };
   const layout::Plan one = plan_of(1), two = plan_of(2);
   EXPECT_EQ(two.ranks(), 4);

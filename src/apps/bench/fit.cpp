@@ -277,6 +277,11 @@ Machine measure_machine(const session::Job& job,
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
   const layout::Plan plan = session::plan_of(job, world, *device);
+  if (!plan.replica_ranks().equal())
+    throw UserError(
+        fmt::format("trireme bench reduce --fit measures replicas of one size, but there "
+                    "are {}. Change parallel.replicate.",
+                    plan.replica_ranks().text()));
   const int replicas = plan.replicas();
   const std::int64_t largest = plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
   if (request.chooses_sizes)

@@ -336,8 +336,8 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
   if (job.run.device == session::DeviceChoice::cuda)
     throw UserError("trireme verify compares bits on the CPU. Use run.device: cpu.");
-  if (job.optimizer.outer.on() &&
-      reduce::replicas(job.parallel, world) != world.size())  // the first one must hold everything
+  if (job.optimizer.outer.on() && reduce::replicas(job.parallel, world, true).count() !=
+                                      world.size())  // the first one must hold everything
     throw UserError(
         fmt::format("trireme verify compares local steps of replicas with one rank each. Use "
                     "parallel.replicate={}.",

@@ -42,8 +42,8 @@ struct ParallelRules : Rules {
                  fmt::format("the number of remaining ranks may not allow it.{}", advice));
     };
     refuse(config_.batch.equal_ranks, "batch.equal_ranks", "");
-    refuse(parallel.replicate.number.value_or(1) > 1, "parallel.replicate",
-           " Use replicate: node or rank.");
+    refuse(parallel.replicate.number.value_or(1) > 1 && !config_.optimizer.outer.on(),
+           "parallel.replicate", " Use replicate: node or rank.");
   }
 
   void parameters_can_be_kept() const {

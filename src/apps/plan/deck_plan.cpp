@@ -2,6 +2,7 @@
 #include "plan/deck_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -27,22 +28,34 @@ namespace {
 
 using session::Precision;
 
-/// Pairs of one of a host's ranks and a rank of another host that owns the same shard in another
-/// replica; maximum over the hosts.
-std::int64_t most_between_replicas(const comm::Hosts& hosts, int replicas) {
-  const int in_a_replica = hosts.ranks() / replicas;
-  std::int64_t most = 0;
+/// Sent by the ranks of a host to those of others, if each rank sends `elements` to every other
+/// rank: the most of a host.
+std::int64_t most_between_hosts(const comm::Hosts& hosts, std::int64_t elements) {
+  std::int64_t pairs = 0;
   for (int host = 0; host < hosts.count(); ++host) {
-    std::int64_t pairs = 0;
-    for (const int rank : hosts.members(host))
-      for (int other = rank % in_a_replica; other < hosts.ranks(); other += in_a_replica)
-        pairs += hosts.host_of(other) != host ? 1 : 0;
-    most = std::max(most, pairs);
+    const auto here = std::ssize(hosts.members(host));
+    pairs = std::max(pairs, here * (hosts.ranks() - here));
   }
-  return most;
+  return pairs * elements;
 }
 
-/// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
+/// Sent by a host to others to average the replicas: the most of a host. `pair_bytes`: what a rank
+/// that owns everything sends to one owner of another replica. The parts of all buckets are alike.
+std::int64_t most_averaged(const comm::Hosts& hosts,
+                           const layout::Plan& plan,
+                           std::int64_t pair_bytes) {
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(hosts.count()));
+  for (int rank = 0; rank < hosts.ranks(); ++rank)
+    for (const layout::SharedPart& part : plan.shared_parts(BucketIndex{0}, rank))
+      for (const int owner : part.owners)
+        if (hosts.host_of(owner) != hosts.host_of(rank))
+          elements[static_cast<std::size_t>(hosts.host_of(rank))] += part.elements;
+  return std::llround(static_cast<double>(std::ranges::max(elements)) /
+                      static_cast<double>(plan.buckets().front().elements) *
+                      static_cast<double>(pair_bytes));
+}
+
+/// Of the host that sends most. Formulas are linear in the elements, so all buckets are one.
 DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                    const DeckPlan& plan,
                                    comm::Transport transport,
@@ -50,8 +63,8 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                    DType parameter_dtype) {
   if (transport == comm::Transport::nccl)
     return {};
-  const int replicas = plan.plan.replicas();
-  const std::int64_t times = plan.reductions_per_step, shard = plan.plan.owned_elements();
+  const layout::ReplicaRanks& replicas = plan.plan.replica_ranks();
+  const std::int64_t times = plan.reductions_per_step;
   const auto gathered = [&](DType dtype, std::int64_t elements) {
     return comm::gather_traffic(transport, dtype, hosts, replicas, elements);
   };
@@ -59,38 +72,28 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   if (plan.sharded())
     traffic.parameter_bytes = std::ranges::max(gathered(
         parameter_dtype, session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
-                                 .gathered_elements(plan.plan) /
-                             plan.plan.ranks()));
+                             .gathered_elements(plan.plan)));
   if (config.parallel.encodes() && hosts.ranks() > 1) {
-    // Every rank sends the same to each other rank, as between replicas of one rank.
-    const std::int64_t most = most_between_replicas(hosts, hosts.ranks());
     std::int64_t sent = 0;
     for (const layout::Bucket& bucket : plan.plan.buckets())
       sent += reduce::compressed_bytes(config.parallel, plan.plan, bucket);
-    traffic.gradient_bytes = times * most * sent / (hosts.ranks() - 1);
+    traffic.gradient_bytes = times * most_between_hosts(hosts, sent / (hosts.ranks() - 1));
     return traffic;
   }
   const bool factors = config.parallel.gradient_rank.given();
-  const std::int64_t summed =
-      factors ? reduce::factor_elements(config.parallel, plan.plan) / hosts.ranks() : shard;
-  const auto reduced = [&](DType dtype, comm::ReplicaPart part) {
-    return comm::reduce_traffic(transport, config.parallel.reduction, dtype, hosts, replicas,
-                                summed, part);
-  };
+  const std::int64_t summed = factors ? reduce::factor_elements(config.parallel, plan.plan)
+                                      : plan.plan.owned_elements() * plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
-  const bool local = config.optimizer.outer.on();
-  auto gradients =
-      reduced(wire, local || replicas == 1 ? comm::ReplicaPart::inside : comm::ReplicaPart::all);
+  const optim::OuterConfig& outer = config.optimizer.outer;
+  auto gradients = comm::reduce_traffic(transport, config.parallel.reduction, wire, hosts, replicas,
+                                        summed, outer.on());
   if (!plan.sharded() || factors)  // an all-reduce
     std::ranges::transform(gradients, gathered(wire, summed), gradients.begin(), std::plus{});
   traffic.gradient_bytes = times * std::ranges::max(gradients);
-  if (local && config.optimizer.outer.encodes())
-    traffic.gradient_bytes += most_between_replicas(hosts, replicas) *
-                              optim::averaged_bytes(config.optimizer.outer, plan.plan) /
-                              std::max(1, replicas - 1);
-  else if (local)
-    traffic.gradient_bytes += std::ranges::max(
-        reduced(reduce::dtype_of(config.optimizer.outer.dtype), comm::ReplicaPart::across));
+  if (replicas.count() > 1 && outer.on())
+    traffic.gradient_bytes += most_averaged(
+        hosts, plan.plan,
+        optim::averaged_bytes(outer, plan.plan) * plan.plan.ranks() / (replicas.count() - 1));
   return traffic;
 }
 
@@ -102,10 +105,14 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
-  const int replicas =
-      config.parallel.sharded() ? reduce::replicas(config.parallel, ranks, hosts) : 1;
+  const bool local = config.optimizer.outer.on();
+  const auto replicas = config.parallel.sharded()
+                            ? reduce::replicas(config.parallel, ranks, hosts, local)
+                            : layout::ReplicaRanks(ranks, 1);
+  // The last replica is one of the smallest, whose ranks hold most.
+  const int replica = replicas.equal() ? 0 : replicas.count() - 1;
   DeckPlan result{
-      .plan = session::plan_of(config.parallel, deck.shape(), ranks, wire, replicas),
+      .plan = session::plan_of(config.parallel, deck.shape(), replicas, wire, replica),
       .shard = config.parallel.shard,
       .device = kind,
       .slots = optim::state_slots(config.optimizer),
@@ -114,12 +121,14 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   result.schedule = schedule_table(config, result.groups, deck.shape().context);
   result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded());
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
-  if (result.matrices)
-    result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
+  if (result.matrices && result.sharded())
+    result.host_matrix_bytes = config.optimizer.outer.local_steps *
+                               optim::matrix_bytes_between(placed, result.plan, config.optimizer);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic) {
-    std::vector<int> host_of;  // each rank of the first replica
-    for (int rank = 0; rank < result.plan.ranks(); ++rank) host_of.push_back(placed.host_of(rank));
+    std::vector<int> host_of;  // each rank of the replica
+    for (int rank = replicas.first(replica); rank < replicas.first(replica + 1); ++rank)
+      host_of.push_back(placed.host_of(rank));
     transport = result.device == device::Kind::cuda ? comm::Transport::nccl
                                                     : comm::transport_for(comm::Hosts(host_of));
   }

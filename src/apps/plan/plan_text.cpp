@@ -142,10 +142,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
       deck_plan.bucket_text, padding,
       100.0 * static_cast<double>(padding) / static_cast<double>(plan.flat_elements()),
       word(plan.options().padding), plan.granule(), counted(plan.all_ranks(), "rank"),
-      plan.replicas() > 1
-          ? fmt::format(" with {} replicas of {} ranks", plan.replicas(), plan.ranks())
-          : "",
-      word(deck_plan.shard));
+      plan.replicas() > 1 ? " with " + plan.replica_ranks().text() : "", word(deck_plan.shard));
 
   text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
                       "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
@@ -166,7 +163,8 @@ std::string plan_text(const DeckPlan& deck_plan) {
             ? "rank r of each replica owns elements [r * shard, (r + 1) * shard) of each bucket\n"
             : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
 
-  text += fmt::format("\n{:<32}", "each rank, parameters in");
+  text += fmt::format("\n{:<32}", plan.replica_ranks().equal() ? "each rank, parameters in"
+                                                               : "a rank of the smallest replica");
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
   const std::vector<Amount> rows = amounts_of(deck_plan, 0);

@@ -56,9 +56,10 @@ std::pair<std::size_t, ComputeCost> compute_of(const deck::Deck& deck,
   return best;
 }
 
-/// Whole matrices go to their owners and back: twice what a gather of as many bytes would send.
-double matrices_seconds(const BucketTraffic& traffic, const DeckPlan& plan, std::size_t dtype) {
-  const std::int64_t sent = plan.budgets[dtype].matrix_wire_bytes;
+/// In an update whole matrices go to their owners and back: twice what a gather of as many bytes
+/// would send.
+double matrices_seconds(const BucketTraffic& traffic, const DeckPlan& plan) {
+  const std::int64_t sent = plan.matrices ? plan.matrices->sent_bytes : 0;
   const int ranks = plan.plan.ranks();
   if (sent == 0 || ranks == 1)
     return 0;
@@ -154,6 +155,11 @@ ScalingRow scaling_row(const deck::Deck& deck,
     return row;
   }
   const DeckPlan plan = plan_of(deck, ranks, hosts);
+  if (!plan.plan.replica_ranks().equal()) {
+    row.missing = "parallel.replicate: " + plan.plan.replica_ranks().text() +
+                  ", which are predicted only with the same number of ranks";
+    return row;
+  }
   const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
   const auto options =
       session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device});
@@ -183,7 +189,7 @@ ScalingRow scaling_row(const deck::Deck& deck,
   model.overlap_parameters = config.parallel.overlap_parameters;
   fill_compute(model, compute, plan.plan, plan.sharded(), matrices_part(plan));
   traffic.fill(model);
-  model.sums_s += matrices_seconds(traffic, plan, dtype);
+  model.sums_s += matrices_seconds(traffic, plan);
   const auto of_micro_steps = [&](std::int64_t micro_steps) {
     const std::int64_t local_steps = config.optimizer.outer.local_steps;
     model.micro_steps = divided_up(micro_steps, local_steps);

@@ -105,8 +105,8 @@ class Tuner {
   comm::World& world_;
   Log& log_;
   const TuneRequest& request_;
-  deck::Deck deck_;   ///< with the resolved precision
-  int replicas_ = 1;  ///< of the state: parallel.replicate
+  deck::Deck deck_;                ///< with the resolved precision
+  layout::ReplicaRanks replicas_;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
   std::optional<comm::TemporaryDirectory> cache_;
@@ -208,7 +208,7 @@ std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro
 
 /// The candidates that are valid and fit into memory, without those that --same-bits excludes.
 std::vector<Candidate> Tuner::possible(std::vector<Candidate> all) {
-  const Additions additions{world_.size() / replicas_, deck_.config.parallel.reduction, replicas_};
+  const Additions additions{replicas_.size(0), deck_.config.parallel.reduction, replicas_.count()};
   std::vector<Candidate> found;
   for (Candidate& one : all) {
     one.changes_bits =
@@ -357,7 +357,7 @@ Tuning Tuner::tune() {
   dtype_ = session::choose_dtype(deck_.config.run.precision, *device_, world_);
   deck_.config.run.precision =
       dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
-  replicas_ = reduce::replicas(deck_.config.parallel, world_);
+  replicas_ = reduce::replicas(deck_.config.parallel, world_, false);
   result_.ranks = world_.size();
   result_.processor = device_->description();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());

@@ -166,8 +166,9 @@ std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host
     most = std::max(
         most, (by_messages || compressed ? 0 : (host_ranks - 1) * summed[local] * wire) +
                   (compressed && !options.sharded() ? 0 : (all - gathered[local]) * of_gathered));
+  const int adders = options.local_steps > 1 ? plan.ranks() : plan.all_ranks();
   const std::int64_t step_sums = std::int64_t{2} * (host_ranks - 1) *
-                                 (step_sum_elements(plan.all_ranks()) / host_ranks) *
+                                 (step_sum_elements(adders) / host_ranks) *
                                  static_cast<std::int64_t>(size_bytes(DType::i64));
   return most + (by_messages ? 0 : step_sums);
 }

@@ -117,8 +117,8 @@ struct BudgetOptions {
 /// int64 elements of the norm and the loss of a step, which the ranks add: the words of two
 /// order-free sums (ops/optimizer/order_free_words.hpp), padded to a multiple of the ranks.
 inline constexpr std::int64_t words_of_step_sums = 142;
-constexpr std::int64_t step_sum_elements(int all_ranks) {
-  return rounded_up(words_of_step_sums, all_ranks);
+constexpr std::int64_t step_sum_elements(int ranks) {
+  return rounded_up(words_of_step_sums, ranks);
 }
 
 /// Elements that a rank sends in one reduction of a bucket with shards of `shard_elements`.

@@ -28,28 +28,29 @@ std::int64_t total_elements(std::span<const Parameter> parameters) {
   return sum;
 }
 
-std::int64_t granule(Padding padding, int all_ranks) {
-  TRIREME_EXPECT(all_ranks >= 1, "{} ranks", all_ranks);
-  const std::int64_t n = all_ranks;
+std::int64_t granule(Padding padding, std::int64_t parts) {
+  TRIREME_EXPECT(parts >= 1, "buckets of {} parts", parts);
   switch (padding) {
     case Padding::aligned:
-      return std::lcm(n * start_alignment, std::int64_t{128});
+      return std::lcm(parts * start_alignment, std::int64_t{128});
     case Padding::megatron:
-      return std::lcm(n, std::int64_t{128});
+      return std::lcm(parts, std::int64_t{128});
     case Padding::megatron_high_bandwidth:
-      return std::lcm(n, std::int64_t{65536});
+      return std::lcm(parts, std::int64_t{65536});
     case Padding::none:
-      return n;
+      return parts;
   }
-  return n;
+  return parts;
 }
 
 Plan::Plan(std::vector<Parameter> parameters, Options options)
     : options_(std::move(options)), parameters_(std::move(parameters)) {
-  TRIREME_EXPECT(options_.ranks >= 1 && options_.replicas >= 1, "{} ranks in {} replicas",
-                 options_.ranks, options_.replicas);
+  if (options_.replicas.count() == 1)
+    options_.replicas = ReplicaRanks(options_.ranks, 1);
   TRIREME_EXPECT(options_.bucket_elements >= 1, "buckets of {} elements", options_.bucket_elements);
-  granule_ = layout::granule(options_.padding, all_ranks());
+  granule_ = layout::granule(options_.padding, options_.replicas.parts());
+  TRIREME_EXPECT(granule_ % options_.ranks == 0, "shards of {} ranks in {}", options_.ranks,
+                 options_.replicas.text());
   check_parameters();
   place();
 }
@@ -189,9 +190,30 @@ std::vector<Piece> Plan::find_pieces(BucketIndex bucket,
   return found;
 }
 
+std::vector<SharedPart> Plan::shared_parts(BucketIndex bucket, int rank_of_run) const {
+  const ReplicaRanks& replicas = options_.replicas;
+  const Bucket& whole = buckets_[at(bucket)];
+  const std::int64_t own = whole.elements / replicas.size(replica_of(rank_of_run));
+  const std::int64_t begin = rank_in_replica(rank_of_run) * own;
+  std::vector<SharedPart> parts;
+  for (std::int64_t done = 0; done < own; done += parts.back().elements) {
+    SharedPart part{.begin = done, .elements = own - done, .owners = {}};
+    for (int replica = 0; replica < replicas.count(); ++replica) {
+      const std::int64_t shard = whole.elements / replicas.size(replica);
+      const std::int64_t owner = (begin + done) / shard;
+      part.owners.push_back(replicas.first(replica) + static_cast<int>(owner));
+      part.elements = std::min(part.elements, (owner + 1) * shard - begin - done);
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 std::uint64_t Plan::fingerprint() const {
-  std::string bytes = pack(std::tie(options_.ranks, options_.replicas, options_.bucket_elements,
-                                    options_.padding, granule_));
+  std::vector<std::int64_t> sizes;
+  for (int replica = 0; replica < replicas(); ++replica)
+    sizes.push_back(options_.replicas.size(replica));
+  std::string bytes = pack(std::tie(sizes, options_.bucket_elements, options_.padding, granule_));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
     const int flags = (parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0);

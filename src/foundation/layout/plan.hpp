@@ -20,11 +20,11 @@
 //    fewer than 64 elements, which rule 2 requires and which belongs to no bucket.
 // 5. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
 //    rank may own only padding.
-// 6. With replicas the state exists once per replica, in the shards of `ranks` consecutive ranks of
-//    the run: rank w of the run is rank w % ranks of replica w / ranks. Everywhere else in layout/
-//    a rank is one of a replica. Shards can be cut into one equal part per replica. Work that is
-//    done once in the run for each element (the squares of the norm, writing a checkpoint) is done
-//    by the primary replica of the bucket; the replicas alternate.
+// 6. With replicas the state exists once per replica, in the shards of its ranks. Everywhere else in
+//    layout/ a rank is one of a replica. Replicas of different sizes have plans with the same buckets
+//    and different shards. What a rank of each replica owns in common can be cut into one equal part
+//    per replica. Work that is done once in the run for each element (the squares of the norm,
+//    writing a checkpoint) is done by the primary replica of the bucket; the replicas alternate.
 //
 // A Plan is constant after construction and may be read from any thread.
 #pragma once
@@ -36,6 +36,7 @@
 
 #include "base/index.hpp"
 #include "layout/config.hpp"
+#include "layout/replica_ranks.hpp"
 
 namespace trireme::layout {
 
@@ -59,13 +60,13 @@ struct Parameter {
 std::int64_t total_elements(std::span<const Parameter> parameters);
 
 struct Options {
-  int ranks = 1;  ///< of one replica
+  int ranks = 1;  ///< of the replica whose layout it is
   std::int64_t bucket_elements = 40'000'000;
   Padding padding = default_padding;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
   bool whole_groups = false;              ///< close a bucket before a group that it cannot hold
-  int replicas = 1;                       ///< of the state
+  ReplicaRanks replicas{};                ///< of the state; one means one of `ranks`
 };
 
 /// Position of one parameter.
@@ -91,20 +92,30 @@ struct Piece {
   std::int64_t elements = 0;
 };
 
+/// A part of a shard, with the rank of the run that owns it in each replica.
+struct SharedPart {
+  std::int64_t begin = 0;  ///< within the shard
+  std::int64_t elements = 0;
+  std::vector<int> owners;
+};
+
 class Plan {
  public:
   /// Requires: at least one parameter, no parameter empty, unique names, groups in ascending order,
-  /// options.ranks and replicas >= 1, bucket_elements >= 1, boundaries are names of parameters.
+  /// options.ranks is the size of a replica, bucket_elements >= 1, boundaries are names of parameters.
   Plan(std::vector<Parameter> parameters, Options options);
 
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] int ranks() const { return options_.ranks; }
-  [[nodiscard]] int replicas() const { return options_.replicas; }
+  [[nodiscard]] const ReplicaRanks& replica_ranks() const { return options_.replicas; }
+  [[nodiscard]] int replicas() const { return options_.replicas.count(); }
   /// Number of ranks of the run.
-  [[nodiscard]] int all_ranks() const { return ranks() * replicas(); }
+  [[nodiscard]] int all_ranks() const { return options_.replicas.ranks(); }
   /// The replica of a rank of the run, and its rank there.
-  [[nodiscard]] int replica_of(int rank_of_run) const { return rank_of_run / ranks(); }
-  [[nodiscard]] int rank_in_replica(int rank_of_run) const { return rank_of_run % ranks(); }
+  [[nodiscard]] int replica_of(int rank_of_run) const { return options_.replicas.of(rank_of_run); }
+  [[nodiscard]] int rank_in_replica(int rank_of_run) const {
+    return rank_of_run - options_.replicas.first(replica_of(rank_of_run));
+  }
   /// The replica that does the work for a bucket that is done once in the run.
   [[nodiscard]] int primary_replica(BucketIndex bucket) const {
     return static_cast<int>(at(bucket) % static_cast<std::size_t>(replicas()));
@@ -151,7 +162,10 @@ class Plan {
                                                std::int64_t begin,
                                                std::int64_t elements) const;
 
-  /// A hash of the plan. Ranks compare it at start.
+  /// The parts of the shard of any rank of the run, in ascending order: one if replicas are equal.
+  [[nodiscard]] std::vector<SharedPart> shared_parts(BucketIndex bucket, int rank_of_run) const;
+
+  /// A hash of the buckets, equal for all replicas. Ranks compare it at start.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:
@@ -173,7 +187,7 @@ class Plan {
 /// Parameters and buckets begin at multiples of this number of elements.
 inline constexpr std::int64_t start_alignment = 64;
 
-/// The granule of `padding` for the ranks of all replicas.
-std::int64_t granule(Padding padding, int all_ranks);
+/// The granule of `padding` for buckets that are cut into so many equal parts.
+std::int64_t granule(Padding padding, std::int64_t parts);
 
 }  // namespace trireme::layout

@@ -134,9 +134,9 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 const Options& options) {
   TRIREME_EXPECT(options.chunk_bytes % 64 == 0 && options.chunk_bytes <= std::size_t{1} << 30U,
                  "chunks of {} bytes", options.chunk_bytes);
-  if (options.replicas > 1) {
+  if (options.replicas.count() > 1) {
     auto* mpi = dynamic_cast<MpiWorld*>(&world);
-    TRIREME_EXPECT(mpi != nullptr, "{} replicas without MPI", options.replicas);
+    TRIREME_EXPECT(mpi != nullptr, "{} without MPI", options.replicas.text());
     return make_replicated_communicator(transport, reduction, *mpi, device, options);
   }
   if (transport == Transport::self && world.size() > 1)

@@ -40,6 +40,7 @@
 #include "base/index.hpp"
 #include "base/view.hpp"
 #include "device/device.hpp"
+#include "layout/replica_ranks.hpp"
 
 #include "comm/collective/transfer.hpp"
 #include "comm/config.hpp"
@@ -115,12 +116,11 @@ class Communicator {
                        BucketIndex bucket,
                        device::Stream& stream) = 0;
 
-  /// With Options::sums_inside: the ranks of this replica, those that own the same shard in all
-  /// replicas, and the latter's communicator, which sums any memory of the device.
+  /// With Options::sums_inside: the ranks of this replica, and a communicator of all ranks, which
+  /// sends any memory of the device.
   struct Replica {
     World& world;
-    World& peers;
-    Communicator& across;
+    Communicator& everywhere;
   };
   virtual std::optional<Replica> replica() { return std::nullopt; }
 
@@ -149,8 +149,8 @@ struct Options {
   /// Bytes for the terms of one bf16 sum on a GPU; larger sums are computed in parts. 0: the run
   /// has no such sums.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
-  /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
-  int replicas = 1;
+  /// Of the sharded state. One means all ranks of the world.
+  layout::ReplicaRanks replicas{};
   /// Whether sums are over the ranks of one replica only.
   bool sums_inside = false;
 };

@@ -7,7 +7,8 @@
 // shard: none it then encodes the sum, plus the error of its earlier sums, and sends it to all
 // ranks, which decode the same bytes. Source: Tang et al., "DoubleSqueeze", 2019.
 //
-// Local steps send the changes of weights between replicas in the same way (optim/local_steps.hpp).
+// Local steps send the changes of weights between replicas in the same way
+// (optim/local_steps.hpp), also rounded to bf16 or as they are, which have no errors.
 //
 // 1. Blocks do not depend on buckets or shards, and each element of a sum has one error, so the
 //    bits do not either. With shard: none they differ, because the sum is encoded as well.
@@ -18,50 +19,71 @@
 #include <memory>
 #include <vector>
 
-#include "ops/block_codes.hpp"
+#include "layout/plan.hpp"
 
 #include "reduce/compression.hpp"
 
 namespace trireme::reduce {
 
-/// What is added up among the ranks of a communicator, in buckets of equal shards of whole blocks.
+/// What each of `ranks` ranks encodes, in buckets: equal shares, one for every rank.
 struct CodedBuckets {
-  GradientDType dtype = GradientDType::int8;  ///< from int8 on
-  bool error_feedback = true;
-  bool sharded = false;  ///< only the owner of a shard receives its sum
+  GradientDType dtype = GradientDType::int8;
+  bool error_feedback = true;  ///< from int8 on
+  bool sharded = false;        ///< only the owner of a share receives its sum
   int ranks = 1;
-  std::vector<std::int64_t> shards;  ///< elements, by bucket
+  std::vector<std::int64_t> shares;  ///< elements, by bucket
 
   [[nodiscard]] CompressionBytes bytes() const;
-  /// That a rank sends in a reduction of a bucket of such shards.
-  [[nodiscard]] std::int64_t sent_bytes(std::int64_t shard) const;
+  /// That a rank sends in a reduction of a bucket of such shares.
+  [[nodiscard]] std::int64_t sent_bytes(std::int64_t share) const;
 };
 CodedBuckets coded_buckets(const ParallelConfig& config, const layout::Plan& plan);
 
 class BlockCompression final : public Compression {
  public:
-  /// `communicator` is over the ranks of the world.
-  BlockCompression(CodedBuckets buckets,
+  /// `parts`: by bucket, of its values, each with as many owners, which are ranks of the
+  /// communicator. Owner k of a part adds the k-th share of it, of whole blocks. Requires: this rank
+  /// is the same one of the owners in all parts. `values`: by bucket, with fp32, which is sent from
+  /// where it is.
+  BlockCompression(const CodedBuckets& buckets,
+                   std::vector<std::vector<layout::SharedPart>> parts,
+                   const std::vector<View>& values,
                    comm::Communicator& communicator,
                    comm::World& world,
                    device::Device& device);
 
-  void reduce(BucketIndex bucket, View gradients, device::Stream& stream) override;
+  void reduce(BucketIndex bucket, View values, device::Stream& stream) override;
   [[nodiscard]] std::vector<Carried> carried() const override;
 
  private:
-  /// The codes of one rank's shard of a bucket.
-  [[nodiscard]] View part(const device::Buffer& codes, BucketIndex bucket, int rank) const;
-  [[nodiscard]] View error(BucketIndex bucket) const;
-  [[nodiscard]] View sum_error(BucketIndex bucket) const;
-  void find_messages(BucketIndex bucket, std::vector<comm::MessageGroup>& groups) const;
+  using Part = layout::SharedPart;
 
-  const CodedBuckets buckets_;
-  const ops::BlockCode code_;
-  const int rank_;
-  std::vector<std::int64_t> begins_;          // of this rank's shards, one after the other
+  [[nodiscard]] std::int64_t share(const Part& part) const { return part.elements / ranks_; }
+  /// A share in memory that holds the whole bucket, or in its codes.
+  [[nodiscard]] View values_of(View bucket, const Part& part, int owner) const;
+  [[nodiscard]] View codes_of(const device::Buffer& codes, const Part& part, int owner) const;
+  /// The errors of what this rank sends of a bucket, and of its own sum in a part.
+  [[nodiscard]] View errors(BucketIndex bucket) const;
+  [[nodiscard]] View sum_error(BucketIndex bucket, const Part& part) const;
+  void find_messages(BucketIndex bucket,
+                     View values,
+                     std::vector<comm::MessageGroup>& groups) const;
+  void encode(View codes, View values, View error, device::Stream& stream) const;
+  /// Adds to the sum, unless it is the `first` term. `scratch`: as large as the sum.
+  void decode(View sum, View codes, bool first, View scratch, device::Stream& stream) const;
+  void add_terms(const Part& part, View values, device::Stream& stream) const;
+  /// With fp32: the term of another owner, and the same as add_terms().
+  [[nodiscard]] View received_values(const Part& part, int owner) const;
+  void add_values(const Part& part, View values, device::Stream& stream) const;
+
+  const std::vector<std::vector<Part>> parts_;
+  const GradientDType dtype_;
+  const bool sharded_;
+  const int ranks_;
+  int own_ = 0;                               // this rank's place among the owners
+  std::vector<std::int64_t> begins_;          // of the bucket's shares, one after the other
   device::Buffer errors_, sum_errors_;        // empty without error feedback
-  device::Buffer sent_, received_;            // codes of one bucket, by rank
+  device::Buffer sent_, received_;            // codes of one bucket; fp32 is only received
   std::unique_ptr<comm::Transfer> transfer_;  // by bucket: the terms; then by bucket: the sums
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/compression.hpp"
 
+#include <numeric>
+#include <utility>
+
 #include "base/error.hpp"
 
 #include "reduce/block_compression.hpp"
@@ -25,8 +28,13 @@ std::unique_ptr<Compression> make_compression(const layout::Plan& plan,
   if (config.gradient_rank.given())
     return std::make_unique<PowerSgd>(plan, config, communicator, device);
   TRIREME_EXPECT(world != nullptr, "{} without a world", word(config.gradient_dtype));
-  return std::make_unique<BlockCompression>(coded_buckets(config, plan), communicator, *world,
-                                            device);
+  std::vector<int> ranks(static_cast<std::size_t>(plan.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<std::vector<layout::SharedPart>> parts;
+  for (const layout::Bucket& bucket : plan.buckets())
+    parts.push_back({{.begin = 0, .elements = bucket.elements, .owners = ranks}});
+  return std::make_unique<BlockCompression>(coded_buckets(config, plan), std::move(parts),
+                                            std::vector<View>{}, communicator, *world, device);
 }
 
 CompressionBytes compression_bytes(const ParallelConfig& config, const layout::Plan& plan) {

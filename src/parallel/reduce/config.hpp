@@ -153,10 +153,10 @@ void describe_ranks(V& v, ParallelConfig& c) {
          "Hybrid sharding: number of replicas of the sharded state. Each is sharded over ranks / "
          "replicas consecutive ranks, so the shards of a rank are larger by this factor. none: one "
          "replica over all ranks. node: one on each host: whole buckets are sent inside hosts "
-         "only, and between hosts each rank sends its shard of the gradients. rank: each rank, for "
-         "local steps (optimizer.outer). With reduction: "
-         "ordered or tree, whole buckets are sent between all ranks, for the same bits as without "
-         "replicas.",
+         "only, and between hosts each rank sends its shard of the gradients. rank: each rank. "
+         "Only with local steps (optimizer.outer) replicas may have one rank or different numbers "
+         "of ranks. With reduction: ordered or tree, whole buckets are sent between all ranks, for "
+         "the same bits as without replicas.",
      .min = 1});
   v("transport", c.transport,
     {.help =

@@ -65,6 +65,22 @@ std::int64_t replicas_on(const ParallelConfig& config, int ranks, int hosts) {
   TRIREME_EXPECT(false, "replicate: {}", static_cast<int>(config.replicate.keyword));
 }
 
+/// The most elements to which padding of unequal replicas may extend a bucket.
+constexpr std::int64_t most_padding = 1'000'000;
+
+/// Why a run cannot have these replicas; empty if it can.
+std::string problem_of(const layout::ReplicaRanks& replicas, bool local_steps) {
+  if (!local_steps && !replicas.equal())
+    return "every replica needs the same number of ranks";
+  const std::int64_t granule = layout::granule(layout::Padding::aligned, replicas.parts());
+  if (!replicas.equal() && granule > most_padding)
+    return fmt::format(
+        "shards of so many sizes pad every bucket to a multiple of {} elements; use "
+        "hosts with fewer different numbers of ranks, or replicate: rank",
+        granule);
+  return {};
+}
+
 }  // namespace
 
 Wire wire_of(const comm::World& world, const device::Device& device) {
@@ -91,56 +107,72 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   return std::min(std::max(usual, for_messages), all);
 }
 
-std::string replicas_problem(const ParallelConfig& config,
-                             int ranks,
-                             int hosts,
-                             bool single_ranks_allowed) {
+std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts, bool local_steps) {
   const std::int64_t count = replicas_on(config, ranks, hosts);
   if (count == 1)
     return {};
-  const std::string what = config.replicate.number
-                               ? fmt::format("{} replicas on {}", count, counted(ranks, "rank"))
-                               : fmt::format("{}: {} on {}", word(config.replicate.keyword),
-                                             counted(ranks, "rank"), counted(hosts, "host"));
-  if (ranks % count != 0)
-    return what + ", but every replica needs the same number of ranks";
-  if (count == ranks && !single_ranks_allowed)
-    return what +
-           ", but replicas of one rank have no shards; use fewer replicas, or parallel.shard: none";
-  return {};
+  std::string problem = count > ranks ? "every replica needs a rank"
+                                      : problem_of({ranks, static_cast<int>(count)}, local_steps);
+  if (problem.empty() && count == ranks && !local_steps)
+    problem = "replicas of one rank have no shards; use fewer replicas, or parallel.shard: none";
+  if (problem.empty())
+    return {};
+  return config.replicate.number
+             ? fmt::format("{} replicas on {}, but {}", count, counted(ranks, "rank"), problem)
+             : fmt::format("{}: {} on {}, but {}", word(config.replicate.keyword),
+                           counted(ranks, "rank"), counted(hosts, "host"), problem);
 }
 
-int replicas(const ParallelConfig& config, int ranks, int hosts) {
-  if (const std::string problem = replicas_problem(config, ranks, hosts, true); !problem.empty())
+layout::ReplicaRanks replicas(const ParallelConfig& config,
+                              int ranks,
+                              int hosts,
+                              bool local_steps) {
+  const std::int64_t count = replicas_on(config, ranks, hosts);
+  if (count == ranks)
+    return {ranks, ranks};
+  if (const std::string problem = replicas_problem(config, ranks, hosts, local_steps);
+      !problem.empty())
     throw UserError("parallel.replicate: " + problem);
-  return static_cast<int>(replicas_on(config, ranks, hosts));
+  return {ranks, static_cast<int>(count)};
 }
 
-int replicas(const ParallelConfig& config, comm::World& world) {
+layout::ReplicaRanks replicas(const ParallelConfig& config, comm::World& world, bool local_steps) {
   if (config.replicate.number || config.replicate.keyword != Replicate::node)
-    return replicas(config, world.size(), 1);
-  // The ranks of each host are consecutive if every rank's local rank is its rank modulo the ranks
-  // per host.
-  const int here = world.local_size();
-  const std::int64_t in_place = world.rank() % here == world.local_rank() ? 0 : 1;
-  std::int64_t extremes[] = {here, -here, in_place};
-  world.max(extremes);
-  if (extremes[0] != -extremes[1] || extremes[2] != 0)
+    return replicas(config, world.size(), 1, local_steps);
+  const double mine[] = {static_cast<double>(world.local_rank()),
+                         static_cast<double>(world.local_size())};
+  const std::vector<double> all = world.gather_all(mine);
+  std::vector<int> sizes;
+  int of_host = 0;  // ranks so far
+  bool consecutive = true;
+  for (std::size_t at = 0; at < all.size(); at += 2) {
+    if (all[at] == 0) {
+      sizes.push_back(static_cast<int>(all[at + 1]));
+      of_host = 0;
+    }
+    consecutive = consecutive && all[at] == of_host++ && all[at + 1] == sizes.back();
+  }
+  if (!consecutive)
     throw UserError(
-        "parallel.replicate: node needs the same number of consecutive ranks on every host; start "
-        "them in this way (mpirun --map-by core or ppr:N:node, srun --distribution=block), give a "
-        "number of replicas or, with local steps, replicate: rank");
-  return replicas(config, world.size(), world.size() / here);
+        "parallel.replicate: node needs consecutive ranks on every host; start them in this way "
+        "(mpirun --map-by core or ppr:N:node, srun --distribution=block), give a number of "
+        "replicas or, with local steps, replicate: rank");
+  layout::ReplicaRanks found(sizes);
+  if (const std::string problem = problem_of(found, local_steps);
+      found.count() > 1 && !problem.empty())
+    throw UserError(fmt::format("parallel.replicate: node: {}, but {}", found.text(), problem));
+  return found;
 }
 
 layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
-                               int ranks,
+                               const layout::ReplicaRanks& replicas,
                                Wire wire,
-                               int replicas) {
+                               int replica) {
   // With a guaranteed order whole buckets are sent between the ranks of all replicas.
-  const int sharers = config.reduction == comm::Reduction::sum ? ranks / replicas : ranks;
-  return {ranks / replicas,
+  const int sharers =
+      config.reduction == comm::Reduction::sum ? replicas.size(0) : replicas.ranks();
+  return {replicas.size(replica),
           bucket_elements(config, parameters, sharers, wire),
           config.padding,
           config.bucket_order,

@@ -45,26 +45,21 @@ std::int64_t bucket_elements(const ParallelConfig& config,
                              int sharers,
                              Wire wire);
 
-/// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive
-/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each replica
-/// would have one rank only, unless that is allowed (for local steps). Empty: no error.
-std::string replicas_problem(const ParallelConfig& config,
-                             int ranks,
-                             int hosts,
-                             bool single_ranks_allowed);
-/// The number of replicas, of which each may have one rank. Throws UserError if replicas_problem()
-/// is not empty.
-int replicas(const ParallelConfig& config, int ranks, int hosts);
-/// The same for a run. Collective. With replicate: node, also throws UserError if hosts do not have
-/// the same number of ranks, or their ranks are not consecutive.
-int replicas(const ParallelConfig& config, comm::World& world);
+/// The error in parallel.replicate, if any, on `ranks` consecutive ranks of `hosts` hosts. Only with
+/// local steps replicas may have different numbers of ranks, or one. Empty: no error.
+std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts, bool local_steps);
+/// Throws UserError if replicas_problem() is not empty.
+layout::ReplicaRanks replicas(const ParallelConfig& config, int ranks, int hosts, bool local_steps);
+/// The same for a run. Collective. With replicate: node, also throws UserError if the ranks of a
+/// host are not consecutive.
+layout::ReplicaRanks replicas(const ParallelConfig& config, comm::World& world, bool local_steps);
 
-/// `ranks`: of all replicas.
+/// For the ranks of one replica.
 layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
-                               int ranks,
+                               const layout::ReplicaRanks& replicas,
                                Wire wire,
-                               int replicas = 1);
+                               int replica = 0);
 
 /// How the plan's buckets were chosen, e.g. "40 M elements: auto" or "boundaries of the deck".
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan);

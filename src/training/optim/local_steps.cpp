@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/local_steps.hpp"
 
+#include <utility>
+
 #include "ops/elementwise.hpp"
 
 #include "reduce/block_compression.hpp"
@@ -8,11 +10,14 @@
 namespace trireme::optim {
 namespace {
 
-/// A rank's shards of the plan, of which each replica adds up a part.
+/// Of a rank's shards, of which each replica adds up a share.
 reduce::CodedBuckets coded_shards(const OuterConfig& config, const layout::Plan& plan) {
-  reduce::CodedBuckets shards{.dtype = config.dtype, .ranks = plan.replicas(), .shards = {}};
+  reduce::CodedBuckets shards{.dtype = config.dtype,
+                              .error_feedback = config.encodes(),
+                              .ranks = plan.replicas(),
+                              .shares = {}};
   for (const layout::Bucket& bucket : plan.buckets())
-    shards.shards.push_back(bucket.shard_elements / plan.replicas());
+    shards.shares.push_back(bucket.shard_elements / plan.replicas());
   return shards;
 }
 
@@ -21,45 +26,27 @@ reduce::CodedBuckets coded_shards(const OuterConfig& config, const layout::Plan&
 LocalSteps::LocalSteps(const OuterConfig& config,
                        const reduce::Engine& engine,
                        comm::Communicator& communicator,
+                       comm::World& world,
                        device::Device& device)
     : config_(config), engine_(engine) {
   const auto replica = communicator.replica();
   if (!replica)
     return;
-  across_ = &replica->across;
-  if (config_.encodes()) {
-    compression_ = std::make_unique<reduce::BlockCompression>(coded_shards(config_, engine_.plan()),
-                                                              *across_, replica->peers, device);
-    return;
+  const layout::Plan& plan = engine_.plan();
+  std::vector<std::vector<layout::SharedPart>> parts;
+  std::vector<View> changes;
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    parts.push_back(plan.shared_parts(static_cast<BucketIndex>(b), world.rank()));
+    changes.push_back(engine_.owned()[b].gradient);
   }
-  if (config_.dtype == reduce::GradientDType::bf16)
-    wire_ = device.allocate(static_cast<std::size_t>(outer_memory(config_, engine_.plan()).held),
-                            "rounded changes of weights");
-  for (const reduce::OwnedShard& shard : engine_.owned())
-    sent_.push_back(across_->shards(
-        wire_.bytes() > 0 ? wire_.view(DType::bf16, 0, shard.gradient.elements) : shard.gradient));
-}
-
-void LocalSteps::add_over_replicas(BucketIndex bucket, device::Stream& stream) {
-  const View changes = engine_.owned()[at(bucket)].gradient;
-  if (across_ == nullptr)
-    return;
-  if (compression_) {
-    compression_->reduce(bucket, changes, stream);
-    return;
-  }
-  const comm::Shards& sent = *sent_[at(bucket)];
-  if (wire_.bytes() > 0)
-    run(ops::Cast{.to = sent.full, .from = changes}, stream);
-  across_->all_reduce(sent, bucket, stream);
-  if (wire_.bytes() > 0)
-    run(ops::Cast{.to = changes, .from = sent.full}, stream);
+  exchange_ = std::make_unique<reduce::BlockCompression>(
+      coded_shards(config_, plan), std::move(parts), changes, replica->everywhere, world, device);
 }
 
 std::vector<reduce::Carried> LocalSteps::carried() const {
-  if (!compression_)
+  if (!exchange_)
     return {};
-  auto all = compression_->carried();
+  auto all = exchange_->carried();
   for (reduce::Carried& one : all) {
     one.name = "outer_" + one.name;
     one.begin += engine_.rank() * engine_.plan().bucket(one.bucket).shard_elements;
@@ -83,7 +70,8 @@ void LocalSteps::average(BucketIndex bucket,
     run(ops::Add{.sum = piece.gradient, .term = piece.state.front(), .factor = -1}, stream);
     run(ops::Add{.sum = piece.gradient, .term = piece.gradient, .factor = weight - 1}, stream);
   }
-  add_over_replicas(bucket, stream);
+  if (exchange_)
+    exchange_->reduce(bucket, engine_.owned()[at(bucket)].gradient, stream);
   for (const Update& piece : pieces) {
     const View master = piece.state.front(), before = piece.state[slots - 2],
                mean = piece.state[slots - 1];
@@ -96,12 +84,9 @@ void LocalSteps::average(BucketIndex bucket,
 }
 
 reduce::CompressionBytes outer_memory(const OuterConfig& config, const layout::Plan& plan) {
-  if (!config.on() || plan.replicas() == 1 || config.dtype == reduce::GradientDType::fp32)
+  if (!config.on() || plan.replicas() == 1)
     return {};
-  if (config.encodes())
-    return coded_shards(config, plan).bytes();
-  return {.held = plan.largest_bucket() / plan.ranks() *
-                  static_cast<std::int64_t>(size_bytes(DType::bf16))};
+  return coded_shards(config, plan).bytes();
 }
 
 std::int64_t averaged_bytes(const OuterConfig& config, const layout::Plan& plan) {
@@ -109,10 +94,7 @@ std::int64_t averaged_bytes(const OuterConfig& config, const layout::Plan& plan)
     return 0;
   const reduce::CodedBuckets shards = coded_shards(config, plan);
   std::int64_t bytes = 0;
-  for (const std::int64_t shard : shards.shards)
-    bytes += config.encodes() ? shards.sent_bytes(shard)
-                              : 2 * (plan.replicas() - 1) * shard *
-                                    static_cast<std::int64_t>(size_bytes(dtype_of(config.dtype)));
+  for (const std::int64_t share : shards.shares) bytes += shards.sent_bytes(share);
   return bytes;
 }
 

@@ -12,7 +12,9 @@
 // (docs/results/local_steps.csv). A run that continues with another number of replicas gives them
 // the moments of the old ones in turn.
 //
-// 1. On CPUs sums over replicas are in the order of replicas, so the bits do not depend on buckets.
+// 1. Sums over replicas are in the order of replicas, so the bits do not depend on buckets. Replicas
+//    with different numbers of ranks have different shards: what two ranks of each have in common
+//    is a part (layout::Plan::shared_parts()).
 // 2. `b` and `u` are the last slots of the optimizer's state (state_slots() in rule.hpp). What error
 //    feedback carries to the next step is carried().
 #pragma once
@@ -36,10 +38,11 @@ namespace trireme::optim {
 
 class LocalSteps {
  public:
-  /// The communicator must outlive the object. Collective.
+  /// The communicator and the world of all ranks must outlive the object. Collective.
   LocalSteps(const OuterConfig& config,
              const reduce::Engine& engine,
              comm::Communicator& communicator,
+             comm::World& world,
              device::Device& device);
 
   /// `b` of the piece = its master. `slots`: number of slots, those of local steps included.
@@ -54,17 +57,12 @@ class LocalSteps {
   [[nodiscard]] std::vector<reduce::Carried> carried() const;
 
  private:
-  void add_over_replicas(BucketIndex bucket, device::Stream& stream);
-
   const OuterConfig config_;
   const reduce::Engine& engine_;
-  comm::Communicator* across_ = nullptr;  // null: there is one replica
-  std::unique_ptr<reduce::Compression> compression_;
-  device::Buffer wire_;                              // one shard in bf16
-  std::vector<std::unique_ptr<comm::Shards>> sent_;  // by bucket, without compression
+  std::unique_ptr<reduce::Compression> exchange_;  // null: there is one replica
 };
 
-/// What outer.dtype needs on a rank; 0 with one replica.
+/// What averaging needs on a rank; 0 with one replica.
 reduce::CompressionBytes outer_memory(const OuterConfig& config, const layout::Plan& plan);
 /// Bytes that a rank sends to average the weights over the replicas, per step.
 std::int64_t averaged_bytes(const OuterConfig& config, const layout::Plan& plan);

@@ -88,17 +88,28 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
 
 std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
                                   const layout::Plan& plan,
-                                  const MatrixWork& work) {
-  TRIREME_EXPECT(hosts.ranks() == plan.all_ranks(), "{} ranks on hosts, and a plan for {}",
-                 hosts.ranks(), plan.all_ranks());
+                                  const OptimizerConfig& config) {
+  const layout::ReplicaRanks& replicas = plan.replica_ranks();
+  TRIREME_EXPECT(hosts.ranks() == replicas.ranks(), "{} ranks on hosts, and {}", hosts.ranks(),
+                 replicas.text());
   std::vector<std::int64_t> sent(static_cast<std::size_t>(hosts.count()));
-  for (std::size_t p = 0; work.distributed && p < plan.parameters().size(); ++p)
-    for (const layout::MatrixPiece& one : work.owners.pieces(plan, static_cast<ParameterIndex>(p)))
-      for (int first = 0; first < plan.all_ranks(); first += plan.ranks())
+  std::optional<layout::Plan> own;
+  std::optional<MatrixWork> work;
+  for (int replica = 0; replica < replicas.count(); ++replica) {
+    const int first = replicas.first(replica), size = replicas.size(replica);
+    if (!own || own->ranks() != size) {
+      layout::Options options = plan.options();
+      options.ranks = size;
+      own.emplace(plan.parameters(), options);
+      work = matrix_work(*own, config, true);
+    }
+    for (std::size_t p = 0; work->distributed && p < own->parameters().size(); ++p)
+      for (const auto& one : work->owners.pieces(*own, static_cast<ParameterIndex>(p)))
         if (const int from = hosts.host_of(first + one.rank), to = hosts.host_of(first + one.owner);
             from != to)
           for (const int host : {from, to})
             sent[static_cast<std::size_t>(host)] += one.piece.elements;
+  }
   return std::ranges::max(sent) * static_cast<std::int64_t>(sizeof(float));
 }
 

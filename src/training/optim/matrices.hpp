@@ -68,11 +68,11 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
                                       const OptimizerConfig& config,
                                       bool sharded);
 
-/// Bytes of matrices that a host sends to other hosts in a step, in both directions; maximum over
-/// the hosts.
+/// Bytes of matrices that a host sends to other hosts in an update with sharded state, in both
+/// directions; maximum over the hosts.
 std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
                                   const layout::Plan& plan,
-                                  const MatrixWork& work);
+                                  const OptimizerConfig& config);
 
 /// For each round the last round that `rank` orthogonalizes before it waits for that round's
 /// pieces: the next one, or a later one that it reaches before the busiest rank has finished that

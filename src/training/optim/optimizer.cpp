@@ -46,7 +46,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   TRIREME_EXPECT(world_.size() == plan.all_ranks(), "an optimizer of {} ranks on an engine of {}",
                  world_.size(), plan.all_ranks());
   if (auto work = matrix_work(plan, config_, engine_.sharded()))
-    matrices_.emplace(config_, std::move(*work), engine_, world_, communicator_, device);
+    matrices_.emplace(config_, std::move(*work), engine_, summed_, communicator_, device);
   for (const layout::StateSlot& slot : slots()) {
     begins_.push_back(layout::slot_begins(
         plan, slot, engine_.sharded() ? std::optional(engine_.rank()) : std::nullopt));
@@ -56,9 +56,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   }
 
   if (config_.outer.on())
-    local_steps_.emplace(config_.outer, engine_, communicator_, device);
+    local_steps_.emplace(config_.outer, engine_, communicator_, world_, device);
 
-  const std::int64_t shared_words = layout::step_sum_elements(plan.all_ranks());
+  const std::int64_t shared_words = layout::step_sum_elements(summed_.size());
   sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
                                  "sums of a step");
   sums_table_ = communicator_.shards(sums_.view(DType::i64));

@@ -128,7 +128,7 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
   return opened;
 }
 
-comm::Options communicator_options(const Sections& sections, int replicas) {
+comm::Options communicator_options(const Sections& sections, const layout::ReplicaRanks& replicas) {
   const reduce::ParallelConfig& config = sections.parallel;
   comm::Options options{.registers_memory = config.register_buffers,
                         .most_blocks = static_cast<int>(config.nccl_blocks.value_or(0)),

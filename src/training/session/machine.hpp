@@ -54,8 +54,8 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             std::vector<std::string>* notes = nullptr);
 /// The deck's options for products and attention on that device.
 ops::Options operation_options(const Job& job, const device::Device& device);
-/// The deck's options for collectives, with `replicas` of the state.
-comm::Options communicator_options(const Sections& config, int replicas);
+/// The deck's options for collectives, with these replicas of the state.
+comm::Options communicator_options(const Sections& config, const layout::ReplicaRanks& replicas);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);

@@ -27,17 +27,19 @@
 namespace trireme::session {
 
 layout::Plan plan_of(const Job& job, comm::World& world, const device::Device& device) {
-  return plan_of(job.parallel, job.shape, world.size(), reduce::wire_of(world, device),
-                 reduce::replicas(job.parallel, world));
+  const layout::ReplicaRanks replicas =
+      reduce::replicas(job.parallel, world, job.optimizer.outer.on());
+  return plan_of(job.parallel, job.shape, replicas, reduce::wire_of(world, device),
+                 replicas.of(world.rank()));
 }
 
 layout::Plan plan_of(const reduce::ParallelConfig& config,
                      const model::GptShape& shape,
-                     int ranks,
+                     const layout::ReplicaRanks& replicas,
                      reduce::Wire wire,
-                     int replicas) {
+                     int replica) {
   const auto parameters = model::parameter_table(shape);
-  return {parameters, reduce::layout_options(config, parameters, ranks, wire, replicas)};
+  return {parameters, reduce::layout_options(config, parameters, replicas, wire, replica)};
 }
 
 batches::Batches batches_of(const Sections& config, std::int64_t sequences, int ranks) {
@@ -95,7 +97,7 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
                                             budget_options(config, plan, kind));
   if (const auto work = optim::matrix_work(plan, config.optimizer, config.parallel.sharded())) {
     budget.matrix_bytes = work->bytes();
-    budget.matrix_wire_bytes = work->sent_bytes;
+    budget.matrix_wire_bytes = config.optimizer.outer.local_steps * work->sent_bytes;
   }
   const reduce::CompressionBytes compression = compression_bytes(config, plan);
   budget.gradient_bytes += compression.held;
@@ -108,11 +110,11 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
 
 namespace {
 
-/// Memory of NCCL's communicators: inside a replica, and across replicas.
+/// Memory of NCCL's communicators: inside a replica, and for sums across replicas.
 std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
-  const comm::Options options = communicator_options(config, plan.replicas());
+  const comm::Options options = communicator_options(config, plan.replica_ranks());
   return comm::bf16_term_bytes(options, plan.ranks()) +
-         comm::bf16_term_bytes(options, plan.replicas());
+         (options.sums_inside ? 0 : comm::bf16_term_bytes(options, plan.replicas()));
 }
 
 }  // namespace

@@ -27,12 +27,12 @@ namespace trireme::session {
 /// ranks cannot be divided into the replicas of parallel.replicate.
 layout::Plan plan_of(const Job& job, comm::World& world, const device::Device& device);
 
-/// The plan for `ranks` ranks in `replicas` replicas, connected by `wire`. Arithmetic only.
+/// The plan for the ranks of one replica, connected by `wire`. Arithmetic only.
 layout::Plan plan_of(const reduce::ParallelConfig& config,
                      const model::GptShape& shape,
-                     int ranks,
+                     const layout::ReplicaRanks& replicas,
                      reduce::Wire wire,
-                     int replicas);
+                     int replica);
 
 /// Properties of a rank, in addition to the deck, on which its memory depends.
 struct RankKind {

@@ -60,12 +60,14 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
 }
 
 /// The ranks of every replica, or with `across` every set of ranks that own the same shard.
-std::vector<std::vector<int>> groups_of(int ranks, int replicas, bool across) {
-  const int in_replica = ranks / replicas;
-  std::vector<std::vector<int>> groups(static_cast<std::size_t>(across ? in_replica : replicas));
-  for (int rank = 0; rank < ranks; ++rank)
-    groups[static_cast<std::size_t>(across ? rank % in_replica : rank / in_replica)].push_back(
+std::vector<std::vector<int>> groups_of(const layout::ReplicaRanks& replicas, bool across) {
+  std::vector<std::vector<int>> groups(
+      static_cast<std::size_t>(across ? replicas.size(0) : replicas.count()));
+  for (int rank = 0; rank < replicas.ranks(); ++rank) {
+    const int replica = replicas.of(rank);
+    groups[static_cast<std::size_t>(across ? rank - replicas.first(replica) : replica)].push_back(
         rank);
+  }
   return groups;
 }
 
@@ -94,9 +96,9 @@ std::vector<std::int64_t> reduce_traffic(Transport inside,
                                          Reduction reduction,
                                          DType dtype,
                                          const Hosts& hosts,
-                                         int replicas,
-                                         std::int64_t shard_elements,
-                                         ReplicaPart part) {
+                                         const layout::ReplicaRanks& replicas,
+                                         std::int64_t bucket_elements,
+                                         bool sums_inside) {
   const auto all_reduce = [&](const Hosts& own, std::int64_t elements) {
     const std::int64_t shard = elements / own.ranks();
     auto bytes = reduce_scatter_traffic(Transport::mpi, reduction, dtype, own, shard);
@@ -104,28 +106,32 @@ std::vector<std::int64_t> reduce_traffic(Transport inside,
     std::ranges::transform(bytes, gathered, bytes.begin(), std::plus{});
     return bytes;
   };
-  if (reduction != Reduction::sum && part == ReplicaPart::all)
-    return all_reduce(hosts, shard_elements * (hosts.ranks() / replicas));
+  if (reduction != Reduction::sum && !sums_inside && replicas.count() > 1)
+    return all_reduce(hosts, bucket_elements);
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
-  if (part != ReplicaPart::inside)
-    for (const auto& group : groups_of(hosts.ranks(), replicas, true))
-      add_traffic(bytes, hosts, group,
-                  [&](const Hosts& own) { return all_reduce(own, shard_elements); });
-  if (part != ReplicaPart::across && sends_between_hosts(inside))
-    for (const auto& group : groups_of(hosts.ranks(), replicas, false))
+  if (!sums_inside && replicas.count() > 1)
+    for (const auto& group : groups_of(replicas, true))
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
-        return reduce_scatter_traffic(inside, reduction, dtype, own, shard_elements);
+        return all_reduce(own, bucket_elements / replicas.size(0));
+      });
+  if (sends_between_hosts(inside))
+    for (const auto& group : groups_of(replicas, false))
+      add_traffic(bytes, hosts, group, [&](const Hosts& own) {
+        return reduce_scatter_traffic(inside, reduction, dtype, own, bucket_elements / own.ranks());
       });
   return bytes;
 }
 
-std::vector<std::int64_t> gather_traffic(
-    Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements) {
+std::vector<std::int64_t> gather_traffic(Transport inside,
+                                         DType dtype,
+                                         const Hosts& hosts,
+                                         const layout::ReplicaRanks& replicas,
+                                         std::int64_t bucket_elements) {
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
   if (sends_between_hosts(inside))
-    for (const auto& group : groups_of(hosts.ranks(), replicas, false))
+    for (const auto& group : groups_of(replicas, false))
       add_traffic(bytes, hosts, group, [&](const Hosts& own) {
-        return all_gather_traffic(inside, dtype, own, shard_elements);
+        return all_gather_traffic(inside, dtype, own, bucket_elements / own.ranks());
       });
   return bytes;
 }

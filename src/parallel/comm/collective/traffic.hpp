@@ -7,28 +7,27 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "layout/replica_ranks.hpp"
 
 #include "comm/collective/hosts.hpp"
 #include "comm/config.hpp"
 
 namespace trireme::comm {
 
-/// Of a reduction with replicas: all of it, what is sent inside replicas, or between them. Without
-/// replicas: inside.
-enum class ReplicaPart : std::uint8_t { all, inside, across };
-
-/// Bytes by host of a reduce-scatter, for a bucket of `shard_elements` per rank of a replica;
-/// replicas have consecutive ranks (replicated_communicator.cpp). `inside` is the transport inside
-/// each replica.
+/// Bytes by host of a reduce-scatter of a bucket (replicated_communicator.cpp). `inside` is the
+/// transport inside each replica. Requires: equal replicas, unless sums end inside a replica.
 std::vector<std::int64_t> reduce_traffic(Transport inside,
                                          Reduction reduction,
                                          DType dtype,
                                          const Hosts& hosts,
-                                         int replicas,
-                                         std::int64_t shard_elements,
-                                         ReplicaPart part);
-std::vector<std::int64_t> gather_traffic(
-    Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements);
+                                         const layout::ReplicaRanks& replicas,
+                                         std::int64_t bucket_elements,
+                                         bool sums_inside);
+std::vector<std::int64_t> gather_traffic(Transport inside,
+                                         DType dtype,
+                                         const Hosts& hosts,
+                                         const layout::ReplicaRanks& replicas,
+                                         std::int64_t bucket_elements);
 
 /// The transport that `auto` chooses for ranks on these hosts, on a CPU.
 inline Transport transport_for(const Hosts& hosts) {

@@ -20,7 +20,7 @@ class MpiTransfer final : public Transfer {
   /// `first`: the world rank of the communicator's rank 0.
   MpiTransfer(MpiWorld& world, const std::vector<MessageGroup>& groups, int first)
       : comm_(OwnedComm::duplicate(world.comm())),
-        progress_(world.watchdog()),
+        progress_(world.watchdog(), world.lane_part()),
         channels_(comm_.get(),
                   progress_,
                   transfer_tag,

@@ -135,11 +135,13 @@ void MpiWorld::find_ranks() {
   host_ = trimmed(name.data());
 }
 
-MpiWorld::MpiWorld(MpiWorld& whole, int number)
-    : comm_(part_of(whole, number)), watchdog_(whole.watchdog_) {
+MpiWorld::MpiWorld(MpiWorld& whole, int number, bool own_lanes)
+    : comm_(part_of(whole, number)),
+      watchdog_(whole.watchdog_),
+      lane_part_(own_lanes ? number + 1 : whole.lane_part_) {
   continues_after_loss = whole.continues_after_loss;
   find_ranks();
-  progress_ = std::make_unique<Progress>(*watchdog_);
+  progress_ = std::make_unique<Progress>(*watchdog_, lane_part_);
 }
 
 MpiWorld::MpiWorld(MPI_Comm base) : base_(base) {

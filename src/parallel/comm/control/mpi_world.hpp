@@ -30,7 +30,9 @@ class MpiWorld final : public World {
   /// `whole`, which must outlive the part. Every rank must create the same number of parts, since
   /// each uses a lane of the watchdog of `whole`. So errors name ranks of `whole`, and ranks that
   /// wait indirectly for a missing rank name it as well.
-  MpiWorld(MpiWorld& whole, int number);
+  /// With `own_lanes`, whose numbers may then differ between parts, errors name no rank of another
+  /// part.
+  MpiWorld(MpiWorld& whole, int number, bool own_lanes = false);
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -58,6 +60,8 @@ class MpiWorld final : public World {
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
   /// Transports register their collectives with it as well.
   [[nodiscard]] Watchdog& watchdog() { return *watchdog_; }
+  /// Of lanes (Watchdog::add()).
+  [[nodiscard]] int lane_part() const { return lane_part_; }
   /// Waits for the control plane's collectives.
   [[nodiscard]] Progress& progress() { return *progress_; }
 
@@ -92,6 +96,7 @@ class MpiWorld final : public World {
   std::vector<int> lengths_, starts_;
   std::unique_ptr<Watchdog> own_watchdog_;  // null in a part
   Watchdog* watchdog_ = nullptr;
+  int lane_part_ = 0;
   std::unique_ptr<Progress> progress_;
 };
 

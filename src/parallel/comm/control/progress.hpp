@@ -78,8 +78,10 @@ class Backoff {
 
 class Progress {
  public:
-  /// Borrows `watchdog`. All ranks construct their objects in the same order.
-  explicit Progress(Watchdog& watchdog) : watchdog_(watchdog), lane_(watchdog.add()) {}
+  /// Borrows `watchdog`. All ranks, or those of a part (Watchdog::add()), construct their objects in
+  /// the same order.
+  explicit Progress(Watchdog& watchdog, int part = 0)
+      : watchdog_(watchdog), lane_(watchdog.add(part)) {}
   ~Progress() { watchdog_.remove(lane_); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

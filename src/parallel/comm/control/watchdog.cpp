@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
+constexpr std::int64_t lanes_of_a_part = std::int64_t{1} << 32U;
 /// Time between two polls of a responder for questions. Twenty polls a second have no measurable
 /// cost.
 constexpr std::chrono::milliseconds between_looks{50};
@@ -78,9 +79,9 @@ Watchdog::~Watchdog() {
   const CancelOnExit questions(asking_), answers(answering_);
 }
 
-Watchdog::Lane& Watchdog::add() {
+Watchdog::Lane& Watchdog::add(int part) {
   const std::lock_guard lock(mutex_);
-  lanes_.push_back({.id = next_lane_++, .collective = {}});
+  lanes_.push_back({.id = part * lanes_of_a_part + num_added_[part]++, .collective = {}});
   return lanes_.back();
 }
 
@@ -163,9 +164,12 @@ Watchdog::Answer Watchdog::answer_to(const Question& question) const {
   Answer answer;
   answer.call = question.call;
   const std::lock_guard lock(mutex_);
-  // All collectives of a removed lane were completed; a lane that was not added yet has none.
-  std::int64_t reached =
-      question.lane < next_lane_ ? std::numeric_limits<std::int64_t>::max() : std::int64_t{0};
+  // All collectives of a removed lane were completed; a lane that was not added yet has none, and
+  // one of another part will never have any.
+  const auto added = num_added_.find(static_cast<int>(question.lane / lanes_of_a_part));
+  const bool expected =
+      added != num_added_.end() && question.lane % lanes_of_a_part >= added->second;
+  std::int64_t reached = expected ? 0 : std::numeric_limits<std::int64_t>::max();
   std::string places;
   for (const Lane& lane : lanes_) {
     if (lane.id == question.lane)

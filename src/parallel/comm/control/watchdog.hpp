@@ -31,6 +31,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -73,9 +74,10 @@ class Watchdog {
     bool inside = false;        ///< whether the rank is inside the latest one
     Collective collective;
   };
-  /// All ranks add lanes in the same order, without communication. The result is valid until
+  /// All ranks add lanes in the same order, without communication; those of a `part` above 0 only
+  /// the ranks of that part, for which the others do not count as late. The result is valid until
   /// remove().
-  Lane& add();
+  Lane& add(int part = 0);
   void remove(Lane& lane);
   void enter(Lane& lane, const Collective& collective);
   void leave(Lane& lane);
@@ -130,9 +132,9 @@ class Watchdog {
   std::atomic<int> works_{0};
   std::atomic<bool> failed_{false};
 
-  mutable std::mutex mutex_;  // guards the lanes and the reason
-  std::list<Lane> lanes_;     // the first one is the World's
-  std::int64_t next_lane_ = 0;
+  mutable std::mutex mutex_;               // guards the lanes and the reason
+  std::list<Lane> lanes_;                  // the first one is the World's
+  std::map<int, std::int64_t> num_added_;  // lanes, by part
   std::string failed_in_, why_;
   bool lost_ = false;  // it failed since a rank was lost
 

@@ -42,9 +42,8 @@ ncclUniqueId shared_id(World& world) {
   return id;
 }
 
-Watchdog* watchdog_of(World& world) {
-  auto* mpi = dynamic_cast<MpiWorld*>(&world);
-  return mpi != nullptr && world.size() > 1 ? &mpi->watchdog() : nullptr;
+MpiWorld* watched(World& world) {
+  return world.size() > 1 ? dynamic_cast<MpiWorld*>(&world) : nullptr;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point then) {
@@ -57,8 +56,8 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
     : world_(world),
       device_(device),
       deadline_s_(world.deadline_s()),
-      watchdog_(watchdog_of(world)),
-      lane_(watchdog_ != nullptr ? &watchdog_->add() : nullptr) {
+      watchdog_(watched(world) != nullptr ? &watched(world)->watchdog() : nullptr),
+      lane_(watchdog_ != nullptr ? &watchdog_->add(watched(world)->lane_part()) : nullptr) {
   const ncclUniqueId id = shared_id(world);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

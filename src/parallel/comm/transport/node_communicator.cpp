@@ -180,7 +180,7 @@ class NodeCommunicator final : public Communicator {
         sum_(summation_of(reduction)),
         comm_(OwnedComm::duplicate(world.comm())),
         grid_(std::move(grid)),
-        progress_(world.watchdog()),
+        progress_(world.watchdog(), world.lane_part()),
         windows_(grid_.node.get(), world, grid_.local_rank),
         owners_at_(owners_by_local_rank(grid_)),
         sources_(static_cast<std::size_t>(grid_.num_local())),

@@ -10,7 +10,8 @@
 // With Reduction::ordered or tree, whose order of additions this is not, a reduction is one
 // all-reduce of the whole bucket over all ranks, by messages (docs/design/parallel.md, "Replicas").
 // With Options::sums_inside both sums end inside the replica; optimizers with local steps
-// (optim/local_steps.hpp) add across replicas.
+// (optim/local_steps.hpp) add across replicas by a Transfer among all ranks. Only then may replicas
+// have different numbers of ranks.
 //
 // 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
 // messages, or by NCCL on GPUs, both of which read any memory.
@@ -38,19 +39,27 @@ class ReplicatedCommunicator final : public Communicator {
                          MpiWorld& world,
                          device::Device& device,
                          Options options)
-      : Communicator(world.rank() % ranks_of(world, options), ranks_of(world, options)),
+      : Communicator(world.rank() - options.replicas.first(options.replicas.of(world.rank())),
+                     options.replicas.size(options.replicas.of(world.rank()))),
         sums_inside_(options.sums_inside),
-        replica_(world, world.rank() / size()),
-        peers_(world, rank()) {
-    options.replicas = 1;
-    const bool gpus = device.kind() == device::Kind::cuda;
+        replica_(world, options.replicas.of(world.rank()), !options.replicas.equal()) {
+    TRIREME_EXPECT(
+        options.replicas.ranks() == world.size() && (sums_inside_ || options.replicas.equal()),
+        "{} for a world of {}", options.replicas.text(), world.size());
+    options.replicas = {};
+    const Transport messages =
+        device.kind() == device::Kind::cuda ? Transport::nccl : Transport::mpi;
     inside_ = make_communicator(transport, reduction, replica_, device, options);
-    across_ = make_communicator(gpus ? Transport::nccl : Transport::mpi,
-                                sums_inside_ && !gpus ? Reduction::ordered : Reduction::sum, peers_,
-                                device, options);
-    if (reduction != Reduction::sum && !sums_inside_)
-      everywhere_ = make_communicator(Transport::mpi, reduction, world, device, options);
     set_note(inside_->note());
+    if (sums_inside_) {
+      options.bf16_sum_bytes = 0;
+      everywhere_ = make_communicator(messages, Reduction::sum, world, device, options);
+      return;
+    }
+    peers_.emplace(world, rank());
+    across_ = make_communicator(messages, Reduction::sum, *peers_, device, options);
+    if (reduction != Reduction::sum)
+      everywhere_ = make_communicator(Transport::mpi, reduction, world, device, options);
   }
 
   [[nodiscard]] std::string_view name() const override { return inside_->name(); }
@@ -63,6 +72,8 @@ class ReplicatedCommunicator final : public Communicator {
   std::unique_ptr<Shards> shards(View full) override {
     auto made = std::make_unique<ReplicatedShards>(full, rank(), size());
     made->inside = inside_->shards(full);
+    if (sums_inside_)
+      return made;
     made->shard_across = across_->shards(made->own);
     made->across = across_->shards(full);
     if (everywhere_)
@@ -77,18 +88,18 @@ class ReplicatedCommunicator final : public Communicator {
     const auto* table = dynamic_cast<const ReplicatedShards*>(&shards);
     TRIREME_EXPECT(table != nullptr, "shards of another transport, {} elements each",
                    shards.own.elements);
-    const bool sums = operation != Operation::all_gather;
-    if (sums && everywhere_)
+    const bool sums_everywhere = operation != Operation::all_gather && !sums_inside_;
+    if (sums_everywhere && everywhere_)
       return everywhere_->all_reduce(*table->everywhere, bucket, stream);
     inside_->enqueue(operation, *table->inside, bucket, stream);
-    if (sums && !sums_inside_)
+    if (sums_everywhere)
       across_->all_reduce(
           operation == Operation::all_reduce ? *table->across : *table->shard_across, bucket,
           stream);
   }
 
   std::optional<Replica> replica() override {
-    return sums_inside_ ? std::optional(Replica{replica_, peers_, *across_}) : std::nullopt;
+    return sums_inside_ ? std::optional(Replica{replica_, *everywhere_}) : std::nullopt;
   }
 
   std::unique_ptr<Transfer> transfer(const std::vector<MessageGroup>& groups) override {
@@ -96,15 +107,9 @@ class ReplicatedCommunicator final : public Communicator {
   }
 
  private:
-  static int ranks_of(const MpiWorld& world, const Options& options) {
-    TRIREME_EXPECT(options.replicas > 1 && world.size() % options.replicas == 0,
-                   "{} replicas of {} ranks", options.replicas, world.size());
-    return world.size() / options.replicas;
-  }
-
   const bool sums_inside_;
-  MpiWorld replica_;  // the ranks of this replica
-  MpiWorld peers_;    // the ranks that own the same shard
+  MpiWorld replica_;               // the ranks of this replica
+  std::optional<MpiWorld> peers_;  // the ranks that own the same shard
   std::unique_ptr<Communicator> inside_, across_, everywhere_;
 };
 

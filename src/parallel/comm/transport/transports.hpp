@@ -26,8 +26,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
 /// nccl_version() in builds with CUDA.
 std::string loaded_nccl_version();
 
-/// `transport` inside each of options.replicas replicas of consecutive ranks, messages or NCCL
-/// across replicas. Collective. Requires: replicas > 1, and replicas divides the number of ranks.
+/// `transport` inside each of options.replicas, messages or NCCL across replicas. Collective.
+/// Requires: several replicas, of all ranks of the world; equal ones without options.sums_inside.
 std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
                                                            Reduction reduction,
                                                            MpiWorld& world,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -124,9 +125,14 @@ void write_tensors(const h5::File& file, const Manifest& manifest) {
     for (std::size_t p = 0; p < manifest.parameters.size(); ++p) {
       const SavedParameter& parameter = manifest.parameters[p];
       std::vector<h5::VirtualPiece> parts;
-      for (const Piece& piece : manifest.pieces_of(s, p))
+      std::set<std::uint32_t> ranks;
+      for (const Piece& piece : manifest.pieces_of(s, p)) {
+        const bool first = ranks.insert(piece.rank).second;
+        const std::string name =
+            first ? parameter.name : name_of_later_range(parameter.name, piece.begin);
         parts.push_back({piece.begin, piece.count, rank_file(static_cast<int>(piece.rank)),
-                         "/" + state.name + "/" + parameter.name});
+                         "/" + state.name + "/" + name});
+      }
       if (parts.empty())
         continue;
       const h5::Dataset tensor = h5::create_virtual(
@@ -196,6 +202,10 @@ void expect_sum(const std::string& directory) {
 }
 
 }  // namespace
+
+std::string name_of_later_range(const std::string& parameter, std::int64_t begin) {
+  return fmt::format("{}@{}", parameter, begin);
+}
 
 std::string rank_file(int rank) {
   return fmt::format("rank-{:05}.h5", rank);

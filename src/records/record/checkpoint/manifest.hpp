@@ -78,6 +78,8 @@ struct Manifest {
 
 /// "rank-00003.h5"
 std::string rank_file(int rank);
+/// The dataset in a rank's file of a range of a parameter, if the file has an earlier range of it.
+std::string name_of_later_range(const std::string& parameter, std::int64_t begin);
 inline constexpr const char* manifest_file = "manifest.h5";
 inline constexpr const char* manifest_sum_file = "manifest.xxh64";
 /// What manifest_sum_file must hold for the manifest in `directory`.

@@ -78,10 +78,10 @@ std::vector<Placed> lay_out(const std::string& path,
     const std::uint32_t state = number_of(states, slab);
     if (slab.data.empty())
       continue;
-    const std::string& name = plan.parameter(slab.parameter).name;
     const h5::Group group = h5::open_group(file.get(), slab.state);
-    TRIREME_EXPECT(!h5::exists(group.get(), name), "two slabs of {} {} on one rank", slab.state,
-                   name);
+    std::string name = plan.parameter(slab.parameter).name;
+    if (h5::exists(group.get(), name))
+      name = name_of_later_range(name, slab.begin);
     const h5::Dataset dataset = h5::Dataset::create_fixed(
         group.get(), name, h5::type_of(slab.data.dtype), slab.data.elements);
     h5::write_attribute(dataset.id(), "begin", slab.begin);
