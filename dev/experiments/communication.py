@@ -80,11 +80,12 @@ def measured(path):
         return float(np.median(seconds[WARMUP:])), float(np.median(steps["exposed_s"][WARMUP:])), passed[at], checked["loss"][:], at
 
 
-def times_over(link):
+def times_over(link, deck):
     """Seconds per batch of each method between two hosts, in the published measurement."""
     with open(os.path.join(PROJECT, "docs/results/communication.csv"), encoding="utf-8", newline="") as file:
         return {row["gradients and steps"]: float(row["median time of a batch"].removesuffix(" ms")) / 1e3
-                for row in csv.DictReader(file) if row["link"] == link and row["hosts"] == "2"}
+                for row in csv.DictReader(file) if row["link"] == link and row["hosts"] == "2"
+                and row["deck"] == os.path.splitext(os.path.basename(deck))[0]}
 
 
 def resolved_deck(path):
@@ -132,7 +133,7 @@ def main():
               "-n", str(ranks)]
     encodings, local = given.methods, given.local
     methods = {name: with_words(given.words, dict(word.split("=", 1) for word in METHODS[name])) for name in encodings}
-    links = {link: times_over(link) for link in given.links.split(",") if link}
+    links = {link: times_over(link, given.deck) for link in given.links.split(",") if link}
     for link, times in links.items():
         for name in (*encodings, *local):
             if name not in times:
