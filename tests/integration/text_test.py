@@ -265,6 +265,11 @@ class Tokenized(TrainingTest):
         self.assertGreater(manifest["validation"]["documents"], 0)
         whole = self.tokenize_well("whole/s", "--separator", "none", text=self.path("stories.txt"))
         self.assertIn("special tokens are spelled out 59 times", whole.out)
+        self.assertNotIn("nowhere in the text", done.out + whole.out)
+        with open(self.path("windows.txt"), "w", encoding="ascii", newline="") as out:
+            out.write("one\r\n\r\ntwo\r\n")
+        windows = self.tokenize_well("windows/s", "--separator", "blank-line", text=self.path("windows.txt"))
+        self.assertIn("is nowhere in the text, so every file is one document. Lines that end in CR LF", windows.out)
         with open(self.path("bad.jsonl"), "w", encoding="ascii") as out:
             out.write('{"text": "good"}\n{"text": null}\n{"text": "x", "score": NaN}\n{"text": "\\ud800"}\n')
         done = self.tokenize_well("skipped/c", "--field", "text", "--bad-lines", "skip", text=self.path("bad.jsonl"))

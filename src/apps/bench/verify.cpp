@@ -86,7 +86,7 @@ class Verifier {
 Verified Verifier::run() {
   const auto all = all_combinations(job_, several_micro_steps_, world_.size());
   const double began = device::steady_seconds();
-  log_.info("{} combinations of {} steps, {}", all.size(), request_.steps,
+  log_.info("{} combinations of {}, {}", all.size(), counted(request_.steps, "step"),
             counted(world_.size(), "rank"));
   for (std::size_t one = 0; one < all.size();) {
     const std::size_t first = one;

@@ -91,7 +91,7 @@ std::string summary(const deck::Deck& deck, int ranks) {
       text += fmt::format("       note: {}\n", note);
   }
   text +=
-      fmt::format("run:   {} steps, {} tokens, into {}\n", config.run.steps,
+      fmt::format("run:   {}, {} tokens, into {}\n", counted(config.run.steps, "step"),
                   count_text(sizes.until(config.run.steps) * shape.context), config.run.directory);
   if (!config.run.initial_weights.empty())
     text += fmt::format(

@@ -31,6 +31,7 @@ TextFormat text_format(const std::string& field,
       special.push_back(spelling);
   if (!automatic && !none) {
     format.separator = separator == "blank-line" ? "\n\n" : separator;
+    format.separator_given = true;
     std::erase(special, format.separator);
   }
   if (!format.separator.empty())
@@ -56,6 +57,11 @@ void TextNotes::say(const TextFormat& format, const std::string& key, Log& log) 
   if (separators > 0)
     log.info("{}: found {} separators {:?} between {} documents", key, separators, format.separator,
              documents);
+  else if (format.separator_given && documents > 0)
+    log.warning(
+        "{}: the separator {:?} is nowhere in the text, so every file is one document{}", key,
+        format.separator,
+        format.separator == "\n\n" ? ". Lines that end in CR LF have no such empty lines" : "");
   if (bad_lines > 0) {
     std::string places;
     for (const std::string& place : bad_places) places += "\n  " + place;

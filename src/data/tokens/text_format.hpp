@@ -27,6 +27,7 @@ struct TextFormat {
 
   std::string field;
   std::string separator;  ///< between documents of plain text; empty: each file is a document
+  bool separator_given = false;  ///< it was named, and not chosen by auto
   BadLines bad_lines = BadLines::stop;
   text::Spellings uncut;    ///< what no cut may lie in or after: the separator and added tokens
   text::Spellings special;  ///< other special tokens, which are counted where they are spelled out
