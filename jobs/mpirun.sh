@@ -115,9 +115,13 @@ end_without_children() { # PID
 ended='' failures=0 child='' on=''
 directory=$(value_of run.directory)
 checkpoints=$directory/checkpoints/latest
-# The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last.
+steps=$(value_of run.steps)
+# The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last, unless
+# a rank was lost after the checkpoint of the last step.
 was_cut() {
-  [ -n "$in_place" ] && ! tail -n 1 "$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)" | grep -q ' all files are in '
+  local newest
+  newest=$(cat "$checkpoints" 2>/dev/null) || true
+  [ -n "$in_place" ] && [[ ! $newest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)" | grep -q ' all files are in '
 }
 # The second signal ends the run at once.
 for name in INT TERM HUP XCPU USR2; do
