@@ -187,7 +187,7 @@ class Plan {
 /// Parameters and buckets begin at multiples of this number of elements.
 inline constexpr std::int64_t start_alignment = 64;
 
-/// The granule of `padding` for buckets that are cut into so many equal parts.
+/// The granule of `padding` for buckets that can be cut into `parts` equal parts.
 std::int64_t granule(Padding padding, std::int64_t parts);
 
 }  // namespace trireme::layout

@@ -75,7 +75,7 @@ std::string problem_of(const layout::ReplicaRanks& replicas, bool local_steps) {
   const std::int64_t granule = layout::granule(layout::Padding::aligned, replicas.parts());
   if (!replicas.equal() && granule > most_padding)
     return fmt::format(
-        "shards of so many sizes pad every bucket to a multiple of {} elements; use "
+        "these numbers of ranks would pad every bucket to a multiple of {} elements; use "
         "hosts with fewer different numbers of ranks, or replicate: rank",
         granule);
   return {};
