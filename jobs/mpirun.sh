@@ -119,9 +119,10 @@ steps=$(value_of run.steps)
 # The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last, unless
 # a rank was lost after the checkpoint of the last step.
 was_cut() {
-  local newest
-  newest=$(cat "$checkpoints" 2>/dev/null) || true
-  [ -n "$in_place" ] && [[ ! $newest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)" | grep -q ' all files are in '
+  local log latest
+  log=$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)
+  latest=$(cat "${log%/*}/checkpoints/latest" 2>/dev/null) || true
+  [ -n "$in_place" ] && [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" | grep -q ' all files are in '
 }
 # The second signal ends the run at once.
 for name in INT TERM HUP XCPU USR2; do
