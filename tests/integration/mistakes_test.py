@@ -55,6 +55,12 @@ def xxh64(data):
 class Sources(TrainingTest):
     """Decks and data."""
 
+    def test_a_verb_of_one_process_on_two_ranks(self):
+        run = start("record", self.path("run"), ranks=2)
+        self.assertEqual(run.code, USER, run)
+        self.assertEqual(len(run.errors), 1, run)
+        self.assertRegex(run.errors[0], "`trireme record` runs in one process, but .* started 2. Start it without a launcher$")
+
     def test_a_missing_deck(self):
         for ranks in (1, 2):
             run = start(self.path("nope.yaml"), ranks=ranks)

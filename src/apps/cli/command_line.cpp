@@ -21,6 +21,7 @@
 #include "ops/matmul.hpp"
 
 #include "cli/verb.hpp"
+#include "doctor/host_facts.hpp"
 
 namespace trireme::cli {
 
@@ -38,6 +39,12 @@ bool follows_the_first_rank() {
     if (const char* rank = std::getenv(name); rank != nullptr)  // NOLINT(concurrency-mt-unsafe)
       return std::string_view(rank) != "0";
   return false;
+}
+
+/// The end of the first rank ends the others before each of them prints the same error.
+void let_the_first_rank_report() {
+  if (follows_the_first_rank())
+    std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 constexpr std::string_view training =
@@ -177,9 +184,7 @@ ExitCode run(int argc, char** argv) {
                                  : of_group);
     return ExitCode::done;
   } catch (const CLI::ParseError& problem) {
-    // The end of the first rank ends the others before each of them prints the same.
-    if (follows_the_first_rank())
-      std::this_thread::sleep_for(std::chrono::seconds(2));
+    let_the_first_rank_report();
     if (chosen.verb == nullptr && !of_group.empty())
       error_line("error: {} takes one of these words after it", argv[1]);
     else
@@ -192,6 +197,16 @@ ExitCode run(int argc, char** argv) {
                            : of_group;
     std::fputs(usage.c_str(), stderr);
     return ExitCode::user_error;
+  }
+  if (chosen.verb->runs == Runs::alone) {
+    const doctor::Launch launch = doctor::launch_here();
+    if (launch.processes > 1) {
+      let_the_first_rank_report();
+      throw UserError(
+          fmt::format("`trireme {}` runs in one process, but {} started {}. Start it "
+                      "without a launcher",
+                      chosen.verb->name, launch.launcher, launch.processes));
+    }
   }
   Arguments arguments{argc, argv, chosen.verb->name};
   for (const CLI::Option* option : chosen.command->get_options())

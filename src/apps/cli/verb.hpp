@@ -7,6 +7,7 @@
 // needs one such function and one row of the table in verbs.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -32,11 +33,15 @@ struct Arguments {
 using Action = std::function<ExitCode(Arguments)>;
 using Declaration = Action(CLI::App& command);
 
+/// Whether a launcher may start a verb on several ranks.
+enum class Runs : std::uint8_t { alone, on_ranks };
+
 struct Verb {
   const char* name;   ///< "plan"; two words for a verb of a group: "bench ops"
   const char* usage;  ///< text after the name; may have several lines
   const char* help;   ///< one line
   Declaration* declare;
+  Runs runs;
   const char* alias = nullptr;  ///< another name for it
 };
 
