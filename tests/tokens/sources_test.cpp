@@ -251,6 +251,11 @@ TEST_F(Sources, ShardsAreFilesAndGlobsOnly) {
   EXPECT_THAT(find_shards({at("s/*.bin")}), ElementsAre(at("s/x_1.bin"), at("s/x_2.bin")));
   EXPECT_THAT(user_error([&] { find_shards({at("s")}); }),
               HasSubstr("data.train.tokens: '" + at("s") + "' is a directory"));
+  EXPECT_EQ(find_shards({at("s/x_1.bin"), at("s/*.bin")}).size(), 2U);
+  EXPECT_THAT(user_error([&] {
+                find_shards({at("s/x_1.bin"), at("s/./x_1.bin")});
+              }),
+              HasSubstr("x_1.bin' is given twice"));
   EXPECT_EQ(find_file(at("s/x_[1].bin"), "--prompts"), at("s/x_1.bin"));
   EXPECT_THAT(user_error([&] { find_file(at("s/*.bin"), "--prompts"); }),
               HasSubstr("--prompts: 2 files match"));

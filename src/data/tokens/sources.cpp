@@ -171,6 +171,8 @@ class Finder {
   void add_file(const std::string& path, const struct stat& status, bool named) {
     if (!first_time(status)) {
       ++sources_.repeated;
+      if (named && !text_)
+        report("'{}' is given twice, but is read once. Remove one of the entries", path);
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
     } else {
