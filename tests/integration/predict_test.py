@@ -45,6 +45,9 @@ class Prediction(TrainingTest):
             self.assertRegex(file.read(), r"copy_s_per_byte: [1-9]")
         copied = self.rows("--ranks", "2", "parallel.on_lost_rank=shrink", "checkpoint.memory_every_steps=1")[2]["memory_copy_s"]
         self.assertEqual(copied is not None and 0 < copied < 1, has_ulfm())
+        encoded = self.rows("--ranks", "2,1", "parallel.gradient_dtype=int8")
+        self.assertEqual([encoded[ranks]["encoding_left_out"] for ranks in (1, 2)], [False, True])
+        self.assertFalse(two["encoding_left_out"])
         self.assertTrue(rows[1]["compute_carried_over"])
         self.assertGreater(rows[1]["strong"]["step_s"], rows[1]["weak"]["step_s"])
         self.assertIn("mpi among 2 ranks on 2 hosts", rows[4]["missing"])  # the machine has two ranks per host

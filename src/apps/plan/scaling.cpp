@@ -116,6 +116,8 @@ std::string notes_text(const Scaling& scaling) {
     text += "+ compute was measured with another number of ranks on a host\n";
   if (any(&ScalingRow::compute_estimated))
     text += "~ compute of another model, micro-batch or number of threads, scaled by FLOP\n";
+  if (any(&ScalingRow::encoding_left_out))
+    text += "# communication of fp32 with as many bytes; the time to compress is not included\n";
   const auto unknown = std::ranges::find_if(
       scaling.rows, [](const ScalingRow& row) { return !row.missing.empty(); });
   if (unknown != scaling.rows.end())
@@ -181,6 +183,8 @@ ScalingRow scaling_row(const deck::Deck& deck,
   row.links_carried_over = traffic.extrapolated();
   row.compute_estimated = !compute.same_work;
   row.compute_carried_over = !compute.same_ranks;
+  row.encoding_left_out = plan.plan.all_ranks() > 1 &&
+                          (config.parallel.compresses() || config.optimizer.outer.encodes());
   if (plan.budgets[dtype].copies_bytes > 0)
     row.memory_copy_s =
         traffic.copy_s(layout::snapshot_bytes(plan.plan, plan.slots), divided_up(ranks, hosts));
@@ -240,13 +244,13 @@ std::string scaling_text(const Scaling& scaling) {
   };
   for (const ScalingRow& row : scaling.rows) {
     const auto context = static_cast<double>(scaling.context);
-    text += fmt::format("{:>7}{:>7}{}{}{:>12}{}{} {}{}{}\n", row.ranks, row.hosts,
+    text += fmt::format("{:>7}{:>7}{}{}{:>12}{}{} {}{}{}{}\n", row.ranks, row.hosts,
                         step_text(row.weak, context * static_cast<double>(row.weak_sequences)),
                         step_text(row.strong, context * static_cast<double>(scaling.sequences)),
                         row.memory_bytes ? bytes_text(*row.memory_bytes) : "-",
                         seconds(row.checkpoint_s), copies ? seconds(row.memory_copy_s) : "",
                         row.links_carried_over ? "*" : "", row.compute_carried_over ? "+" : "",
-                        row.compute_estimated ? "~" : "");
+                        row.compute_estimated ? "~" : "", row.encoding_left_out ? "#" : "");
   }
   return text + notes_text(scaling);
 }
@@ -262,6 +266,7 @@ Json scaling_json(const Scaling& scaling) {
          {"links_carried_over", row.links_carried_over},
          {"compute_carried_over", row.compute_carried_over},
          {"compute_estimated", row.compute_estimated},
+         {"encoding_left_out", row.encoding_left_out},
          {"weak", step_json(row.weak, context * static_cast<double>(row.weak_sequences))},
          {"strong", step_json(row.strong, context * static_cast<double>(scaling.sequences))},
          {"memory_bytes", optional_json(row.memory_bytes)},

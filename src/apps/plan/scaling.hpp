@@ -30,6 +30,7 @@ struct ScalingRow {
   bool links_carried_over = false;    ///< communication is of other ranks
   bool compute_carried_over = false;  ///< so is compute, on a host
   bool compute_estimated = false;     ///< compute is of another model, by FLOP
+  bool encoding_left_out = false;     ///< of compressed gradients, only the bytes are predicted
   std::int64_t weak_sequences = 0;    ///< per step
   std::optional<StepPrediction> weak, strong;
   std::optional<std::int64_t> memory_bytes;  ///< of a rank
