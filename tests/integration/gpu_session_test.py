@@ -20,7 +20,7 @@ case $1 in
   --version) echo "trireme 0.0.0"; exit ;;
   speed) exit 2 ;;
 esac
-[ -z "${NO_GPU:-}" ] || { echo "error: CUDA: run.device: cuda on node failed: no NVIDIA driver is installed"; exit 3; }
+[ -z "${NO_GPU:-}" ] || { echo "error: CUDA: find a GPU on node failed: no NVIDIA driver is installed"; exit 3; }
 [[ " $* " == *" ${NEEDS:-$1} "* ]] || { echo "error: cuDNN refuses"; exit 4; }
 [[ " $* " != *gpu.attention=* ]] || { echo "command line:1:2: error: gpu.attention: unknown key: known keys are: graphs"; exit 2; }
 if [[ -n ${HANGS:-} && " $* " == *" run.name=$HANGS "* ]]; then

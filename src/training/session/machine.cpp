@@ -59,8 +59,7 @@ bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::
 
 int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
   if (gpus.count == 0)
-    throw DeviceError("CUDA", "run.device: cuda on " + world.host(), gpus.why_none, __FILE__,
-                      __LINE__);
+    throw DeviceError("CUDA", "find a GPU on " + world.host(), gpus.why_none, __FILE__, __LINE__);
   // A launcher that assigns a GPU to each rank makes it the only visible one.
   if (gpus.count == 1)
     return 0;

@@ -123,8 +123,8 @@ void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {
     if (const Part& part = parts[rank]; part.bad_state >= 0)
       throw UserError(
           fmt::format("step {}: {} of {} is not finite on rank {}, so no checkpoint was written: "
-                      "the older ones in {} are as they were; a lower optimizer.learning_rate, "
-                      "optimizer.clip_norm, or fp32 may help",
+                      "the older ones in {} are as they were; a lower optimizer.learning_rate or "
+                      "optimizer.clip_norm may help, or run.precision: fp32 if it is bf16",
                       facts_.step, part.states[static_cast<std::size_t>(part.bad_state)].name,
                       plan_.parameter(static_cast<ParameterIndex>(part.bad_parameter)).name, rank,
                       checkpoints_of(run_directory_)));
