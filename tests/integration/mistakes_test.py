@@ -11,7 +11,7 @@ import unittest
 
 import h5py
 
-from harness import DECK, FLAGS, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, rank_in_shell, start
+from harness import DECK, FLAGS, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, launch, rank_in_shell, start
 
 USER, ENVIRONMENT = 2, 3
 
@@ -60,6 +60,9 @@ class Sources(TrainingTest):
         self.assertEqual(run.code, USER, run)
         self.assertEqual(len(run.errors), 1, run)
         self.assertRegex(run.errors[0], "`trireme record` runs in one process, but .* started 2. Start it without a launcher$")
+        in_script = subprocess.run([*launch(2)[:-1], "sh", "-c", f"{TRIREME} help deck run.steps; exit $?"], stdin=subprocess.DEVNULL,
+                                   capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual((in_script.returncode, in_script.stdout.count("Total number of optimizer steps")), (0, 2), in_script)
 
     def test_a_missing_deck(self):
         for ranks in (1, 2):

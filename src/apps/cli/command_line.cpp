@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
@@ -45,6 +46,19 @@ bool follows_the_first_rank() {
 void let_the_first_rank_report() {
   if (follows_the_first_rank())
     std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+/// Throws UserError if a launcher started several processes of this verb, but not if it started a
+/// script or an interactive shell, which has the same variables as its children.
+void expect_one_process(const char* verb) {
+  const doctor::Launch launch = doctor::launch_in_environment_of("self");
+  if (launch.processes <= 1 ||
+      launch == doctor::launch_in_environment_of(std::to_string(::getppid())))
+    return;
+  let_the_first_rank_report();
+  throw UserError(fmt::format(
+      "`trireme {}` runs in one process, but {} started {}. Start it without a launcher", verb,
+      launch.launcher, launch.processes));
 }
 
 constexpr std::string_view training =
@@ -198,16 +212,8 @@ ExitCode run(int argc, char** argv) {
     std::fputs(usage.c_str(), stderr);
     return ExitCode::user_error;
   }
-  if (chosen.verb->runs == Runs::alone) {
-    const doctor::Launch launch = doctor::launch_here();
-    if (launch.processes > 1) {
-      let_the_first_rank_report();
-      throw UserError(
-          fmt::format("`trireme {}` runs in one process, but {} started {}. Start it "
-                      "without a launcher",
-                      chosen.verb->name, launch.launcher, launch.processes));
-    }
-  }
+  if (chosen.verb->runs == Runs::alone)
+    expect_one_process(chosen.verb->name);
   Arguments arguments{argc, argv, chosen.verb->name};
   for (const CLI::Option* option : chosen.command->get_options())
     arguments.options.emplace_back(option->get_name(),

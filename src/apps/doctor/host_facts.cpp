@@ -155,13 +155,17 @@ std::string loaded_pmix() {
   return version;
 }
 
-Launch launch_here() {
+Launch launch_in_environment_of(const std::string& process) {
   std::map<std::string, std::string> variables;
-  std::ifstream file("/proc/self/environ");
+  std::ifstream file("/proc/" + process + "/environ");
   for (std::string variable; std::getline(file, variable, '\0');)
     if (const auto equals = variable.find('='); equals != std::string::npos)
       variables[variable.substr(0, equals)] = variable.substr(equals + 1);
-  Launch launch = launch_of([&](const char* name) { return variables[name]; });
+  return launch_of([&](const char* name) { return variables[name]; });
+}
+
+Launch launch_here() {
+  Launch launch = launch_in_environment_of("self");
   launch.pmix = loaded_pmix();
   return launch;
 }

@@ -85,7 +85,11 @@ Launch launch_of(const std::function<std::string(const char*)>& variable);
 /// Version of the libpmix that MPI has loaded into this process, if any; else "".
 std::string loaded_pmix();
 
-/// The launch of this process; before MPI_Init, `pmix` is empty.
+/// What the environment of a process tells; nothing if it cannot be read. `process`: its number, or
+/// "self".
+Launch launch_in_environment_of(const std::string& process);
+
+/// The launch of this process. Requires: MPI is initialized.
 Launch launch_here();
 
 /// "started by srun (job 3, step 0): 2 processes, PMIx 4.2.2; MPI uses OpenPMIx 4.2.2".
