@@ -46,6 +46,8 @@ TEST(OutputFile, IsWrittenInPlaceOrReplacedAndNeverAFifo) {
   EXPECT_THAT(storage_error([&] { InputFile(scratch / "x.tmp"); }), HasSubstr("No such file"));
   ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(storage_error([&] { write_file(scratch / "fifo", "x"); }), HasSubstr("a FIFO is in"));
+  EXPECT_THAT(storage_error([&] { replace_file(scratch / "fifo", "x"); }),
+              HasSubstr("a FIFO is in"));
 }
 
 }  // namespace

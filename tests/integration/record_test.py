@@ -148,6 +148,14 @@ class RunLog(TrainingTest):
             with open(self.folder_of(f"{table}.csv"), "rb") as one, open(self.path(f"exported/{table}.csv"), "rb") as other:
                 self.assertEqual(one.read(), other.read())
 
+    def test_the_resolved_deck_is_never_seen_empty(self):
+        self.train_well()
+        with open(os.path.join(self.path("run"), "deck.resolved.yaml"), encoding="utf-8") as before:
+            self.train_well("run.steps=18")
+            self.assertRegex(before.read(), r"\n  steps: 12 ")  # a new file has its name now
+        with open(before.name, encoding="utf-8") as after:
+            self.assertRegex(after.read(), r"\n  steps: 18 ")
+
     def test_a_run_killed_before_its_first_checkpoint_leaves_its_record_aside(self):
         self.kill_after("step     20/", 1000000)  # more steps than the next start makes
         self.train_well()

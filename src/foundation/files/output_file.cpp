@@ -56,6 +56,7 @@ void write_file(const std::string& path, std::string_view text) {
 }
 
 void replace_file(const std::string& path, std::string_view text) {
+  expect_writable_place(path);
   write_file(path + ".tmp", text);
   rename(path + ".tmp", path);
   sync_directory(directory_of(path));

@@ -169,7 +169,7 @@ Journal::Journal(session::Session& session,
     file.set_timing_fact("flops_per_token", model::flops_per_token(job_.shape), "FLOP");
     file.set_anchors(anchors);
     writer_.emplace(std::move(file));
-    files::write_file(directory.file("deck.resolved.yaml"), job_.resolved_deck);
+    files::replace_file(directory.file("deck.resolved.yaml"), job_.resolved_deck);
   });
   world_.max(owes_);
 }
