@@ -9,19 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "batches/counting_stream.hpp"
+
 namespace trireme::batches {
 namespace {
-
-/// Token i of the stream is i, so that a window shows where it came from.
-class Counting : public tokens::TokenStream {
- public:
-  explicit Counting(std::int64_t size) : TokenStream({size, size, 1, "counting"}) {}
-
- private:
-  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
-  }
-};
 
 /// One part.
 Dataset dataset(std::shared_ptr<const tokens::TokenStream> stream,
@@ -33,7 +24,7 @@ Dataset dataset(std::shared_ptr<const tokens::TokenStream> stream,
 }
 
 Split split_of(std::int64_t tokens, const DataRequirements& wanted) {
-  return split({Stream{std::make_shared<Counting>(tokens), nullptr}}, std::nullopt, wanted);
+  return split({Stream{std::make_shared<CountingStream>(tokens), nullptr}}, std::nullopt, wanted);
 }
 
 DataRequirements requirements(std::int64_t context, std::int64_t sequences, double fraction) {
@@ -46,7 +37,7 @@ DataRequirements requirements(std::int64_t context, std::int64_t sequences, doub
 
 TEST(Dataset, WindowsShareOneTokenAndStayInside) {
   // 41 tokens: four windows of 10 + 1 end exactly at the last token; with 40 the last is lost.
-  const auto stream = std::make_shared<Counting>(100);
+  const auto stream = std::make_shared<CountingStream>(100);
   EXPECT_EQ(dataset(stream, 0, 40, 10, {}).num_samples(), 3);
   const Dataset data = dataset(stream, 5, 41, 10, {});
   ASSERT_EQ(data.num_samples(), 4);
@@ -62,7 +53,7 @@ TEST(Dataset, WindowsShareOneTokenAndStayInside) {
 }
 
 TEST(Dataset, ContextOfOne) {
-  const Dataset data = dataset(std::make_shared<Counting>(2), 0, 2, 1, {});
+  const Dataset data = dataset(std::make_shared<CountingStream>(2), 0, 2, 1, {});
   std::vector<std::int32_t> token(1), target(1);
   data.fill(7, token, target);
   EXPECT_EQ(token[0], 0);
@@ -70,7 +61,7 @@ TEST(Dataset, ContextOfOne) {
 }
 
 TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
-  const Dataset data = dataset(std::make_shared<Counting>(1001), 0, 1001, 10, 42);
+  const Dataset data = dataset(std::make_shared<CountingStream>(1001), 0, 1001, 10, 42);
   ASSERT_EQ(data.num_samples(), 100);
   std::vector<std::vector<std::int64_t>> epochs(2);
   for (std::int64_t sample = 0; sample < 200; ++sample)
@@ -81,7 +72,7 @@ TEST(Dataset, EveryWindowOncePerEpochInAnotherOrder) {
 
 // Ranks ask for different samples in different orders, each with a dataset of its own.
 TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
-  const auto make = [] { return dataset(std::make_shared<Counting>(2000), 0, 2000, 7, 42); };
+  const auto make = [] { return dataset(std::make_shared<CountingStream>(2000), 0, 2000, 7, 42); };
   const Dataset whole = make();
   const std::int64_t samples = 700;  // more than two epochs of 285
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
@@ -99,7 +90,7 @@ TEST(Dataset, SamplesDoNotDependOnWhoAsksWhen) {
 }
 
 TEST(Dataset, RefusesSpansOfAnotherLength) {
-  const Dataset data = dataset(std::make_shared<Counting>(100), 0, 100, 10, 1);
+  const Dataset data = dataset(std::make_shared<CountingStream>(100), 0, 100, 10, 1);
   std::vector<std::int32_t> tokens(10), targets(9);
   EXPECT_THROW(data.fill(0, tokens, targets), ContractError);
 }

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "batches/counting_stream.hpp"
 #include "batches/read_ahead.hpp"
 
 namespace trireme::batches {
@@ -69,21 +70,10 @@ TEST(Skips, AreTheSameBeforeASample) {
   }
 }
 
-/// Token i is i.
-class Counting : public tokens::TokenStream {
- public:
-  explicit Counting(std::uint64_t hash) : TokenStream({281, 281, hash, "counting"}) {}
-
- private:
-  void copy(std::int64_t begin, std::span<std::int32_t> out) const override {
-    for (auto& token : out) token = static_cast<std::int32_t>(begin++);
-  }
-};
-
 /// A mixture of two streams of 40 and 70 windows, of which 400 samples are several epochs.
 Dataset mixture(Skips skips) {
-  return {{Windows(std::make_shared<Counting>(1), 0, 161, 4),
-           Windows(std::make_shared<Counting>(2), 0, 281, 4)},
+  return {{Windows(std::make_shared<CountingStream>(281, 1), 0, 161, 4),
+           Windows(std::make_shared<CountingStream>(281, 2), 0, 281, 4)},
           {1024, 3072},
           7,
           std::move(skips)};

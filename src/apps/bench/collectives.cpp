@@ -54,7 +54,7 @@ void fill_ones(View full, device::Stream& stream) {
 /// A transport with a separate bucket for every operation, as in training, where gradients are
 /// reduced and parameters are gathered. So the cache contents after one operation do not affect the
 /// next.
-struct Entrant {
+struct BucketedTransport {
   struct Bucket {
     device::Buffer buffer;
     std::unique_ptr<comm::Shards> shards;
@@ -69,13 +69,13 @@ constexpr std::array<std::pair<const char*, Operation>, 3> operations{
      {"all_gather", &comm::Communicator::all_gather},
      {"all_reduce", &comm::Communicator::all_reduce}}};
 
-std::unique_ptr<Entrant> make_entrant(std::unique_ptr<comm::Communicator> communicator,
-                                      std::size_t bytes,
-                                      DType dtype,
-                                      device::Stream& stream) {
-  auto entrant = std::make_unique<Entrant>();
+std::unique_ptr<BucketedTransport> make_entrant(std::unique_ptr<comm::Communicator> communicator,
+                                                std::size_t bytes,
+                                                DType dtype,
+                                                device::Stream& stream) {
+  auto entrant = std::make_unique<BucketedTransport>();
   entrant->communicator = std::move(communicator);
-  for (Entrant::Bucket& bucket : entrant->buckets) {
+  for (BucketedTransport::Bucket& bucket : entrant->buckets) {
     bucket.buffer = entrant->communicator->allocate(bytes, "a bucket of the benchmark");
     bucket.shards = entrant->communicator->shards(bucket.buffer.view(dtype));
     fill_ones(bucket.shards->full, stream);
@@ -83,7 +83,7 @@ std::unique_ptr<Entrant> make_entrant(std::unique_ptr<comm::Communicator> commun
   return entrant;
 }
 
-void add_transport(Entrant& entrant,
+void add_transport(BucketedTransport& entrant,
                    comm::Reduction reduction,
                    device::Stream& stream,
                    std::vector<TimedCollective>& contestants) {
@@ -177,7 +177,7 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
       const std::int64_t bytes =
           rounded_up(asked, static_cast<std::int64_t>(size_bytes(dtype)) * world.size());
       const auto count = static_cast<std::size_t>(bytes);
-      std::vector<std::unique_ptr<Entrant>> entrants;
+      std::vector<std::unique_ptr<BucketedTransport>> entrants;
       std::vector<TimedCollective> contestants;
       for (const comm::Transport transport : request.transports) {
         entrants.push_back(make_entrant(

@@ -58,7 +58,7 @@ Vocabulary read_pair(const FileText& vocab) {
       "there is no merges.txt next to this vocabulary. Put the file of its merges there");
 }
 
-Vocabulary read_model(const FileText& file) {
+Vocabulary read_model_file(const FileText& file) {
   // The first byte of a message with pieces is that of a line break.
   return file.bytes.starts_with('\n') ? read_sentencepiece(file)
                                       : read_tiktoken(file, companion_of(file));
@@ -105,7 +105,7 @@ Vocabulary (*reader_of(const fs::path& file))(const FileText&) {
   const fs::path ending = name.extension();
   return name == "vocab.json" || name == "encoder.json" ? read_pair
          : ending == ".json"                            ? read_tokenizer_json
-         : ending == ".tiktoken" || ending == ".model"  ? read_model
+         : ending == ".tiktoken" || ending == ".model"  ? read_model_file
          : ending == ".bin"                             ? read_bin
                                                         : nullptr;
 }

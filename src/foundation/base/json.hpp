@@ -13,8 +13,6 @@ using Json = nlohmann::ordered_json;
 
 /// The text of a value, with a line feed at its end; with `indent` -1 in one line. Bytes that are
 /// not UTF-8 become U+FFFD.
-inline std::string json_text(const Json& value, int indent = 1) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_text(const Json& value, int indent = 1);
 
 }  // namespace trireme

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/json.hpp"
+
+namespace trireme {
+
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace trireme
