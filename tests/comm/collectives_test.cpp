@@ -41,7 +41,8 @@ enum class Wiring : std::uint8_t {
   blocks,   ///< nodes of consecutive ranks: 0 1 | 2 3
   cyclic,   ///< ranks distributed to nodes round robin: 0 2 | 1 3
   unequal,  ///< 0 | 1 2 | 3 4 5 6
-  mixed     ///< unequal and interleaved: 0 4 | 1 2 6 | 3 5
+  mixed,    ///< unequal and interleaved: 0 4 | 1 2 6 | 3 5
+  around    ///< one node before and after the other: 0 1 5 6 | 2 3 4
 };
 
 using Case = std::tuple<Wiring, Reduction, DType, StreamMode>;
@@ -52,6 +53,8 @@ int pretended_node(Wiring wiring, int rank, int size) {
     return rank == 0 ? 0 : rank < 3 ? 1 : 2;
   if (wiring == Wiring::mixed)
     return std::array{0, 1, 1, 2, 0, 2, 1}[static_cast<std::size_t>(rank) % 7];
+  if (wiring == Wiring::around)
+    return rank < size / 3 || rank >= size - size / 3 ? 0 : 1;
   if (size % 2 != 0)
     return rank;
   return wiring == Wiring::blocks ? rank * 2 / size : rank % (size / 2);
@@ -334,6 +337,8 @@ const char* wiring_name(Wiring wiring) {
       return "hierarchical_unequal";
     case Wiring::mixed:
       return "hierarchical_mixed";
+    case Wiring::around:
+      return "hierarchical_around";
   }
   return "?";
 }
@@ -372,12 +377,40 @@ INSTANTIATE_TEST_SUITE_P(,
                                   word(std::get<Reduction>(tested.param));
                          });
 
+/// The first node adds its first ranks, and later its last ones: it starts the sums of later chunks
+/// before it continues those of earlier ones.
+TEST(OrderedSums, ContinueOnTheNodeThatStartedThem) {
+  MpiWorld world;
+  const auto device = device::make_cpu_device(1);
+  const auto stream = device->make_stream(StreamMode::inlined, "comm");
+  const auto communicator = connect(Wiring::around, Reduction::ordered, world, *device);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t shard : {257, 2503, 2560})
+      for (int round = 0; round < 3; ++round) {
+        SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(shard));
+        const auto buffer = communicator->allocate(
+            static_cast<std::size_t>(shard * world.size()) * size_bytes(dtype), "test bucket");
+        const auto shards = communicator->shards(buffer.view(dtype));
+        fill(shards->full, world.rank(), round);
+        communicator->reduce_scatter(*shards, BucketIndex{0}, *stream);
+        stream->synchronize();
+        for (std::int64_t i = 0; i < shard; ++i) {
+          const std::int64_t at = world.rank() * shard + i;
+          ASSERT_EQ(element(shards->own.data, i, dtype),
+                    ordered_sum(world.size(), at, dtype, round))
+              << "element " << at;
+        }
+        world.barrier();
+      }
+}
+
 /// Windows hold two messages, or those of one sum.
 TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(StreamMode::inlined, "comm");
-  for (const Wiring wiring : {Wiring::mpi, Wiring::blocks, Wiring::cyclic, Wiring::mixed})
+  for (const Wiring wiring :
+       {Wiring::mpi, Wiring::blocks, Wiring::cyclic, Wiring::mixed, Wiring::around})
     for (const Reduction reduction : {Reduction::ordered, Reduction::tree})
       for (const DType dtype : {DType::f32, DType::bf16}) {
         SCOPED_TRACE(std::string(word(reduction)) + " " + name(dtype));

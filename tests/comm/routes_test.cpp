@@ -30,9 +30,13 @@ std::string in_pairs(const std::vector<std::string>& terms) {
          in_pairs({terms.begin() + left, terms.end()}) + ")";
 }
 
-std::string promised(Reduction reduction, const Hosts& hosts) {
+std::string term(int rank, int chunk) {
+  return std::to_string(rank) + "." + std::to_string(chunk);
+}
+
+std::string promised(Reduction reduction, const Hosts& hosts, int chunk) {
   std::vector<std::string> all, sums;
-  for (int rank = 0; rank < hosts.ranks(); ++rank) all.push_back(std::to_string(rank));
+  for (int rank = 0; rank < hosts.ranks(); ++rank) all.push_back(term(rank, chunk));
   if (reduction == Reduction::tree)
     return in_pairs(all);
   if (reduction == Reduction::ordered)
@@ -45,13 +49,15 @@ std::string promised(Reduction reduction, const Hosts& hosts) {
   return in_order(sums);
 }
 
-/// Executes one chunk of every block, in rounds, until no rank makes progress.
+/// Executes the chunks of every block, in rounds, until no rank makes progress. All starts of all
+/// chunks go before the first sum is continued: the farthest that they may be ahead.
 struct Walk {
+  static constexpr int chunks = 3;
   const Hosts& hosts;
   std::vector<Routes> routes;
-  // (from, to): messages in transit, in order
-  std::map<std::tuple<int, int>, std::vector<std::string>> wires;
-  std::vector<std::string> stored;
+  // (from, to, passed): messages in transit, in order
+  std::map<std::tuple<int, int, bool>, std::vector<std::string>> wires;
+  std::vector<std::vector<std::string>> stored;  // by rank, of each chunk
   std::vector<std::int64_t> bytes;
   std::int64_t element_bytes;
 
@@ -63,36 +69,39 @@ struct Walk {
     for (int rank = 0; rank < hosts.ranks(); ++rank)
       routes.push_back(make_routes(reduction, dtype, hosts, rank));
     for (int rank = 0; rank < hosts.ranks(); ++rank)
-      for (const BlockTask& task : of(rank).starts) finish(rank, task);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        for (const BlockTask& task : of(rank).starts) finish(rank, task, chunk, false);
     std::vector<std::size_t> at(routes.size());
     for (bool moved = true; moved;) {
       moved = false;
       for (int rank = 0; rank < hosts.ranks(); ++rank) {
         auto& next = at[static_cast<std::size_t>(rank)];
-        if (next < of(rank).continues.size() && ready(rank, of(rank).continues[next])) {
-          finish(rank, of(rank).continues[next++]);
+        const std::vector<BlockTask>& tasks = of(rank).continues;
+        if (next < chunks * tasks.size() && ready(rank, tasks[next % tasks.size()])) {
+          finish(rank, tasks[next % tasks.size()], static_cast<int>(next / tasks.size()), true);
+          ++next;
           moved = true;
         }
       }
     }
     for (int rank = 0; rank < hosts.ranks(); ++rank)
-      EXPECT_EQ(at[static_cast<std::size_t>(rank)], of(rank).continues.size()) << "rank " << rank;
+      EXPECT_EQ(at[static_cast<std::size_t>(rank)], chunks * of(rank).continues.size())
+          << "rank " << rank;
     for (const auto& [ends, left] : wires) EXPECT_TRUE(left.empty());
   }
 
   [[nodiscard]] const Routes& of(int rank) const { return routes[static_cast<std::size_t>(rank)]; }
 
   bool ready(int rank, const BlockTask& task) {
-    std::map<int, std::size_t> wanted;
+    std::map<std::tuple<int, int, bool>, std::size_t> wanted;
     for (std::uint32_t i = task.first; i < task.first + task.count; ++i)
-      if (of(rank).steps[i].incoming)
-        ++wanted[of(rank).steps[i].source];
-    return std::ranges::all_of(wanted, [&](const auto& want) {
-      return wires[{want.first, rank}].size() >= want.second;
-    });
+      if (const SumStep& step = of(rank).steps[i]; step.incoming)
+        ++wanted[{step.source, rank, step.passed}];
+    return std::ranges::all_of(
+        wanted, [&](const auto& want) { return wires[want.first].size() >= want.second; });
   }
 
-  void finish(int rank, const BlockTask& task) {
+  void finish(int rank, const BlockTask& task, int chunk, bool passes) {
     std::vector<std::string> stack;
     for (std::uint32_t i = task.first; i < task.first + task.count; ++i) {
       const SumStep& step = of(rank).steps[i];
@@ -101,12 +110,12 @@ struct Walk {
         source = stack.back();
         stack.pop_back();
       } else if (step.incoming) {
-        auto& wire = wires[{step.source, rank}];
+        auto& wire = wires[{step.source, rank, step.passed}];
         source = wire.front();
         wire.erase(wire.begin());
       } else {
-        source = std::to_string(
-            hosts.members(hosts.host_of(rank))[static_cast<std::size_t>(step.source)]);
+        source =
+            term(hosts.members(hosts.host_of(rank))[static_cast<std::size_t>(step.source)], chunk);
       }
       if (step.kind == SumStep::Kind::load)
         stack.push_back(source);
@@ -116,11 +125,10 @@ struct Walk {
     ASSERT_EQ(stack.size(), 1U);
     if (task.to < 0) {
       EXPECT_EQ(task.block, rank);
-      EXPECT_EQ(stored[static_cast<std::size_t>(rank)], "");
-      stored[static_cast<std::size_t>(rank)] = stack[0];
+      stored[static_cast<std::size_t>(rank)].push_back(stack[0]);
       return;
     }
-    wires[{rank, task.to}].push_back(stack[0]);
+    wires[{rank, task.to, passes}].push_back(stack[0]);
     EXPECT_NE(hosts.host_of(rank), hosts.host_of(task.to)) << "a message inside a host";
     bytes[static_cast<std::size_t>(hosts.host_of(rank))] += task.partial ? 4 : element_bytes;
   }
@@ -132,6 +140,8 @@ std::vector<Hosts> placements() {
   all.emplace_back(std::vector{0, 1, 1, 2, 2, 2});
   all.emplace_back(std::vector{0, 1, 0, 1, 0, 1});
   all.emplace_back(std::vector{7, 3, 3, 7, 5, 3, 5});
+  all.emplace_back(std::vector{0, 0, 1, 1, 1, 0, 0});
+  all.emplace_back(std::vector{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1});
   std::mt19937 random(7);
   for (int i = 0; i < 60; ++i) {
     std::vector<int> host_of(1 + random() % 20);
@@ -146,9 +156,13 @@ TEST(Routes, KeepTheOrderOfAdditionsOnEveryPlacement) {
     for (const Reduction reduction : {Reduction::sum, Reduction::ordered, Reduction::tree})
       for (const DType dtype : {DType::f32, DType::bf16}) {
         const Walk walk(reduction, dtype, hosts);
-        for (const std::string& sum : walk.stored)
-          ASSERT_EQ(sum, promised(reduction, hosts)) << word(reduction);
-        EXPECT_EQ(walk.bytes, reduce_bytes_between_hosts(reduction, dtype, hosts, 1))
+        for (const std::vector<std::string>& sums : walk.stored) {
+          ASSERT_EQ(sums.size(), std::size_t{Walk::chunks});
+          for (int chunk = 0; chunk < Walk::chunks; ++chunk)
+            ASSERT_EQ(sums[static_cast<std::size_t>(chunk)], promised(reduction, hosts, chunk))
+                << word(reduction);
+        }
+        EXPECT_EQ(walk.bytes, reduce_bytes_between_hosts(reduction, dtype, hosts, Walk::chunks))
             << word(reduction) << " " << name(dtype) << " on " << hosts.count() << " hosts";
       }
 }

@@ -57,14 +57,15 @@ namespace trireme::comm {
 namespace {
 
 std::vector<std::vector<int>> placements(int ranks) {
-  std::vector<int> blocks, dealt, unequal, apart;
+  std::vector<int> blocks, dealt, unequal, apart, around;
   for (int rank = 0; rank < ranks; ++rank) {
     blocks.push_back(rank < (ranks + 1) / 2 ? 0 : 1);
     dealt.push_back(rank % 3);
     unequal.push_back(rank == 0 ? 0 : rank < 3 ? 1 : 2);
     apart.push_back(rank);
+    around.push_back(rank < ranks / 3 || rank >= ranks - ranks / 3 ? 0 : 1);
   }
-  return {blocks, dealt, unequal, apart};
+  return {blocks, dealt, unequal, apart, around};
 }
 
 class Traffic : public ::testing::Test {

@@ -11,7 +11,8 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int exchange_tag = 12;
+/// A rank's starts are chunks ahead of its own sums. So messages of the two kinds pass each other.
+constexpr int started_tag = 12, passed_tag = 14;
 /// Lower limit of the size of messages, unless the blocks or the caller's chunks are smaller.
 constexpr std::size_t smallest_chunk_bytes = 8192;
 /// The number of chunks by which a rank's messages may be ahead of its own sums.
@@ -83,7 +84,8 @@ Exchange::Table Exchange::make_table(Routes routes, DType dtype, std::size_t chu
   for (const BlockTask& task : routes.continues)
     for (std::uint32_t i = task.first; i < task.first + task.count; ++i)
       if (const SumStep& step = routes.steps[i]; step.incoming)
-        table.incoming.push_back({step.source, task.block, step.partial});
+        table.incoming.push_back(
+            {step.source, task.block, step.partial, step.passed ? passed_tag : started_tag});
   table.routes = std::move(routes);
   return table;
 }
@@ -149,8 +151,8 @@ void Exchange::start(Run& run) {
       make_sum(run, task, piece, staged);
       at = staged;
     }
-    TRIREME_MPI(MPI_Isend(at, run.bytes(piece, task.partial), MPI_BYTE, task.to, exchange_tag,
-                          comm_, &starting_.requests[slot]));
+    TRIREME_MPI(MPI_Isend(at, run.bytes(piece, task.partial), MPI_BYTE, task.to, started_tag, comm_,
+                          &starting_.requests[slot]));
     ++starting_.begun;
   }
 }
@@ -162,7 +164,7 @@ void Exchange::receive(Run& run) {
     const View piece = run.piece(next.block, receiving_.begun / count);
     const std::size_t slot = receiving_.slot(receiving_.begun);
     TRIREME_MPI(MPI_Irecv(receiving_.memory + slot * message_bytes_, run.bytes(piece, next.partial),
-                          MPI_BYTE, next.from, exchange_tag, comm_, &receiving_.requests[slot]));
+                          MPI_BYTE, next.from, next.tag, comm_, &receiving_.requests[slot]));
   }
 }
 
@@ -204,8 +206,8 @@ bool Exchange::continue_sums(Run& run) {
     ++run.continued;
     if (!passes)
       continue;
-    TRIREME_MPI(MPI_Isend(out, run.bytes(piece, task.partial), MPI_BYTE, task.to, exchange_tag,
-                          comm_, &passing_.requests[slot]));
+    TRIREME_MPI(MPI_Isend(out, run.bytes(piece, task.partial), MPI_BYTE, task.to, passed_tag, comm_,
+                          &passing_.requests[slot]));
     ++passing_.begun;
   }
 }

@@ -69,6 +69,7 @@ class Exchange {
     int from = 0;
     int block = 0;
     bool partial = false;
+    int tag = 0;
   };
   /// The routes of one dtype, and the size of its chunks.
   struct Table {

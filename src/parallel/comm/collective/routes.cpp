@@ -150,9 +150,9 @@ class Writer {
     task_.block = block;
     task_.first = static_cast<std::uint32_t>(routes.steps.size());
   }
-  void push_own(int rank) { push({SumStep::Kind::load, false, false, hosts_.local_of(rank)}); }
-  void push_incoming(int from, bool partial) {
-    push({SumStep::Kind::load, true, partial, from});
+  void push_own(int rank) { push({.source = hosts_.local_of(rank)}); }
+  void push_incoming(int from, bool partial, bool passed) {
+    push({.incoming = true, .partial = partial, .passed = passed, .source = from});
     ++task_.messages;
   }
   void merge() {
@@ -160,7 +160,7 @@ class Writer {
     if (steps.back().kind == SumStep::Kind::load)
       steps.back().kind = SumStep::Kind::add;
     else
-      push({SumStep::Kind::merge, false, false, 0});
+      push({.kind = SumStep::Kind::merge});
   }
   void push_term(const Postfix& all, const Term& term) {
     for (std::size_t i = term.begin; i < term.end; ++i) all[i] == plus ? merge() : push_own(all[i]);
@@ -213,7 +213,7 @@ Routes gathered(
     if (term->host == writer.host())
       writer.push_term(all, *term);
     else
-      writer.push_incoming(hosts.agent(term->host, rank), !term->alone());
+      writer.push_incoming(hosts.agent(term->host, rank), !term->alone(), false);
     i = term++->end;
   }
   writer.end(-1, false);
@@ -233,7 +233,7 @@ Routes passed_on(const std::vector<Segment>& segments, DType dtype, const Hosts&
         continue;
       writer.begin(block);
       if (k > 0)
-        writer.push_incoming(hosts.agent(segments[k - 1].host, block), true);
+        writer.push_incoming(hosts.agent(segments[k - 1].host, block), true, k > 1);
       for (int i = 0; i < segment.count; ++i) {
         writer.push_own(segment.first + i);
         if (k > 0 || i > 0)
@@ -245,7 +245,7 @@ Routes passed_on(const std::vector<Segment>& segments, DType dtype, const Hosts&
   }
   if (const int last = segments.back().host; last != writer.host()) {
     writer.begin(rank);
-    writer.push_incoming(hosts.agent(last, rank), false);
+    writer.push_incoming(hosts.agent(last, rank), false, true);
     writer.end(-1, false);
   }
   Routes routes = std::move(writer.routes);

@@ -38,6 +38,7 @@ struct SumStep {
   Kind kind = Kind::load;
   bool incoming = false;  ///< the source is a message; else memory of a rank of this host
   bool partial = false;   ///< the message is fp32; else of the bucket's dtype
+  bool passed = false;    ///< the sender continued the sum; else it started it
   int source = 0;         ///< sender's rank, or position on this host
 };
 

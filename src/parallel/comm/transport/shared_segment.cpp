@@ -34,8 +34,8 @@ namespace {
 /// ones at multiples of a huge page, so that these are possible.
 constexpr std::int64_t largest_page = std::int64_t{64} << 10U, huge_page = std::int64_t{2} << 20U;
 
-std::size_t distance_of(std::size_t piece_bytes) {
-  const auto bytes = static_cast<std::int64_t>(piece_bytes);
+std::size_t distance_of(std::size_t bytes_of_piece) {
+  const auto bytes = static_cast<std::int64_t>(bytes_of_piece);
   return static_cast<std::size_t>(rounded_up(bytes, bytes < huge_page ? largest_page : huge_page));
 }
 
