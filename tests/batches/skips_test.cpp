@@ -87,9 +87,9 @@ std::vector<std::vector<std::int32_t>> read_step(const Dataset& data,
                                                  std::int64_t first) {
   std::vector<std::vector<std::int32_t>> rows;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Consumption consumption{.sizes = sizes, .rank = rank, .of = {0, 2, ranks}};
-    ReadAhead ahead(data, consumption, {});
-    for (std::int64_t micro = 0; micro < consumption.batches(step).micro_steps(rank); ++micro) {
+    const Consumption of_rank{.sizes = sizes, .rank = rank, .of = {0, 2, ranks}};
+    ReadAhead ahead(data, of_rank, {});
+    for (std::int64_t micro = 0; micro < of_rank.batches(step).micro_steps(rank); ++micro) {
       const auto& block = ahead.take(step, first, micro);
       for (std::int64_t row = 0; row < block.samples.count; ++row)
         rows.emplace_back(block.tokens.begin() + 4 * row, block.tokens.begin() + 4 * (row + 1));

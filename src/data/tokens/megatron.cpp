@@ -28,7 +28,7 @@ struct [[gnu::packed]] Header {
 };
 constexpr std::int64_t header_bytes = sizeof(Header);
 static_assert(header_bytes == 34);
-constexpr std::array<char, 9> magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+constexpr std::array<char, 9> index_file_magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 
 /// Bytes per token of a type that tokens have; 0: another one.
 int width_of_type(int type) {
@@ -98,7 +98,7 @@ std::string examine_megatron(const std::string& index_path, ExaminedFile& made) 
   if (file.read_some(0, std::as_writable_bytes(std::span(&header, 1))) < sizeof header)
     return fmt::format("is not an index of Megatron: {} bytes, its header alone takes {}",
                        file.size(), header_bytes);
-  if (header.magic != magic)
+  if (header.magic != index_file_magic)
     return "is not an index of Megatron: it does not begin with MMIDIDX";
   const std::uint64_t version = header.version;
   const int type = header.type;
