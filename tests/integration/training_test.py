@@ -365,22 +365,6 @@ class Record(TrainingTest):
             self.assertLessEqual(end, begin + 1e-6)
 
 
-class NotFinite(TrainingTest):
-    """Weights that grow ninefold with every step overflow after some forty."""
-    GROWING = ("run.steps=60", "checkpoint.every_steps=0", "optimizer.learning_rate=1", "optimizer.weight_decay=10", "optimizer.clip_norm=0",
-               "evaluate.every_steps=0", "optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0")
-
-    def test_a_run_stops_or_skips_as_the_deck_says(self):
-        stopped = self.train(*self.GROWING, ranks=2, name="stop")
-        self.assert_refused(stopped, 2, "is not finite", "in bucket", "nothing was updated")
-        skipped = self.train(*self.GROWING, "optimizer.on_non_finite=skip", "optimizer.max_skipped_steps=3", ranks=2, name="skip")
-        self.assert_refused(skipped, 2, "is not finite", "in the 3 before it (optimizer.max_skipped_steps)")
-        first = self.column("step", "steps", "stop")[-1] + 1
-        self.assertEqual(self.column("step", "skipped", "stop"), [])
-        self.assertEqual(self.column("step", "skipped", "skip"), [first, first + 1, first + 2])
-        self.assertEqual(skipped.out.count("skipped: the gradient was not finite"), 3, skipped)
-
-
 class FindRate(TrainingTest):
     """trireme find-rate: a sweep that touches no run directory."""
     TREE = ("batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")

@@ -298,18 +298,20 @@ StepResult Optimizer::result(std::int64_t update) {
                     .sums_waited = pending.sums_end->seconds() - pending.sums_begin->seconds(),
                     .matrices = times_of_matrices(pending),
                     .not_finite = {}};
-  if (numbers.gradient.finite != 0) {
-    skipped_in_a_row_ = 0;
+  if (numbers.gradient.finite != 0)
     return result;
-  }
   result.not_finite = where_not_finite(pending);
+  const std::int64_t step = step_of_update(update);
   const bool skips = config_.on_non_finite == OnNonFinite::skip;
-  if (skips && ++skipped_in_a_row_ <= config_.max_skipped_steps)
+  if (step != skipped_step_)
+    continue_skips(step, skipped_in_a_row(step - 1) + 1);
+  if (skips && skipped_in_a_row_ <= config_.max_skipped_steps)
     return result;
   throw UserError(
-      fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Lower the "
+      fmt::format("the gradient of step {} is not finite: {}; {}{}. Lower the "
                   "learning rate or use a longer warm-up",
-                  step_of_update(update), result.not_finite,
+                  step, result.not_finite,
+                  config_.outer.on() ? "its replica made no update" : "nothing was updated",
                   skips ? fmt::format(", in this step and in the {} before it "
                                       "(optimizer.max_skipped_steps)",
                                       config_.max_skipped_steps)

@@ -121,6 +121,15 @@ class Optimizer {
   /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
   /// throws UserError with these names, on all ranks.
   StepResult result(std::int64_t update);
+  /// How many steps in a row, of which `step` is the last, had an update that was skipped; it
+  /// belongs into a checkpoint of that step.
+  [[nodiscard]] std::int64_t skipped_in_a_row(std::int64_t step) const {
+    return step == skipped_step_ ? skipped_in_a_row_ : 0;
+  }
+  void continue_skips(std::int64_t step, std::int64_t in_a_row) {
+    skipped_step_ = step;
+    skipped_in_a_row_ = in_a_row;
+  }
 
   /// The state that this rank keeps, in layout order. Sharded: every element of every parameter is
   /// in exactly one piece of one rank of each replica. Otherwise each rank has all elements, and
@@ -225,7 +234,7 @@ class Optimizer {
   device::Buffer numbers_;                      // Numbers of the current step, on the device
   std::array<PendingResult, 2> pending_;        // of even and odd steps
   std::vector<StepResult::Span> matrix_spans_;  // of the last result()
-  std::int64_t skipped_in_a_row_ = 0;
+  std::int64_t skipped_step_ = 0, skipped_in_a_row_ = 0;  // the last one, and those up to it
 };
 
 }  // namespace trireme::optim

@@ -200,6 +200,12 @@ std::string choose_run_id(const record::RunDirectory& directory,
   return theirs.empty() ? record::new_run_id() : theirs;
 }
 
+std::int64_t skipped_in_a_row(const Resumed& resumed) {
+  std::int64_t skipped = 0;
+  take(resumed.facts.more, skipped_fact, skipped);
+  return skipped;
+}
+
 std::vector<std::string> change_table(const Resumed& resumed, const session::Job& job) {
   const auto changes = deck_changes(resumed.facts.deck, job);
   std::vector<std::string> lines;

@@ -30,6 +30,8 @@ using record::data_hash_fact, record::run_id_fact, record::data_position_fact;
 using record::tokenizer_fact, record::unknown_tokenizer;
 /// NoiseScale::packed(), of runs that measure it.
 inline constexpr const char* noise_scale_fact = "noise_scale";
+/// Optimizer::skipped_in_a_row() on rank 0; absent: 0.
+inline constexpr const char* skipped_fact = "skipped_in_a_row";
 
 /// The value of tokenizer_fact for a run.
 std::string tokenizer_text(const session::Job& job);
@@ -47,6 +49,9 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
 std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumed>& resumed,
                           const session::Job& job);
+
+/// Consecutive skipped steps of which the checkpoint's is the last.
+std::int64_t skipped_in_a_row(const Resumed& resumed);
 
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
 /// checkpoint does not state it.

@@ -129,6 +129,7 @@ void Run::start() {
     data.train.continue_from(fact_of(resumed->facts.more, data_position_fact),
                              static_cast<std::int64_t>(training.next_sample));
     saved_step = resumed->facts.step;
+    training.optimizer.continue_skips(saved_step, skipped_in_a_row(*resumed));
   }
   bool all_steps = false;
   comm::on_first_rank(world, [&] { all_steps = is_finished(job, directory.path()); });

@@ -113,6 +113,7 @@ class Trainer : Run {
   double slowest_copy_s_ = 0;  ///< in memory
   SlowRanks slow_ranks_{world, training.energy, training.device->kind() == device::Kind::cpu};
   Spikes spikes_;             ///< on rank 0
+  bool time_is_up_ = false;   ///< on rank 0: a time limit was found to leave too little time
   bool interrupted_ = false;  ///< an evaluation or a sample was dropped: a stop is requested
   bool dropped_ = false;      ///< an evaluation, which the next start makes up
 
@@ -165,8 +166,11 @@ session::Requests Trainer::requests() {
   session::Requests mine;
   if (const auto reason = signals.stop())
     mine.stop_for(*reason);
-  if (world.rank() == 0 &&
-      walltime_.ends(signals.deadline() - device::steady_seconds(), saver.under_way()))
+  // An evaluation that was interrupted for it has ended, even if the limit is moved afterwards.
+  time_is_up_ = time_is_up_ ||
+                (world.rank() == 0 &&
+                 walltime_.ends(signals.deadline() - device::steady_seconds(), saver.under_way()));
+  if (time_is_up_)
     mine.stop_for(session::StopReason::time_limit);
   return mine;
 }
@@ -322,9 +326,12 @@ void Trainer::print_sample(std::int64_t step) {
 }
 
 record::NameValues Trainer::facts_now() const {
-  if (!noise_scale)
-    return {};
-  return {{noise_scale_fact, noise_scale->packed()}};
+  record::NameValues facts;
+  if (noise_scale)
+    facts.emplace_back(noise_scale_fact, noise_scale->packed());
+  if (const std::int64_t skipped = training.optimizer.skipped_in_a_row(newest_.step); skipped > 0)
+    facts.emplace_back(skipped_fact, std::to_string(skipped));
+  return facts;
 }
 
 void Trainer::copy_to_memory(std::int64_t step) {
@@ -447,7 +454,8 @@ ExitCode Trainer::steps() {
     const bool remembers = due(number, memory_every_) && !last;
     if (saves || remembers || last)
       look();
-    if (checks_replicas(number, saves)) {
+    const bool checked = checks_replicas(number, saves);
+    if (checked) {
       look();
       training.check_replicas(number);
     }
@@ -459,6 +467,8 @@ ExitCode Trainer::steps() {
       look();
       stops_for = session::agree(world, requests()).stop();
       saves = true;
+      if (!checked && checks_replicas(number, true))
+        training.check_replicas(number);
     }
     if (saves)
       save(number, stops_for || last);
