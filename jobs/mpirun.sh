@@ -114,13 +114,14 @@ end_without_children() { # PID
 
 ended='' failures=0 child='' on=''
 directory=$(value_of run.directory)
-checkpoints=$directory/checkpoints/latest
+# The newest checkpoint of the run in this directory, and of those in its numbered siblings (run.when_finished: new).
+newest_checkpoints() { cat -- "$directory"/checkpoints/latest "$directory"-[0-9]*/checkpoints/latest 2>/dev/null || true; }
 steps=$(value_of run.steps)
 # The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last, unless
 # a rank was lost after the checkpoint of the last step.
 was_cut() {
   local log latest
-  log=$(ls -t "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)
+  log=$(ls -t -- "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)
   latest=$(cat "${log%/*}/checkpoints/latest" 2>/dev/null) || true
   [ -n "$in_place" ] && [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" | grep -q ' all files are in '
 }
@@ -131,7 +132,7 @@ done
 trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
 [ ! -t 0 ] || exec </dev/null # which the launcher may not read in the background
 while :; do
-  newest=$(cat "$checkpoints" 2>/dev/null) || true
+  newest=$(newest_checkpoints)
   set -m # a process group of its own: Ctrl-C reaches this script alone
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
@@ -152,7 +153,7 @@ while :; do
   [ $code -ne 0 ] || ! was_cut || code=3
   case $code in 0 | 2 | 4 | 75) exit $code ;; esac
   [ -z "$ended" ] || exit $code
-  [ "$newest" = "$(cat "$checkpoints" 2>/dev/null)" ] || failures=0
+  [ "$newest" = "$(newest_checkpoints)" ] || failures=0
   if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ]; then
     echo "error: $failures starts in a row made no checkpoint" >&2
     exit $code

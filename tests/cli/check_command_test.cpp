@@ -32,6 +32,20 @@ TEST(CheckCommand, SumsUpTheDeck) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
+TEST(CheckCommand, PrintsTheValueOfAKeyWithoutQuotes) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("run: {directory: runs/a, steps: 100}\n");
+  for (const auto& [written, text] : {std::pair{"runs/b", "runs/b"},
+                                      {"./runs/b", "./runs/b"},
+                                      {"\"a b = \\\"c\\\"\"", "a b = \"c\""},
+                                      {"\"{{array}}\"", "{array}"},
+                                      {"\"7\"", "7"}})
+    EXPECT_EQ(value_of({path, {std::string("run.directory=") + written}}, "run.directory", {}),
+              std::string(text) + "\n");
+  EXPECT_EQ(value_of({path, {}}, "run.steps", {}), "100\n");
+}
+
 TEST(CheckCommand, LooksAtFilesAndDirectories) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";

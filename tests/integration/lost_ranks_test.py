@@ -233,10 +233,10 @@ class Restarts(KilledRanks):
         self.assertIn("2 starts in a row made no checkpoint", said)
 
     def test_starts_that_made_a_checkpoint_do_not_count(self):
-        running, lines, reader = self.start_run("counted", 2, restarts=1)
+        running, lines, reader = self.start_run("counted=1", 2, restarts=1)
         for start in (1, 2):
             self.await_step(running, lines, start, r"step +\d+/\d+ +checkpoint")
-            os.kill(min(processes(self.path("counted"))), signal.SIGKILL)
+            os.kill(min(processes(self.path("counted=1"))), signal.SIGKILL)
         self.assertEqual(running.wait(TIMEOUT_S), 0, lines)
         reader.join(TIMEOUT_S)
         self.assertEqual("".join(line for _, line in lines).count("it starts again"), 2, lines)

@@ -15,6 +15,7 @@
 #include "train/span_sample.hpp"
 
 #include "cli/check_surroundings.hpp"
+#include "deck/references.hpp"
 #include "deck/survey.hpp"
 #include "plan/deck_plan.hpp"
 #include "plan/machine.hpp"
@@ -135,7 +136,7 @@ std::string value_of(const DeckArguments& arguments,
                      const deck::Circumstances& circumstances) {
   for (const auto& [path, value] : deck::job_of(deck_of(arguments, circumstances)).deck)
     if (path == key)
-      return value + "\n";
+      return deck::plain_text(value) + "\n";
   throw UserError(fmt::format("--value {}: unknown key (all keys: trireme help deck)", key));
 }
 

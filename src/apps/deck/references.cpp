@@ -110,4 +110,11 @@ void put_values(Node& node,
   });
 }
 
+std::string plain_text(const std::string& yaml) {
+  std::vector<Diagnostic> findings;
+  Node node = parse_yaml(masked(yaml), {}, findings);
+  put_values(node, "", {}, findings);
+  return findings.empty() && node.kind == Node::Kind::word ? node.word : yaml;
+}
+
 }  // namespace trireme::deck

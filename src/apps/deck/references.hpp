@@ -28,6 +28,9 @@ std::string masked(const std::string& text);
 /// A value as it is written in a deck: its parts that look like references stand for themselves.
 std::string escaped(const std::string& value);
 
+/// The text of a word that yaml_text() wrote, without its quotes; a list or map as it is.
+std::string plain_text(const std::string& yaml);
+
 /// Puts the values into the tree. One without a value is a finding, at its word, and breaks that.
 void put_values(Node& node,
                 const std::string& path,
