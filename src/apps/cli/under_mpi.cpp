@@ -138,9 +138,12 @@ ExitCode with_deck(comm::World& world,
   shared.circumstances.ranks = world.size();
   shared.circumstances.cuda = build_info().has_cuda;
   shared.bytes = comm::from_first_rank(world, [&] { return deck::read_deck_file(arguments.path); });
-  const std::string references =
-      world.broadcast(json_text(deck::references_in(shared.bytes, arguments.overrides), -1), 0);
-  shared.circumstances.references = Json::parse(references).get<deck::References>();
+  using Values = std::vector<std::pair<std::string, std::string>>;  // bytes of any encoding
+  const auto references = comm::from_first_rank(world, [&] {
+    const deck::References found = deck::references_in(shared.bytes, arguments.overrides);
+    return Values(found.begin(), found.end());
+  });
+  shared.circumstances.references.emplace(references.begin(), references.end());
   shared.circumstances.tokenizer = read_tokenizer(world, shared, arguments);
   shared.circumstances.reads_weights = world.rank() == 0;
   comm::together(world, [&] {  // command lines, and mistakes in them, may differ
