@@ -51,6 +51,8 @@ TEST_F(DocumentsOf, CompressedTextIsTheSameText) {
         {"T.JSONL.GZ", gzipped(text)},
         {"no-ending", zstd(text)},
         {"two.gz", gzipped(text.substr(0, 777)) + gzipped(text.substr(777))},
+        {"padded.gz", gzipped(text) + std::string(512, '\0')},
+        {"two-padded.gz", gzipped(text.substr(0, 777)) + '\0' + gzipped(text.substr(777))},
         {"two.zst", zstd(text.substr(0, 777)) + zstd(text.substr(777))},
         {"two.bz2", bzip2(text.substr(0, 777)) + bzip2(text.substr(777))}}) {
     const auto found = texts(write(name, bytes), "");
@@ -65,6 +67,12 @@ TEST_F(DocumentsOf, MembersOfXzMayHavePaddingBetweenThem) {
               ElementsAre("one two"));
 }
 #endif
+
+TEST_F(DocumentsOf, AWindowOfZstdMayHaveMoreThan128MiB) {
+  // A frame without checksum or size, its window of 2^28 bytes, and one last block of 3 raw bytes.
+  const std::string bytes("\x28\xb5\x2f\xfd\x00\x90\x19\x00\x00one", 12);
+  EXPECT_THAT(texts(write("long.zst", bytes), ""), ElementsAre("one"));
+}
 
 TEST_F(DocumentsOf, DamagedOrCutCompressionIsNoShorterText) {
   const std::string text = long_text().substr(0, 100'000);
@@ -138,6 +146,21 @@ TEST_F(DocumentsOf, BadLinesAreSkippedAndCounted) {
   ASSERT_EQ(documents.notes().bad_places.size(), 10U);
   EXPECT_THAT(documents.notes().bad_places[9],
               HasSubstr("bad.jsonl:20:1: the line has 'text' that is not text but null"));
+}
+
+TEST_F(DocumentsOf, ANumberBeyondTheRangeMakesABadLine) {
+  const std::string path =
+      write("big.jsonl", "{\"text\": \"x\", \"n\": -1e999}\n{\"text\": \"y\"}\n");
+  EXPECT_THAT(
+      user_error([&] { texts(path, "text"); }),
+      HasSubstr("big.jsonl:1:1: error: the line contains a number that a double cannot hold"));
+  TextFormat format("text");
+  format.bad_lines = BadLines::skip;
+  Documents documents(path, format);
+  TextPiece piece;
+  ASSERT_TRUE(documents.next(piece));
+  EXPECT_EQ(piece.text, "y");
+  EXPECT_EQ(documents.notes().bad_lines, 1);
 }
 
 std::vector<std::string> separated(const std::string& path,

@@ -288,6 +288,9 @@ bool Documents::read_line(std::string_view line, std::string& problem, std::size
     column = std::max<std::size_t>(error.byte, 1);
     problem = reason_at(line, column);
     return false;
+  } catch (const nlohmann::json::out_of_range&) {  // tells no place
+    problem = "contains a number that a double cannot hold";
+    return false;
   }
   if (!object.is_object()) {
     problem = fmt::format(

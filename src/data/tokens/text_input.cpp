@@ -85,6 +85,9 @@ struct ZstdCodec {
   ZstdCodec() : stream(ZSTD_createDStream()) {
     if (stream == nullptr)
       throw std::bad_alloc();
+    // Without this, what `zstd --long` made is refused.
+    ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax,
+                           ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
   }
   ~ZstdCodec() { ZSTD_freeDStream(stream); }
   void start() {}
@@ -162,8 +165,15 @@ class Unpacked : public TextInput {
         in_ = std::span(buffer_).first(count);
         last_ = count == 0;
       }
-      if (between_members_ && in_.empty())
-        break;
+      // Tapes and archives pad with zeros, which gzip ignores.
+      if (std::is_same_v<Codec, GzipCodec> && between_members_ && begun_)
+        while (!in_.empty() && in_.front() == std::byte{0}) in_ = in_.subspan(1);
+      if (between_members_ && in_.empty()) {
+        if (last_)
+          break;
+        continue;
+      }
+      begun_ = true;
       if (std::exchange(between_members_, false))
         codec_.start();
       std::string problem;
@@ -187,7 +197,7 @@ class Unpacked : public TextInput {
   std::vector<std::byte> buffer_;
   In in_;
   Codec codec_;
-  bool between_members_ = true, last_ = false;
+  bool begun_ = false, between_members_ = true, last_ = false;
 };
 
 std::unique_ptr<TextInput> unpacked(const std::string& path, Packing packing) {
