@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,9 +23,13 @@ using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson ids_of(const Vocabulary& vocabulary) {
   OrderedJson ids = OrderedJson::object();
+  // push_back of the object would compare each key with all before it.
+  auto& members = ids.get_ref<OrderedJson::object_t&>();
+  std::unordered_set<std::string> seen;
   for (Token id = 0; id < std::ssize(vocabulary.tokens); ++id)
-    if (!vocabulary[id].bytes.empty())
-      ids.push_back({spelling_of(vocabulary, id), id});
+    if (std::string key = spelling_of(vocabulary, id);
+        !vocabulary[id].bytes.empty() && seen.insert(key).second)
+      members.emplace_back(std::move(key), id);
   return ids;
 }
 
