@@ -159,7 +159,7 @@ def _report(options):
         try:
             watch_report(options.runs, options.output, options.step, options.every, options.timeout)
         except KeyboardInterrupt:
-            write_report(runs, options.output, options.step)
+            write_report(_several(options.runs), options.output, options.step)
     else:
         write_report(runs, options.output, options.step)
     print(f"report: {options.output}")

@@ -13,6 +13,7 @@ import socket
 import time
 
 from .event_file import hyperparameters_event, scalars_event, version_event
+from .measures import starts_of_steps
 from .run_file import RunFileError
 
 FORMATS = ("jsonl", "csv", "tensorboard")
@@ -47,18 +48,15 @@ def csv_lines(columns):
 
 def step_times(run):
     """A function of a step: when it ended, in seconds since 1970, as far as the record has it."""
-    first = [int(step) for step in run.sessions["first_step"].values] if "first_step" in run.sessions else []
-    dates = run.sessions["date_and_time"].values if first and "date_and_time" in run.sessions else []
-    if len(dates) == 0:
-        first, dates = [0], [run.attributes.get("date_and_time", "1970-01-01 00:00:00 +0000")]
-    began = [calendar.timegm(time.strptime(date[:19], "%Y-%m-%d %H:%M:%S")) for date in dates]
-    ends, session, now = {}, 0, float(began[0])
     steps, seconds = (run.steps[name].values.tolist() if name in run.steps else [] for name in ("step", "seconds"))
-    for step, took in zip(steps, seconds):
-        while session + 1 < len(began) and step >= first[session + 1]:
-            session += 1
-            now = float(began[session])
-        now += took
+    if all(name in run.sessions and len(run.sessions[name]) for name in ("first_step", "date_and_time")):
+        starts, dates = starts_of_steps(run, steps).tolist(), run.sessions["date_and_time"].values
+    else:
+        starts, dates = [0] * len(steps), [run.attributes.get("date_and_time", "1970-01-01 00:00:00 +0000")]
+    began = [calendar.timegm(time.strptime(date[:19], "%Y-%m-%d %H:%M:%S")) for date in dates]
+    ends, now = {}, float(began[0])
+    for step, took, start, before in zip(steps, seconds, starts, [0, *starts]):
+        now = (now if start == before else float(began[start])) + took
         ends[step] = now
     return lambda step: ends.get(step, float(began[0]))
 

@@ -24,6 +24,15 @@ class Spread:
         return float(self.median / first.median)
 
 
+def starts_of_steps(run, steps):
+    """For each step the start that made it: of those in /sessions/first_step that are not later, the last. A start that found its newest
+    checkpoints damaged may begin before an earlier one."""
+    starts = np.zeros(len(steps), dtype=int)
+    for start, first in enumerate(run.sessions["first_step"].values):
+        starts[np.asarray(steps) >= first] = start
+    return starts
+
+
 def ranks_of_steps(run):
     """How many ranks took part in each row of /steps; by /sessions, 0 where the file does not have it."""
     steps = run.steps["step"].values if "step" in run.steps else np.zeros(0)
@@ -32,8 +41,7 @@ def ranks_of_steps(run):
     ranks = run.sessions["ranks"].values
     if "first_step" not in run.sessions:
         return np.full(len(steps), int(ranks[-1]))
-    session = np.searchsorted(run.sessions["first_step"].values, steps, side="right") - 1
-    return ranks[np.maximum(session, 0)].astype(int)
+    return ranks[starts_of_steps(run, steps)].astype(int)
 
 
 def per_step(run, name):

@@ -7,7 +7,7 @@ the run on the fewest ranks, in both cases.
 
 import numpy as np
 
-from .measures import Spread, energy_per_token, exposed_share, per_step, ranks_of_steps
+from .measures import Spread, energy_per_token, exposed_share, per_step, ranks_of_steps, starts_of_steps
 from .run_file import RunFileError, names_of
 from .texts import MISSING, columns_text, number, with_unit
 
@@ -81,8 +81,7 @@ def _starts(run):
     steps = run.steps["step"].values
     if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
         return np.arange(len(steps))
-    first = run.sessions["first_step"].values
-    session = np.maximum(np.searchsorted(first, steps, side="right") - 1, 0)
+    session = starts_of_steps(run, steps)
     return np.arange(len(steps)) - np.searchsorted(session, session, side="left")
 
 

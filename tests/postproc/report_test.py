@@ -221,6 +221,19 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(data["charts"][0]["series"][0]["y"]), 6)
         self.assertEqual([name for name in os.listdir(self.directory) if name.endswith(".part")], [])
 
+    def test_an_interrupted_watch_leaves_a_report_of_the_newest_record(self):
+        made_up.write(self.path, steps=2, wanted=6)
+
+        def interrupted(*_):
+            made_up.write(self.path, steps=4, wanted=6)
+            raise KeyboardInterrupt
+
+        with mock.patch("trireme_postproc.report.watch_report", interrupted):
+            self.assertEqual(run("report", self.path, "--output", self.output, "--watch")[0], 0)
+        with open(self.output, encoding="utf-8") as file:
+            data = json.loads(next(script for script in Parser(file.read()).scripts if script.startswith("{")))
+        self.assertEqual(len(data["charts"][0]["series"][0]["y"]), 4)
+
     def test_refuses(self):
         for arguments, text in ((("--output", self.path), "must end in .html"), (("--output", self.output, "--step", "777"), "no spans of step 777")):
             code, out, err = run("report", self.path, *arguments)

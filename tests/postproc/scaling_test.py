@@ -8,6 +8,8 @@ import h5py
 
 import made_up
 from cli_test import png_size, run
+from trireme_postproc.export import step_times
+from trireme_postproc.measures import ranks_of_steps
 from trireme_postproc.run_file import RunFile
 from trireme_postproc.scaling import points_of, series
 
@@ -85,6 +87,20 @@ class ScalingTest(unittest.TestCase):
         self.assertEqual([(point.ranks, point.hosts, point.batch, point.speed.median, point.speed.count) for point in points],
                          [(1, 1, 8, 500.0, 1), (2, 2, 16, 900.0, 1)])
         self.assertIn("90.0 %", run("scaling", path)[1])
+
+    def test_a_start_that_began_before_an_earlier_one(self):
+        path = self.run_on(1, 8, 1000.0)
+        began = ["2026-01-01 00:00:00 +0000", "2026-01-01 01:00:00 +0000", "2026-01-01 02:00:00 +0000", "2026-01-01 03:00:00 +0000"]
+        with h5py.File(path + "/run.h5", "a") as file:
+            for name, values in (("ranks", [2, 1, 1, 4]), ("first_step", [1, 5, 7, 3]), ("date_and_time", began),
+                                 *((name, ["x"] * 4) for name in file["sessions"] if name not in ("ranks", "first_step", "date_and_time"))):
+                if name in file["sessions"]:
+                    del file[f"sessions/{name}"]
+                file[f"sessions/{name}"] = values
+            file["steps/seconds"][:] = 1
+        found = RunFile(path)
+        self.assertEqual(ranks_of_steps(found).tolist(), [2, 2, 4, 4, 4, 4, 4, 4])
+        self.assertEqual([step_times(found)(step) - 1767225600 for step in range(1, 9)], [1, 2, *range(10801, 10807)])
 
     def refused(self, *paths):
         code, out, err = run("scaling", *paths)
