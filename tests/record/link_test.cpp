@@ -10,6 +10,7 @@
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint_cases.hpp"
+#include "record/run/run_directory.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -45,6 +46,40 @@ TEST_F(Elsewhere, CheckpointsAreWrittenAndFoundThroughTheLink) {
   EXPECT_TRUE(fs::exists(target + "/step-00000005/manifest.h5"));
   EXPECT_EQ(newest_checkpoint(run)->step, 5);
   EXPECT_EQ(load_small(newest_checkpoint(run)->directory, *world).step, 5);
+}
+
+TEST_F(Elsewhere, CheckpointsOfAnotherRunAreRefusedWithAndWithoutTheKey) {
+  const auto world = comm::make_self_world();
+  const auto refused = [](const std::string& directory, const std::string& elsewhere) {
+    try {
+      expect_own_checkpoints(directory, elsewhere);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(run, target), "") << "there are none yet";
+  RunDirectory owner(run, *world);
+  owner.set_id("0123456789abcdef");
+  link_checkpoints(run, target);
+  save_small(run, 5, *world);
+  EXPECT_EQ(refused(run, target), "");
+  EXPECT_EQ(refused(run, ""), "");
+
+  const std::string other = scratch / "other", copy = scratch / "copy", moved = scratch / "moved";
+  fs::create_directory(other);
+  EXPECT_THAT(refused(other, target), HasSubstr("no run was here"));
+  EXPECT_THAT(refused(scratch / "not-yet", target), HasSubstr("no run was here"));
+  link_checkpoints(other, target);  // as an older start left it
+  EXPECT_THAT(refused(other, ""), HasSubstr("no run was here"));
+
+  fs::copy(run, copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  for (const std::string& elsewhere : {target, std::string()})
+    EXPECT_THAT(refused(copy, elsewhere),
+                HasSubstr("this is a copy of " + fs::canonical(run).string()));
+  fs::rename(run, moved);
+  EXPECT_EQ(refused(moved, target), "");
+  EXPECT_EQ(refused(copy, ""), "") << "the original is not there";
 }
 
 TEST_F(Elsewhere, AnEmptyDirectoryGivesWayAndCheckpointsDoNot) {

@@ -22,6 +22,7 @@
 #include "tokens/token_files.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/run/run_directory.hpp"
 
 #include "session/host_memory.hpp"
 #include "session/saver.hpp"
@@ -216,6 +217,9 @@ std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& fin
   const deck::JobConfig& config = deck.config;
   look_for_data(config, lookout);
   std::int64_t free = lookout.directory("run.directory", config.run.directory);
+  lookout.find("run.directory", [&] {
+    record::expect_own_checkpoints(config.run.directory, config.checkpoint.directory);
+  });
   if (config.data.cache.given())
     lookout.directory("data.cache", *config.data.cache.value);
   if (!config.checkpoint.directory.empty()) {

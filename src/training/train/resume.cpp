@@ -173,8 +173,7 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
 }
 
 std::string choose_run_id(const record::RunDirectory& directory,
-                          const std::optional<Resumed>& resumed,
-                          const session::Job& job) {
+                          const std::optional<Resumed>& resumed) {
   if (!resumed)
     return record::new_run_id();
   std::string mine = directory.stored_id();
@@ -188,13 +187,6 @@ std::string choose_run_id(const record::RunDirectory& directory,
             "place and put back its own record if there is one (steps.jsonl.attempt-N). To resume "
             "run {}, bring back its own checkpoints. Otherwise choose another run.directory",
             theirs, directory.path(), mine, mine));
-  if (mine.empty() && !job.checkpoint.directory.empty() &&
-      !std::filesystem::exists(directory.file(record::run_log_name)))
-    throw UserError(Place{directory.path()},
-                    fmt::format("no run was here, and checkpoint.directory {} holds another run's "
-                                "checkpoints: name the run.directory of that run, or another "
-                                "checkpoint.directory",
-                                job.checkpoint.directory));
   if (!mine.empty())
     return mine;
   return theirs.empty() ? record::new_run_id() : theirs;

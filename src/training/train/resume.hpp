@@ -47,8 +47,7 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
 /// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
 /// UserError when the checkpoint is another run's, or may be. Rank 0.
 std::string choose_run_id(const record::RunDirectory& directory,
-                          const std::optional<Resumed>& resumed,
-                          const session::Job& job);
+                          const std::optional<Resumed>& resumed);
 
 /// Consecutive skipped steps of which the checkpoint's is the last.
 std::int64_t skipped_in_a_row(const Resumed& resumed);

@@ -96,7 +96,10 @@ Run::Run(const session::Job& the_job,
 
 void Run::start() {
   warn_unlocked(directory, log);
-  comm::on_first_rank(world, [&] { expect_known_checkpoints(directory, job); });
+  comm::on_first_rank(world, [&] {
+    record::expect_own_checkpoints(directory.path(), job.checkpoint.directory);
+    expect_known_checkpoints(directory, job);
+  });
   if (!job.checkpoint.directory.empty()) {
     comm::on_first_rank(world, [&] {
       record::expect_place_of_checkpoints(directory.path(), job.checkpoint.directory);
@@ -154,7 +157,7 @@ void Run::start() {
       noise_scale->continue_from(fact_of(resumed->facts.more, noise_scale_fact),
                                  resumed->directory);
   }
-  comm::on_first_rank(world, [&] { directory.set_id(choose_run_id(directory, resumed, job)); });
+  comm::on_first_rank(world, [&] { directory.set_id(choose_run_id(directory, resumed)); });
   open_files(resumed, origin);
   if (from_memory)
     journal->checkpoint(*from_memory);

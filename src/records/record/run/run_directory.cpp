@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -19,6 +20,9 @@
 #include "files/path.hpp"
 
 #include "comm/control/together.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/run/run_log.hpp"
 
 namespace trireme::record {
 namespace {
@@ -58,6 +62,32 @@ std::string content_of(const std::string& file) {
   } catch (const StorageError&) {
     return "";
   }
+}
+
+constexpr const char* owner_file = "run.id";
+
+/// What `run.id` holds; empty when there is none, or one that a crash left empty.
+struct Owner {
+  std::string id, path;
+  bool operator==(const Owner&) const = default;
+};
+
+Owner read_owner(const std::string& directory) {
+  const std::string name = fmt::format("{}/{}", directory, owner_file);
+  if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
+    return {};
+  const std::string text = files::read_whole(name);
+  const std::size_t end = text.find('\n');
+  Owner owner{text.substr(0, end), end == std::string::npos ? "" : text.substr(end + 1)};
+  if (owner.path.ends_with('\n'))
+    owner.path.pop_back();
+  if (!text.empty() && (owner.id.size() != 16 ||
+                        owner.id.find_first_not_of("0123456789abcdef") != std::string::npos))
+    throw UserError(Place{name},
+                    fmt::format("the file does not contain the name of a run. Remove it to use the "
+                                "name in the checkpoint of {}",
+                                directory));
+  return owner;
 }
 
 }  // namespace
@@ -111,26 +141,40 @@ void RunDirectory::create_and_lock() {
 }
 
 std::string RunDirectory::stored_id() const {
-  const std::string name = file("run.id");
-  if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
-    return "";
-  std::string text = files::read_whole(name);
-  if (text.empty())
-    return "";
-  if (text.back() == '\n')
-    text.pop_back();
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    throw UserError(Place{name},
-                    fmt::format("the file does not contain the name of a run. Remove it to use the "
-                                "name in the checkpoint of {}",
-                                path_));
-  return text;
+  return read_owner(path_).id;
 }
 
 void RunDirectory::set_id(const std::string& id) {
   id_ = id;
-  if (const std::string name = file("run.id"); !fs::exists(name) || stored_id() != id)
-    files::replace_file(name, id + "\n");
+  const Owner owner{id, fs::canonical(path_).string()};
+  if (read_owner(path_) != owner)
+    files::replace_file(file(owner_file), fmt::format("{}\n{}\n", owner.id, owner.path));
+}
+
+void expect_own_checkpoints(const std::string& directory, const std::string& elsewhere) {
+  const std::string link = directory + "/checkpoints";
+  std::error_code ignored;
+  const bool linked = fs::is_symlink(link, ignored);
+  if (!linked && (elsewhere.empty() || fs::equivalent(link, elsewhere, ignored)))
+    return;
+  const std::string& place = linked ? link : elsewhere;
+  if (!newest_checkpoint_in(place))
+    return;
+  const Owner owner = read_owner(directory);
+  if (owner.id.empty() && !fs::exists(fmt::format("{}/{}", directory, run_log_name)))
+    throw UserError(Place{directory},
+                    fmt::format("no run was here, and {} holds another run's checkpoints: name the "
+                                "run.directory of that run, or {}",
+                                place,
+                                linked ? "remove this link, if the run is to begin"
+                                       : "another checkpoint.directory"));
+  if (!owner.path.empty() && fs::equivalent(owner.path + "/checkpoints", place, ignored) &&
+      !fs::equivalent(owner.path, directory, ignored) && read_owner(owner.path).id == owner.id)
+    throw UserError(Place{directory},
+                    fmt::format("this is a copy of {}, and both would write into {}. Copy the "
+                                "checkpoints as well: replace the link {} by a copy of what it "
+                                "leads to, and remove checkpoint.directory or name another",
+                                owner.path, place, link));
 }
 
 std::string new_run_id() {

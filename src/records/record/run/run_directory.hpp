@@ -2,7 +2,8 @@
 // The directory of a run's files, and the lock that prevents a second run in it.
 //
 // The file `run.id` names the run to which the directory belongs. The record and the checkpoints
-// have the same name, so those of another run are recognized.
+// have the same name, so those of another run are recognized. Its second line is the path that the
+// directory had when it was last used, by which a copy is recognized.
 //
 // 1. This class changes only the files `lock` and `run.id` in the directory.
 // 2. The lock is an flock of rank 0's process and ends with it; the text in the file names the
@@ -65,6 +66,11 @@ class RunDirectory {
   files::Descriptor place_;  ///< the directory itself, locked as well where it can be
   bool locked_ = false;
 };
+
+/// Throws UserError when the checkpoints that a run in `directory` would use, through the link
+/// DIRECTORY/checkpoints or in `elsewhere` ("": no such place), are another's: no run was in this
+/// directory, or it is a copy of one that still uses them. Changes nothing.
+void expect_own_checkpoints(const std::string& directory, const std::string& elsewhere);
 
 /// 16 hexadecimal digits that no other run has: of the system's randomness.
 std::string new_run_id();
