@@ -197,6 +197,33 @@ TEST(Echo, ReadsBackToTheSameConfigForEveryKey) {
   }
 }
 
+TEST(Echo, IsADeckWithoutMistakes) {
+  const Circumstances circumstances{.ranks = 2, .reads_weights = false};
+  std::vector<std::string> words{""};
+  for (const char* word :
+       {"data.validation.tokens=[a.bin]", "optimizer.kind=muon", "model.family=llama",
+        "checkpoint.every_steps=0", "evaluate.every_steps=0", "optimizer.schedule.kind=wsd",
+        "optimizer.schedule.kind=constant", "run.walltime=1:00:00", "run.precision=bf16",
+        "parallel.shard=parameters", "parallel.gradient_compression=int8", "model.recompute=block"})
+    words.emplace_back(word);
+  int valid = 0;
+  for (const std::string& word : words) {
+    std::vector<Diagnostic> findings;
+    std::vector<std::string> overrides;
+    if (!word.empty())
+      overrides.push_back(word);
+    const Deck deck = examine(completed(""), "deck.yaml", overrides, circumstances, findings);
+    if (!findings.empty()) {
+      ADD_FAILURE() << word << ": " << to_string(findings.front());
+      continue;
+    }
+    ++valid;
+    examine(echo(deck), "deck.resolved.yaml", {}, circumstances, findings);
+    for (const Diagnostic& finding : findings) ADD_FAILURE() << word << ": " << to_string(finding);
+  }
+  EXPECT_GT(valid, 5);
+}
+
 TEST(Echo, NamesTheSourceOfEachValue) {
   const Deck deck =
       parse(completed("optimizer:\n  beta1: 0.8\n"), "my deck.yaml", {"run.steps=77"});

@@ -65,6 +65,15 @@ std::string Rules::value_of(const std::string& path) const {
   return {};
 }
 
+bool Rules::altered(const std::string& path) const {
+  const auto text_in = [&path](const JobConfig& config) {
+    const std::vector<Entry> entries = survey(config);
+    const auto found = std::ranges::find(entries, path, &Entry::path);
+    return found == entries.end() ? std::string() : found->text;
+  };
+  return places_.given(path) && text_in(config_) != text_in(JobConfig{});
+}
+
 std::string multiples_near(std::int64_t size, std::int64_t unit) {
   const std::int64_t below = size / unit * unit;
   if (below > std::numeric_limits<std::int64_t>::max() - unit)
@@ -279,7 +288,7 @@ struct AllRules : Rules {
 
   void momentum_warms_up() const {
     const optim::MuonConfig& muon = config_.optimizer.muon;
-    if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
+    if (altered("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
         readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
       say("optimizer.muon.momentum_start",
           "without effect: optimizer.muon.momentum_warmup_steps is 0");
@@ -290,7 +299,7 @@ struct AllRules : Rules {
             {"evaluate.every_steps", "data.validation_fraction", "data.validation", "data.train"}))
       return;
     const bool own = config_.data.validation.given(), mixed = !config_.data.train.mixture.empty();
-    if (places_.given("data.validation_fraction") && config_.data.validation_fraction > 0 &&
+    if (altered("data.validation_fraction") && config_.data.validation_fraction > 0 &&
         (own || mixed))
       say("data.validation_fraction",
           own ? "without effect: data.validation names the validation data"

@@ -76,6 +76,8 @@ class Rules {
   /// The values of these keys are not possible together: adds a line for each key that was given, or
   /// for the first key's section if none was. Nothing if one of them could not be read.
   void conflict(const std::vector<std::string>& keys, const std::string& why) const;
+  /// Whether the deck gives this key another value than its default; deck.resolved.yaml gives all.
+  [[nodiscard]] bool altered(const std::string& path) const;
   /// The sizes that could be read, from batch.sequences and batch.schedule.
   [[nodiscard]] std::vector<BatchSize> readable_sizes() const;
 

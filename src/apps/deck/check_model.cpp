@@ -91,7 +91,7 @@ struct ModelRules : Rules {
         {"model.rotary_scaling.attention_factor", "yarn"},
         {"model.rotary_scaling.original_context", "llama3, yarn"}};
     const auto without_effect = [&](const char* key, const std::string& reason) {
-      if (places_.given(key) && places_.readable(key))
+      if (places_.readable(key) && altered(key))
         say(key, fmt::format("without effect: {}", reason));
     };
     if (!readable({"model.positions", "model.family", "model.preset"}))
