@@ -127,16 +127,17 @@ was_cut() {
 }
 # The second signal ends the run at once.
 for name in INT TERM HUP XCPU USR2; do
-  trap 'signalled=1; kill -${ended:-$stop} $child 2>/dev/null || true; ended=TERM' $name
+  trap 'signalled=1; if [ -n "$child" ]; then kill -${ended:-$stop} $child 2>/dev/null || true; else early=1; fi; ended=TERM' $name
 done
 trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
 [ ! -t 0 ] || exec </dev/null # which the launcher may not read in the background
 while :; do
-  newest=$(newest_checkpoints)
+  newest=$(newest_checkpoints) child='' early=''
   set -m # a process group of its own: Ctrl-C reaches this script alone
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
   set +m
+  [ -z "$early" ] || kill -$stop $child 2>/dev/null || true # a signal that came before there was anything to end
   watcher=
   if [ "$on_lost_rank" = shrink ]; then
     end_without_children $child </dev/null >/dev/null 2>&1 &

@@ -204,7 +204,7 @@ TEST(Echo, IsADeckWithoutMistakes) {
        {"data.validation.tokens=[a.bin]", "optimizer.kind=muon", "model.family=llama",
         "checkpoint.every_steps=0", "evaluate.every_steps=0", "optimizer.schedule.kind=wsd",
         "optimizer.schedule.kind=constant", "run.walltime=1:00:00", "run.precision=bf16",
-        "parallel.shard=parameters", "parallel.gradient_compression=int8", "model.recompute=block"})
+        "parallel.shard=parameters", "model.recompute=block"})
     words.emplace_back(word);
   int valid = 0;
   for (const std::string& word : words) {

@@ -292,7 +292,7 @@ Sources open_sources(const Setup& setup, comm::World& world, Log& log) {
     else
       all.train.push_back(std::move(stream));
   }
-  if (all.validation)
+  if (all.validation && world.rank() == 0)
     check_unseen(*all.validation, all.train, log);
   return all;
 }

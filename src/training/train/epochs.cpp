@@ -46,9 +46,11 @@ std::vector<std::string> epochs_ended(const batches::Dataset& dataset,
   const auto seen_before = dataset.seen(before), seen = dataset.seen(after);
   for (std::size_t part = 0; part < seen.size(); ++part) {
     const std::int64_t size = dataset.parts()[part].size();
-    if (seen[part] / size > seen_before[part] / size)
+    // Of the last sample before and of the last one now; an epoch begins with its first sample.
+    const std::int64_t then = (seen_before[part] - 1) / size, now = (seen[part] - 1) / size;
+    if (seen[part] > 0 && now > (seen_before[part] > 0 ? then : 0))
       lines.push_back(
-          fmt::format("epoch {} begins{}", seen[part] / size + 1,
+          fmt::format("epoch {} begins{}", now + 1,
                       seen.size() == 1 ? "" : fmt::format(" of data.train.mixture[{}]", part)));
   }
   return lines;

@@ -117,10 +117,12 @@ bool is_finished(const session::Job& job, const std::string& path) {
 
 std::string choose_directory(const session::Job& job, comm::World& world) {
   std::string path = job.run.directory;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();  // as a shell completes it
+  const std::string first = path;
   comm::on_first_rank(world, [&] {
     if (job.run.when_finished == session::WhenFinished::renew)
       for (int number = 2; is_finished(job, path); ++number) {
-        const std::string next = fmt::format("{}-{}", job.run.directory, number);
+        const std::string next = fmt::format("{}-{}", first, number);
         if (!world.lost.empty() && !std::filesystem::exists(next))
           break;  // the run of this job was finished when it lost a rank
         path = next;

@@ -149,13 +149,16 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
   const auto known = [](const std::string& one) {
     return !one.empty() && one != unknown_tokenizer;
   };
-  if (tokenizer != tokenizer_then && known(tokenizer) && known(tokenizer_then))
+  if (tokenizer != tokenizer_then && known(tokenizer_then))  // unknown then: one may be named now
     found.push_back(
         {{},
          "data.tokenizer",
-         fmt::format("{} has hash {}, but {} was written with a tokenizer of hash {}, and a run "
-                     "cannot change it; put the old one back, or name another run.directory",
-                     job.data.tokenizer, tokenizer, resumed.directory, tokenizer_then)});
+         fmt::format(
+             "{} {}, but {} was written with a tokenizer of hash {}, and a run cannot "
+             "change it; put the old one back, or name another run.directory",
+             job.data.tokenizer,
+             known(tokenizer) ? "has hash " + tokenizer : "is not the tokenizer of these tokens",
+             resumed.directory, tokenizer_then)});
   const bool data_said = std::ranges::any_of(
       found, [](const Diagnostic& finding) { return is_data(finding.subject); });
   const bool data_allowed = std::ranges::any_of(job.run.allow_changes, [](const std::string& word) {
