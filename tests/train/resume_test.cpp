@@ -66,14 +66,14 @@ class Resume : public testing::Test {
 
 TEST_F(Resume, ReportsNothingWhereNothingChanged) {
   EXPECT_EQ(refusal(), "");
-  EXPECT_THAT(change_table(before_, job()), IsEmpty());
+  EXPECT_THAT(change_table(before_, job(), seen), IsEmpty());
 }
 
 TEST_F(Resume, FreeKeysChangeAndAreShown) {
   set("optimizer.learning_rate", "3e-4");
   set("run.steps", "40");
   EXPECT_EQ(refusal(), "");
-  EXPECT_THAT(change_table(before_, job()),
+  EXPECT_THAT(change_table(before_, job(), seen),
               ElementsAre("changed since step 10:", "  run.steps                  20 -> 40",
                           "  optimizer.learning_rate  6e-4 -> 3e-4"));
 }
@@ -114,6 +114,29 @@ TEST_F(Resume, DataAreJudgedByTheirHash) {
   EXPECT_EQ(refusal("00000000000000bb"), "");
 }
 
+TEST_F(Resume, LongValuesShowWhereTheyDiffer) {
+  const std::string same(60, 'a');
+  for (auto* deck : {&now_, &before_.facts.deck})
+    for (auto& [key, text] : *deck)
+      if (key == "optimizer.learning_rate")
+        text = same + (deck == &now_ ? "now" : "then") + same;
+  EXPECT_THAT(change_table(before_, job(), seen),
+              ElementsAre("changed since step 10:",
+                          "  optimizer.learning_rate  ...aaaaaaaathen" + std::string(30, 'a') +
+                              "... -> ...aaaaaaaanow" + std::string(31, 'a') + "..."));
+}
+
+TEST_F(Resume, OtherTokensUnderTheSameNamesAreShown) {
+  EXPECT_THAT(change_table(before_, job(), "00000000000000bb"),
+              ElementsAre("changed since step 10:",
+                          "  data (hash of its tokens)  00000000000000aa -> 00000000000000bb"));
+}
+
+TEST_F(Resume, ATokenizerIsNotLost) {
+  before_.facts.more.emplace_back(tokenizer_fact, "00000000000000cc");
+  EXPECT_THAT(refusal(), HasSubstr("written with a tokenizer of hash 00000000000000cc"));
+}
+
 TEST_F(Resume, SamplesBeforeTheCheckpointStayWhatTheyWere) {
   before_.facts.next_sample = 25;
   before_.facts.deck.emplace_back("data.skip", "[\"5\", 20-30]");
@@ -138,7 +161,7 @@ TEST_F(Resume, WhatAnImportedModelDoesNotStateIsNotCompared) {
   before_.facts.seed = 1337;
   set("batch.sequences", "24");
   EXPECT_EQ(refusal("00000000000000bb"), "");
-  EXPECT_THAT(change_table(before_, job()), IsEmpty());
+  EXPECT_THAT(change_table(before_, job(), seen), IsEmpty());
   EXPECT_EQ(rate_jump(before_, job()), "");
   before_.facts.seed = 5;
   EXPECT_THAT(refusal(), testing::StartsWith("error: run.seed: 1337 here, but run/checkpoints/"));

@@ -33,12 +33,17 @@ bool allowed(const session::Job& job, const std::string& key) {
   });
 }
 
-/// A value short enough for a line. Paths differ at their ends, so those are kept.
-std::string shortened(const std::string& value) {
-  constexpr std::size_t most = 48, front = 12;
+/// A value short enough for a line, with the part in which it differs from `other`.
+std::string shortened(const std::string& value, const std::string& other) {
+  constexpr std::size_t most = 48, before = 8;
   if (value.size() <= most)
     return value;
-  return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
+  const auto differs =
+      static_cast<std::size_t>(std::ranges::mismatch(value, other).in1 - value.begin());
+  const std::size_t begin =
+      std::min(differs - std::min(differs, before), value.size() - (most - 6));
+  const std::string part = value.substr(begin, most - 6);
+  return (begin > 0 ? "..." : "") + part + (begin + part.size() < value.size() ? "..." : "");
 }
 
 /// data.skip of a deck, where it is YAML.
@@ -113,8 +118,8 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
         change.key == "data.tokenizer")
       continue;
     const std::string what =
-        fmt::format("{} here, but {} was written with {}", shortened(change.now), resumed.directory,
-                    shortened(change.then));
+        fmt::format("{} here, but {} was written with {}", shortened(change.now, change.then),
+                    resumed.directory, shortened(change.then, change.now));
     if (change.rule == Change::never)
       found.push_back({{},
                        change.key,
@@ -201,20 +206,26 @@ std::int64_t skipped_in_a_row(const Resumed& resumed) {
   return skipped;
 }
 
-std::vector<std::string> change_table(const Resumed& resumed, const session::Job& job) {
-  const auto changes = deck_changes(resumed.facts.deck, job);
+std::vector<std::string> change_table(const Resumed& resumed,
+                                      const session::Job& job,
+                                      const std::string& data_hash) {
+  auto changes = deck_changes(resumed.facts.deck, job);
+  if (const std::string then = fact_of(resumed.facts.more, data_hash_fact);
+      !then.empty() && then != data_hash)
+    changes.push_back({"data (hash of its tokens)", then, data_hash, Change::asked});
   std::vector<std::string> lines;
   if (changes.empty())
     return lines;
   std::size_t keys = 0, values = 0;
   for (const DeckChange& change : changes) {
     keys = std::max(keys, change.key.size());
-    values = std::max(values, shortened(change.then).size());
+    values = std::max(values, shortened(change.then, change.now).size());
   }
   lines.push_back(fmt::format("changed since step {}:", resumed.facts.step));
   for (const DeckChange& change : changes)
-    lines.push_back(fmt::format("  {:<{}}  {:>{}} -> {}", change.key, keys, shortened(change.then),
-                                values, shortened(change.now)));
+    lines.push_back(fmt::format("  {:<{}}  {:>{}} -> {}", change.key, keys,
+                                shortened(change.then, change.now), values,
+                                shortened(change.now, change.then)));
   return lines;
 }
 

@@ -54,7 +54,9 @@ std::int64_t skipped_in_a_row(const Resumed& resumed);
 
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
 /// checkpoint does not state it.
-std::vector<std::string> change_table(const Resumed& resumed, const session::Job& job);
+std::vector<std::string> change_table(const Resumed& resumed,
+                                      const session::Job& job,
+                                      const std::string& data_hash);
 
 /// A sentence when the deck names weights, which only a new run reads, with those that the run
 /// began with; else nothing.

@@ -158,7 +158,7 @@ void Run::start() {
                                  resumed->directory);
   }
   comm::on_first_rank(world, [&] { directory.set_id(choose_run_id(directory, resumed)); });
-  open_files(resumed, origin);
+  open_files(resumed, origin, data_hash);
   if (from_memory)
     journal->checkpoint(*from_memory);
   record::NameValues more{{run_id_fact, directory.id()},
@@ -169,7 +169,9 @@ void Run::start() {
   saver.prepare(directory.path(), std::move(more));
 }
 
-void Run::open_files(const std::optional<Resumed>& resumed, const record::NameValues& origin) {
+void Run::open_files(const std::optional<Resumed>& resumed,
+                     const record::NameValues& origin,
+                     const std::string& data_hash) {
   signals.training_begins();  // from here on there is a record, which a stop must close
   comm::on_first_rank(world, [&] {
     files::expect_writable_place(directory.file("log.txt"));
@@ -180,7 +182,7 @@ void Run::open_files(const std::optional<Resumed>& resumed, const record::NameVa
   const auto resumed_step = resumed ? std::optional(resumed->facts.step) : std::nullopt;
   journal.emplace(training, directory, resumed_step, origin, log);
   if (resumed && world.rank() == 0) {
-    for (const std::string& line : change_table(*resumed, job)) log.info("{}", line);
+    for (const std::string& line : change_table(*resumed, job, data_hash)) log.info("{}", line);
     if (const std::string warning = rate_jump(*resumed, job); !warning.empty())
       log.warning("{}", warning);
   }

@@ -65,7 +65,9 @@ struct Run {
   std::int64_t saved_step = -1;  ///< the step of the newest checkpoint, begun or done
 
  private:
-  void open_files(const std::optional<Resumed>& resumed, const record::NameValues& origin);
+  void open_files(const std::optional<Resumed>& resumed,
+                  const record::NameValues& origin,
+                  const std::string& data_hash);
 };
 
 }  // namespace trireme::train
