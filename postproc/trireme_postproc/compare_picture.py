@@ -10,7 +10,7 @@ from .measures import Spread, per_step
 from .run_file import names_of
 from .smoothing import common_window, ratio_curve, smooth_curve
 from .span_looks import look_of
-from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plt
+from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plain, plt
 from .texts import number, with_unit
 
 SAME = 1e-3  # of a loss: smaller differences are drawn as none
@@ -128,7 +128,7 @@ def _times(axes, runs, names):
 def plot_compare(runs, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
-    names = names_of(runs)
+    names = [plain(name) for name in names_of(runs)]
     window, curves = _curves(runs)
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12, "figure.constrained_layout.h_pad": 0.12}):
         lower = 1.0 + 0.34 * max(3, len(runs))

@@ -10,7 +10,7 @@ from . import timings
 from .plot_measured import added_rows
 from .smoothing import common_window, smooth_curve
 from .span_looks import look_of
-from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plt
+from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plain, plt
 from .texts import number
 
 MOST_BARS = 80
@@ -160,7 +160,7 @@ def _heading(run):
             details.append(str(run.attributes[key]))
     if run.finished() is False:
         details.append("not finished")
-    return name, " · ".join(details)
+    return plain(name), " · ".join(details)
 
 
 def plot(run, output):

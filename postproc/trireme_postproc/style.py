@@ -48,6 +48,11 @@ def colour_and_dash(position):
     return SETS[position % len(SETS)], (position + position // len(SETS)) % len(DASHES)
 
 
+def plain(name):
+    """A name that users chose, as a picture shows it: matplotlib takes $ for mathematics, and shows no label that begins with _."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
+
+
 def label(name, unit):
     return name if unit in ("", "1") else f"{name} [{unit}]"
 

@@ -4,7 +4,7 @@
 from matplotlib.patches import Patch
 
 from .span_looks import legend_text, look_of
-from .style import INK, STYLE, expect_picture, label, plt
+from .style import INK, STYLE, expect_picture, label, plain, plt
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
@@ -113,7 +113,7 @@ def plot_timeline(timeline, output):
         axes.set_xlim(begin * factor, end * factor)
         axes.set_xlabel(label("time since the first rank began the step", small))
         above = LEGEND_ROW * (_legend(axes, timeline, positions) - 1)
-        axes.set_title(f"Step {timeline.step} of {timeline.run.name}", pad=26 + 72 * above)
+        axes.set_title(f"Step {timeline.step} of {plain(timeline.run.name)}", pad=26 + 72 * above)
         inches = MARGIN + above + ROW * max(height, 4)
         figure.set_size_inches(12, inches)
         figure.text(0.99, 0.01, timeline.alignment() + "; dashed: begin and end of a step", ha="right", fontsize=8, color="#6A707A")

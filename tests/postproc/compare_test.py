@@ -10,6 +10,8 @@ import numpy as np
 
 import made_up
 from cli_test import png_size, run
+from pictures import drawn_texts
+from trireme_postproc.compare_picture import plot_compare
 from trireme_postproc.measures import Spread, ranks_of_steps, window_before
 from trireme_postproc.run_file import RunFile
 from trireme_postproc.smoothing import common_window, smooth_curve
@@ -135,6 +137,17 @@ class CompareTest(unittest.TestCase):
             self.assertEqual((code, err), (0, ""))
             self.assertTrue(out.endswith(f"picture: {picture}\n"))
             self.assertGreater(png_size(picture)[0], 1500)
+
+    def test_pictures_show_names_as_they_are(self):
+        strange = self.run_directory("strange")
+        with h5py.File(strange + "/run.h5", "a") as file:
+            file["deck"].attrs["run.name"] = "_a$\\frac{$"
+        for words in (("compare", self.first, strange, "--png"), ("plot", strange, "--output"), ("timeline", strange, "--step", "2", "--png")):
+            code, _, err = run(*words, self.directory + "/named.png")
+            self.assertEqual((code, err), (0, ""), words)
+        runs = [RunFile(self.first), RunFile(strange)]
+        texts = {text for text, _ in drawn_texts(plot_compare, runs, self.directory + "/named.png")[0]}
+        self.assertIn(r" _a\$\frac{\$", texts)
 
     def test_refuses(self):
         code, _, err = run("compare", self.first, self.first + "/run.h5")
