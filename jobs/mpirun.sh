@@ -112,8 +112,8 @@ end_without_children() { # PID
   done
 }
 
-ended='' failures=0 child='' on=''
-directory=$(value_of run.directory)
+ended='' early='' failures=0 child='' on=''
+directory=$(value_of run.directory) && directory=${directory%/}
 # The newest checkpoint of the run in this directory, and of those in its numbered siblings (run.when_finished: new).
 newest_checkpoints() { cat -- "$directory"/checkpoints/latest "$directory"-[0-9]*/checkpoints/latest 2>/dev/null || true; }
 steps=$(value_of run.steps)
@@ -132,7 +132,7 @@ done
 trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
 [ ! -t 0 ] || exec </dev/null # which the launcher may not read in the background
 while :; do
-  newest=$(newest_checkpoints) child='' early=''
+  newest=$(newest_checkpoints) child=''
   set -m # a process group of its own: Ctrl-C reaches this script alone
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
