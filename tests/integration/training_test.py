@@ -424,7 +424,7 @@ class RunDirectory(TrainingTest):
 
     def test_a_new_run_is_next_to_a_finished_one(self):
         for expected in ("run", "run-2", "run-3"):
-            self.train_well("run.when_finished=new", f"run.directory={self.path('run')}/")
+            self.train_well("run.when_finished=new", name="run/")
             self.assertEqual(self.column("step", "steps", expected), list(range(1, 13)))
         self.assertEqual(self.weights(12, "run-3"), self.weights(12, "run"))
 
