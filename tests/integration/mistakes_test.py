@@ -303,7 +303,7 @@ class Leftovers(TrainingTest):
                 self.assert_refused(start(*verb, *deck, override), USER, part)
 
     def test_a_checkpoint_of_another_precision(self):
-        self.refused_without_a_trace("run.precision=bf16", parts=["run.precision is bf16", "run.precision=fp32"])
+        self.refused_without_a_trace("run.precision=bf16", parts=["run.precision: bf16 here", "run.precision=fp32"])
         run = self.train_well("run.steps=18", "run.precision=fp32", ranks=2)
         self.assertIn("resumed from", run.out)
 

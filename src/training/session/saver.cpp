@@ -217,10 +217,13 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   slabs.send_back();
   if (const std::string told = record::fact_of(facts.more, "precision");
       !told.empty() && told != precision())
-    throw UserError(fmt::format(
-        "run.precision is {0}{1}, but {2} was written with {3}; resume with "
-        "run.precision={3}, or use another run.directory",
-        precision(), job_.run.precision == Precision::automatic ? " (auto)" : "", directory, told));
+    throw UserError(std::vector<Diagnostic>{
+        {{},
+         "run.precision",
+         fmt::format("{0}{1} here, but {2} was written with {3}; resume with run.precision={3}, or "
+                     "use another run.directory",
+                     precision(), job_.run.precision == Precision::automatic ? " (auto)" : "",
+                     directory, told)}});
   load_moments(directory, facts);
   load_carried(directory, facts);
   session_.optimizer.publish_parameters();
