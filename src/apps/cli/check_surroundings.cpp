@@ -217,15 +217,16 @@ std::int64_t look_for_files(const deck::Deck& deck, std::vector<Diagnostic>& fin
   const deck::JobConfig& config = deck.config;
   look_for_data(config, lookout);
   std::int64_t free = lookout.directory("run.directory", config.run.directory);
-  lookout.find("run.directory", [&] {
-    record::expect_own_checkpoints(config.run.directory, config.checkpoint.directory);
-  });
+  if (config.checkpoint.directory.empty())
+    lookout.find("run.directory",
+                 [&] { record::expect_own_checkpoints(config.run.directory, ""); });
   if (config.data.cache.given())
     lookout.directory("data.cache", *config.data.cache.value);
   if (!config.checkpoint.directory.empty()) {
     free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
     lookout.find("checkpoint.directory", [&] {
       record::expect_place_of_checkpoints(config.run.directory, config.checkpoint.directory);
+      record::expect_own_checkpoints(config.run.directory, config.checkpoint.directory);
     });
   }
   if (!config.record.metrics_file.empty())

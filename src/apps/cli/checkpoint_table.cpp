@@ -79,7 +79,8 @@ CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) 
   std::error_code problem;
   if (!fs::is_directory(table.run_directory, problem))
     throw UserError(Place{run_directory}, "there is no run directory");
-  if (record::newest_checkpoint_in(table.run_directory))
+  if (!fs::exists(table.run_directory + "/checkpoints", problem) &&
+      record::newest_checkpoint_in(table.run_directory))
     throw UserError(Place{run_directory},
                     "this is a directory of checkpoints. Name the run directory around it");
   for (const auto& found : record::list_checkpoints(table.run_directory)) {

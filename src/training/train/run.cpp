@@ -97,13 +97,12 @@ Run::Run(const session::Job& the_job,
 void Run::start() {
   warn_unlocked(directory, log);
   comm::on_first_rank(world, [&] {
+    if (!job.checkpoint.directory.empty())
+      record::expect_place_of_checkpoints(directory.path(), job.checkpoint.directory);
     record::expect_own_checkpoints(directory.path(), job.checkpoint.directory);
     expect_known_checkpoints(directory, job);
   });
   if (!job.checkpoint.directory.empty()) {
-    comm::on_first_rank(world, [&] {
-      record::expect_place_of_checkpoints(directory.path(), job.checkpoint.directory);
-    });
     checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory");
     warn_unlocked(*checkpoints, log);
     comm::on_first_rank(world,
