@@ -18,6 +18,7 @@
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
 #include "record/run/rows.hpp"
+#include "record/run/run_directory.hpp"
 #include "record/run/run_log.hpp"
 
 namespace trireme::cli {
@@ -73,9 +74,7 @@ std::string loss_text(double loss) {
 }  // namespace
 
 CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) {
-  CheckpointTable table{run_directory, {}, ""};
-  while (table.run_directory.size() > 1 && table.run_directory.back() == '/')
-    table.run_directory.pop_back();
+  CheckpointTable table{record::without_end_slashes(run_directory), {}, ""};
   std::error_code problem;
   if (!fs::is_directory(table.run_directory, problem))
     throw UserError(Place{run_directory}, "there is no run directory");

@@ -4,10 +4,11 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
-#include "base/json.hpp"
 #include "base/on_exit.hpp"
 #include "device/recorder.hpp"
 

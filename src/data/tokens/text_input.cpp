@@ -2,6 +2,7 @@
 #include "tokens/text_input.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -165,15 +166,14 @@ class Unpacked : public TextInput {
         in_ = std::span(buffer_).first(count);
         last_ = count == 0;
       }
-      // Tapes and archives pad with zeros, which gzip ignores.
-      if (std::is_same_v<Codec, GzipCodec> && between_members_ && begun_)
+      // Tapes and archives pad with zeros, which gzip ignores. The first byte of the file is none.
+      if (std::is_same_v<Codec, GzipCodec> && between_members_)
         while (!in_.empty() && in_.front() == std::byte{0}) in_ = in_.subspan(1);
       if (between_members_ && in_.empty()) {
         if (last_)
           break;
         continue;
       }
-      begun_ = true;
       if (std::exchange(between_members_, false))
         codec_.start();
       std::string problem;
@@ -197,7 +197,7 @@ class Unpacked : public TextInput {
   std::vector<std::byte> buffer_;
   In in_;
   Codec codec_;
-  bool begun_ = false, between_members_ = true, last_ = false;
+  bool between_members_ = true, last_ = false;
 };
 
 std::unique_ptr<TextInput> unpacked(const std::string& path, Packing packing) {

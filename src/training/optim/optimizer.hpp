@@ -121,8 +121,8 @@ class Optimizer {
   /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
   /// throws UserError with these names, on all ranks.
   StepResult result(std::int64_t update);
-  /// How many steps in a row, of which `step` is the last, had an update that was skipped; it
-  /// belongs into a checkpoint of that step.
+  /// How many steps in a row, of which `step` is the last, had an update that was skipped. A
+  /// checkpoint of that step holds it, and a resume hands it to continue_skips().
   [[nodiscard]] std::int64_t skipped_in_a_row(std::int64_t step) const {
     return step == skipped_step_ ? skipped_in_a_row_ : 0;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/epochs.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -46,9 +48,11 @@ std::vector<std::string> epochs_ended(const batches::Dataset& dataset,
   const auto seen_before = dataset.seen(before), seen = dataset.seen(after);
   for (std::size_t part = 0; part < seen.size(); ++part) {
     const std::int64_t size = dataset.parts()[part].size();
-    // Of the last sample before and of the last one now; an epoch begins with its first sample.
-    const std::int64_t then = (seen_before[part] - 1) / size, now = (seen[part] - 1) / size;
-    if (seen[part] > 0 && now > (seen_before[part] > 0 ? then : 0))
+    // An epoch begins with its first sample, not with the last one of the epoch before.
+    const auto epoch_of = [size](std::int64_t samples) {
+      return (std::max<std::int64_t>(samples, 1) - 1) / size;
+    };
+    if (const std::int64_t now = epoch_of(seen[part]); now > epoch_of(seen_before[part]))
       lines.push_back(
           fmt::format("epoch {} begins{}", now + 1,
                       seen.size() == 1 ? "" : fmt::format(" of data.train.mixture[{}]", part)));

@@ -116,9 +116,8 @@ bool is_finished(const session::Job& job, const std::string& path) {
 }
 
 std::string choose_directory(const session::Job& job, comm::World& world) {
-  std::string path = job.run.directory;
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();  // as a shell completes it
-  const std::string first = path;
+  const std::string first = record::without_end_slashes(job.run.directory);
+  std::string path = first;
   comm::on_first_rank(world, [&] {
     if (job.run.when_finished == session::WhenFinished::renew)
       for (int number = 2; is_finished(job, path); ++number) {

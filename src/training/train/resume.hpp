@@ -45,7 +45,7 @@ using Resumed = session::Saver::Resumed;
 void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash);
 
 /// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
-/// UserError when the checkpoint is another run's, or may be. Rank 0.
+/// UserError when the checkpoint is another run's. Rank 0.
 std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumed>& resumed);
 

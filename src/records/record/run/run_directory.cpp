@@ -93,8 +93,7 @@ Owner read_owner(const std::string& directory) {
 }  // namespace
 
 RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
-    : path_(std::move(path)), key_(std::move(key)), host_(world.host()) {
-  while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+    : path_(without_end_slashes(std::move(path))), key_(std::move(key)), host_(world.host()) {
   comm::on_first_rank(world, [&] { create_and_lock(); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
   expect_shared(world);
@@ -149,6 +148,11 @@ void RunDirectory::set_id(const std::string& id) {
   const Owner owner{id, fs::canonical(path_).string()};
   if (read_owner(path_) != owner)
     files::replace_file(file(owner_file), fmt::format("{}\n{}\n", owner.id, owner.path));
+}
+
+std::string without_end_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
 }
 
 void expect_own_checkpoints(const std::string& directory, const std::string& elsewhere) {

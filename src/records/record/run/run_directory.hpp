@@ -67,6 +67,9 @@ class RunDirectory {
   bool locked_ = false;
 };
 
+/// The path without slashes at its end, which a shell adds when it completes a name.
+std::string without_end_slashes(std::string path);
+
 /// Throws UserError when the checkpoints that a run in `directory` would use, through the link
 /// DIRECTORY/checkpoints or in `elsewhere` ("": no such place), are another's: no run was in this
 /// directory, or it is a copy of one that still uses them. Changes nothing.
