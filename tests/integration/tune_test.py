@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -141,10 +142,15 @@ class Tune(TrainingTest):
     def test_an_interrupted_one_leaves_nothing(self):
         # Steps so long that measuring takes minutes: the signal comes before its end, on a busy machine too.
         command = [*launch(2), "tune", self.deck, "model.layers=12", "model.channels=512", "--seconds", "600", "--output", self.path("tuned.yaml")]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        temporary = self.path("temporary")
+        os.mkdir(temporary)
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "TMPDIR": temporary}) as running:
             self.addCleanup(running.kill)
             self.wait_for_line(running, "measuring")
             running.send_signal(signal.SIGINT)
             running.communicate(timeout=120)
         self.assertNotEqual(running.returncode, 0)
+        self.assertEqual([name for name in os.listdir(temporary) if name.startswith("trireme-")], [])
+        shutil.rmtree(temporary)
         self.assertEqual(sorted(os.listdir(self.folder)), ["deck.yaml", "text"])

@@ -115,6 +115,7 @@ void SignalScope::note(int signal) {
     sigemptyset(&only);
     sigaddset(&only, SIGINT);
     pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+    comm::TemporaryDirectory::remove_all();
     std::raise(SIGINT);
   }
   for (const Watched& one : stopping)

@@ -317,10 +317,11 @@ void MpiWorld::expect_no_loss() {
 }
 
 void MpiWorld::abort(ExitCode code) noexcept {
+  TemporaryDirectory::remove_all();  // at once: a launcher kills the ranks a second after a signal
   std::fflush(nullptr);
   await_reader(STDOUT_FILENO);
   await_reader(STDERR_FILENO);
-  TemporaryDirectory::remove_all();  // last, because other threads would make paths in them again
+  TemporaryDirectory::remove_all();  // what other threads made there meanwhile
   // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job only for
   // MPI_COMM_WORLD. For another communicator it asks the ranks; a stopped rank does not answer, and
   // mpiexec returns 0 or 9, depending on which rank ends first.

@@ -50,7 +50,7 @@ class TemporaryDirectory {
   [[nodiscard]] const std::string& path() const { return path_; }
 
   /// Removes those of this process, which is about to end without destructors. Other threads that
-  /// want to make one wait for that end.
+  /// want to make one wait for that end. Can be called again, for files that they made since.
   static void remove_all() noexcept {
     mutex.lock();
     std::ranges::for_each(made_here, remove);
@@ -65,7 +65,7 @@ class TemporaryDirectory {
     while (problem && std::chrono::steady_clock::now() < enough);
   }
 
-  static inline std::mutex mutex;
+  static inline std::recursive_mutex mutex;
   static inline std::set<std::string> made_here;
   std::string path_;
 };
