@@ -135,6 +135,7 @@ struct AllRules : Rules {
     check_parallel(*this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
+    new_runs_have_names();
     homes_are_named();
     sample_can_begin();
     graphs_keep_their_memory();
@@ -404,6 +405,14 @@ struct AllRules : Rules {
       return;
     conflict({"checkpoint.directory", "run.when_finished"},
              "the new run would find the finished run's checkpoints");
+  }
+
+  /// A new run's directory is the finished run's name with a number behind it.
+  void new_runs_have_names() const {
+    const auto name = (std::filesystem::path(config_.run.directory) / "").parent_path().filename();
+    if (config_.run.when_finished == session::WhenFinished::renew &&
+        (name.empty() || name == "." || name == ".."))
+      conflict({"run.directory", "run.when_finished"}, "there is no name to which to add -2");
   }
 
   /// Only a shell knows ~. Where nothing has to exist yet, a directory of this name would be made.

@@ -58,10 +58,9 @@ void TextNotes::say(const TextFormat& format, const std::string& key, Log& log) 
     log.info("{}: found {} separators {:?} between {} documents", key, separators, format.separator,
              documents);
   else if (format.separator_given && documents > 0)
-    log.warning(
-        "{}: the separator {:?} is nowhere in the text, so every file is one document{}", key,
-        format.separator,
-        format.separator == "\n\n" ? ". Lines that end in CR LF have no such empty lines" : "");
+    log.warning("{}: the separator {:?} is nowhere in the text, so every file is one document{}",
+                key, format.separator,
+                format.separator == "\n\n" ? R"(. Lines that end in CR LF need "\r\n\r\n")" : "");
   if (bad_lines > 0) {
     std::string places;
     for (const std::string& place : bad_places) places += "\n  " + place;
