@@ -26,8 +26,16 @@ class SlurmTest(TrainingTest):
             environment["TRIREME_LAUNCH"] = launch
         words = ["sbatch", "--parsable", "-o", self.path("%j.log"), *options, SCRIPT, *self.words(name, overrides)]
         job = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=environment).stdout.strip()
-        self.addCleanup(subprocess.run, ["scancel", "--quiet", job], check=False)
+        self.addCleanup(self.cancel, job)
         return job
+
+    def cancel(self, job):
+        """Waits for the end, or the job would write into the removed folder."""
+        subprocess.run(["scancel", "--quiet", job], check=False)
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline and subprocess.run(["squeue", "-h", "-j", job], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                                             check=False).stdout:
+            time.sleep(0.2)  # between two looks
 
     def field(self, job, name):
         told = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
@@ -186,7 +194,7 @@ class Ablation(SlurmTest):
                  DECK, f"data.train.text=[{self.text}]"]
         job = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=os.path.join(HERE, os.pardir, os.pardir),
                              env=dict(os.environ, TRIREME=TRIREME)).stdout.strip()
-        self.addCleanup(subprocess.run, ["scancel", "--quiet", job], check=False)
+        self.addCleanup(self.cancel, job)
         self.wait_for_end(job, "COMPLETED")
         self.assertIn("| sums inside hosts first, not MPI: step |", self.log(job))
         for name in ("ablation.h5", "ablation.md", "ablation.png"):
