@@ -2,7 +2,6 @@
 #include "bench/ceiling.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -17,14 +16,11 @@
 #include "device/recorder.hpp"
 
 #include "model/layers.hpp"
-#include "nn/linear_products.hpp"
 #include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul.hpp"
 
 #include "session/machine.hpp"
-
-#include "bench/race.hpp"
 
 namespace trireme::bench {
 namespace {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "base/key.hpp"
 #include "base/text.hpp"
 
-#include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
 #include "record/run/rows.hpp"
 #include "record/run/run_directory.hpp"

@@ -23,7 +23,6 @@
 
 #include "deck/check.hpp"
 #include "deck/reader.hpp"
-#include "deck/references.hpp"
 #include "deck/survey.hpp"
 #include "deck/yaml.hpp"
 

@@ -21,7 +21,6 @@
 #include "optim/local_steps.hpp"
 #include "optim/rule.hpp"
 #include "session/machine.hpp"
-#include "session/rank_memory.hpp"
 
 namespace trireme::plan {
 namespace {

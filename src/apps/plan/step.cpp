@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "layout/residency.hpp"
 
 namespace trireme::plan {
 namespace {

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.hpp"
 
 #include "nn/mlp.hpp"
 #include "ops/elementwise.hpp"

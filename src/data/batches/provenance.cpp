@@ -6,7 +6,6 @@
 #include <system_error>
 #include <utility>
 
-#include "corpus/tokenize.hpp"
 #include "tokens/sources.hpp"
 #include "tokens/text_input.hpp"
 #include "tokens/token_files.hpp"

@@ -5,9 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -22,7 +20,6 @@
 #include "comm/control/together.hpp"
 
 #include "text/json_file.hpp"
-#include "tokens/sources.hpp"
 #include "tokens/token_files.hpp"
 #include "tokens/token_index.hpp"
 

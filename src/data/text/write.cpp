@@ -2,7 +2,6 @@
 #include "text/write.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 #include <unordered_set>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "layout/residency.hpp"
 
 namespace trireme::layout {
 namespace {

@@ -3,7 +3,6 @@
 // once, each with the deck's key and the file that differs.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/error.hpp"

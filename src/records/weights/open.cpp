@@ -19,7 +19,6 @@
 #include "weights/checkpoint_weights.hpp"
 #include "weights/huggingface.hpp"
 #include "weights/llmc.hpp"
-#include "weights/stored_model.hpp"
 #include "weights/tensor_files.hpp"
 
 namespace trireme::weights {

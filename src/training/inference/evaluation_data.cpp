@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inference/evaluation_data.hpp"
 
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

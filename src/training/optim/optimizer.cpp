@@ -2,10 +2,8 @@
 #include "optim/optimizer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "base/error.hpp"

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <limits>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -2,7 +2,6 @@
 #include "session/saver.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <utility>
 

@@ -6,9 +6,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 #include "base/packing.hpp"
@@ -23,7 +21,6 @@
 
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
-#include "session/rank_memory.hpp"
 #include "session/share_out.hpp"
 
 namespace trireme::session {

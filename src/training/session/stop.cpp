@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/stop.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>

@@ -34,7 +34,6 @@
 #include <functional>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>

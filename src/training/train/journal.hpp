@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "base/dtype.hpp"
 #include "base/log.hpp"

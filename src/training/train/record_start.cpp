@@ -2,8 +2,6 @@
 #include "train/record_start.hpp"
 
 #include <filesystem>
-#include <optional>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -13,7 +11,6 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"
-#include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
 #include "record/run/run_log.hpp"
 

@@ -23,7 +23,6 @@
 #include "inference/next_logits.hpp"
 #include "session/host_memory.hpp"
 #include "session/machine.hpp"
-#include "session/stop.hpp"
 #include "train/epochs.hpp"
 #include "train/record_start.hpp"
 #include "train/resume.hpp"

@@ -2,7 +2,6 @@
 #include "ops/cuda/nvrtc.hpp"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 namespace trireme::ops {

@@ -17,7 +17,6 @@
 #include "base/error_line.hpp"
 #include "base/kernel_text.hpp"
 
-#include "comm/control/mpi_comm.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/start_timer.hpp"
 #include "comm/control/temporary_directory.hpp"

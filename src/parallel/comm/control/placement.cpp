@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <set>
-#include <string_view>
 
 #include <sched.h>
 #include <unistd.h>

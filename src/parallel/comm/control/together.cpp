@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 namespace trireme {
 

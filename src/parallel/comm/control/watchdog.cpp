@@ -13,7 +13,6 @@
 #include "base/threads.hpp"
 
 #include "comm/communicator.hpp"
-#include "comm/control/mpi_comm.hpp"
 #include "comm/control/requests.hpp"
 #include "comm/control/world.hpp"
 

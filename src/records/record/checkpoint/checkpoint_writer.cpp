@@ -2,7 +2,6 @@
 #include "record/checkpoint/checkpoint_writer.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/packing.hpp"

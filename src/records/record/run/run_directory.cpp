@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 
 #include "base/error.hpp"
-#include "files/descriptor.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <span>
 
 #include <fcntl.h>
@@ -13,7 +12,6 @@
 #include <zlib.h>
 
 #include "base/error.hpp"
-#include "files/descriptor.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"

@@ -7,7 +7,6 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +19,6 @@
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
 #include "record/run/run_directory.hpp"
-#include "record/run/run_file.hpp"
 
 namespace trireme::record {
 namespace {
