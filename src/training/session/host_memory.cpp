@@ -38,10 +38,6 @@ AvailableMemory memory_of_gpu(const device::MemoryInfo& memory) {
   return {no_limit, static_cast<std::int64_t>(memory.free_bytes), {}, "the GPU"};
 }
 
-std::string size_text(std::int64_t bytes) {
-  return bytes_text(static_cast<double>(bytes));
-}
-
 }  // namespace
 
 AvailableMemory available_memory() {
@@ -62,13 +58,13 @@ AvailableMemory available_memory() {
 std::string memory_problem(const AvailableMemory& available, std::int64_t bytes, int ranks) {
   bytes += process_bytes;
   if (bytes > available.process_bytes)
-    return fmt::format("a rank needs {}, but {} allows it {}", size_text(bytes),
-                       available.process_limit, size_text(available.process_bytes));
+    return fmt::format("a rank needs {}, but {} allows it {}", bytes_text(bytes),
+                       available.process_limit, bytes_text(available.process_bytes));
   if (bytes > available.host_bytes / ranks)
     return fmt::format("{} rank{} need{} {}{}, but {} allows {}", ranks, ranks == 1 ? "" : "s",
-                       ranks == 1 ? "s" : "", size_text(bytes * ranks),
-                       ranks == 1 ? "" : fmt::format(" ({} each)", size_text(bytes)),
-                       available.host_limit, size_text(available.host_bytes));
+                       ranks == 1 ? "s" : "", bytes_text(bytes * ranks),
+                       ranks == 1 ? "" : fmt::format(" ({} each)", bytes_text(bytes)),
+                       available.host_limit, bytes_text(available.host_bytes));
   return "";
 }
 
@@ -89,11 +85,11 @@ std::string what_would_fit(const RankNeeds& rank, const AvailableMemory& availab
   }
   if (memory_problem(available, bytes, ranks).empty())
     return fmt::format("With {} a rank needs {}, which fits", settings,
-                       size_text(bytes + process_bytes));
+                       bytes_text(bytes + process_bytes));
   return fmt::format(
       "With {} a rank still needs {}. Use fewer ranks on each host, parallel.shard on more hosts, "
       "or a smaller model; `trireme plan` shows what takes the memory",
-      settings, size_text(bytes + process_bytes));
+      settings, bytes_text(bytes + process_bytes));
 }
 
 std::vector<LimitProblem> limit_problems(const std::string& host,
@@ -111,7 +107,7 @@ std::vector<LimitProblem> limit_problems(const std::string& host,
          fmt::format("raise the limit (ulimit -n {})", 4 * needed)});
   if (pins && locked_bytes != unlimited && locked_bytes < least_locked)
     found.push_back(
-        {fmt::format("ulimit -l limits locked memory to {} on {}", size_text(locked_bytes), host),
+        {fmt::format("ulimit -l limits locked memory to {} on {}", bytes_text(locked_bytes), host),
          "with InfiniBand or GPUs, set ulimit -l unlimited; otherwise ignore this"});
   return found;
 }

@@ -187,8 +187,7 @@ std::string too_little(const model::GptShape& shape,
                        DType dtype) {
   return fmt::format("{} is too little: in {} a rank needs at least {} bytes ({}), with {}",
                      shape.recompute.limit()->count, name(dtype), least.bytes,
-                     bytes_text(static_cast<double>(least.bytes)),
-                     model::recompute_text(least.recompute));
+                     bytes_text(least.bytes), model::recompute_text(least.recompute));
 }
 
 model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {

@@ -46,10 +46,9 @@ std::unique_ptr<record::RunRequests> listen(const record::RunDirectory& director
 /// The lines with which a run begins in its log: model, ranks, choices, devices, data. Collective.
 void log_opening_lines(session::Session& session, std::int64_t first_step, Log& log) {
   const session::Job& job = session.job;
-  const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   const int copies = session.plan.replicas();
   log.info("{}: {} parameters in {} ({}), {}{} over {}, {}, {} of {} x {} tokens", job.run.name,
-           count(session.plan.parameter_elements()),
+           count_text(session.plan.parameter_elements()),
            counted(std::ssize(session.plan.buckets()), "bucket"),
            reduce::bucket_text(job.parallel, session.plan), counted(session.world.size(), "rank"),
            copies > 1 ? fmt::format(" with {} copies", copies) : "", session.communicator->name(),
@@ -59,8 +58,7 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
     const model::RecomputeChoice choice = session::decide_recompute(
         {job, session.shape, session.plan, {session.dtype, session.device->kind()}});
     log.info("model.recompute: {}: a rank takes {} of {}", model::recompute_text(choice.recompute),
-             bytes_text(static_cast<double>(choice.bytes)),
-             bytes_text(static_cast<double>(limit->count)));
+             bytes_text(choice.bytes), bytes_text(limit->count));
   }
   if (const std::string& note = session.communicator->note(); !note.empty())
     session.choices.push_back(note);
@@ -72,8 +70,9 @@ void log_opening_lines(session::Session& session, std::int64_t first_step, Log& 
     log.info("gpu.graphs: off: {}", session.without_graphs);
   for (const std::string& line : session::gpu_table(session.world, *session.device))
     log.info("{}", line);
-  log.info("data: {} training tokens, {} validation tokens", count(session.data.train.num_tokens()),
-           session.data.validation ? count(session.data.validation->num_tokens()) : "no");
+  log.info("data: {} training tokens, {} validation tokens",
+           count_text(session.data.train.num_tokens()),
+           session.data.validation ? count_text(session.data.validation->num_tokens()) : "no");
 }
 
 }  // namespace

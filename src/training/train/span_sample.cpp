@@ -15,7 +15,7 @@ std::string SpanSample::text() const {
   return fmt::format(
       "whole spans of {} of {} rank{}, {}, at most {}", ranks, all_ranks, all_ranks == 1 ? "" : "s",
       every_steps == 1 ? std::string("every step") : fmt::format("one step in {}", every_steps),
-      bytes_text(static_cast<double>(bytes)));
+      bytes_text(bytes));
 }
 
 SpanSample sample_of(const record::RecordConfig& config,
