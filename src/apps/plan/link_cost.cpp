@@ -79,9 +79,8 @@ Line fit_line(std::span<const Point> points) {
     line.latency_s = (u1 * vv - v1 * uv) / determinant;
     line.seconds_per_byte = (uu * v1 - uv * u1) / determinant;
   }
-  if (line.latency_s <= 0 && line.seconds_per_byte <= 0)  // one size: all of it is bytes
-    line = {0, v1 / vv, 0};
-  else if (line.latency_s < 0)
+  const bool one_size = line.latency_s <= 0 && line.seconds_per_byte <= 0;  // all of it is bytes
+  if (one_size || line.latency_s < 0)
     line = {0, v1 / vv, 0};
   else if (line.seconds_per_byte < 0)
     line = {u1 / uu, 0, 0};
