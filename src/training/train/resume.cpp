@@ -108,6 +108,9 @@ std::string tokenizer_text(const session::Job& job) {
 
 void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash) {
   std::vector<Diagnostic> found;
+  const auto say = [&](const std::string& key, std::string text) {
+    found.push_back({{}, key, std::move(text)});
+  };
   const record::CheckpointFacts& then = resumed.facts;
   const std::string data_then = fact_of(then.more, data_hash_fact);
   const bool data_known = !data_then.empty();  // not where it was imported
@@ -120,61 +123,49 @@ void expect_allowed(const Resumed& resumed, const session::Job& job, const std::
         fmt::format("{} here, but {} was written with {}", shortened(change.now, change.then),
                     resumed.directory, shortened(change.then, change.now));
     if (change.rule == Change::never)
-      found.push_back({{},
-                       change.key,
-                       fmt::format("{}, and a run cannot change it; change the deck back, or name "
-                                   "another run.directory",
-                                   what)});
+      say(change.key, what +
+                          ", and a run cannot change it; change the deck back, or name another "
+                          "run.directory");
     else if (!allowed(job, change.key))
-      found.push_back({{},
-                       change.key,
-                       fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
-                                   what, change.key)});
+      say(change.key, fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
+                                  what, change.key));
   }
   if (record::find_fact(then.deck, "run.seed") == nullptr &&  // imported weights
       then.seed != static_cast<std::uint64_t>(job.run.seed))
-    found.push_back({{},
-                     "run.seed",
-                     fmt::format("{} here, but {} was written with {}; resume with that seed, or "
-                                 "name another run.directory",
-                                 job.run.seed, resumed.directory, then.seed)});
+    say("run.seed",
+        fmt::format("{} here, but {} was written with {}; resume with that seed, or name another "
+                    "run.directory",
+                    job.run.seed, resumed.directory, then.seed));
   if (!skips_of(job.deck).same_before(static_cast<std::int64_t>(then.next_sample),
                                       skips_of(then.deck)))
-    found.push_back(
-        {{},
-         "data.skip",
-         fmt::format("{} differs from {} among the {} samples before {}. Skip only later "
-                     "samples, or move the checkpoints after the first sample that "
-                     "differs to another directory",
-                     fact_of(job.deck, "data.skip"), fact_of(then.deck, "data.skip"),
-                     then.next_sample, resumed.directory)});
+    say("data.skip",
+        fmt::format("{} differs from {} among the {} samples before {}. Skip only later samples, "
+                    "or move the checkpoints after the first sample that differs to another "
+                    "directory",
+                    fact_of(job.deck, "data.skip"), fact_of(then.deck, "data.skip"),
+                    then.next_sample, resumed.directory));
   const std::string tokenizer = tokenizer_text(job),
                     tokenizer_then = fact_of(then.more, tokenizer_fact);
   const auto known = [](const std::string& one) {
     return !one.empty() && one != unknown_tokenizer;
   };
   if (tokenizer != tokenizer_then && known(tokenizer_then))  // unknown then: one may be named now
-    found.push_back(
-        {{},
-         "data.tokenizer",
-         fmt::format(
-             "{} {}, but {} was written with a tokenizer of hash {}, and a run cannot "
-             "change it; put the old one back, or name another run.directory",
-             job.data.tokenizer,
-             known(tokenizer) ? "has hash " + tokenizer : "is not the tokenizer of these tokens",
-             resumed.directory, tokenizer_then)});
+    say("data.tokenizer",
+        fmt::format(
+            "{} {}, but {} was written with a tokenizer of hash {}, and a run cannot change it; "
+            "put the old one back, or name another run.directory",
+            job.data.tokenizer,
+            known(tokenizer) ? "has hash " + tokenizer : "is not the tokenizer of these tokens",
+            resumed.directory, tokenizer_then));
   const bool data_said = std::ranges::any_of(
       found, [](const Diagnostic& finding) { return is_data(finding.subject); });
   const bool data_allowed = std::ranges::any_of(job.run.allow_changes, [](const std::string& word) {
     return word == "data" || is_data(word);
   });
   if (data_known && !same_data && !data_said && !data_allowed)
-    found.push_back({{},
-                     "data",
-                     fmt::format("these are not the tokens that {} was trained on: the files were "
-                                 "changed; put them back, or allow it with "
-                                 "run.allow_changes=[data]",
-                                 resumed.directory)});
+    say("data", fmt::format("these are not the tokens that {} was trained on: the files were "
+                            "changed; put them back, or allow it with run.allow_changes=[data]",
+                            resumed.directory));
   if (!found.empty())
     throw UserError(std::move(found));
 }
