@@ -27,21 +27,15 @@ std::int64_t next_piece(std::int64_t left) {
 
 }  // namespace
 
-Decoder::Decoder(device::Device& device,
-                 const GptShape& shape,
-                 DType dtype,
-                 std::int64_t sequences,
-                 device::ScratchPool* scratch,
-                 const ops::Options& options)
+Decoder::Decoder(device::Device& device, const GptShape& shape, DType dtype, std::int64_t sequences)
     : device_(device),
-      scratch_(scratch != nullptr ? *scratch
-                                  : own_scratch_.emplace(device, device::ScratchPool::Options{})),
+      scratch_(device, {}),
       dtype_(dtype),
       cache_{.sequences = sequences, .positions = shape.context},
       starts_(shape.masks_documents() ? static_cast<std::size_t>(sequences * shape.context) : 0),
       layers_(shape),
       plan_(layers_.plan(dtype, most_rows, device.kind(), cache_)),
-      kernels_(device, options),
+      kernels_(device, {}),
       bound_{dtype, {}, {}} {
   ops::require_cached_attention(device);
   TRIREME_EXPECT(sequences >= 1 && sequences <= most_rows, "{} sequences to decode at a time",

@@ -18,7 +18,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,14 +47,8 @@ class Decoder {
   };
 
   /// For `sequences` sequences of up to shape.context tokens. `dtype` is that of the parameters.
-  /// Scratch and options as in Gpt. Throws DeviceError where ops::has_cached_attention() is
-  /// false.
-  Decoder(device::Device& device,
-          const GptShape& shape,
-          DType dtype,
-          std::int64_t sequences,
-          device::ScratchPool* scratch = nullptr,
-          const ops::Options& options = {});
+  /// Throws DeviceError where ops::has_cached_attention() is false.
+  Decoder(device::Device& device, const GptShape& shape, DType dtype, std::int64_t sequences);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -86,8 +79,7 @@ class Decoder {
   nn::Call call_of(std::int64_t rows, nn::Hooks& hooks, device::Stream& stream);
 
   device::Device& device_;
-  std::optional<device::ScratchPool> own_scratch_;  // if the caller gave none
-  device::ScratchPool& scratch_;
+  device::ScratchPool scratch_;
   const DType dtype_;
   const nn::CacheSize cache_;
   std::vector<std::int32_t> starts_;  // where its document begins: [sequences, positions]
