@@ -60,6 +60,7 @@ inline constexpr BucketIndex matrices_of_the_step{-2};
 /// reads peers' memory stores one address per rank of the host; the others need constant space.
 class Shards {
  public:
+  /// Requires: fp32, bf16 or int64, and elements that `size` divides.
   Shards(View bucket, int rank, int size);
   virtual ~Shards() = default;
 
@@ -96,7 +97,9 @@ class Communicator {
 
   /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: `full` is inside one buffer from
   /// allocate(), and its elements are divisible by size() and by the number of replicas.
-  virtual std::unique_ptr<Shards> shards(View full) = 0;
+  virtual std::unique_ptr<Shards> shards(View full) {
+    return std::make_unique<Shards>(full, rank_, size_);
+  }
 
   /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
   /// `full` is undefined afterwards. `bucket` names the collective in error messages.

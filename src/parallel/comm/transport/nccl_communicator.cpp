@@ -148,11 +148,6 @@ class NcclCommunicator final : public Communicator {
     return memory_.allocate(bytes, what);
   }
 
-  std::unique_ptr<Shards> shards(View full) override {
-    expect_bucket(full, size());
-    return std::make_unique<Shards>(full, rank(), size());
-  }
-
   void enqueue(Operation operation,
                const Shards& shards,
                BucketIndex bucket,

@@ -211,7 +211,6 @@ class NodeCommunicator final : public Communicator {
   [[nodiscard]] std::size_t peer_bytes() const override { return peer_bytes_; }
 
   std::unique_ptr<Shards> shards(View full) override {
-    expect_bucket(full, size());
     const SharedSegment* segment =
         shares_memory() && !full.empty() ? &windows_.segment_of(full) : nullptr;
     auto made = std::make_unique<NodeShards>(full, rank(), size(), grid_, segment);

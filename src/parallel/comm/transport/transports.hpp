@@ -40,7 +40,4 @@ std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
 /// with 60 KiB, 250 ms with 512 KiB messages. One host: 5.1 ms with 512, 5.5 with 60 KiB.
 std::size_t message_bytes(const Options& options, bool one_host);
 
-/// Checks a bucket for every transport: dtype f32, bf16 or i64, elements divisible by `size`.
-void expect_bucket(View full, int size);
-
 }  // namespace trireme::comm
