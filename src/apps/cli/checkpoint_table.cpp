@@ -15,7 +15,6 @@
 #include "base/text.hpp"
 
 #include "record/run/log_line.hpp"
-#include "record/run/rows.hpp"
 #include "record/run/run_directory.hpp"
 #include "record/run/run_log.hpp"
 
@@ -28,7 +27,7 @@ using Losses = std::map<std::int64_t, double>;
 
 double loss_at(const Losses& losses, std::int64_t step) {
   const auto found = losses.find(step);
-  return found == losses.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+  return found == losses.end() ? record::not_known : found->second;
 }
 
 /// Fills in the losses. If the record is missing or damaged, the table has no losses.

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/checkpoint/piece_reader.hpp"
+#include "record/run/rows.hpp"
 
 namespace trireme::cli {
 
@@ -26,7 +26,7 @@ enum class CheckpointState : std::uint8_t { whole, verified, damaged, unreadable
 
 struct CheckpointLine : record::FoundCheckpoint {
   /// At its step, nat/token; NaN: unknown.
-  double loss = std::numeric_limits<double>::quiet_NaN(), validation_loss = loss;
+  double loss = record::not_known, validation_loss = record::not_known;
   CheckpointState state = CheckpointState::whole;
   std::vector<record::CheckpointDamage> damage = {};
 };

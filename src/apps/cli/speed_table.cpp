@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -19,7 +18,6 @@
 namespace trireme::cli {
 namespace {
 
-constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 /// The record of one run, open for reading.
 class Record {
  public:
@@ -41,7 +39,8 @@ class Record {
   }
   /// NaN in files from before there was such a column.
   [[nodiscard]] std::vector<double> column_or_unknown(const char* name, std::size_t rows) const {
-    return h5::exists(file_.get(), name) ? column<double>(name) : std::vector(rows, unknown);
+    return h5::exists(file_.get(), name) ? column<double>(name)
+                                         : std::vector(rows, record::not_known);
   }
   template <class T = std::string>
   [[nodiscard]] T fact(const char* name) const {
@@ -54,7 +53,7 @@ class Record {
   [[nodiscard]] double timing(const char* name) const {
     const h5::Group timings = group("timings");
     return h5::has_attribute(timings.get(), name) ? h5::read_attribute<double>(timings.get(), name)
-                                                  : unknown;
+                                                  : record::not_known;
   }
   /// Peak memory of the device, if it has its own memory, else of the process.
   [[nodiscard]] std::int64_t memory() const {
@@ -101,7 +100,7 @@ double joules_per_token(const Record& record, std::size_t steps) {
       joules += (std::isnan(cpu[i]) ? 0 : cpu[i]) + (std::isnan(gpu[i]) ? 0 : gpu[i]);
       tokens += rate[i] * seconds[i];
     }
-  return joules > 0 ? joules / tokens : unknown;
+  return joules > 0 ? joules / tokens : record::not_known;
 }
 
 SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
@@ -119,7 +118,7 @@ SpeedRow row_of(const std::string& directory, const SpeedRequest& request) {
                .tokens_per_s = median(rates),
                .lower_quartile = quantile(rates, 0.25),
                .upper_quartile = quantile(rates, 0.75),
-               .goal = unknown,
+               .goal = record::not_known,
                .ceiling_flops_per_s = record.timing("ceiling_flops_per_s"),
                .joules_per_token = joules_per_token(record, rates.size()),
                .memory_bytes = record.memory(),

@@ -47,7 +47,7 @@ record::NoiseScaleRow NoiseScale::add(std::int64_t step,
 double NoiseScale::sequences() const {
   return smoothed_.gradient_squared > 0 && smoothed_.trace > 0
              ? smoothed_.trace / smoothed_.gradient_squared
-             : unknown_noise_scale;
+             : record::not_known;
 }
 
 double NoiseScale::tokens() const {

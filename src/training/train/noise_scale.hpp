@@ -23,14 +23,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "record/run/rows.hpp"
 
 namespace trireme::train {
-
-inline constexpr double unknown_noise_scale = std::numeric_limits<double>::quiet_NaN();
 
 struct NoiseEstimate {
   double gradient_squared = 0, trace = 0;

@@ -214,7 +214,7 @@ void Trainer::look() {
   }
   if (progress)
     progress->step(newest_.step, outcome, tokens_after(newest_.step),
-                   noise_scale ? noise_scale->tokens() : unknown_noise_scale);
+                   noise_scale ? noise_scale->tokens() : record::not_known);
 }
 
 void Trainer::between_steps(std::int64_t number) {
