@@ -2,12 +2,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/kernel_text.hpp"
 #include "base/text.hpp"
 #include "device/cpu/cpu_stream.hpp"
 #include "device/device.hpp"
@@ -16,11 +16,8 @@ namespace trireme::device {
 namespace {
 
 std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      return line.substr(line.find(':') + 2);
-  return "unknown CPU";
+  const std::string name = value_of(text_of("/proc/cpuinfo"), "model name");
+  return name.empty() ? "unknown CPU" : name;
 }
 
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
