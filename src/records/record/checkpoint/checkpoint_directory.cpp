@@ -31,13 +31,9 @@ constexpr const char* replaced_suffix = ".tmp.old";     ///< another of its step
 constexpr const char* removed_suffix = ".tmp.removed";  ///< being removed
 constexpr const char* latest_file = "latest";
 
-[[noreturn]] void fail(const std::string& what, const std::string& reason) {
-  throw StorageError("file system", what, reason);
-}
-
 void check(const std::error_code& problem, const std::string& what) {
   if (problem)
-    fail(what, problem.message());
+    throw StorageError("file system", what, problem.message());
 }
 
 std::string not_removed(const fs::path& path, const std::error_code& problem) {
