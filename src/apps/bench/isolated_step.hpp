@@ -23,7 +23,6 @@
 
 namespace trireme::bench {
 
-/// Number of micro-steps of an isolated step.
 inline constexpr int isolated_micro_steps = 2;
 
 /// Seconds of one step.

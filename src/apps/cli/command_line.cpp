@@ -109,7 +109,6 @@ std::string explanation_of(const Verb& verb, const CLI::App& command) {
                      formatter.make_groups(&command, CLI::AppFormatMode::Normal));
 }
 
-/// The first words of the verbs.
 std::vector<std::string_view> first_words() {
   std::vector<std::string_view> words;
   for (const Verb& verb : verbs()) {

@@ -26,7 +26,6 @@ inline auto fields(GpuLink& link) {
 
 namespace trireme::doctor {
 
-/// The GPU of a rank and its links.
 struct RankGpu {
   std::string host;
   std::string gpu;                     ///< UUID

@@ -104,7 +104,6 @@ void describe_sizes(V& v, ModelConfig& c) {
      .max = 65536});
 }
 
-/// The parts of the model.
 template <class V>
 void describe_parts(V& v, ModelConfig& c) {
   const FixedKeys<V> f{v};

@@ -99,7 +99,6 @@ class ActivationPlan {
   std::int64_t head_rows_ = 0, loss_rows_ = 0;
 };
 
-/// Input of a plan.
 struct PlanSizes {
   DType dtype = DType::f32;    ///< of the activations
   std::int64_t sequences = 0;  ///< the largest batch

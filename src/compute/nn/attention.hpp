@@ -35,7 +35,6 @@ struct AttentionConfig {
 
   /// Width of the input of the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
-  /// Width of packed queries, keys and values.
   [[nodiscard]] std::int64_t qkv_width() const { return shape({}).packed_width(); }
   /// Those of queries and of keys.
   [[nodiscard]] std::int64_t normed_heads() const { return heads + shape({}).key_value_heads(); }

@@ -79,7 +79,6 @@ class Head {
     std::vector<Part> parts{};  ///< for logits and loss
   };
 
-  /// The rows of the chunk that begins at row `begin`.
   [[nodiscard]] std::int64_t rows_of_chunk(const BatchSize& size, std::int64_t begin) const;
   [[nodiscard]] LinearShape shape(const BatchSize& size, std::int64_t rows) const;
   [[nodiscard]] ConstView rows_of(ConstView x, const Part& part) const {

@@ -19,7 +19,6 @@ namespace trireme::batches {
 
 namespace {
 
-/// One source of the deck.
 struct Source {
   std::string key;
   const FilesConfig* files = nullptr;

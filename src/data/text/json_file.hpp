@@ -22,7 +22,6 @@ using Json = nlohmann::json;
 /// Above the size of any vocabulary, configuration and index.
 inline constexpr std::int64_t most_file_bytes = std::int64_t{64} << 20U;
 
-/// A file's path and bytes.
 struct FileText {
   std::string path, bytes;
 };

@@ -43,7 +43,6 @@ namespace trireme::layout {
 /// Pure arithmetic on the plan, the same on every rank. Constant after construction.
 class Ring {
  public:
-  /// Number of shared slots of gradients.
   static constexpr std::size_t gradient_slots = 3;
 
   /// All buckets except dedicated ones share `num_shared` slots. Requires: buckets in the order in

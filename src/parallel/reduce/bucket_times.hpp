@@ -52,7 +52,6 @@ struct TransferTimes : BucketTimes {
 using EventPtr = std::unique_ptr<device::Event>;
 
 inline constexpr std::size_t event_sets = 3;
-/// The set of the step with this number.
 constexpr std::size_t event_set_of(std::int64_t step) {
   return static_cast<std::size_t>(step) % event_sets;
 }

@@ -218,7 +218,6 @@ class Engine final : private CollectiveQueue::Source {
   void await_reduction(BucketIndex bucket);
 
   BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
-  /// Event set of the current step.
   [[nodiscard]] std::size_t event_set() const { return event_set_of(steps_begun_); }
   /// Events of the bucket's latest reduction.
   BucketEvents& reduction_of(BucketIndex bucket) {

@@ -40,7 +40,6 @@ struct RunConfig {
   std::vector<std::string> allow_changes;
 };
 
-/// One change of the batch's size.
 struct BatchChange {
   std::int64_t step = 0;
   std::int64_t sequences = 0;

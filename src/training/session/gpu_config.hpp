@@ -26,7 +26,6 @@ struct GpuConfig {
     return {.deterministic = deterministic_attention, .kernels = attention};
   }
 
-  /// The workspace on a GPU with `memory_bytes` of memory.
   [[nodiscard]] std::size_t product_workspace_bytes(std::size_t memory_bytes) const {
     if (product_workspace.given())
       return static_cast<std::size_t>(*product_workspace.value) << 20U;

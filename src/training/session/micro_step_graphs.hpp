@@ -63,7 +63,6 @@ class MicroStepGraphs {
   /// else replays it. `first`, `last`: its position in the step.
   void train(const model::Batch& batch, View losses, bool first, bool last);
 
-  /// Number of recordings.
   [[nodiscard]] std::size_t num_recordings() const { return recordings_.size(); }
 
  private:

@@ -37,7 +37,6 @@ class MicroBatch {
             std::int64_t count,
             device::Stream& compute);
 
-  /// Loads a block that was read ahead.
   void load(const batches::ReadAhead::Block& block, device::Stream& compute);
 
   /// Targets of the last load, in host memory.

@@ -13,7 +13,6 @@
 
 namespace trireme::ops::cpu {
 
-/// Elements per call of dropout_run.
 inline constexpr std::int64_t dropout_run_elements = 256;
 
 /// The words of a run, and its factors.

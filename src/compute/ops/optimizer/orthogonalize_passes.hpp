@@ -8,7 +8,6 @@
 
 namespace trireme::ops {
 
-/// Elements per sum of squares.
 inline constexpr std::int64_t elements_per_sum = 16384;
 
 /// a I + b A + c A A.

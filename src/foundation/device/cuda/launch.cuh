@@ -15,7 +15,6 @@
 
 namespace trireme::device::cuda {
 
-/// Number of blocks, and of threads per block.
 struct LaunchShape {
   dim3 blocks, threads;
 };

@@ -61,7 +61,6 @@ struct Routes {
   std::size_t fan = 1;               ///< messages per chunk of a block; the same on all ranks
 };
 
-/// The routes of one rank.
 Routes make_routes(Reduction reduction, DType dtype, const Hosts& hosts, int rank);
 
 /// Bytes that each host sends to others while a bucket of `shard_elements` per rank is reduced.

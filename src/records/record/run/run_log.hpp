@@ -97,7 +97,6 @@ class Rewinds {
   std::vector<std::pair<std::int64_t, std::int64_t>> lowest_;
 };
 
-/// Summary of a log.
 struct LogFacts {
   bool exists = false;
   std::int64_t lines = 0;                 ///< that are whole

@@ -51,7 +51,6 @@ std::string json_of_word(const std::string& word) {
   return json_text(value.is_string() ? value.get<std::string>() : word);
 }
 
-/// A line of the session.
 std::string session_line(const RunHeader& header, std::int64_t first_step) {
   std::string facts, deck;
   const auto add = [](std::string& to, const std::string& name, const std::string& value) {
