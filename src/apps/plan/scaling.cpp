@@ -134,11 +134,6 @@ Json step_json(const std::optional<StepPrediction>& step, double tokens) {
           {"sent_bytes", step->sent_bytes}};
 }
 
-template <class T>
-Json optional_json(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 }  // namespace
 
 ScalingRow scaling_row(const deck::Deck& deck,
@@ -269,9 +264,9 @@ Json scaling_json(const Scaling& scaling) {
          {"encoding_left_out", row.encoding_left_out},
          {"weak", step_json(row.weak, context * static_cast<double>(row.weak_sequences))},
          {"strong", step_json(row.strong, context * static_cast<double>(scaling.sequences))},
-         {"memory_bytes", optional_json(row.memory_bytes)},
-         {"checkpoint_s", optional_json(row.checkpoint_s)},
-         {"memory_copy_s", optional_json(row.memory_copy_s)}});
+         {"memory_bytes", json_or_null(row.memory_bytes)},
+         {"checkpoint_s", json_or_null(row.checkpoint_s)},
+         {"memory_copy_s", json_or_null(row.memory_copy_s)}});
   return rows;
 }
 

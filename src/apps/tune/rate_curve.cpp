@@ -140,15 +140,12 @@ std::string rate_table(const RateCurve& curve) {
 }
 
 std::string rate_json(const RateCurve& curve) {
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? Json(*value) : Json();
-  };
   Json json = {{"filetype", "trireme-rates"},
                {"version", {1, 0}},
                {"ended", curve.ended},
-               {"suggested", optional(curve.suggested)},
-               {"steepest", optional(curve.steepest)},
-               {"diverges", optional(curve.diverges)}};
+               {"suggested", json_or_null(curve.suggested)},
+               {"steepest", json_or_null(curve.steepest)},
+               {"diverges", json_or_null(curve.diverges)}};
   for (const RatePoint& point : curve.points) {
     json["rate"].push_back(point.rate);
     json["loss"].push_back(point.loss);

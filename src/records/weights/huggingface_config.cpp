@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 #include "text/json_file.hpp"
 
@@ -360,15 +361,12 @@ void read_roles(KeyReader& keys, std::int64_t vocabulary, Roles& roles) {
 }
 
 void write_roles(OrderedJson& root, const Roles& roles) {
-  const auto id_or_null = [](const std::optional<std::int32_t>& id) {
-    return id ? OrderedJson(*id) : OrderedJson(nullptr);
-  };
-  root["bos_token_id"] = id_or_null(roles.begin);
+  root["bos_token_id"] = json_or_null(roles.begin);
   root["eos_token_id"] = nullptr;
   if (!roles.ends.empty())
     root["eos_token_id"] =
         roles.ends.size() > 1 ? OrderedJson(roles.ends) : OrderedJson(roles.ends.front());
-  root["pad_token_id"] = id_or_null(roles.padding);
+  root["pad_token_id"] = json_or_null(roles.padding);
 }
 
 Json parse_object(const text::FileText& file) {
