@@ -131,7 +131,7 @@ model::GptShape with_memory(const Sections& config,
   const int ranks = on_cpu ? world.local_size() : 1;  // each rank has its own GPU
   comm::together(world, [&] {
     const auto refuse = [&](const std::string& problem) {
-      throw DeviceError("memory", "start the run on " + world.host(), problem, __FILE__, __LINE__);
+      throw DeviceError("memory", "start the run on " + world.host(), problem);
     };
     const AvailableMemory available = on_cpu ? available_memory() : memory_of_gpu(device.memory());
     const layout::Budget budget = budget_of(config, plan, rank.kind);

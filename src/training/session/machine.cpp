@@ -59,14 +59,13 @@ bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::
 
 int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
   if (gpus.count == 0)
-    throw DeviceError("CUDA", "find a GPU on " + world.host(), gpus.why_none, __FILE__, __LINE__);
+    throw DeviceError("CUDA", "find a GPU on " + world.host(), gpus.why_none);
   // A launcher that assigns a GPU to each rank makes it the only visible one.
   if (gpus.count == 1)
     return 0;
   if (world.local_rank_at_start >= gpus.count)
     throw DeviceError("CUDA", "give each rank a GPU of " + world.host(),
-                      fmt::format("{} ranks and {} GPUs", world.local_size(), gpus.count), __FILE__,
-                      __LINE__);
+                      fmt::format("{} ranks and {} GPUs", world.local_size(), gpus.count));
   return world.local_rank_at_start;
 }
 

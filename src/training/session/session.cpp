@@ -149,7 +149,7 @@ void Session::choose_graphs() {
     if (trouble.empty())
       return;
     if (job.gpu.graphs.value)
-      throw DeviceError(device->description(), "gpu.graphs: true", trouble, __FILE__, __LINE__);
+      throw DeviceError(device->description(), "gpu.graphs: true", trouble);
     without_graphs = trouble;
     wanted = false;
   });

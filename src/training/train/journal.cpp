@@ -396,7 +396,7 @@ void Journal::close(std::int64_t step, const session::Saver& saver, bool whole) 
           fmt::format("{}. All rows are in {}. Remove the cause, then run `trireme record RUN_DIR`",
                       problem.what(), record::run_log_name);
       if (whole)
-        throw StorageError("record", "write run.h5", text, __FILE__, __LINE__);
+        throw StorageError("record", "write run.h5", text);
       log_.warning("cannot write run.h5: {}", text);
     }
   };

@@ -158,8 +158,7 @@ void expect_known_checkpoints(const record::RunDirectory& directory, const sessi
       fmt::format("{}. If their file system is not mounted or they were moved, bring them back and "
                   "start again. If they are lost, start from step 0 with "
                   "run.restart_without_checkpoints=true, or choose another run.directory",
-                  trace),
-      __FILE__, __LINE__);
+                  trace));
 }
 
 OpenedRecord open_record(const std::string& directory,
