@@ -29,10 +29,10 @@ TEST(Progress, AResumedRunShowsItsFirstTenSteps) {
 TEST(Progress, KnowsTheLaunchersByTheirEnvironment) {
   const std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
   for (const char* name : variables) unsetenv(name);
-  EXPECT_FALSE(started_by_launcher());
+  EXPECT_EQ(launched_rank(), nullptr);
   for (const char* name : variables) {
     setenv(name, "0", 1);
-    EXPECT_TRUE(started_by_launcher()) << name;
+    EXPECT_STREQ(launched_rank(), "0") << name;
     unsetenv(name);
   }
 }

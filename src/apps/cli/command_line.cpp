@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -21,6 +20,8 @@
 
 #include "ops/matmul.hpp"
 
+#include "train/progress.hpp"
+
 #include "cli/verb.hpp"
 #include "doctor/host_facts.hpp"
 
@@ -34,17 +35,9 @@ void print(const std::string& untrusted) {
 
 namespace {
 
-/// Whether a launcher started this process as another than the first rank.
-bool follows_the_first_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name); rank != nullptr)  // NOLINT(concurrency-mt-unsafe)
-      return std::string_view(rank) != "0";
-  return false;
-}
-
 /// The end of the first rank ends the others before each of them prints the same error.
 void let_the_first_rank_report() {
-  if (follows_the_first_rank())
+  if (const char* rank = train::launched_rank(); rank != nullptr && std::string_view(rank) != "0")
     std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 

@@ -91,19 +91,18 @@ double Progress::remaining_seconds() const {
   return measured_ == 0 ? -1 : seconds_per_token_ * tokens_left_;
 }
 
-bool started_by_launcher() {
+const char* launched_rank() {
   // Open MPI; PMIx (Open MPI 5, srun --mpi=pmix); PMI (MPICH, Cray and Intel MPI); srun.
-  static constexpr std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-  return std::ranges::any_of(variables, [](const char* name) {
-    return std::getenv(name) != nullptr;  // NOLINT(concurrency-mt-unsafe)
-  });
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name); rank != nullptr)  // NOLINT(concurrency-mt-unsafe)
+      return rank;
+  return nullptr;
 }
 
 bool terminal_listens() {
   if (isatty(STDOUT_FILENO) == 0)
     return false;
-  if (!started_by_launcher())
+  if (launched_rank() == nullptr)
     return true;
   std::array<char, 256> target{};
   const std::string link = fmt::format("/proc/{}/fd/1", getppid());

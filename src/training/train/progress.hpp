@@ -57,9 +57,9 @@ class Progress {
   bool drawn_ = false;
 };
 
-/// Whether the environment is that of a rank that a launcher started: Open MPI, PMIx, PMI (MPICH
-/// and its relatives) or Slurm.
-bool started_by_launcher();
+/// The rank that a launcher gave to this process in its environment: Open MPI, PMIx, PMI (MPICH and
+/// its relatives) or Slurm. Null without one.
+const char* launched_rank();
 
 /// Whether a person reads standard output. Open MPI gives every rank a pseudo-terminal, so under
 /// a launcher it is the launcher's own standard output that counts.
