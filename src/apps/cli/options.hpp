@@ -61,6 +61,14 @@ CLI::Option* add_choice(
   return command.add_option_function<std::vector<std::string>>(option, translate, help)
       ->check(CLI::IsMember(known));
 }
+/// The same for a single word, whose value is stored in `value`.
+template <class Table, class Value>
+CLI::Option* add_word(
+    CLI::App& command, const char* option, const char* help, const Table& table, Value& value) {
+  return add_choice(command, option, help, table,
+                    [&value](const auto& chosen) { value = chosen.back(); })
+      ->expected(1);
+}
 
 /// Throws UserError if the file exists. Call before work whose result would be lost. An empty path
 /// means no file, "-" standard output.

@@ -152,10 +152,8 @@ Action declare_bench_reduce(CLI::App& command) {
                  [&request](const auto& chosen) { request.transports = chosen; })
           ->delimiter(',')
           ->allow_extra_args(false),
-      add_choice(command, "--reduction", "Value of parallel.reduction. Default: sum.",
-                 EnumNames<comm::Reduction>::table,
-                 [&request](const auto& chosen) { request.reduction = chosen.back(); })
-          ->expected(1),
+      add_word(command, "--reduction", "Value of parallel.reduction. Default: sum.",
+               EnumNames<comm::Reduction>::table, request.reduction),
       add_choice(command, "--dtype", "Data types, separated by commas: fp32, bf16. Default: fp32.",
                  dtypes, [&request](const auto& chosen) { request.dtypes = chosen; })
           ->delimiter(',')

@@ -126,11 +126,9 @@ Action declare_evaluate(CLI::App& command) {
   add_field(command, data.field)->needs(text);
   auto* choice = command.add_option("--multiple-choice", data.multiple_choice,
                                     "File of multiple-choice questions.");
-  add_choice(command, "--format",
-             "Format of that file: hellaswag (of llm.c), or jsonl. Default: hellaswag.",
-             EnumNames<batches::ChoiceFormat>::table,
-             [&data](const auto& chosen) { data.format = chosen.back(); })
-      ->expected(1)
+  add_word(command, "--format",
+           "Format of that file: hellaswag (of llm.c), or jsonl. Default: hellaswag.",
+           EnumNames<batches::ChoiceFormat>::table, data.format)
       ->needs(choice);
   add_json(command, options->json);
   return [options](Arguments arguments) {

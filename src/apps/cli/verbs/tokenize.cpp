@@ -19,17 +19,16 @@ namespace trireme::cli {
 namespace {
 
 struct TokenizeOptions {
-  std::string tokenizer = "bytes", field, separator = "auto", bad_lines = "stop";
+  std::string tokenizer = "bytes", field, separator = "auto";
+  tokens::BadLines bad_lines = tokens::BadLines::stop;
   corpus::TokenizeRequest request;
 };
 
 ExitCode tokenize(comm::World& world, const TokenizeOptions& options) {
   corpus::TokenizeRequest request = options.request;
   request.tokenizer = shared_tokenizer(world, options.tokenizer);
-  request.format = tokens::text_format(
-      options.field, options.separator,
-      options.bad_lines == "skip" ? tokens::BadLines::skip : tokens::BadLines::stop,
-      *request.tokenizer, "--separator");
+  request.format = tokens::text_format(options.field, options.separator, options.bad_lines,
+                                       *request.tokenizer, "--separator");
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   corpus::tokenize(request, world, log);
   return ExitCode::done;
@@ -54,11 +53,10 @@ Action declare_tokenize(CLI::App& command) {
       "--separator", options->separator,
       "What stands between documents in plain text: auto (the tokenizer's end-of-text "
       "token), none, blank-line, or the separator itself.");
-  command
-      .add_option("--bad-lines", options->bad_lines,
-                  "Lines that are not JSON objects with the field: stop, or skip and count them.")
-      ->needs(field)
-      ->check(CLI::IsMember({"stop", "skip"}));
+  add_word(command, "--bad-lines",
+           "Lines that are not JSON objects with the field: stop, or skip and count them.",
+           EnumNames<tokens::BadLines>::table, options->bad_lines)
+      ->needs(field);
   command
       .add_option("--validation-fraction", request.validation_fraction,
                   "Approximate share of documents for validation, chosen by hash. Default: 0.")

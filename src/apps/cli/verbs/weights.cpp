@@ -76,25 +76,21 @@ Action declare_export(CLI::App& command) {
       .add_option("RUN_DIR", request->source,
                   "A run directory, a checkpoint, or weights in another supported format.")
       ->required();
-  add_choice(command, "--format", "Format of the output.", EnumNames<weights::ExportFormat>::table,
-             [request](const auto& chosen) { request->format = chosen.back(); })
-      ->required()
-      ->expected(1);
+  add_word(command, "--format", "Format of the output.", EnumNames<weights::ExportFormat>::table,
+           request->format)
+      ->required();
   command.add_option("--output", request->output, "Output directory, which must not exist.")
       ->required();
-  add_choice(command, "--dtype",
-             "Data type of the weights. Default: fp32. bf16 is rounded to nearest even. gguf: also "
-             "fp16, and q8_0 with 8 bits for each weight and a factor for 32.",
-             dtype_words, [request](const auto& chosen) { request->type = chosen.back(); })
-      ->expected(1);
+  add_word(command, "--dtype",
+           "Data type of the weights. Default: fp32. bf16 is rounded to nearest even. gguf: also "
+           "fp16, and q8_0 with 8 bits for each weight and a factor for 32.",
+           dtype_words, request->type);
   command.add_option("--step", request->step, "Step of the checkpoint. Default: the newest.")
       ->check(whole_number);
-  add_choice(command, "--rows",
-             "Rows of the vocabulary to export: all rows of the model, or only those of the "
-             "tokenizer's tokens. Default: model.",
-             EnumNames<weights::ExportRows>::table,
-             [request](const auto& chosen) { request->rows = chosen.back(); })
-      ->expected(1);
+  add_word(command, "--rows",
+           "Rows of the vocabulary to export: all rows of the model, or only those of the "
+           "tokenizer's tokens. Default: model.",
+           EnumNames<weights::ExportRows>::table, request->rows);
   command
       .add_option("--shard-bytes", request->shard_bytes,
                   "Maximum size of a safetensors file in bytes, unless a single tensor is larger. "
