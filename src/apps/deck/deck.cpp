@@ -151,14 +151,10 @@ std::shared_ptr<const text::Tokenizer> Deck::tokenizer_of_data() const {
 }
 
 bool KeyPlaces::readable(const std::string& path) const {
-  if (spoilt_.contains(""))
-    return false;
-  for (std::string part = path;; part.resize(part.rfind('.'))) {
-    if (spoilt_.contains(part))
-      return false;
+  for (std::string part = path; !spoilt_.contains(part); part.resize(part.rfind('.')))
     if (part.find('.') == std::string::npos)
-      return true;
-  }
+      return !spoilt_.contains("");
+  return false;
 }
 
 Place KeyPlaces::of(const std::string& path) const {
@@ -166,7 +162,7 @@ Place KeyPlaces::of(const std::string& path) const {
     if (const auto found = given_.find(part); found != given_.end())
       return found->second;
     if (part.find('.') == std::string::npos)
-      return Place{file_, 0, 0};
+      return Place{file_};
   }
 }
 
@@ -178,7 +174,7 @@ std::vector<Diagnostic> KeyPlaces::placed(std::vector<Diagnostic> findings) cons
 }
 
 std::string read_deck_file(const std::string& path, const char* kind) {
-  const auto refuse = [&](const std::string& text) { throw UserError(Place{path, 0, 0}, text); };
+  const auto refuse = [&](const std::string& text) { throw UserError(Place{path}, text); };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     refuse(fmt::format("this is a directory. Give a {}, which is a YAML file.", kind));
@@ -213,9 +209,8 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   if (!problem.empty())
     refuse(fmt::format("cannot read the {}: {}", kind, problem));
   if (bytes.size() > largest_deck)
-    throw UserError(Place{path, 0, 0},
-                    fmt::format("the file is longer than {}; a {} is a short YAML file",
-                                bytes_text(largest_deck), kind));
+    refuse(fmt::format("the file is longer than {}; a {} is a short YAML file",
+                       bytes_text(largest_deck), kind));
   return bytes;
 }
 
@@ -231,10 +226,10 @@ Deck read(const std::string& bytes,
     return deck;
   };
   if (bytes.find('\0') != std::string::npos)
-    return give_up({path, 0, 0}, "this is not a text file: it contains zero bytes");
+    return give_up({path}, "this is not a text file: it contains zero bytes");
   Node root = parse_yaml(masked(bytes), {path}, findings);
   if (root.kind == Node::Kind::null)
-    return give_up({path, 0, 0}, "the deck is empty. `trireme help deck` lists all keys.");
+    return give_up({path}, "the deck is empty. `trireme help deck` lists all keys.");
   if (root.kind == Node::Kind::broken) {
     deck.places.spoil("");
     return deck;

@@ -137,7 +137,7 @@ Machine parse_machine(const std::string& bytes, const std::string& path) {
   Machine machine;
   const deck::Node root = deck::parse_yaml(bytes, {.file = path}, findings);
   if (root.kind == deck::Node::Kind::null)
-    throw UserError(Place{path, 0, 0}, "the machine file is empty");
+    throw UserError(Place{path}, "the machine file is empty");
   if (root.kind != deck::Node::Kind::map)
     places.spoil("");
   const std::vector<std::string> no_hints;

@@ -115,7 +115,7 @@ Descriptor new_file(const std::string& path) {
 
 void expect_new_file(const std::string& path) {
   if (fs::exists(fs::symlink_status(path)))
-    throw UserError(Place{path, 0, 0}, "this file exists already; it is not overwritten");
+    throw UserError(Place{path}, "this file exists already; it is not overwritten");
   expect_place_for(path);
 }
 
@@ -125,7 +125,7 @@ void expect_place_for(const std::string& path) {
     return;
   const int problem = errno;
   expect_about_the_path(problem, "create " + path);
-  throw UserError(Place{path, 0, 0},
+  throw UserError(Place{path},
                   fmt::format("this cannot be created: {}: {}", parent, std::strerror(problem)));
 }
 

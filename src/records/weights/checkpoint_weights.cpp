@@ -247,7 +247,7 @@ std::string checkpoint_in(const std::string& run_directory, std::int64_t step) {
   const auto newest = record::newest_checkpoint(run_directory);
   if (!newest)
     throw UserError(
-        {run_directory, 0, 0},
+        {run_directory},
         "no checkpoint in this directory. Train with checkpoint.every_steps > 0 first.");
   if (step < 0 || newest->step == step)
     return newest->directory;

@@ -38,7 +38,7 @@ void expect_writable(const Options& options, const SharedDeck& shared) {
   expect_new_file(options.output);
   if (!options.output.empty() &&
       !deck::with_values(shared.bytes, tune::values_of(shared.deck.config)))
-    throw UserError(Place{options.deck.path, 0, 0},
+    throw UserError(Place{options.deck.path},
                     "--output cannot change values in a deck with this layout. Run without "
                     "--output to print the values.");
 }
