@@ -63,9 +63,6 @@ nn::Call Decoder::call_of(std::int64_t rows, nn::Hooks& hooks, device::Stream& s
   TRIREME_EXPECT(rows >= 1 && rows <= most_rows, "{} rows to decode at a time", rows);
   TRIREME_EXPECT(!bound_.values.empty(), "a model without parameters: bind() comes first");
   const std::int64_t size = filled_up(rows);
-  const auto [found, is_new] = sizes_.try_emplace(size, sizes_.size());
-  if (is_new)
-    layers_.prepare(kernels_, {size, 1, dtype_, cache_});
   return {.bound = bound_,
           .plan = plan_,
           .memory = buffer_,
@@ -74,7 +71,7 @@ nn::Call Decoder::call_of(std::int64_t rows, nn::Hooks& hooks, device::Stream& s
           .stream = stream,
           .sequences = size,
           .context = 1,
-          .size = found->second};
+          .size = layers_.size_of(kernels_, {size, 1, dtype_, cache_})};
 }
 
 std::int32_t Decoder::start_of(const Row& row) {

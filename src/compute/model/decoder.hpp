@@ -17,7 +17,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -89,7 +88,6 @@ class Decoder {
   device::Buffer rows_;    // tokens, sequences, positions and starts, most_rows each
   device::Buffer logits_;  // with padded rows
   nn::Kernels kernels_;
-  std::map<std::int64_t, std::size_t> sizes_;  // by rows
   nn::Bound bound_;
 };
 

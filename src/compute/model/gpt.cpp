@@ -55,14 +55,7 @@ Gpt::Gpt(device::Device& device,
   TRIREME_EXPECT(dtype == DType::f32 || dtype == DType::bf16, "a model in {}", name(dtype));
   buffer_ = device.allocate(plan_.bytes(), "activations");
   layers_.fill(buffer_, device);
-  size_of(micro_sequences);
-}
-
-std::size_t Gpt::size_of(std::int64_t sequences) {
-  const auto [found, is_new] = sizes_.try_emplace(sequences, sizes_.size());
-  if (is_new)
-    layers_.prepare(kernels_, {sequences, layers_.shape.context, dtype_});
-  return found->second;
+  layers_.size_of(kernels_, {micro_sequences, layers_.shape.context, dtype});
 }
 
 nn::Call Gpt::call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream) {
@@ -74,7 +67,7 @@ nn::Call Gpt::call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stre
           .stream = stream,
           .sequences = sequences,
           .context = layers_.shape.context,
-          .size = size_of(sequences)};
+          .size = layers_.size_of(kernels_, {sequences, layers_.shape.context, dtype_})};
 }
 
 void Gpt::bind(std::vector<ConstView> parameters, std::vector<View> gradients) {

@@ -31,7 +31,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -103,8 +102,6 @@ class Gpt {
   [[nodiscard]] std::size_t activation_bytes() const { return plan_.bytes(); }
 
  private:
-  /// The index of a prepared batch size, in the order of first use.
-  std::size_t size_of(std::int64_t sequences);
   /// The number of sequences. Throws ContractError if sizes or dtypes do not agree.
   std::int64_t checked_batch(const Batch& batch, const View& losses) const;
   nn::Call call_of(std::int64_t sequences, Hooks& hooks, device::Stream& stream);
@@ -130,7 +127,6 @@ class Gpt {
   const nn::ActivationPlan plan_;
   device::Buffer buffer_;
   nn::Kernels kernels_;
-  std::map<std::int64_t, std::size_t> sizes_;  // by sequences
   nn::Bound bound_;
 };
 

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-
 #include "nn/mlp.hpp"
 #include "ops/elementwise.hpp"
 
@@ -211,9 +210,13 @@ ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const 
   return found;
 }
 
-void Layers::prepare(nn::Kernels& kernels, const nn::BatchSize& size) {
-  for (const Residual& residual : residuals) residual.branch->prepare(kernels, size);
-  head->prepare(kernels, size);
+std::size_t Layers::size_of(nn::Kernels& kernels, const nn::BatchSize& size) {
+  const auto [found, is_new] = sizes_.try_emplace(size.sequences, sizes_.size());
+  if (is_new) {
+    for (const Residual& residual : residuals) residual.branch->prepare(kernels, size);
+    head->prepare(kernels, size);
+  }
+  return found->second;
 }
 
 std::vector<layout::Parameter> parameter_table(const GptShape& shape) {

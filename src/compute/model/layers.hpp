@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,8 +54,8 @@ struct Layers {
                           const nn::CacheSize& cache = {});
   /// Writes constant tables into `memory`, the buffer of the plan.
   void fill(const device::Buffer& memory, device::Device& device) const;
-  /// Call before the first use of a batch size. Call::size is the index of this call, from 0.
-  void prepare(nn::Kernels& kernels, const nn::BatchSize& size);
+  /// Call::size of a batch size, which is prepared at its first use. Sizes differ in `sequences`.
+  std::size_t size_of(nn::Kernels& kernels, const nn::BatchSize& size);
 
   /// The value of Call::document_starts; empty without document mask. Once per call of whole
   /// sequences.
@@ -117,9 +118,10 @@ struct Layers {
   void begin_group();
   void announce(const nn::Call& call, std::size_t begin, std::size_t end) const;
 
-  std::vector<std::size_t> group_begin_{0};  // indices of parameters; then their number
-  std::size_t begin_of_embedding_norm_ = 0;  // to group 1
-  std::vector<ParameterIndex> indices_;      // 0, 1, …: spans of it go to before_use
+  std::vector<std::size_t> group_begin_{0};    // indices of parameters; then their number
+  std::size_t begin_of_embedding_norm_ = 0;    // to group 1
+  std::vector<ParameterIndex> indices_;        // 0, 1, …: spans of it go to before_use
+  std::map<std::int64_t, std::size_t> sizes_;  // by sequences
 };
 
 /// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],
