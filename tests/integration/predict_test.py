@@ -48,6 +48,8 @@ class Prediction(TrainingTest):
         encoded = self.rows("--ranks", "2,1", "parallel.gradient_dtype=int8")
         self.assertEqual([encoded[ranks]["encoding_left_out"] for ranks in (1, 2)], [False, True])
         self.assertFalse(two["encoding_left_out"])
+        tree = self.rows("--ranks", "2,8", "parallel.reduction=tree", "parallel.logical_shards=4")
+        self.assertEqual(tree[8]["missing"], "parallel.logical_shards: 4 shards for 8 ranks")
         self.assertTrue(rows[1]["compute_carried_over"])
         self.assertGreater(rows[1]["strong"]["step_s"], rows[1]["weak"]["step_s"])
         self.assertIn("mpi among 2 ranks on 2 hosts", rows[4]["missing"])  # the machine has two ranks per host

@@ -151,6 +151,12 @@ ScalingRow scaling_row(const deck::Deck& deck,
     row.missing = "parallel.replicate: " + problem;
     return row;
   }
+  if (const std::int64_t shards = config.parallel.logical_shards.value_or(0);
+      config.parallel.reduction == comm::Reduction::tree && shards < ranks) {
+    row.missing =
+        fmt::format("parallel.logical_shards: {} shards for {}", shards, counted(ranks, "rank"));
+    return row;
+  }
   const DeckPlan plan = plan_of(deck, ranks, hosts);
   if (!plan.plan.replica_ranks().equal()) {
     row.missing = "parallel.replicate: " + plan.plan.replica_ranks().text() +
@@ -198,10 +204,8 @@ ScalingRow scaling_row(const deck::Deck& deck,
     return step;
   };
   row.weak = of_micro_steps(weak_micro_steps);
-  if (config.parallel.reduction != comm::Reduction::tree ||
-      config.parallel.logical_shards.value_or(0) >= ranks)
-    row.strong =
-        of_micro_steps(session::batches_of(config, config.batch.sequences, ranks).micro_steps());
+  row.strong =
+      of_micro_steps(session::batches_of(config, config.batch.sequences, ranks).micro_steps());
   return row;
 }
 
