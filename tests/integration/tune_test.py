@@ -102,6 +102,9 @@ class Tune(TrainingTest):
             self.assertIn(run["values"]["batch.micro_sequences"], ("1", "3"))  # of 12 sequences in 4 leaves
             self.assertEqual(run["transport"], "self")
 
+    def test_a_rank_with_few_leaves_has_micro_steps_to_measure(self):
+        self.check_decision(self.tuned("parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=64", ranks=5)[0])
+
     def test_bytes_for_recomputing_stay_bytes(self):
         limit = "{memory: 1 MiB}"
         with open(self.deck, encoding="utf-8") as file:

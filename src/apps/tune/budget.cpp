@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "base/error.hpp"
@@ -35,8 +36,10 @@ double between_micro_steps(const device::Recorder& recorder) {
 session::Job shortened(session::Job job, int ranks, std::int64_t most_micro_steps) {
   const std::int64_t leaves = session::batches_of(job, job.batch.sequences, ranks).leaves;
   const std::int64_t parts = leaves > 0 ? leaves : ranks;
-  const std::int64_t of_a_part =
-      divided_up(std::max(most_micro_steps, least_micro_steps) * ranks, parts);
+  // Leaves are halved from rank to rank (leaves_of_term), so some rank may have as few as this.
+  const std::int64_t fewest = std::max<std::int64_t>(
+      leaves / static_cast<std::int64_t>(std::bit_ceil(static_cast<unsigned>(ranks))), 1);
+  const std::int64_t of_a_part = divided_up(std::max(most_micro_steps, least_micro_steps), fewest);
   job.batch.sequences =
       std::min(job.batch.sequences, of_a_part * parts * job.batch.micro_sequences);
   job.batch.schedule.clear();
