@@ -358,6 +358,12 @@ model::RotaryScaling scaling_of(const std::string& members, const std::string& o
       .rotary_scaling;
 }
 
+TEST(HuggingFace, RefusesAnAttentionFactorThatItWouldDrop) {
+  EXPECT_EQ(scaling_of(R"("rope_type": "yarn", "factor": 1)"), model::RotaryScaling{});
+  EXPECT_THROW(scaling_of(R"("rope_type": "yarn", "factor": 1, "attention_factor": 1.5)"),
+               UserError);
+}
+
 TEST(HuggingFace, ReadsScaledPositionsAsTransformersDoes) {
   using Type = ops::RotaryScalingType;
   EXPECT_EQ(scaling_of(R"("type": "linear", "factor": 4.0)"),

@@ -104,6 +104,9 @@ void read_scaling(KeyReader& keys, const std::string& rope, GptShape& shape) {
     keys.positive(key("attention_factor"), s.attention_factor,
                   given ? (1 + 0.1 * some * log_factor) / (1 + 0.1 * all * log_factor)
                         : model::yarn_attention_factor(s.factor));
+    if (!s.active() && s.attention_factor != 1)
+      keys.say(key("attention_factor"),
+               fmt::format("{}; without a factor above 1, it must be 1", s.attention_factor));
   }
   keys.refuse_others_in(rope, "rope_type " + type.dump());
   if (s.factor < 1)
