@@ -15,6 +15,9 @@
 
 namespace trireme::bench {
 
+/// Micro-batches of a step on the rank with most of them; a smaller last one counts as a part.
+double micro_batches_of(const session::Job& job, int ranks);
+
 /// `trireme bench matmul`: matrix products with the shapes of a deck, on all threads and, on a CPU,
 /// on one (see bench/ceiling.hpp). Collective.
 ///

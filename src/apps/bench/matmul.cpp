@@ -14,6 +14,7 @@
 #include "nn/linear_products.hpp"
 
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 
 #include "bench/ceiling.hpp"
 #include "bench/deck_bench.hpp"
@@ -38,6 +39,12 @@ Json json_of(const ProductRow& row) {
 
 }  // namespace
 
+double micro_batches_of(const session::Job& job, int ranks) {
+  const batches::Batches batch = session::batches_of(job, job.batch.sequences, ranks);
+  return static_cast<double>(batch.updates * batch.most_sequences()) /
+         static_cast<double>(batch.micro_sequences);
+}
+
 std::pair<std::string, Json> bench_matmul(const session::Job& job,
                                           device::Device& device,
                                           comm::World& world,
@@ -58,8 +65,7 @@ std::pair<std::string, Json> bench_matmul(const session::Job& job,
     measure(1);
   measure(threads);
 
-  const double micro_steps = static_cast<double>(job.batch.sequences / world.size()) /
-                             static_cast<double>(job.batch.micro_sequences);
+  const double micro_steps = micro_batches_of(job, world.size());
   std::map<std::string, double> best_flops;  // FLOP/s of one rank by implementation
   double floor_s = 0, step_s = 0;            // of the products of one step
   double product_flops = 0;                  // of these products on one rank

@@ -59,8 +59,7 @@ class Maker {
         device_(device),
         stream_(stream),
         options_(session::operation_options(job, device)),
-        micro_steps_(static_cast<double>(job.batch.sequences / world.size()) /
-                     static_cast<double>(job.batch.micro_sequences)),
+        micro_steps_(micro_batches_of(job, world.size())),
         plan_(session::plan_of(job, world, device)),
         first_sample_(device.allocate(sizeof(std::uint64_t), "first sample")) {}
 
