@@ -151,9 +151,16 @@ std::string Verifier::train(Session& session, const Combination& combination) {
     StepOutcome outcome;
     try {
       outcome = session.step(step, [] { return session::Requests{}; });
-    } catch (const UserError& not_finite) {  // the same on all ranks; caused by a NaN that was read
+    } catch (const UserError& not_finite) {  // the same on all ranks
+      const std::string& text = not_finite.findings().front().text;
+      if (first)
+        throw UserError(
+            fmt::format("in step {}, {}. There is nothing to compare with. If a run of "
+                        "this deck does not diverge, memory was read before it was "
+                        "written: please report it.",
+                        step, text));
       return fmt::format("in step {}, {}; possibly memory was read before it was written", step,
-                         not_finite.findings().front().text);
+                         text);
     }
     if (request_.meddle)
       request_.meddle(session, combination, step);
