@@ -174,7 +174,7 @@ TEST(InitialWeights, AddTheMeanToTheVocabularyAndRandomPositions) {
       return static_cast<float>(sum / 9);
     });
     ASSERT_EQ(loaded.notes.size(), tied ? 2U : 3U);
-    EXPECT_THAT(loaded.notes[0], HasSubstr("wte.weight: 5 added to rows of the 9"));
+    EXPECT_THAT(loaded.notes[0], HasSubstr("wte.weight: 5 rows are added to the 9 in"));
   }
 }
 

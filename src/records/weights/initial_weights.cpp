@@ -136,13 +136,13 @@ std::vector<std::string> InitialWeights::notes() const {
     if (tensor.shape == table_[p].shape)
       continue;
     const std::int64_t there = tensor.shape[0], here = table_[p].shape[0];
-    lines.push_back(fmt::format("{}: {} rows of the {} in {}{}", table_[p].name,
-                                here > there ? fmt::format("{} added to", here - there)
-                                             : fmt::format("the last {} left out", there - here),
-                                there, stored_.path,
-                                here < there         ? ""
-                                : added_.contains(p) ? ", each the mean of the existing rows"
-                                                     : ", drawn with run.seed"));
+    lines.push_back(here < there
+                        ? fmt::format("{}: the last {} of the {} rows in {} are left out",
+                                      table_[p].name, there - here, there, stored_.path)
+                        : fmt::format("{}: {} rows are added to the {} in {}, {}", table_[p].name,
+                                      here - there, there, stored_.path,
+                                      added_.contains(p) ? "each the mean of the existing rows"
+                                                         : "drawn with run.seed"));
   }
   return lines;
 }
