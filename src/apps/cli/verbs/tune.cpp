@@ -74,7 +74,8 @@ Action declare_find_rate(CLI::App& command) {
   command
       .add_option("--stop-above", sweep.multiple,
                   "Stop when the smoothed loss exceeds its minimum by this factor. Default: 1.5.")
-      ->check(CLI::Range(1.01, 1e9));
+      ->check(CLI::Range(1.01, 1e9))
+      ->check(is_number);
   add_json(command, options->json);
   return [options](Arguments arguments) {
     const auto sweep_rates = [&](comm::World& world, const SharedDeck& shared, Log& log,
@@ -99,12 +100,14 @@ Action declare_tune(CLI::App& command) {
       .add_option("--seconds", options->request.seconds,
                   "Approximate time for measurements in seconds. A few steps are measured in any "
                   "case. Default: 120.")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(CLI::Range(1.0, 1e6))
+      ->check(is_number);
   command
       .add_option(
           "--memory", options->gib,
           "Maximum memory per rank in GiB. Default: an equal share of the free memory of its host.")
-      ->check(CLI::Range(1e-6, 1e6));
+      ->check(CLI::Range(1e-6, 1e6))
+      ->check(is_number);
   command.add_flag("--same-bits", options->request.same_bits,
                    "Only try settings that give the same bits as the deck.");
   add_json(command, options->json);
