@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // trireme evaluate: a trained model's loss on text or tokens, and its answers to multiple choice,
 // on any number of ranks with the same bits.
+#include <cmath>
 #include <memory>
 #include <string>
 
@@ -93,8 +94,13 @@ EvaluationReport evaluated(const EvaluateOptions& options, comm::World& world, L
   inference::Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
                            hooks, *loaded.stream);
   const auto bytes_of = session::bytes_of_all_tokens(loaded.tokenizer.get());
-  if (data[0].stream)
-    report.add(inference::token_loss(scorer, *data[0].stream, bytes_of, world));
+  if (data[0].stream) {
+    const inference::TokenLoss loss =
+        inference::token_loss(scorer, *data[0].stream, bytes_of, world);
+    if (!std::isfinite(loss.nats))
+      throw UserError("the model's loss is not a number: its training has diverged");
+    report.add(loss);
+  }
   if (!data[0].questions.empty())
     report.add(inference::multiple_choice(scorer, data[0].questions, world));
   return report;
