@@ -50,7 +50,7 @@ class Contest {
     });
     if (!ops::has_cached_attention(device))
       return;
-    decoder_.emplace(device, shape, dtype, texts);
+    decoder_.emplace(device, shape, dtype, nn::CacheSize{texts, shape.context});
     decoder_->bind(parameters);
     // The time does not depend on the cached values, so the texts need not be read first.
     add("a token, keys and values kept", 1, [this] { step(1); });

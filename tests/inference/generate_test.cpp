@@ -26,11 +26,12 @@ class GenerateTest : public ::testing::Test {
     plain = std::make_unique<NextLogits>(model.gpt, model.device, model.hooks, *model.stream);
     cached = cached_in(3);
   }
-  std::unique_ptr<NextLogits> cached_in(std::int64_t slots) {
+  std::unique_ptr<NextLogits> cached_in(std::int64_t slots, std::int64_t positions = 0) {
     std::vector<ConstView> views;
     for (const auto& values : model.values)
       views.emplace_back(view_of(values.data(), std::ssize(values)));
-    return std::make_unique<NextLogits>(model.device, model.shape, DType::f32, views, slots,
+    const nn::CacheSize size{slots, positions > 0 ? positions : model.shape.context};
+    return std::make_unique<NextLogits>(model.device, model.shape, DType::f32, views, size,
                                         model.hooks, *model.stream);
   }
   Tokens text(const Tokens& prompt, const GenerateRules& rules, NextLogits* way = nullptr) {
@@ -164,6 +165,13 @@ TEST_F(GenerateMany, WhatIsBesideATextDoesNotChangeIt) {
       EXPECT_EQ(told[i], expected[i].tokens);
     }
   }
+}
+
+TEST_F(GenerateTest, NeedsNoMorePositionsThanTheTextHas) {
+  const GenerateRules rules{.tokens = 3, .seed = 5};
+  const auto way = cached_in(1, 4);
+  EXPECT_EQ(text({1}, rules, way.get()), text({1}, rules));
+  EXPECT_THROW(text({1, 2, 3}, rules, way.get()), ContractError);
 }
 
 TEST_F(GenerateTest, RefusesAnEmptyPromptAndForeignTokens) {

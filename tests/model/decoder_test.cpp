@@ -28,7 +28,8 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
   /// A model, its decoder over the same views, and the logits of both.
   struct Pair {
     explicit Pair(const GptShape& shape, const test::Backend& backend, std::int64_t sequences)
-        : model(shape, backend, 1), decoder(model.device, shape, backend.dtype, sequences) {
+        : model(shape, backend, 1),
+          decoder(model.device, shape, backend.dtype, {sequences, shape.context}) {
       std::vector<ConstView> views;
       for (std::size_t i = 0; i < model.values.size(); ++i) {
         const auto n = static_cast<std::int64_t>(model.values[i].size());
@@ -217,7 +218,7 @@ TEST_P(DecoderTest, RefusesWhatItHasNoPlaceFor) {
   EXPECT_THROW(pair.read(0, 0, {11}), ContractError);
   EXPECT_THROW(pair.step({{0, 0, 1}, {1, 0, 1}, {0, 1, 1}}), ContractError);
   EXPECT_THROW(pair.decoder.bind({}), ContractError);
-  EXPECT_THROW(Decoder(pair.model.device, small_shape(), DType::f32, 257), ContractError);
+  EXPECT_THROW(Decoder(pair.model.device, small_shape(), DType::f32, {257, 1}), ContractError);
 }
 
 TRIREME_ON_BACKENDS(DecoderTest);
@@ -226,7 +227,7 @@ TEST(DecoderOnGpu, IsRefusedByName) {
   TRIREME_NEEDS_GPU();
   const auto device = device::make_cuda_device(0);
   EXPECT_FALSE(ops::has_cached_attention(*device));
-  EXPECT_THROW(Decoder(*device, small_shape(), DType::f32, 1), DeviceError);
+  EXPECT_THROW(Decoder(*device, small_shape(), DType::f32, {1, 1}), DeviceError);
 }
 
 }  // namespace

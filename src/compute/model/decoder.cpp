@@ -27,19 +27,24 @@ std::int64_t next_piece(std::int64_t left) {
 
 }  // namespace
 
-Decoder::Decoder(device::Device& device, const GptShape& shape, DType dtype, std::int64_t sequences)
+Decoder::Decoder(device::Device& device,
+                 const GptShape& shape,
+                 DType dtype,
+                 const nn::CacheSize& cache)
     : device_(device),
       scratch_(device, {}),
       dtype_(dtype),
-      cache_{.sequences = sequences, .positions = shape.context},
-      starts_(shape.masks_documents() ? static_cast<std::size_t>(sequences * shape.context) : 0),
+      cache_(cache),
+      starts_(shape.masks_documents() ? static_cast<std::size_t>(cache.sequences * cache.positions)
+                                      : 0),
       layers_(shape),
       plan_(layers_.plan(dtype, most_rows, device.kind(), cache_)),
       kernels_(device, {}),
       bound_{dtype, {}, {}} {
   ops::require_cached_attention(device);
-  TRIREME_EXPECT(sequences >= 1 && sequences <= most_rows, "{} sequences to decode at a time",
-                 sequences);
+  TRIREME_EXPECT(cache.sequences >= 1 && cache.sequences <= most_rows && cache.positions >= 1 &&
+                     cache.positions <= shape.context,
+                 "{} sequences of {} tokens to decode at a time", cache.sequences, cache.positions);
   TRIREME_EXPECT(dtype == DType::f32 || dtype == DType::bf16, "a model in {}", name(dtype));
   static_assert(most_rows == 256, "a power of four, as filled_up() makes them");
   const auto stream = device.make_stream(device::StreamMode::inlined, "caches");
@@ -49,7 +54,7 @@ Decoder::Decoder(device::Device& device, const GptShape& shape, DType dtype, std
   layers_.fill(buffer_, device);
   rows_ = device.allocate_shared_with_host(4 * most_rows * sizeof(std::int32_t), "rows to decode");
   logits_ = device.allocate(
-      static_cast<std::size_t>(filled_up(sequences) * shape.vocabulary) * sizeof(float),
+      static_cast<std::size_t>(filled_up(cache.sequences) * shape.vocabulary) * sizeof(float),
       "logits of a decoder");
   layers_.head->prepare_row(kernels_, dtype);
 }

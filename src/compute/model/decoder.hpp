@@ -45,9 +45,9 @@ class Decoder {
     std::int32_t sequence = 0, position = 0, token = 0;
   };
 
-  /// For `sequences` sequences of up to shape.context tokens. `dtype` is that of the parameters.
-  /// Throws DeviceError where ops::has_cached_attention() is false.
-  Decoder(device::Device& device, const GptShape& shape, DType dtype, std::int64_t sequences);
+  /// `cache`: sequences and tokens of each, at most most_rows and shape.context. `dtype` is that of
+  /// the parameters. Throws DeviceError where ops::has_cached_attention() is false.
+  Decoder(device::Device& device, const GptShape& shape, DType dtype, const nn::CacheSize& cache);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 

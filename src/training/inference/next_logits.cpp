@@ -30,10 +30,10 @@ NextLogits::NextLogits(device::Device& device,
                        const model::GptShape& shape,
                        DType dtype,
                        std::vector<ConstView> parameters,
-                       std::int64_t slots,
+                       const nn::CacheSize& slots,
                        nn::Hooks& hooks,
                        device::Stream& stream)
-    : NextLogits(device, shape, slots, hooks, stream) {
+    : NextLogits(device, shape, slots.sequences, hooks, stream) {
   decoder_.emplace(device, shape, dtype, slots);
   decoder_->bind(std::move(parameters));
 }

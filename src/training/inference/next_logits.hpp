@@ -37,13 +37,14 @@ class NextLogits {
     std::span<const std::int32_t> text;
   };
 
-  /// With kept keys and values. `parameters` as for Gpt::bind; device, views, hooks and stream
-  /// outlive the object. Requires: ops::has_cached_attention(device).
+  /// With kept keys and values, for `slots.sequences` texts of up to `slots.positions` tokens, or
+  /// of any length if that is the context. `parameters` as for Gpt::bind; device, views, hooks and
+  /// stream outlive the object. Requires: ops::has_cached_attention(device).
   NextLogits(device::Device& device,
              const model::GptShape& shape,
              DType dtype,
              std::vector<ConstView> parameters,
-             std::int64_t slots,
+             const nn::CacheSize& slots,
              nn::Hooks& hooks,
              device::Stream& stream);
   /// One text at a time, from the whole window. `gpt` has its parameters.

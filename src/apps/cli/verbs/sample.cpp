@@ -161,13 +161,20 @@ ExitCode sample(comm::World& world, const SampleOptions& options) {
   rules.alphabet = tokenizer.vocabulary();
   if (options.ends)
     rules.ends_of_text = roles.ends;
+  std::vector<std::vector<std::int32_t>> tokens;  // of the prompts
+  for (const std::string& prompt : prompts)
+    tokens.push_back(inference::prompt_tokens(tokenizer, prompt, options.commands, roles.begin));
+  const std::size_t longest = std::ranges::max(tokens, {}, &std::vector<std::int32_t>::size).size();
   const std::int64_t texts = std::ssize(prompts) * options.samples;
   nn::Hooks hooks;
   std::optional<model::Gpt> gpt;
   std::optional<inference::NextLogits> logits;
   if (options.cache) {
-    logits.emplace(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
-                   std::clamp<std::int64_t>(divided_up(texts, world.size()), 1, options.at_once),
+    const nn::CacheSize slots{
+        .sequences = std::clamp<std::int64_t>(divided_up(texts, world.size()), 1, options.at_once),
+        .positions = std::min(loaded.shape().context,
+                              static_cast<std::int64_t>(longest) + options.rules.tokens)};
+    logits.emplace(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views, slots,
                    hooks, *loaded.stream);
   } else {
     gpt.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
@@ -181,10 +188,8 @@ ExitCode sample(comm::World& world, const SampleOptions& options) {
     std::vector<inference::GenerateRequest> mine;
     for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
       if (i % world.size() == world.rank())
-        mine.push_back({inference::prompt_tokens(
-                            tokenizer, prompts[static_cast<std::size_t>(i / options.samples)],
-                            options.commands, roles.begin),
-                        static_cast<std::uint64_t>(i)});
+        mine.push_back(
+            {tokens[static_cast<std::size_t>(i / options.samples)], static_cast<std::uint64_t>(i)});
     std::vector<Numbered> made;
     comm::together(world, [&] {
       auto generated =
