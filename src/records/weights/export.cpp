@@ -133,6 +133,10 @@ class Exporter {
     else
       write_huggingface(directory);
     directory.commit();
+    if (shape_.masks_documents())
+      exported_.notes.emplace_back(
+          "model.document_mask is not part of this format: others let tokens see earlier "
+          "documents");
     return std::move(exported_);
   }
 
