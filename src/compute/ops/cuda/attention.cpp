@@ -186,8 +186,11 @@ class AttentionCuda final : public Attention::Implementation {
                                                               s.head_channels,
                                                               s.key_value_heads(),
                                                               s.window < s.time ? s.window : 0} {
-    TRIREME_EXPECT(s.head_channels <= cuda::most_head_channels,
-                   "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
+    if (s.head_channels > cuda::most_head_channels)  // of a deck with run.device: auto
+      throw UserError(fmt::format(
+          "attention on a GPU supports heads of at most {} channels, not {}. Change model.heads or "
+          "model.head_channels, or set run.device: cpu.",
+          cuda::most_head_channels, s.head_channels));
     if (suits_cudnn(s, options)) {
       forward_ = build("forward");
       if (!s.drops)
