@@ -108,6 +108,14 @@ TEST(Schedule, StaysFiniteAndInsideItsBoundsAtEveryEdge) {
           }
 }
 
+TEST(Schedule, StaysWhatItWasAtItsEnd) {
+  for (const Schedule kind : kinds)
+    for (const std::int64_t warmup : {0, 5, 6})
+      EXPECT_EQ(learning_rate(config_of(kind, warmup), 6, 6),
+                learning_rate(config_of(kind, warmup), 9, 6))
+          << word(kind) << " after " << warmup;
+}
+
 TEST(Schedule, NeverRisesAfterThePeak) {
   for (const Schedule kind : {Schedule::linear, Schedule::cosine, Schedule::wsd}) {
     const auto config = config_of(kind, 5);

@@ -276,9 +276,11 @@ struct AllRules : Rules {
         schedule.kind != Schedule::wsd)
       return;
     const double decay = schedule.decay_fraction * static_cast<double>(steps);
-    if (schedule.decay_fraction == 0)
+    if (decay * (1 + 1e-12) < 1)
       say("optimizer.schedule.decay_fraction",
-          "must not be 0 with the wsd schedule. Use kind: constant for no decay.");
+          fmt::format("leaves no step of {} to the decay of the wsd schedule. Use kind: constant "
+                      "for no decay.",
+                      steps));
     else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
       conflict({"optimizer.schedule.decay_fraction", "optimizer.schedule.warmup_steps"},
                fmt::format("warm-up and decay overlap in {} steps", steps));

@@ -23,6 +23,14 @@ struct BatchRules : Rules {
     for (const BatchSize& size : sizes) splits(size);
   }
 
+  void micro_batches_can_be_numbered() const {
+    constexpr std::int64_t most = std::int64_t{1} << 31U;
+    if (readable({"batch.micro_sequences", "model.context", "model.preset"}) &&
+        shape_.context > 0 && config_.batch.micro_sequences > most / shape_.context)
+      conflict({"batch.micro_sequences", "model.context"},
+               "a micro-batch can have at most 2^31 tokens");
+  }
+
   void steps_ascend() const {
     const auto& schedule = config_.batch.schedule;
     for (std::size_t i = 1; i < schedule.size(); ++i) {
@@ -130,6 +138,7 @@ std::vector<BatchSize> Rules::readable_sizes() const {
 void check_batch(const Rules& rules) {
   const BatchRules batch{rules};
   batch.batches_split();
+  batch.micro_batches_can_be_numbered();
   batch.steps_ascend();
   batch.run_is_countable();
   batch.skips_are_reached();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "ops/dropout.hpp"
+
 #include "deck/check.hpp"
 
 namespace trireme::deck {
@@ -121,6 +123,12 @@ struct ModelRules : Rules {
     in_order(3, s.beta_slow, 4, s.beta_fast);
   }
 
+  void attention_can_drop() const {
+    if (shape_.dropout > 0 && shape_.heads * shape_.context > ops::most_dropped / shape_.context)
+      conflict({"model.dropout", "model.heads", "model.context"},
+               "heads times the square of the context can be 2^42 at most with dropout");
+  }
+
   void check() const {
     if (config_.model.qkv_bias.given() && shape_.bias && readable({"model.bias"}))
       say("model.qkv_bias", "without effect: model.bias is true");
@@ -134,6 +142,8 @@ struct ModelRules : Rules {
         shape_.heads == 0)
       return;
     heads_divide_channels();
+    if (readable({"model.context", "model.dropout"}))
+      attention_can_drop();
     if (readable({"model.key_value_heads"}))
       groups_divide_heads();
     if ((shape_.head_width != 0 || shape_.channels % shape_.heads == 0) &&

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 
+#include "ops/dropout.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::model {
@@ -25,8 +26,7 @@ const GptShape& checked(const GptShape& s) {
   TRIREME_EXPECT((s.long_layers >> static_cast<std::size_t>(s.layers)).none(),
                  "{} layers without a window of {} layers", s.long_layers.count(), s.layers);
   TRIREME_EXPECT(s.dropout >= 0 && s.dropout < 1, "dropout {}", s.dropout);
-  // A dropout site has 2^42 elements per sample (ops/dropout.hpp).
-  TRIREME_EXPECT(s.dropout == 0 || s.heads * s.context <= (std::int64_t{1} << 42U) / s.context,
+  TRIREME_EXPECT(s.dropout == 0 || s.heads * s.context <= ops::most_dropped / s.context,
                  "{} heads of context {} are too many for dropout in attention", s.heads,
                  s.context);
   return s;

@@ -18,6 +18,9 @@
 
 namespace trireme::ops {
 
+/// Elements of a sample at one site: 4 of each of the 2^40 counters.
+inline constexpr std::int64_t most_dropped = std::int64_t{1} << 42U;
+
 struct Dropout {
   float rate = 0;
   RandomKey key;

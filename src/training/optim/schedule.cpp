@@ -24,6 +24,7 @@ double rate(const ScheduleConfig& schedule,
             std::int64_t step,
             std::int64_t total_steps) {
   TRIREME_EXPECT(step >= 1 && total_steps >= 1, "step {} of {}", step, total_steps);
+  step = std::min(step, total_steps);
   if (schedule.sweep_from > 0)
     return peak * std::pow(schedule.sweep_from, 1 - progress(step, 1, total_steps));
   if (step < schedule.warmup_steps)
