@@ -95,7 +95,7 @@ void add_transport(BucketedTransport& entrant,
     const std::int64_t shard = shards.own.elements, first = communicator.rank() * shard;
     const Outcome outcome =
         call == &comm::Communicator::all_gather ? Outcome::gathered : Outcome::summed;
-    Trial trial{outcome, shards.full, shards.full, 0, 0, shard};
+    Trial trial{.outcome = outcome, .from = shards.full, .to = shards.full, .shard = shard};
     if (call == &comm::Communicator::reduce_scatter) {
       trial.to = shards.own;
       trial.to_first = first;
@@ -117,12 +117,13 @@ void add_memcpy(View from,
                 int ranks,
                 device::Stream& stream,
                 std::vector<TimedCollective>& contestants) {
-  contestants.push_back({row_of("memcpy", "none", from, ranks, Outcome::copied, "none"),
-                         {Outcome::copied, from, to, 0, 0, from.elements / ranks},
-                         [from, to, &stream] {
-                           stream.device().copy(to, from, stream);
-                           stream.synchronize();
-                         }});
+  contestants.push_back(
+      {row_of("memcpy", "none", from, ranks, Outcome::copied, "none"),
+       {.outcome = Outcome::copied, .from = from, .to = to, .shard = from.elements / ranks},
+       [from, to, &stream] {
+         stream.device().copy(to, from, stream);
+         stream.synchronize();
+       }});
 }
 
 void add_mpi(const comm::MpiWorld& world,
@@ -140,15 +141,24 @@ void add_mpi(const comm::MpiWorld& world,
     contestants.push_back({row_of(operation, "MPI", from, world.size(), trial.outcome, "sum"),
                            trial, std::move(run)});
   };
-  add("MPI_Allreduce", {Outcome::summed, from, to, 0, 0, 0},
+  add("MPI_Allreduce", {.outcome = Outcome::summed, .from = from, .to = to},
       [=] { TRIREME_MPI(MPI_Allreduce(from.data, to.data, total, MPI_FLOAT, MPI_SUM, comm)); });
   add("MPI_Reduce_scatter_block",
-      {Outcome::summed, from, first, 0, std::int64_t{world.rank()} * each, 0}, [=] {
+      {.outcome = Outcome::summed,
+       .from = from,
+       .to = first,
+       .to_first = std::int64_t{world.rank()} * each},
+      [=] {
         TRIREME_MPI(MPI_Reduce_scatter_block(from.data, to.data, each, MPI_FLOAT, MPI_SUM, comm));
       });
-  add("MPI_Allgather", {Outcome::gathered, own, to, std::int64_t{world.rank()} * each, 0, 0}, [=] {
-    TRIREME_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, to.data, each, MPI_FLOAT, comm));
-  });
+  add("MPI_Allgather",
+      {.outcome = Outcome::gathered,
+       .from = own,
+       .to = to,
+       .from_first = std::int64_t{world.rank()} * each},
+      [=] {
+        TRIREME_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, to.data, each, MPI_FLOAT, comm));
+      });
 }
 
 /// After the check, buckets are filled with ones, which stay fast to add in every repetition.

@@ -26,11 +26,11 @@ enum class Outcome : std::uint8_t {
 
 struct Trial {
   Outcome outcome = Outcome::copied;
-  View from;                ///< the operand: this rank's numbers
-  View to;                  ///< the result; may be a part of `from`, or contain it
-  std::int64_t from_first;  ///< index in the bucket of the first element of `from`
-  std::int64_t to_first;
-  std::int64_t shard;  ///< elements
+  View from = {};               ///< the operand: this rank's numbers
+  View to = {};                 ///< the result; may be a part of `from`, or contain it
+  std::int64_t from_first = 0;  ///< index in the bucket of the first element of `from`
+  std::int64_t to_first = 0;
+  std::int64_t shard = 0;  ///< elements
 };
 
 /// Runs `run` once on known numbers. Returns the number of wrong elements over all ranks.

@@ -152,25 +152,29 @@ void measure_sharing(Link& link,
   for (int round = -warm_rounds; round < measured.rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);
-    const double quiet = traffic.seconds();
+    const double collective_alone_s = traffic.seconds();
     world.barrier();
     const double alone_from = device::steady_seconds();
     isolated.step();
-    const double alone_s = device::steady_seconds() - alone_from;
+    const double compute_alone_s = device::steady_seconds() - alone_from;
     world.barrier();
     const double from = device::steady_seconds();
     traffic.enqueue(times);
     isolated.step();
-    const double beside_s = device::steady_seconds() - from;
-    const double busy = traffic.seconds();
-    const std::vector<double> most =
-        comm::largest_of_ranks(world, std::array{quiet, alone_s, beside_s, busy});
-    const std::vector<double> more = world.gather_all(std::array{beside_s - alone_s});
+    const double compute_shared_s = device::steady_seconds() - from;
+    const std::vector<double> most = comm::largest_of_ranks(
+        world,
+        std::array{collective_alone_s, compute_alone_s, compute_shared_s, traffic.seconds()});
+    const double collective_alone = most[0], compute_alone = most[1], compute_shared = most[2],
+                 collective_shared = most[3];
+    const std::vector<double> more =
+        world.gather_all(std::array{compute_shared_s - compute_alone_s});
     if (round < 0)
       continue;
-    const double shared = std::min(most[3], most[2]), lost_s = most[2] - most[1];
+    const double shared = std::min(collective_shared, compute_shared);
+    const double lost_s = compute_shared - compute_alone;
     lost.push_back(lost_s / shared);
-    stretch.push_back(most[3] / most[0]);
+    stretch.push_back(collective_shared / collective_alone);
     uneven.push_back((lost_s - std::reduce(more.begin(), more.end()) / world.size()) / shared);
   }
   link.compute_lost = std::clamp(median(lost), 0.0, 1.0);

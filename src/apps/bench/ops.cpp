@@ -148,17 +148,17 @@ class Maker {
         runs_of(listed, dtype_, chosen, &most, stream_,
                 [&](const char*, DType type, std::int64_t size) { return tensor(type, size); });
     const double count = static_cast<double>(listed.count) * micro_steps_;
-    // Adds both, and returns how often a step makes the operation apart.
+    // Adds both, and returns how often a step runs the operation without fusing it.
     const auto add_both = [&](const std::string& pass, const LayerRuns::Run& alone,
                               const char* more, const LayerRuns::Run& with, bool fuses) {
-      const double apart = with && fuses ? 0 : count;
+      const double unfused = with && fuses ? 0 : count;
       const bool in_parts =
           pass == "forward" && listed.logits && plan_of_rows().loss_rows() < listed.products.rows;
       const std::string op = listed.layer + "." + pass;
-      add_product(op, in_parts ? 0 : apart, listed.flops(), alone);  // add_loss() has the parts
+      add_product(op, in_parts ? 0 : unfused, listed.flops(), alone);  // add_loss() has the parts
       if (with)
-        add_product(op + more, count - apart, listed.flops(), with);
-      return apart;
+        add_product(op + more, count - unfused, listed.flops(), with);
+      return unfused;
     };
     const double forwards =
         add_both("forward", runs.forward, " with gelu", runs.forward_with_gelu, chosen.fused_gelu);

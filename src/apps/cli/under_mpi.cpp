@@ -178,15 +178,17 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
     expect_one_job(ranks, arguments);
     return ExitCode::done;
   });
-  for (bool again = code == ExitCode::done; again;) {
-    bool lost = false;
+  if (code != ExitCode::done)
+    return code;
+  bool lost = false;
+  do {  // once more, on the ranks that are left, whenever one is lost
+    lost = false;
     try {
       code = outcome(*world, action);
     } catch (const comm::LostRank&) {
       lost = true;
     }
-    again = world->continues_after_loss && comm::replace_after_loss(world, lost);
-  }
+  } while (world->continues_after_loss && comm::replace_after_loss(world, lost));
   return code;
 }
 

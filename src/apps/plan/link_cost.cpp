@@ -123,11 +123,11 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
   const std::int64_t planned = participants(wire);
   const Link* best = nullptr;
   const auto order = [&](const Link& link) {
-    const auto apart = [](std::int64_t a, std::int64_t b) {
+    const auto difference = [](std::int64_t a, std::int64_t b) {
       return distance(static_cast<double>(a), static_cast<double>(b));
     };
-    return std::tuple(apart(participants(link), planned), apart(link.groups, wire.groups),
-                      apart(link.ranks, wire.ranks));
+    return std::tuple(difference(participants(link), planned), difference(link.groups, wire.groups),
+                      difference(link.ranks, wire.ranks));
   };
   for (const Link& link : machine.links)
     if (link.transport == wire.transport && link.reduction == wire.reduction &&
@@ -140,8 +140,8 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
   if (wire.hosts > 1)
     part.bytes = static_cast<double>(wire.groups) / static_cast<double>(best->groups);
   else
-    part.slower = crowding(wire.groups * wire.ranks, machine.cpus) /
-                  crowding(best->groups * wire.ranks, machine.cpus);
+    part.crowding = crowding(wire.groups * wire.ranks, machine.cpus) /
+                    crowding(best->groups * wire.ranks, machine.cpus);
   parts_.push_back(part);
   extrapolated_ = extrapolated_ || *best != wire;
   return true;
@@ -174,8 +174,8 @@ double LinkCost::seconds(Operation operation, Numbers dtype, std::int64_t bytes)
     const Collective* collective = find_collective(*part.link, operation, dtype);
     TRIREME_EXPECT(collective != nullptr, "{} without {}", word(part.link->transport),
                    word(operation));
-    sum += part.slower * seconds_on(*collective, part.bytes * static_cast<double>(bytes),
-                                    part.measured, part.planned);
+    sum += part.crowding * seconds_on(*collective, part.bytes * static_cast<double>(bytes),
+                                      part.measured, part.planned);
   }
   return sum;
 }

@@ -57,7 +57,7 @@ class LinkCost {
 
   /// What was not measured; empty: all is known.
   [[nodiscard]] const std::string& missing() const { return missing_; }
-  /// Whether ranks, hosts or groups are others than those of the measurement.
+  /// Whether ranks, hosts or groups differ from those that were measured.
   [[nodiscard]] bool extrapolated() const { return extrapolated_; }
 
   /// Of one bucket, padding included. bf16 that was not measured is priced as fp32 of as many
@@ -74,7 +74,7 @@ class LinkCost {
   struct Part {
     const Link* link = nullptr;
     std::int64_t measured = 2, planned = 2;  ///< of what takes part
-    double bytes = 1, slower = 1;            ///< factors by rule 4
+    double bytes = 1, crowding = 1;          ///< factors of bytes and seconds (rule 4)
   };
 
   /// Returns whether there is one.

@@ -90,10 +90,18 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
 
 using Holder = reduce::Carried::Holder;
 
+/// The state's name in a checkpoint. What each rank or leaf has is numbered.
 std::string state_of(const reduce::Carried& one) {
-  if (one.holder == Holder::rank || one.holder == Holder::leaf)
-    return fmt::format("{}-{}", one.name, one.index);
-  return (one.holder == Holder::all ? std::string(record::partial_state) : "") + one.name;
+  switch (one.holder) {
+    case Holder::rank:
+    case Holder::leaf:
+      return fmt::format("{}-{}", one.name, one.index);
+    case Holder::all:
+      return std::string(record::partial_state) + one.name;
+    case Holder::owner:
+      break;
+  }
+  return one.name;
 }
 
 /// The parts of parameters in what compression carries.

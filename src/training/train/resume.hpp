@@ -44,8 +44,8 @@ using Resumed = session::Saver::Resumed;
 /// start's data.
 void expect_allowed(const Resumed& resumed, const session::Job& job, const std::string& data_hash);
 
-/// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
-/// UserError when the checkpoint is another run's. Rank 0.
+/// The id of the run: that of the checkpoint, or a new one if it does not resume. Throws UserError
+/// when the checkpoint is another run's. Rank 0.
 std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumed>& resumed);
 

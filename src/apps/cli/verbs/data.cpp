@@ -107,6 +107,7 @@ class RunData {
                      {"file", document.file},
                      {stream.text ? "byte" : "token", document.offset}});
   }
+  /// The sample after `count` that are used from `first` on.
   [[nodiscard]] std::int64_t after(std::int64_t first, std::int64_t count) const {
     return data_->train.skips().after(first, count);
   }
@@ -119,13 +120,14 @@ class RunData {
                                   step > 0 && step < first_known_
                                       ? ", because the batch or the mixture has changed since then"
                                       : ""));
-    std::int64_t end = step > done_
-                           ? after(next_sample_, sizes_.until(step - 1) - sizes_.until(done_))
-                           : after(0, sizes_.until(step - 1));
+    std::int64_t next = step > done_
+                            ? after(next_sample_, sizes_.until(step - 1) - sizes_.until(done_))
+                            : after(0, sizes_.until(step - 1));
     for (std::int64_t i = 0; i < sizes_.at(step); ++i) {
-      end = after(end, 1);
-      const Window window = data_->train.window(end - 1);
-      take(end - 1, window, data_->train.parts()[window.part].start(window.number));
+      next = after(next, 1);
+      const std::int64_t sample = next - 1;
+      const Window window = data_->train.window(sample);
+      take(sample, window, data_->train.parts()[window.part].start(window.number));
     }
   }
   /// Continues from the newest checkpoint, as a start would.

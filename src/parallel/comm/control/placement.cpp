@@ -112,7 +112,7 @@ void add_warnings(const HostSummary& host, std::vector<PlacementLine>& lines) {
   else if (starved.empty() && host.bound && static_cast<int>(host.cpus.size()) < host.host_cpus())
     warn(fmt::format("{} on {} are bound to {} of {} CPUs, the others idle", ranks_text(host.ranks),
                      host.host, host.cpus.size(), host.host_cpus()),
-         "pass --bind-to none to mpirun to use them");
+         "to use them, pass --bind-to none to mpirun, or --cpus-per-task to Slurm");
 }
 
 }  // namespace
