@@ -55,11 +55,12 @@ session::Job sweep_of(session::Job job, const SweepRequest& request) {
 }
 
 void expect_range(const session::Job& job, const SweepRequest& request) {
-  if (!(0 < request.low && request.low < request.high && std::isnormal(request.low / request.high)))
-    throw UserError(
-        fmt::format("--from must be below --to, and not by a factor of 1e300: they are "
-                    "{} and {}",
-                    request.low, request.high));
+  if (!(0 < request.low && request.low < request.high))
+    throw UserError(fmt::format("--from must be below --to, but they are {} and {}", request.low,
+                                request.high));
+  if (!std::isnormal(request.low / request.high))
+    throw UserError(fmt::format("--from and --to are too far apart: they are {} and {}",
+                                request.low, request.high));
   if (job.optimizer.learning_rate > 0)
     return;
   for (const optim::GroupRule& group : job.optimizer.groups)
