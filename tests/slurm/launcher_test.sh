@@ -27,7 +27,7 @@ launched() { # what is expected, then settings: LIBRARY=…, PLUGINS=…, LAUNCH
   }
 }
 open_mpi="LAUNCHER=mpirun (Open MPI) 4.1.4" hydra="LAUNCHER=HYDRA build details:" intel="LAUNCHER=Intel(R) MPI Library for Linux* OS, Version 2021.10"
-with_own="--bind-to none --mca odls_base_sigkill_timeout 3600"
+with_own="--bind-to none"
 launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS="none pmi2 pmix" "$open_mpi"
 launched "mpirun $with_own" LIBRARY=libmpi.so.40 PLUGINS="none pmi2" "$open_mpi"
 launched "$here/other/mpiexec $with_own" LIBRARY=libmpi.so.40 PLUGINS="none pmi2" "$open_mpi" TRIREME_MPIRUN="$here/other/mpiexec"
@@ -87,8 +87,9 @@ grep -q "loaded one two" "$here/out" || { echo "modules are not loaded:" && cat 
 
 # Other schedulers: the environment of a job as they document it.
 printf '#!/bin/sh\n[ "$1 $2" != "getattr size" ] || echo 4\n' >"$here/bin/flux"
-printf '#!/bin/sh\nenv >%s/seen\nexit 75\n' "$here" >"$here/program"
-printf '#!/bin/sh\n[ "$1" = --version ] && echo "$LAUNCHER" && exit\nfor last; do :; done\nexec "%s/program"\n' "$here" >"$here/bin/mpirun"
+# Another sh than bash may unblock signals.
+printf '#!/usr/bin/env bash\n{ env && grep SigBlk /proc/self/status; } >%s/seen\nexit 75\n' "$here" >"$here/program"
+printf '#!/usr/bin/env bash\n[ "$1" = --version ] && echo "$LAUNCHER" && exit\nfor last; do :; done\nexec "%s/program"\n' "$here" >"$here/bin/mpirun"
 chmod +x "$here/bin/flux"
 unset SLURM_JOB_ID SLURM_JOB_NODELIST SLURM_SUBMIT_DIR SLURM_JOB_END_TIME
 elsewhere() { # script, expected line, settings
@@ -105,6 +106,11 @@ elsewhere train.pbs "job 12[3].server, start 1, on n1, " "PBS_JOBID=12[3].server
   DECK="deck.yaml run.seed={array}"
 grep -qF "mpirun $with_own $here/program deck.yaml run.seed={array}" "$here/out" || { echo "the words of DECK are lost:" && cat "$here/out" && failures=$((failures + 1)); }
 grep -qx OMPI_MCA_orte_default_hostfile=/pbs/nodes "$here/seen" || { echo "mpirun does not know the hosts of PBS" && failures=$((failures + 1)); }
+# A TERM to every process of a job must not reach mpirun and its daemons: coreutils 8.31 can block it.
+! env --block-signal=TERM true 2>/dev/null || {
+  blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' "$here/seen")
+  [ $((blocked >> 14 & 1)) -eq 1 ] && grep -qx "OMPI_MCA_orte_launch_agent=env --block-signal=TERM orted" "$here/seen"
+} || { echo "mpirun or its daemons are open to TERM" && failures=$((failures + 1)); }
 grep -q "the same job again resumes" "$here/out" || { echo "PBS: no word on how to resume" && failures=$((failures + 1)); }
 elsewhere train.lsf "job 12[3], start 1, on n1, " LSB_JOBID=12 LSB_JOBINDEX=3 LS_SUBCWD="$source" LSB_DJOB_HOSTFILE=/lsf/hosts DECK=deck.yaml
 grep -qx HYDRA_HOST_FILE=/lsf/hosts "$here/seen" || { echo "mpirun does not know the hosts of LSF" && failures=$((failures + 1)); }

@@ -82,7 +82,7 @@ class Jobs(SlurmTest):
     def test_jobs_train_to_the_end_on_two_nodes_under_srun_and_under_mpirun(self):
         self.train_well(ranks=2, name="reference")
         # mpirun starts its daemons on both nodes by srun. MPICH's is what the script takes by itself.
-        mpirun = MPIRUN if HYDRA else f"{MPIRUN} --bind-to none --mca odls_base_sigkill_timeout 3600"
+        mpirun = MPIRUN if HYDRA else f"{MPIRUN} --bind-to none"
         for name, launch in (("default", None), ("mpirun", mpirun)):
             job = self.submit(options=["-N2", "-n2"], name=name, launch=launch)
             self.wait_for_end(job, "COMPLETED")
@@ -119,6 +119,24 @@ class Jobs(SlurmTest):
         self.wait_for_end(again, "COMPLETED")
         self.assertIn("resumed from", self.log(again))
         self.assert_equal_runs("run", "calm", steps)
+
+
+    @unittest.skipIf(HYDRA, "mpirun of MPICH does not say that ranks ended with 75")
+    def test_a_signal_under_mpirun_on_two_nodes_requeues_at_once_and_scancel_saves(self):
+        deck = ("run.steps=1000000", "optimizer.schedule={kind: constant}", "checkpoint.every_steps=1000000", "checkpoint.keep=0")
+        job = self.submit(*deck, options=["-N2", "-n2"], launch=f"{MPIRUN} --bind-to none")
+        self.wait_for_line(job, "step     10/")
+        subprocess.run(["scancel", "--batch", "--signal=USR2", job], check=True, timeout=TIMEOUT_S)
+        self.wait_for_line(job, "stopped after step")
+        saved = time.monotonic()
+        self.wait_for_line(job, "back into the queue")
+        self.assertLess(time.monotonic() - saved, 60, self.log(job))  # mpirun must not wait for what has ended
+        self.wait_for_line(job, "resumed from")
+        # Slurm sends a TERM to mpirun and its daemons as well as to the ranks.
+        subprocess.run(["scancel", job], check=True, timeout=TIMEOUT_S)
+        self.wait_until(job, "the end", lambda: self.field(job, "JobState") == "CANCELLED" and "ended with" in self.log(job))
+        self.assertIn("ended with exit code 75", self.log(job))
+        self.assertEqual(self.log(job).count("stopped after step"), 2, self.log(job))
 
 
 class LostRanks(SlurmTest):
