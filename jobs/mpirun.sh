@@ -67,6 +67,8 @@ stop=TERM in_place='' version=$("$mpirun" --version 2>&1) || true
 [[ $version != *"Open MPI"* && $version != *OpenRTE* ]] || stop=USR2
 # MPI_Finalize would sometimes wait for the lost ranks, without the second option.
 [[ $on_lost_rank != shrink || $version != *"Open MPI) "[5-9]* ]] || { in_place=1 && options+=(--with-ft ulfm --mca async_mpi_finalize true); }
+watch='' # see end_after_loss
+[[ $on_lost_rank != shrink || ! $version =~ (Open\ MPI|OpenRTE)\)\ [1-4]\. ]] || { watch=1 && options+=(--leave-session-attached); }
 command=("$@")
 
 # Takes the hosts that no longer answer, and their share of the ranks, out of the command.
@@ -104,11 +106,22 @@ leave_out_lost_hosts() {
   on=" on ${left[*]}"
 }
 
-# Ends a launcher that has had no child processes for 30 s: after the loss of a host, Open MPI 4 sometimes waits for it forever.
-end_without_children() { # PID
-  local looks=0
+# pgrep is not everywhere, and /proc/PID/task/*/children not in every kernel.
+children() { # PID
+  local at told
+  for at in /proc/[0-9]*; do
+    { read -r told <"$at/stat"; } 2>/dev/null || continue # it ended meanwhile
+    told=${told##*) } && told=${told#* }                  # without number, (name) and state
+    [ "${told%% *}" != "$1" ] || echo "${at#/proc/}"
+  done
+}
+# After the loss of a host, Open MPI 4 sometimes waits for it forever. Its launcher has a child for each rank here and, with
+# --leave-session-attached, for the daemons on other hosts, as long as all goes well. This ends it when one has been gone for 30 s.
+end_after_loss() { # PID
+  local most=0 now looks=0
   while sleep 5 && kill -0 "$1" 2>/dev/null; do
-    if pgrep -P "$1" >/dev/null; then looks=0; elif [ $((++looks)) -eq 6 ]; then kill -KILL "$1"; fi
+    mapfile -t now < <(children "$1")
+    if [ ${#now[@]} -ge $most ]; then most=${#now[@]} looks=0; elif [ $((++looks)) -eq 6 ]; then kill -KILL "$1" ${now[@]+"${now[@]}"}; fi
   done
 }
 
@@ -139,8 +152,8 @@ while :; do
   set +m
   [ -z "$early" ] || kill -$stop $child 2>/dev/null || true # a signal that came before there was anything to end
   watcher=
-  if [ "$on_lost_rank" = shrink ]; then
-    end_without_children $child </dev/null >/dev/null 2>&1 &
+  if [ -n "$watch" ]; then
+    end_after_loss $child </dev/null >/dev/null 2>&1 &
     watcher=$!
   fi
   while :; do

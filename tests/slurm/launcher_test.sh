@@ -122,5 +122,22 @@ for script in pbs lsf; do # from another folder, without a module
   { [ $? -eq 2 ] && grep -q "submit from trireme's folder" "$here/out"; } || { echo "$script: no error" && cat "$here/out" && failures=$((failures + 1)); }
 done
 
+# The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 instead of 5 s.
+sleep() { command sleep 0.1; }
+for script in mpirun.sh train.sbatch; do
+  eval "$(sed -n '/^children() {/,/^}/p; /^end_after_loss() {/,/^}/p' "$source/jobs/$script")"
+  watched() { # exit code of a launcher that runs these commands
+    local code=0
+    bash -c "$2" &
+    local launcher=$!
+    end_after_loss $launcher &
+    wait $launcher 2>/dev/null || code=$?
+    [ $code -eq "$1" ] || { echo "$script: not $1, but $code for a launcher that runs $2" && failures=$((failures + 1)); }
+  }
+  watched 0 "exec sleep 3"
+  watched 0 "sleep 4 & exec sleep 3"
+  watched 137 "sleep 4 & sleep 1 & wait"
+done
+
 [ $failures -eq 0 ] && echo "launchers: as expected"
 exit $((failures > 0))
