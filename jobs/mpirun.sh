@@ -138,6 +138,12 @@ was_cut() {
   latest=$(cat "${log%/*}/checkpoints/latest" 2>/dev/null) || true
   [ -n "$in_place" ] && [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" | grep -q ' all files are in '
 }
+# Waits, but not beyond a signal.
+pause() { # seconds
+  sleep "$1" &
+  wait $! || true
+  kill $! 2>/dev/null || true
+}
 # The second signal ends the run at once.
 for name in INT TERM HUP XCPU USR2; do
   trap 'signalled=1; if [ -n "$child" ]; then kill -${ended:-$stop} $child 2>/dev/null || true; else early=1; fi; ended=TERM' $name
@@ -173,7 +179,7 @@ while :; do
     exit $code
   fi
   leave_out_lost_hosts || { echo "error: no host answers" >&2 && exit $code; }
-  [ $failures -eq 1 ] || sleep $((failures > 7 ? 60 : 1 << (failures - 2))) # a fault of the machine may pass
+  [ $failures -eq 1 ] || pause $((failures > 7 ? 60 : 1 << (failures - 2))) # a fault of the machine may pass
   [ -z "$ended" ] || exit $code
   echo "mpirun.sh: the run ended with exit code $code; it starts again$on from its newest checkpoint" >&2
 done

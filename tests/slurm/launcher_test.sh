@@ -122,6 +122,29 @@ for script in pbs lsf; do # from another folder, without a module
   { [ $? -eq 2 ] && grep -q "submit from trireme's folder" "$here/out"; } || { echo "$script: no error" && cat "$here/out" && failures=$((failures + 1)); }
 done
 
+# Signals while nothing runs. The stand-in asks for new starts, and fails at each.
+printf '#!/usr/bin/env bash\n[ "$1" = check ] && command sleep 0.5 && echo shrink && exit\necho begun && exit ${CODE:-3}\n' >"$here/program"
+signalled() { # signal, number of starts after which it comes, expected exit code, expected number of starts, settings
+  local starts=$2 code=0 expected=$3 most=$4 running
+  env TRIREME_LAUNCH=env PBS_JOBID=1 TRIREME_RESTARTS=4 "${@:5}" bash "$source/jobs/train.sbatch" deck.yaml >"$here/out" 2>&1 &
+  running=$!
+  for _ in {1..200}; do
+    [ "$(grep -c ^begun "$here/out")" -lt "$starts" ] || ! grep -q "start 1" "$here/out" || break
+    sleep 0.05
+  done
+  sleep 0.3
+  kill -"$1" $running
+  wait $running || code=$?
+  { [ $code -eq "$expected" ] && [ "$(grep -c ^begun "$here/out")" -eq "$most" ] && ! grep -q ': line ' "$here/out"; } || {
+    echo "$1 after $2 starts: not $3 after $4 starts, but $code:" && cat "$here/out" && failures=$((failures + 1))
+  }
+}
+signalled USR1 0 0 1 CODE=0
+signalled USR2 0 75 0 CODE=0
+signalled TERM 0 143 0 CODE=0
+signalled USR2 4 75 4 # it waits 4 s before the fifth start
+signalled TERM 4 143 4
+
 # The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 instead of 5 s.
 sleep() { command sleep 0.1; }
 for script in mpirun.sh train.sbatch; do
