@@ -10,7 +10,8 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 mkdir "$here/bin" "$here/other"
 printf '#!/bin/sh\nprintf "\\tlibc.so.6 => x\\n\\t%%s => x\\n" "$LIBRARY"\n' >"$here/bin/ldd"
-printf '#!/bin/sh\n[ "$1" != --mpi=list ] || printf "%%s\\n" "MPI plugin types are..." $PLUGINS\n' >"$here/bin/srun"
+printf '#!/bin/sh\n[ "$1" = --mpi=list ] || exec echo "srun exports ${SLURM_EXPORT_ENV-all}"\nprintf "%%s\\n" "MPI plugin types are..." $PLUGINS\n' \
+  >"$here/bin/srun"
 printf '#!/bin/sh\n[ "$1" != --version ] || echo "$LAUNCHER"\n' | tee "$here/bin/mpirun" >"$here/other/mpiexec"
 printf '#!/bin/sh\n' | tee "$here/bin/scontrol" >"$here/bin/flux"
 printf '#!/bin/sh\n' >"$here/program"
@@ -82,7 +83,8 @@ env LIBRARY=libmpi.so.12 PLUGINS=none LAUNCHER= bash "$script" deck.yaml >"$here
 
 module() { echo "loaded $2 $3 $UNSET_BY_ANYONE"; } # as module functions do
 export -f module
-launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two"
+launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two" SLURM_EXPORT_ENV=NONE
+grep -q "srun exports all" "$here/out" || { echo "ranks do not get the environment of the modules:" && cat "$here/out" && failures=$((failures + 1)); }
 grep -q "loaded one two" "$here/out" || { echo "modules are not loaded:" && cat "$here/out" && failures=$((failures + 1)); }
 
 # Other schedulers: the environment of a job as they document it.
