@@ -294,6 +294,43 @@ class LostHost(Network):
         self.lose_host("south", *self.TREE)
         self.expect_undisturbed_bits(*self.TREE, "checkpoint.every_steps=10")
 
+    @unittest.skipIf(has_ulfm(), "the launcher of Open MPI 4 waits for the daemon of a host that falls silent")
+    def test_a_host_that_falls_silent_is_left_out_and_a_healthy_run_goes_on(self):
+        command = ["bash", MPIRUN_SH, *QUIET, "-H", "north:1,south:1,east:1", "-n", "3", TRIREME, DECK, f"run.directory={self.path('lost')}",
+                   f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", "parallel.deadline=8", "run.steps=1000000",
+                   "optimizer.schedule={kind: constant}", "evaluate.every_steps=0", "checkpoint.every_steps=100", "checkpoint.keep=2", *self.TREE]
+        said = ""
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", env={**os.environ, "TRIREME_MPIRUN": MPIRUN}) as process:
+            end = threading.Timer(TIMEOUT_S, process.kill)
+            end.start()
+            try:
+                begun = None
+                for line in process.stdout:
+                    said += line
+                    if begun is None and re.match(r"step +20/", line):
+                        begun = time.monotonic()
+                    if begun is not None and time.monotonic() - begun > 45:  # longer than a launcher may be without a child
+                        break
+                self.assertNotIn("it starts again", said)
+                silent = subprocess.run(["ip", "netns", "pids", "east"], capture_output=True, text=True, check=True).stdout.split()
+                subprocess.run(["kill", "-STOP", *silent], check=True)
+                for name in ("wire", "control"):
+                    subprocess.run(["ip", "-n", "east", "link", "set", name, "down"], check=True)
+                    self.addCleanup(subprocess.run, ["ip", "-n", "east", "link", "set", name, "up"], check=True)
+                for line in process.stdout:
+                    said += line
+                    if re.match(r"step +\d+/", line) and "it starts again on north:1 south:1" in said:
+                        break
+                subprocess.run(["kill", "-KILL", *silent], stderr=subprocess.DEVNULL, check=False)  # what is left holds the end of the pipe
+                process.send_signal(signal.SIGTERM)
+                said += process.stdout.read()
+                self.assertEqual(process.wait(), 75, said)
+            finally:
+                end.cancel()
+                process.kill()
+        self.assertIn("it starts again on north:1 south:1 from its newest checkpoint", said)
+
     def test_replicas_with_local_steps_continue_without_one(self):
         said = self.lose_host("west", "parallel.replicate=node", "optimizer.outer.local_steps=4")
         self.assertIn("3 ranks with 3 copies", said)
