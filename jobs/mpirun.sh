@@ -169,9 +169,9 @@ while :; do
   done
   [ -z "$watcher" ] || kill $watcher 2>/dev/null || true
   [ "$on_lost_rank" = shrink ] || exit $code
-  # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed. After another code a rank or host was lost.
+  # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed; 76: `trireme stop`. After another code a rank or host was lost.
   [ $code -ne 0 ] || ! was_cut || code=3
-  case $code in 0 | 2 | 4 | 75) exit $code ;; esac
+  case $code in 0 | 2 | 4 | 75 | 76) exit $code ;; esac
   [ -z "$ended" ] || exit $code
   [ "$newest" = "$(newest_checkpoints)" ] || failures=0
   if [ $((++failures)) -gt "${TRIREME_RESTARTS:-3}" ]; then

@@ -5,6 +5,7 @@
 #   usage: flux batch [OPTIONS] jobs/train.flux DECK [section.key=value …]
 #          first=$(flux batch -N 4 --exclusive -t 4h jobs/train.flux input/gpt2-124m.yaml)
 #          flux batch --dependency=afternotok:$first -N 4 --exclusive -t 4h jobs/train.flux input/gpt2-124m.yaml
+# `trireme stop RUN_DIR` ends the job with exit code 76, and the next job of the chain resumes: flux cancel that one first.
 # RANKS_PER_NODE is the number of ranks on each node; default: 1.
 #flux: --job-name=trireme
 unset SLURM_JOB_ID SLURM_ARRAY_JOB_ID # of a Slurm job in which Flux runs

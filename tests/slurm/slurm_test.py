@@ -19,9 +19,9 @@ LONG_PAUSE_S = 75  # longer than the minute after which the limit is asked for a
 
 
 class SlurmTest(TrainingTest):
-    def submit(self, *overrides, options=(), name="run", launch=None):
+    def submit(self, *overrides, options=(), name="run", launch=None, program=TRIREME):
         """The job's number."""
-        environment = dict(os.environ, TRIREME=TRIREME)
+        environment = dict(os.environ, TRIREME=program)
         if launch:
             environment["TRIREME_LAUNCH"] = launch
         words = ["sbatch", "--parsable", "-o", self.path("%j.log"), *options, SCRIPT, *self.words(name, overrides)]
@@ -120,6 +120,15 @@ class Jobs(SlurmTest):
         self.assertIn("resumed from", self.log(again))
         self.assert_equal_runs("run", "calm", steps)
 
+    def test_a_run_that_was_stopped_by_command_stays_out_of_the_queue(self):
+        program = self.path("trireme")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexit 76\n")
+        os.chmod(program, 0o755)
+        job = self.submit(program=program)
+        self.wait_for_end(job, "FAILED", "76:0")
+        self.assertIn("stopped by `trireme stop`", self.log(job))
+        self.assertEqual(self.field(job, "Restarts"), "0")
 
     @unittest.skipIf(HYDRA, "mpirun of MPICH does not say that ranks ended with 75")
     def test_a_signal_under_mpirun_on_two_nodes_requeues_at_once_and_scancel_saves(self):
