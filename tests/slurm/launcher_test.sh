@@ -153,6 +153,18 @@ signalled TERM 0 143 0 CODE=0
 signalled USR2 4 75 4 # it waits 4 s before the fifth start
 signalled TERM 4 143 4
 
+# Flux passes no signal on: the ranks get it, here one that a USR2 ends.
+cp "$(command -v sleep)" "$here/program-of-a-long-name"
+printf '#!/bin/sh\nshift\nexec "$@"\n' >"$here/bin/flux"
+env TRIREME_LAUNCH="flux run" TRIREME="$here/program-of-a-long-name" PBS_JOBID=1 bash "$source/jobs/train.sbatch" 20 >"$here/out" 2>&1 &
+for _ in {1..100}; do
+  ! grep -qs '^program-of-a-l' /proc/[0-9]*/comm || break
+  sleep 0.05
+done
+kill -USR2 $!
+wait $!
+[ $? -eq 75 ] || { echo "a rank under flux gets no signal" && cat "$here/out" && failures=$((failures + 1)); }
+
 # The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 instead of 5 s.
 sleep() { command sleep 0.1; }
 for script in mpirun.sh train.sbatch; do
