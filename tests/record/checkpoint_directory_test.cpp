@@ -71,6 +71,21 @@ TEST_F(CheckpointDirectory, LosesLeftoversOfASaveAndNothingElse) {
   EXPECT_FALSE(fs::exists(in("step-00000003")));
 }
 
+TEST_F(CheckpointDirectory, KeepsCopiesOfUsersAndCountsThemNot) {
+  save(6);
+  const std::vector<std::string> copies = {"step-6", "step-000006", "step-0000000006"};
+  for (const std::string& copy : copies)
+    fs::copy(in("step-00000006"), in(copy), fs::copy_options::recursive);
+  EXPECT_EQ(newest_checkpoint(scratch.path())->directory, in("step-00000006"));
+  save(7, 2);
+  EXPECT_TRUE(fs::exists(in("step-00000006")));
+  save(8, 1);
+  save(9, 1);
+  for (const std::string& copy : copies) EXPECT_EQ(load_small(in(copy), *world).step, 6) << copy;
+  for (const char* ours : {"step-00000006", "step-00000007", "step-00000008"})
+    EXPECT_FALSE(fs::exists(in(ours))) << ours;
+}
+
 TEST_F(CheckpointDirectory, GivesBackACheckpointThatWasBeingReplaced) {
   save(1);
   fs::copy(in("step-00000001"), in("step-00000001.tmp"));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iomanip>
 #include <numeric>
 #include <system_error>
@@ -87,7 +88,12 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
   files::replace_file(checkpoints + "/" + latest_file, name + "\n");
 }
 
-/// By name, oldest first.
+/// A user's copy, such as step-500, has no name of ours.
+bool has_our_name(const CheckpointPlace& place) {
+  return is_ours(fs::path(place.directory).filename().string(), "");
+}
+
+/// By name, oldest first. Of one step, that with our name is last: it is the one to resume from.
 std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
   std::vector<CheckpointPlace> places;
   for (const fs::path& entry : entries_of(checkpoints)) {
@@ -98,7 +104,9 @@ std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
     else if (problem != std::errc::no_such_file_or_directory)
       check(problem, "look at " + entry.string());
   }
-  std::ranges::sort(places, {}, &CheckpointPlace::step);
+  std::ranges::sort(places, {}, [](const CheckpointPlace& place) {
+    return std::pair(place.step, has_our_name(place));
+  });
   return places;
 }
 
@@ -303,6 +311,7 @@ std::vector<std::string> prune(const std::string& run_directory,
   if (retention.keep == 0)
     return {};
   auto places = places_in(checkpoints_of(run_directory));
+  std::erase_if(places, std::not_fn(has_our_name));
   std::vector<std::string> doomed;  // newest first
   std::int64_t whole = 0;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {

@@ -44,7 +44,8 @@ void remove_temporary(const std::string& run_directory, std::int64_t step) noexc
 /// `latest` could not be written, or ""; throws StorageError if there is no new checkpoint.
 std::string commit_temporary(const std::string& run_directory, std::int64_t step);
 /// Removes the complete checkpoints that `retention` does not keep, oldest first, and never that of
-/// step `newest`. Returns messages about what could not be removed.
+/// step `newest`. Copies under names that checkpoint_name() does not give are not looked at.
+/// Returns messages about what could not be removed.
 std::vector<std::string> prune(const std::string& run_directory,
                                std::int64_t newest,
                                Retention retention);
