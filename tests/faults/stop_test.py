@@ -16,7 +16,7 @@ import fail_call
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import TIMEOUT_S, TRIREME, TrainingTest, start  # noqa: E402
 
-REQUEUE, USER, ENVIRONMENT = 75, 2, 3
+REQUEUE, STOPPED, USER, ENVIRONMENT = 75, 76, 2, 3
 LONG = ("run.steps=1000000", "checkpoint.every_steps=0", "evaluate.every_steps=0", "optimizer.schedule={kind: constant}")
 SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGHUP": signal.SIGHUP, "SIGXCPU": signal.SIGXCPU, "SIGUSR2": signal.SIGUSR2}
 SOON_S = 60  # for what takes five seconds, on a machine that pauses
@@ -183,7 +183,7 @@ class Stop(TrainingTest):
         done = start("stop", self.path("run"))
         self.assertEqual(done.code, 0, done)
         out, err = running.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(running.returncode, REQUEUE, out + err)
+        self.assertEqual(running.returncode, STOPPED, out + err)
         self.assertIn("`trireme stop` requested it", out)
         self.assertFalse([name for name in os.listdir(self.path("run")) if name.endswith(".request")])
         for verb in ("stop", "save"):
@@ -196,7 +196,7 @@ class Stop(TrainingTest):
         self.wait_for_line(running, "step     10/")
         self.assertEqual(start("stop", self.path("run"), "--now").code, 0)
         out, err = running.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(running.returncode, REQUEUE, out + err)
+        self.assertEqual(running.returncode, STOPPED, out + err)
         self.assertIn("`trireme stop --now` ended the run", err)
         self.assertFalse(os.path.exists(self.path("run/checkpoints/latest")))
 

@@ -83,6 +83,27 @@ TEST(SignalScope, EndsAtOnceBeforeTheTrainingBegins) {
   }
 }
 
+TEST(SignalScope, TellsARequestFromOtherReasonsByItsExitCode) {
+  for (const bool at_once : {false, true}) {
+    const int status = in_a_child([at_once] {
+      SignalScope signals;
+      if (at_once)
+        signals.end_now("");
+      else
+        signals.request_stop(StopReason::request);
+      ::pause();
+    });
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 76) << at_once;
+  }
+  SignalScope signals;
+  signals.training_begins();
+  raise(SIGTERM);
+  EXPECT_EQ(code_of(signals.stop().value()), ExitCode::requeue);
+  signals.request_stop(StopReason::request);  // and the user wants an end
+  EXPECT_EQ(code_of(signals.stop().value()), ExitCode::stopped);
+}
+
 TEST(SignalScope, EndsThePreparationAtTheTimeLimit) {
   const int status = in_a_child([] {
     SignalScope signals;

@@ -8,7 +8,8 @@
 //    std::system_error and the lack of memory belong here as well.
 // 3. Our own bug is a ContractError: the statement and its values; exit 4.
 // 4. "Checkpointed, not finished" is not an error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
-//    scheduler to start the job again.
+//    scheduler to start the job again. A user's `trireme stop` ends it with 76: nothing may start
+//    the job again on its own.
 //
 // Throw freely; catch in main, in destructors and at thread entries, nowhere else.
 #pragma once
@@ -24,7 +25,14 @@
 
 namespace trireme {
 
-enum class ExitCode : int { done = 0, user_error = 2, environment = 3, contract = 4, requeue = 75 };
+enum class ExitCode : int {
+  done = 0,
+  user_error = 2,
+  environment = 3,
+  contract = 4,
+  requeue = 75,
+  stopped = 76
+};
 
 /// Where in a text a finding is; line and column count from 1, 0 means "the whole file".
 struct Place {

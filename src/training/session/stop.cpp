@@ -128,7 +128,7 @@ void SignalScope::end_preparation() {
   constexpr std::chrono::seconds for_the_first_rank{2};
   if (rank_ > 0)
     std::this_thread::sleep_for(for_the_first_rank);
-  const ExitCode code = reason ? ExitCode::requeue : ExitCode::user_error;
+  const ExitCode code = reason ? code_of(*reason) : ExitCode::user_error;
   if (!reason)
     say(fmt::format("error: the time ended {}: {} leaves no more. Raise this limit.",
                     work_.empty()
@@ -179,8 +179,8 @@ void SignalScope::end_now(const std::string& why) {
   const std::lock_guard lock(mutex_);
   say(why);
   if (end_)
-    end_(ExitCode::requeue);
-  std::_Exit(static_cast<int>(ExitCode::requeue));
+    end_(ExitCode::stopped);
+  std::_Exit(static_cast<int>(ExitCode::stopped));
 }
 
 void SignalScope::end_by(int rank, std::function<void(ExitCode)> end) {

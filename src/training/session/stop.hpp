@@ -3,7 +3,8 @@
 // requests of `trireme stop` and `trireme save`.
 //
 // SIGUSR1 requests a checkpoint, and the run continues. SIGTERM, SIGINT, SIGHUP, SIGXCPU and
-// SIGUSR2 request a checkpoint and a stop (exit code 75). A second SIGINT ends the process at once.
+// SIGUSR2 request a checkpoint and a stop (exit code 75). `trireme stop` does the same with exit
+// code 76, also when there is another reason. A second SIGINT ends the process at once.
 // SIGINT and SIGHUP stay ignored if they were ignored at the start (nohup). `run.walltime`, and the
 // end of a scheduler's job (scheduler.hpp), request a stop early enough for one more step and one
 // checkpoint, whose times are measured during the run.
@@ -46,16 +47,21 @@
 
 namespace trireme::session {
 
+/// Of several, the first counts: a job that a user has stopped must not return to the queue.
 enum class StopReason : std::uint8_t {
+  request,
   terminate,
   interrupt,
   hangup,
   cpu_time,
   user_signal,
-  request,
   time_limit
 };
 inline constexpr std::size_t num_stop_reasons = 7;
+/// `stopped` or `requeue`.
+constexpr ExitCode code_of(StopReason reason) {
+  return reason == StopReason::request ? ExitCode::stopped : ExitCode::requeue;
+}
 
 /// The requests of one rank at the end of a step, as numbers that ranks add up: 0 or 1 for each.
 struct Requests {

@@ -431,7 +431,7 @@ ExitCode Trainer::stopped(session::StopReason reason, const std::string& advice)
   finish(false);
   log.info("stopped after step {} of {}: {}. {}", newest_.step, job.run.steps,
            signals.text_of(reason), advice);
-  return ExitCode::requeue;
+  return session::code_of(reason);
 }
 
 ExitCode Trainer::steps() {

@@ -31,9 +31,9 @@ namespace trireme::train {
 /// left for them. Collective.
 using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
 
-/// Trains by `job`. All ranks call. Returns `done`, or `requeue` when it stopped early after a
-/// checkpoint. `measure_ceiling` is called once, after the last step. `copies` are used again after
-/// a loss.
+/// Trains by `job`. All ranks call. Returns `done`, or session::code_of() the reason when it
+/// stopped early after a checkpoint. `measure_ceiling` is called once, after the last step. `copies`
+/// are used again after a loss.
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,

@@ -118,9 +118,9 @@ Action declare_stop(CLI::App& command) {
       "Stop immediately without a checkpoint. The steps since the newest checkpoint are lost.");
   return [options](Arguments) {
     return options->now ? request_of_run(options->run_directory, record::RunRequest::stop_now,
-                                         "stop immediately without a checkpoint")
+                                         "stop immediately without a checkpoint, with exit code 76")
                         : request_of_run(options->run_directory, record::RunRequest::stop,
-                                         "save a checkpoint and stop");
+                                         "save a checkpoint and stop with exit code 76");
   };
 }
 
