@@ -30,13 +30,32 @@ TEST(RunRequests, ReachTheRunOnceAndLeaveNoFile) {
   }
 }
 
+TEST(RunRequests, WhileTheRunStartsWaitForIt) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const RunDirectory directory(scratch.path(), *world);
+  ask_run(directory.path(), RunRequest::stop);
+  std::promise<RunRequest> asked;
+  const RunRequests requests(directory.path(), [&](RunRequest one) { asked.set_value(one); });
+  EXPECT_EQ(asked.get_future().get(), RunRequest::stop);
+}
+
 TEST(RunRequests, OfAnEarlierRunAreRemovedAndOtherFilesStay) {
   const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
   for (const char* name : {"/stop.request", "/stop.request.txt", "/my-stop.request"})
     std::ofstream(scratch.path() + name) << "x";
   {
-    const RunRequests requests(scratch.path(), [](RunRequest) { FAIL(); });
+    const RunDirectory checkpoints(scratch.path(), *world, "checkpoint.directory");
+    EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/stop.request"));
   }
+  world->lost = "rank 2 on north";
+  {
+    const RunDirectory again(scratch.path(), *world);
+    EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/stop.request"));
+  }
+  world->lost = "";
+  const RunDirectory directory(scratch.path(), *world);
   EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/stop.request"));
   EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/stop.request.txt"));
   EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/my-stop.request"));

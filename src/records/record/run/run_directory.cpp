@@ -22,6 +22,7 @@
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/run_log.hpp"
+#include "record/run/run_requests.hpp"
 
 namespace trireme::record {
 namespace {
@@ -93,7 +94,7 @@ Owner read_owner(const std::string& directory) {
 
 RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
     : path_(without_end_slashes(std::move(path))), key_(std::move(key)), host_(world.host()) {
-  comm::on_first_rank(world, [&] { create_and_lock(); });
+  comm::on_first_rank(world, [&] { create_and_lock(world.lost.empty()); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
   expect_shared(world);
 }
@@ -121,7 +122,7 @@ void RunDirectory::expect_shared(comm::World& world) const {
   });
 }
 
-void RunDirectory::create_and_lock() {
+void RunDirectory::create_and_lock(bool first_start) {
   refuse_what_is_in_the_way(path_, key_);
   files::make_directories(path_);
   place_ = opened(path_);
@@ -133,6 +134,8 @@ void RunDirectory::create_and_lock() {
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
                                 "directory",
                                 key_, lock.holder("another run")));
+  if (first_start && key_ == run_key)  // after a loss they are to this run
+    remove_requests(path_);
   lock.sign(host_);
   locked_ = taken == files::Taken::yes;
   lock_.emplace(std::move(lock));

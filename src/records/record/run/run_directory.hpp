@@ -5,7 +5,9 @@
 // have the same name, so those of another run are recognized. Its second line is the path that the
 // directory had when it was last used, by which a copy is recognized.
 //
-// 1. This class changes only the files `lock` and `run.id` in the directory.
+// 1. This class changes only the files `lock` and `run.id` in the directory. As soon as that of a
+//    run is locked, requests to an earlier one are removed (run_requests.hpp): later ones are to
+//    this run.
 // 2. The lock is an flock of rank 0's process and ends with it; the text in the file names the
 //    process that holds it. The directory itself is locked in the same way, so a second run is
 //    refused even if the file was deleted. (A network file system locks directories for one host
@@ -26,13 +28,15 @@ namespace trireme::record {
 
 class RunDirectory {
  public:
+  static constexpr const char* run_key = "run.directory";
+
   /// Collective: rank 0 creates and locks, all ranks get the outcome.
   ///
   /// Throws on every rank (comm::together): UserError when a file is in the way or another run
   /// holds the lock (with its process id and host); StorageError when the directory cannot be
   /// created or written, or a rank finds another directory under this path than rank 0.
   /// `key`: the deck key that names it, for messages.
-  RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
+  RunDirectory(std::string path, comm::World& world, std::string key = run_key);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
@@ -55,7 +59,7 @@ class RunDirectory {
   [[nodiscard]] const std::string& id() const { return id_; }
 
  private:
-  void create_and_lock();
+  void create_and_lock(bool first_start);
   void expect_shared(comm::World& world) const;
 
   std::string path_;

@@ -22,6 +22,12 @@ namespace {
 constexpr std::array all_requests{RunRequest::save, RunRequest::stop, RunRequest::stop_now};
 constexpr std::chrono::seconds between_looks{1};
 
+/// Whether there was such a request; its file is removed.
+bool take(const std::string& run_directory, RunRequest request) {
+  const std::string path = run_directory + "/" + file_of(request);
+  return ::unlink(path.c_str()) == 0;
+}
+
 }  // namespace
 
 std::string file_of(RunRequest request) {
@@ -43,16 +49,14 @@ std::string ask_run(const std::string& run_directory, RunRequest request) {
   return lock.holder("a run");
 }
 
-RunRequests::RunRequests(std::string run_directory, std::function<void(RunRequest)> listener)
-    : run_directory_(std::move(run_directory)), listener_(std::move(listener)) {
-  for (const RunRequest request : all_requests) static_cast<void>(take(request));
-  thread_ = start_thread<std::jthread>("run-requests",
-                                       [this](const std::stop_token& stop) { serve(stop); });
+void remove_requests(const std::string& run_directory) {
+  for (const RunRequest request : all_requests) static_cast<void>(take(run_directory, request));
 }
 
-bool RunRequests::take(RunRequest request) const {
-  const std::string path = run_directory_ + "/" + file_of(request);
-  return ::unlink(path.c_str()) == 0;
+RunRequests::RunRequests(std::string run_directory, std::function<void(RunRequest)> listener)
+    : run_directory_(std::move(run_directory)), listener_(std::move(listener)) {
+  thread_ = start_thread<std::jthread>("run-requests",
+                                       [this](const std::stop_token& stop) { serve(stop); });
 }
 
 void RunRequests::serve(const std::stop_token& stop) {
@@ -61,7 +65,7 @@ void RunRequests::serve(const std::stop_token& stop) {
         directory >= 0)
       ::close(directory);
     for (const RunRequest request : all_requests)
-      if (take(request))
+      if (take(run_directory_, request))
         listener_(request);
   }
 }

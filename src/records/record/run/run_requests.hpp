@@ -7,7 +7,8 @@
 // 2. Rank 0 looks once a second on a thread of its own, so a file system that stalls delays no
 //    step. It opens the directory before each look: NFS then asks its server, and does not answer
 //    from its cache that there is no such file.
-// 3. Requests that were there before the run began were for an earlier one: they are removed.
+// 3. Requests that were there before the run locked its directory were for an earlier one:
+//    RunDirectory removes them then. Those that come while the run starts wait for this object.
 #pragma once
 
 #include <functional>
@@ -29,6 +30,9 @@ std::string file_of(RunRequest request);
 /// cannot be written.
 std::string ask_run(const std::string& run_directory, RunRequest request);
 
+/// Removes what was asked of an earlier run.
+void remove_requests(const std::string& run_directory);
+
 /// Rank 0's side.
 class RunRequests {
  public:
@@ -36,8 +40,6 @@ class RunRequests {
   RunRequests(std::string run_directory, std::function<void(RunRequest)> listener);
 
  private:
-  /// Whether there was such a request; its file is removed.
-  [[nodiscard]] bool take(RunRequest request) const;
   void serve(const std::stop_token& stop);
 
   const std::string run_directory_;
