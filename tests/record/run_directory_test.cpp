@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -85,6 +87,66 @@ TEST(RunDirectory, RefusesASecondRunByNameUntilTheFirstEnds) {
   }
   child.kill();
   EXPECT_TRUE(RunDirectory(scratch / "run", *world).locked());
+}
+
+/// Holds the lock of `directory`, whose line names `process` on `host`, until it is killed.
+std::unique_ptr<test::DoomedChild> held(const std::string& directory,
+                                        pid_t process,
+                                        const std::string& host) {
+  std::filesystem::create_directory(directory);
+  std::optional<files::FileLock> lock;
+  auto child = std::make_unique<test::DoomedChild>([&] {
+    lock.emplace(directory + "/lock");
+    static_cast<void>(lock->take_alone());
+  });
+  test::write_bytes(directory + "/lock", fmt::format("process {} on {}\n", process, host));
+  return child;
+}
+
+pid_t ended_process() {
+  test::DoomedChild child([] {});
+  const pid_t process = child.pid();
+  child.kill();
+  return process;
+}
+
+TEST(RunDirectory, WaitsForTheLockOfAProcessThatMayHaveEnded) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const auto ended = ended_process();
+  for (const auto& host : {world->host(), std::string("node07")}) {
+    const auto holder = held(scratch / host, ended, host);
+    std::string said;
+    const RunDirectory directory(scratch / host, *world, RunDirectory::run_key,
+                                 {std::chrono::hours(1), [&](const std::string& line) {
+                                    said = line;
+                                    holder->kill();
+                                  }});
+    EXPECT_TRUE(directory.locked()) << host;
+    EXPECT_THAT(said, HasSubstr(fmt::format("waiting for run.directory {}, for 3600 s at most: "
+                                            "process {} on {} has its lock",
+                                            scratch / host, ended, host)));
+  }
+}
+
+TEST(RunDirectory, WaitsNoLongerThanItIsTold) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const auto holder = held(scratch / "run", ended_process(), "node07");
+  int told = 0;
+  EXPECT_THROW(RunDirectory(scratch / "run", *world, RunDirectory::run_key,
+                            {std::chrono::milliseconds(300), [&](const std::string&) { ++told; }}),
+               UserError);
+  EXPECT_EQ(told, 1);
+}
+
+TEST(RunDirectory, DoesNotWaitForALiveProcessOfThisHost) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const auto holder = held(scratch / "run", ::getpid(), world->host());
+  EXPECT_THROW(RunDirectory(scratch / "run", *world, RunDirectory::run_key,
+                            {std::chrono::hours(1), [&](const std::string&) { holder->kill(); }}),
+               UserError);
 }
 
 TEST(RunDirectory, RefusesASecondRunWhereTheLockFileWasDeleted) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run.hpp"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,12 @@
 
 namespace trireme::train {
 namespace {
+
+/// A server of NFS misses a lost client, and gives up its locks, after 90 s (Linux) or sooner.
+record::Patience patience(Log& log) {
+  return {.time = std::chrono::seconds(120),
+          .say = [&log](const std::string& line) { log.info("{}", line); }};
+}
 
 /// Hands the requests of `trireme stop` and `trireme save` to `signals`; null on all ranks but 0.
 std::unique_ptr<record::RunRequests> listen(const record::RunDirectory& directory,
@@ -87,7 +94,7 @@ Run::Run(const session::Job& the_job,
       log(the_log),
       signals(stops),
       copies(in_memory),
-      directory(choose_directory(job, world), world),
+      directory(choose_directory(job, world), world, record::RunDirectory::run_key, patience(log)),
       run_requests(listen(directory, world, signals)),
       data(session::open_data(job, directory.file("tokens"), world, log)),
       training(job, data, world),
@@ -102,7 +109,7 @@ void Run::start() {
     expect_known_checkpoints(directory, job);
   });
   if (!job.checkpoint.directory.empty()) {
-    checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory");
+    checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory", patience(log));
     warn_unlocked(*checkpoints, log);
     comm::on_first_rank(world,
                         [&] { record::link_checkpoints(directory.path(), checkpoints->path()); });

@@ -2,7 +2,9 @@
 #include "record/run/run_directory.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -28,6 +30,9 @@ namespace trireme::record {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// At what another host or its file system does.
+constexpr std::chrono::milliseconds between_tries{100};
 
 void refuse_what_is_in_the_way(const std::string& path, const std::string& key) {
   std::error_code problem;
@@ -64,6 +69,18 @@ std::string content_of(const std::string& file) {
   }
 }
 
+/// Whether `holder`, the line of a lock that is held, names a process that has ended, or may have:
+/// of other hosts nothing is known.
+bool may_have_ended(const std::string& holder, const std::string& host) {
+  constexpr std::string_view before = "process ";
+  int process = 0;
+  if (!holder.starts_with(before) ||
+      std::from_chars(&holder[before.size()], holder.data() + holder.size(), process).ec !=
+          std::errc{})
+    return false;
+  return !holder.ends_with(" on " + host) || (::kill(process, 0) != 0 && errno == ESRCH);
+}
+
 constexpr const char* owner_file = "run.id";
 
 /// What `run.id` holds; empty when there is none, or one that a crash left empty.
@@ -92,9 +109,12 @@ Owner read_owner(const std::string& directory) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
+RunDirectory::RunDirectory(std::string path,
+                           comm::World& world,
+                           std::string key,
+                           const Patience& patience)
     : path_(without_end_slashes(std::move(path))), key_(std::move(key)), host_(world.host()) {
-  comm::on_first_rank(world, [&] { create_and_lock(world.lost.empty()); });
+  comm::on_first_rank(world, [&] { create_and_lock(world.lost.empty(), patience); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
   expect_shared(world);
 }
@@ -117,18 +137,35 @@ void RunDirectory::expect_shared(comm::World& world) const {
                 : fmt::format("it is {} for this rank and {} for rank 0. Start all ranks in the "
                               "same working directory, or give an absolute path",
                               here, there));
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(between_tries);
     }
   });
 }
 
-void RunDirectory::create_and_lock(bool first_start) {
+files::Taken RunDirectory::take(files::FileLock& lock, const Patience& patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience.time;
+  for (bool waits = false;;) {
+    const auto taken = place_.lock(true) == files::Taken::by_another ? files::Taken::by_another
+                                                                     : lock.take_alone();
+    const std::string holder = lock.holder("");
+    if (taken != files::Taken::by_another || !may_have_ended(holder, host_) ||
+        std::chrono::steady_clock::now() >= until)
+      return taken;
+    if (!std::exchange(waits, true))
+      patience.say(fmt::format(
+          "waiting for {} {}, for {:.0f} s at most: {} has its lock. A file system may keep the "
+          "lock of a process or host that was lost for a while",
+          key_, path_, patience.time.count(), holder));
+    std::this_thread::sleep_for(between_tries);
+  }
+}
+
+void RunDirectory::create_and_lock(bool first_start, const Patience& patience) {
   refuse_what_is_in_the_way(path_, key_);
   files::make_directories(path_);
   place_ = opened(path_);
-  const bool held = place_.lock(true) == files::Taken::by_another;
   files::FileLock lock(file("lock"), "write into " + key_ + ": ");
-  const auto taken = held ? files::Taken::by_another : lock.take_alone();
+  const auto taken = take(lock, patience);
   if (taken == files::Taken::by_another)
     throw UserError(Place{path_},
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "

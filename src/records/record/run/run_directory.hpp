@@ -12,10 +12,14 @@
 //    process that holds it. The directory itself is locked in the same way, so a second run is
 //    refused even if the file was deleted. (A network file system locks directories for one host
 //    only, until expect_in_place() has recreated the file.)
+//    When the process that the file names has ended, or may have, since it was on another host, the
+//    file system may not know of it yet (NFS, for a minute or two): Patience says how long to wait.
 // 3. On a file system without flock the directory is used without a lock; locked() is false, so
 //    that the caller can warn.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -25,6 +29,13 @@
 #include "comm/control/world.hpp"
 
 namespace trireme::record {
+
+/// How long to wait for the lock of a process that may have ended.
+struct Patience {
+  std::chrono::duration<double> time{0};
+  /// Called once, when the wait begins.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+};
 
 class RunDirectory {
  public:
@@ -36,7 +47,10 @@ class RunDirectory {
   /// holds the lock (with its process id and host); StorageError when the directory cannot be
   /// created or written, or a rank finds another directory under this path than rank 0.
   /// `key`: the deck key that names it, for messages.
-  RunDirectory(std::string path, comm::World& world, std::string key = run_key);
+  RunDirectory(std::string path,
+               comm::World& world,
+               std::string key = run_key,
+               const Patience& patience = {});
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
@@ -59,7 +73,9 @@ class RunDirectory {
   [[nodiscard]] const std::string& id() const { return id_; }
 
  private:
-  void create_and_lock(bool first_start);
+  void create_and_lock(bool first_start, const Patience& patience);
+  /// For `patience`, as long as its holder may have ended.
+  [[nodiscard]] files::Taken take(files::FileLock& lock, const Patience& patience) const;
   void expect_shared(comm::World& world) const;
 
   std::string path_;
