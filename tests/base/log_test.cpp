@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,6 +68,19 @@ TEST_F(LogTest, TheOtherRanksPrintWarningsAndErrorsWithTheirName) {
   EXPECT_THAT(shown, HasSubstr("[rank 3 node07] warning: low on cores\n"));
   EXPECT_THAT(shown, HasSubstr("[rank 3 node07] error: lost\n"));
   EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_F(LogTest, IsAtWorkWhileItWritesTheFile) {
+  testing::internal::CaptureStdout();
+  Log log(true, "");
+  std::vector<std::string> seen;
+  log.also_to_file(path(), [&] {
+    seen.push_back(text());
+    return std::shared_ptr<void>(nullptr, [&](void*) { seen.push_back(text()); });
+  });
+  log.info("a line");
+  testing::internal::GetCapturedStdout();
+  EXPECT_THAT(seen, testing::ElementsAre("", HasSubstr("a line\n")));
 }
 
 TEST_F(LogTest, AppendsToTheLogOfAnEarlierRun) {

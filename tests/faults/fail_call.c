@@ -30,9 +30,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum call { WRITE, PWRITE64, READ, PREAD64, FSYNC, FDATASYNC, CLOSE, FTRUNCATE64, FALLOCATE64, OPEN, RENAME, REMOVE, MKDIR, FLOCK, MALLOC, CALLS };
+enum call { WRITE, PWRITE64, READ, PREAD64, FSYNC, FDATASYNC, CLOSE, FTRUNCATE64, FALLOCATE64, OPEN, RENAME, REMOVE, MKDIR, FLOCK, FFLUSH, MALLOC, CALLS };
 static const char* const names[CALLS] = {"write",       "pwrite64", "read",   "pread64", "fsync", "fdatasync", "close", "ftruncate64",
-                                         "fallocate64", "open",     "rename", "remove",  "mkdir", "flock", "malloc"};
+                                         "fallocate64", "open",     "rename", "remove",  "mkdir", "flock", "fflush", "malloc"};
 
 static const char *under, *report, *run, *gate;
 static long at, lasts = 1, number, calls[CALLS];
@@ -176,6 +176,9 @@ ssize_t pread(int file, void* data, size_t count, off_t offset) { return pread64
 int fsync(int file) { return fails_on(FSYNC, file) ? fail() : REAL(int, fsync, int)(file); }
 int fdatasync(int file) { return fails_on(FDATASYNC, file) ? fail() : REAL(int, fdatasync, int)(file); }
 int flock(int file, int operation) { return fails_on(FLOCK, file) ? fail() : REAL(int, flock, int, int)(file, operation); }
+int fflush(FILE* file) { // whose own write is the C library's
+  return file && fails_on(FFLUSH, fileno(file)) ? fail() : REAL(int, fflush, FILE*)(file);
+}
 int close(int file) {  // the file is closed all the same, as on Linux
   const int fails = fails_on(CLOSE, file), result = REAL(int, close, int)(file);
   return fails ? fail() : result;

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import fail_call
 
@@ -64,6 +65,21 @@ class Surroundings(TrainingTest):
         err = running.communicate(timeout=TIMEOUT_S)[1]
         self.assertEqual(running.returncode, 0, err)
         self.assertEqual(self.column("step", "steps"), list(range(1, 121)))
+
+    def test_a_disk_that_stalls_beyond_the_deadline_ends_no_run(self):
+        library, gate, deadline_s = fail_call.compile_into(self.folder), self.path("gate"), 6
+        os.mkfifo(gate)
+        for what, rank, call, at in (("log.txt", 0, "fflush", 20), ("tokens", 1, "pread64", 200)):
+            with unittest.mock.patch.dict(os.environ, LD_PRELOAD=library, FAIL_UNDER=self.path(f"{what}/{what}"), FAIL_CALL=call, FAIL_AT=str(at),
+                                          FAIL_RANK=str(rank), FAIL_GATE=gate):
+                running = self.popen("run.steps=100", "checkpoint.every_steps=0", "evaluate.every_steps=0", f"parallel.deadline={deadline_s}",
+                                     ranks=2, name=what)
+            with open(gate, "w", encoding="utf-8"):  # opens when the call waits there
+                with self.assertRaises(subprocess.TimeoutExpired, msg=what):
+                    running.wait(2 * deadline_s)
+            err = running.communicate(timeout=TIMEOUT_S)[1]
+            self.assertEqual(running.returncode, 0, err)
+            self.assertIn("step    100/100", self.log(what))
 
     def gone(self, change, ranks, *parts):
         running = self.popen(*LONG, ranks=ranks)

@@ -7,9 +7,10 @@
 // names and paths that hold some are shown with \xNN in their place.
 #pragma once
 
-#include <atomic>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,8 +25,10 @@ class Log {
   /// them, as in "rank 3 node07".
   Log(bool verbose, std::string who) : verbose_(verbose), who_(std::move(who)) {}
 
-  /// Also write everything to `path` (appending). Throws StorageError.
-  void also_to_file(const std::string& path);
+  /// Also write everything to `path` (appending). What `begin_work` returns is kept during each
+  /// write, for which a file system may take any time. Throws StorageError.
+  void also_to_file(const std::string& path,
+                    std::function<std::shared_ptr<void>()> begin_work = {});
   /// Into that file alone, if there is one.
   void only_to_file(std::string_view line);
 
@@ -48,8 +51,10 @@ class Log {
 
   bool verbose_;
   std::string who_;
+  std::mutex mutex_;                 // guards what follows
   std::shared_ptr<std::FILE> file_;  ///< null: none
-  std::atomic<bool> fails_{false};   ///< to write it, and that was told
+  std::function<std::shared_ptr<void>()> begin_work_;
+  bool fails_ = false;  ///< to write it, and that was told
 };
 
 }  // namespace trireme

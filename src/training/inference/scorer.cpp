@@ -160,7 +160,10 @@ TokenLoss token_loss(Scorer& scorer,
   const auto pass = [&](std::int64_t window, bool counts) {
     const std::int64_t targets = std::min(T, result.tokens - window * T);
     both.resize(static_cast<std::size_t>(targets) + 1);
-    stream.read(window * T, both);
+    {
+      const comm::World::AtWork reading(world);
+      stream.read(window * T, both);
+    }
     const Row row{{both.begin(), both.end() - 1}, {both.begin() + 1, both.end()}};
     const auto losses = scorer.losses({&row, 1});
     if (!counts)

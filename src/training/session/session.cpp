@@ -181,7 +181,9 @@ void Session::micro_steps(std::int64_t number, std::int64_t local_step) {
     const std::int64_t micro = local_step * steps + i;
     recorder.at_micro_step(micro);
     device::Span loading(recorder, device::SpanName::data_next);
+    std::optional<comm::World::AtWork> reading(std::in_place, world);  // a disk may stall
     const batches::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
+    reading.reset();
     text_bytes_ += block.bytes;
     micro_batch_.load(block, *compute_stream);
     loading.end();
@@ -389,7 +391,10 @@ std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
   ops::StreamSum sum(*device);
   const auto pass = [&](std::int64_t number, bool counts) {
     const std::int64_t first = number * micro;
-    micro_batch_.load(*data.validation, first, std::min(micro, sequences - first), stream);
+    {
+      const comm::World::AtWork reading(world);
+      micro_batch_.load(*data.validation, first, std::min(micro, sequences - first), stream);
+    }
     model.evaluate(micro_batch_.batch(), micro_batch_.losses(), hooks, stream);
     if (!counts)
       return;

@@ -2,6 +2,7 @@
 #include "train/run.hpp"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -180,7 +181,8 @@ void Run::open_files(const std::optional<Resumed>& resumed,
   signals.training_begins();  // from here on there is a record, which a stop must close
   comm::on_first_rank(world, [&] {
     files::expect_writable_place(directory.file("log.txt"));
-    log.also_to_file(directory.file("log.txt"));
+    log.also_to_file(directory.file("log.txt"),
+                     [&ranks = world] { return std::make_shared<comm::World::AtWork>(ranks); });
   });
   if (!world.lost.empty() && world.rank() == 0)
     log.warning("{} was lost: the run continues on {} ranks", world.lost, world.size());
