@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <future>
+#include <limits>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -49,6 +52,10 @@ class Scheduler : public testing::Test {
     ::tzset();
   }
 };
+
+void unexpected(const std::string& warning) {
+  ADD_FAILURE() << warning;
+}
 
 using Words = std::vector<std::string>;
 
@@ -204,9 +211,8 @@ TEST_F(Scheduler, LimitsTheTimeByItsAnswer) {
   const Environment job{{"FLUX_JOB_ID", "f7"}};
   SignalScope signals;
   signals.training_begins();
-  std::string warning;
   const double now = device::steady_seconds();
-  const JobClock clock(now + 1e6, signals, warning);
+  const JobClock clock(now + 1e6, signals, unexpected);
   wait_until([&] { return signals.deadline() < now + 1e5; });
   EXPECT_NEAR(signals.deadline(), now + 995, 60);
   EXPECT_EQ(
@@ -221,10 +227,8 @@ TEST_F(Scheduler, MayTakeALimitBack) {
                         {"SLURM_JOB_END_TIME", std::to_string(static_cast<long>(now) + 100)}};
   SignalScope signals;
   signals.training_begins();
-  std::string warning;
-  const JobClock clock(1e300, signals, warning);
+  const JobClock clock(1e300, signals, unexpected);
   wait_until([&] { return signals.deadline() == 1e300; });
-  EXPECT_EQ(warning, "");
 }
 
 TEST_F(Scheduler, ThatFailsOrSaysThatTheJobHasEndedChangesNothing) {
@@ -233,9 +237,8 @@ TEST_F(Scheduler, ThatFailsOrSaysThatTheJobHasEndedChangesNothing) {
     const Environment job{{"FLUX_JOB_ID", "f7"}};
     SignalScope signals;
     signals.training_begins();
-    std::string warning;
     {
-      const JobClock clock(1e300, signals, warning);
+      const JobClock clock(1e300, signals, unexpected);
       wait_until([&] { return flux.was_called(); });
     }
     EXPECT_EQ(signals.deadline(), 1e300) << script;
@@ -247,9 +250,25 @@ TEST_F(Scheduler, ThatDoesNotAnswerDelaysNoEnd) {
   const Environment job{{"FLUX_JOB_ID", "f7"}};
   SignalScope signals;
   signals.training_begins();
-  std::string warning;
-  const JobClock clock(1e300, signals, warning);
+  const JobClock clock(1e300, signals, unexpected);
   wait_until([&] { return flux.was_called(); });
+}
+
+TEST_F(Scheduler, ThatTellsNoEndIsWarnedOfOnceWhereNothingElseDoes) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  const Environment job{{"FLUX_JOB_ID", "f7"}};
+  for (const char* script : {"exit 127", "echo nonsense"}) {
+    const Command flux("flux", script);
+    SignalScope signals;
+    signals.training_begins();
+    std::promise<std::string> warning;  // a second one throws
+    const JobClock clock(none, signals, [&](const std::string& text) { warning.set_value(text); });
+    EXPECT_EQ(warning.get_future().get(),
+              "`flux job timeleft` failed or does not tell when Flux job f7 ends, so the run may "
+              "be killed then without a checkpoint. Set run.walltime to less than the time limit "
+              "of the job, or put flux on PATH")
+        << script;
+  }
 }
 
 TEST_F(Scheduler, OfSlurmTellsTheEndInTheEnvironment) {

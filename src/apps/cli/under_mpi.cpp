@@ -211,11 +211,8 @@ ExitCode with_deck_until_stopped(
       std::optional<session::JobClock> clock;
       if (world.rank() == 0) {
         constexpr Duration no_limit{std::numeric_limits<double>::infinity()};
-        std::string warning;
         clock.emplace(started_at + shared.job.run.walltime.value_or(no_limit).seconds, signals,
-                      warning);
-        if (!warning.empty())
-          log.warning("{}", warning);
+                      [&log](const std::string& warning) { log.warning("{}", warning); });
       }
       return action(world, shared, log, signals);
     });

@@ -211,10 +211,15 @@ std::optional<double> slurm_joules() {
   return static_cast<double>(*joules);
 }
 
-JobClock::JobClock(double deadline, SignalScope& signals, std::string& warning)
-    : deadline_(deadline), signals_(signals), job_(scheduler_job()) {
+JobClock::JobClock(double deadline,
+                   SignalScope& signals,
+                   std::function<void(const std::string&)> warn)
+    : deadline_(deadline), signals_(signals), job_(scheduler_job()), warn_(std::move(warn)) {
   const double now = device::calendar_seconds();
+  std::string warning;
   const auto end = slurm_end(now, warning);
+  if (!warning.empty())
+    warn_(warning);
   ends_in(end ? *end - now : unlimited_s, "SLURM_JOB_END_TIME");
   if (!job_.question.empty())
     thread_ = start_thread<std::jthread>(
@@ -231,10 +236,18 @@ void JobClock::ends_in(double seconds, const std::string& source) {
 }
 
 void JobClock::ask_every_minute(const std::stop_token& stop) {
+  bool told = signals_.deadline() < unlimited_s;
   do {
     const auto left = ask_for_seconds_left(job_, [&] { return stop.stop_requested(); });
     if (left && *left > 0)
       ends_in(*left, job_.question.front());
+    else if (!left && !told && !stop.stop_requested())
+      warn_(
+          fmt::format("`{}` failed or does not tell when {} ends, so the run may be killed then "
+                      "without a checkpoint. Set run.walltime to less than the time limit of the "
+                      "job, or put {} on PATH",
+                      fmt::join(job_.question, " "), job_.name, job_.question.front()));
+    told = true;
   } while (sleep_unless_stopped(stop, between_questions));
 }
 

@@ -49,11 +49,12 @@ std::optional<double> slurm_end(double now, std::string& warning);
 /// Sets the time limit of `signals`: run.walltime, or shortly before the end of the job, whichever
 /// comes first. Asks the scheduler at once and then every minute, on a thread of its own, so that a
 /// slow answer delays no step. An answer that says nothing, or that the job has ended, changes
-/// nothing.
+/// nothing; where the first one tells no end, and nothing else does, there is a warning.
 class JobClock {
  public:
-  /// The run ends at `deadline` on the steady clock if the job does not end earlier.
-  JobClock(double deadline, SignalScope& signals, std::string& warning);
+  /// The run ends at `deadline` on the steady clock if the job does not end earlier. `warn` is
+  /// called by this thread and by the object's own.
+  JobClock(double deadline, SignalScope& signals, std::function<void(const std::string&)> warn);
   JobClock(const JobClock&) = delete;
   JobClock& operator=(const JobClock&) = delete;
 
@@ -64,6 +65,7 @@ class JobClock {
   const double deadline_;
   SignalScope& signals_;
   const SchedulerJob job_;
+  const std::function<void(const std::string&)> warn_;
   std::jthread thread_;  // last: it uses the other members
 };
 
