@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/path.hpp"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -23,6 +25,18 @@ TEST(Directories, AreMadeWithTheirParents) {
   EXPECT_EQ(read_whole(scratch / "a/b/c/x"), "y");
   EXPECT_THAT(storage_error([&] { make_directories(scratch / "a/b/c/x/d"); }),
               testing::AllOf(HasSubstr("create directory"), HasSubstr("a/b/c/x")));
+}
+
+TEST(Exists, TellsALinkAndWhatCannotBeSeenFromNothing) {
+  const test::ScratchDirectory scratch;
+  EXPECT_TRUE(exists(scratch.path()));
+  EXPECT_FALSE(exists(scratch / "x"));
+  test::write_bytes(scratch / "file", "x");
+  EXPECT_FALSE(exists(scratch / "file/x"));
+  std::filesystem::create_symlink("loop", scratch / "loop");
+  EXPECT_TRUE(exists(scratch / "loop"));
+  EXPECT_THAT(storage_error([&] { exists(scratch / "loop/x"); }),
+              testing::AllOf(HasSubstr("look at"), HasSubstr("loop/x")));
 }
 
 TEST(Sync, ReportsWhatIsMissing) {

@@ -102,6 +102,14 @@ TEST_F(CheckpointDirectory, GivesBackACheckpointThatWasBeingReplaced) {
   EXPECT_FALSE(fs::exists(in("step-00000001.tmp")));
 }
 
+TEST_F(CheckpointDirectory, ReportsALatestThatCannotBeRead) {
+  save(1);
+  EXPECT_EQ(doubt_latest(scratch.path(), in("step-00000001")), "");
+  fs::remove(in("latest"));
+  fs::create_directory(in("latest"));
+  EXPECT_THAT(doubt_latest(scratch.path(), in("step-00000001")), HasSubstr(in("latest")));
+}
+
 /// As another user, since root may remove anything.
 void become_nobody() {
   if (::geteuid() == 0 && ::setuid(65534) != 0)

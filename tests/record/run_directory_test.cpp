@@ -58,6 +58,26 @@ TEST(RunDirectory, NoticesThatItIsNoLongerWhereItWas) {
   EXPECT_THAT(complaint(), HasSubstr("it was removed while the run used it"));
 }
 
+TEST(RunDirectory, DoesNotTakeAForbiddenParentForAMove) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  RunDirectory directory(scratch / "parent/run", *world);
+  const auto attempt = [&] {
+    ::chmod((scratch / "parent").c_str(), 0);
+    if (::geteuid() == 0 && ::setuid(65534) != 0)
+      std::exit(1);
+    try {
+      directory.expect_in_place();
+    } catch (const StorageError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(attempt(), testing::ExitedWithCode(3), "look at .*parent/run.*Permission denied");
+  ::chmod((scratch / "parent").c_str(), 0755);
+}
+
 TEST(RunDirectory, RefusesAFileInTheWay) {
   const test::ScratchDirectory scratch;
   const auto world = comm::make_self_world();

@@ -70,6 +70,8 @@ TEST(RunRequests, NeedARunThatIsGoingOn) {
   }
   EXPECT_THROW(ask_run(scratch.path(), RunRequest::stop), UserError);
   EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/stop.request"));
+  std::filesystem::create_symlink("loop", scratch / "loop");  // the system cannot tell
+  EXPECT_THROW(ask_run(scratch / "loop", RunRequest::stop), StorageError);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/json.hpp"
 #include "base/key.hpp"
 #include "base/text.hpp"
+#include "files/path.hpp"
 
 #include "record/run/log_line.hpp"
 #include "record/run/run_directory.hpp"
@@ -73,7 +74,7 @@ std::string loss_text(double loss) {
 CheckpointTable checkpoint_table(const std::string& run_directory, bool verify) {
   CheckpointTable table{record::without_end_slashes(run_directory), {}, ""};
   std::error_code problem;
-  if (!fs::is_directory(table.run_directory, problem))
+  if (!files::exists(table.run_directory) || !fs::is_directory(table.run_directory, problem))
     throw UserError(Place{run_directory}, "there is no run directory");
   if (!fs::exists(table.run_directory + "/checkpoints", problem) &&
       record::newest_checkpoint_in(table.run_directory))

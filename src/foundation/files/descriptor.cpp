@@ -135,8 +135,11 @@ Taken Descriptor::lock(bool alone, bool waits) const {
 bool Descriptor::in_place() const {
   struct stat held {
   }, found{};
-  return ::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &found) == 0 &&
-         held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+  if (::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &found) == 0)
+    return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+  if (errno != ENOENT && errno != ENOTDIR)
+    fail("look at " + path_, errno);
+  return false;
 }
 
 void Descriptor::touch() const noexcept {

@@ -55,7 +55,7 @@ class Descriptor {
 
   /// `waits`: until another process gives it up.
   [[nodiscard]] Taken lock(bool alone, bool waits = false) const;
-  /// The file at the path is still this one.
+  /// The file at the path is still this one. Throws StorageError where the system does not tell.
   [[nodiscard]] bool in_place() const;
   /// Makes the file as new as a purge by age asks.
   void touch() const noexcept;

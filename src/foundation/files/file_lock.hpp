@@ -23,7 +23,7 @@ class FileLock {
   /// Without waiting: no other process has it alone. What was taken alone is shared from then on.
   [[nodiscard]] Taken share() { return file_.lock(false); }
 
-  /// The file at the path is still the one that was opened.
+  /// The file at the path is still the one that was opened. Throws StorageError.
   [[nodiscard]] bool in_place() const { return file_.in_place(); }
   /// Makes the file as new as a purge by age asks.
   void touch() const noexcept { file_.touch(); }

@@ -16,6 +16,15 @@
 
 namespace trireme::files {
 
+bool exists(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) == 0)
+    return true;
+  if (errno != ENOENT && errno != ENOTDIR)
+    fail("look at " + path, errno);
+  return false;
+}
+
 bool is_about_the_path(int error) {
   switch (error) {
     case ENOENT:

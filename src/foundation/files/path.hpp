@@ -7,6 +7,10 @@
 
 namespace trireme::files {
 
+/// Whether anything is at `path`, be it a link that leads nowhere. Throws StorageError where the
+/// system does not tell.
+bool exists(const std::string& path);
+
 /// Whether a path cannot be used by the user's mistake: no such name, another kind of file, not
 /// allowed, too long, links in a loop. `error` is an errno value. All else (no memory, too many
 /// open files, a disk or a server that fails) is the machine's fault.

@@ -294,10 +294,14 @@ std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoin
 
 std::string doubt_latest(const std::string& run_directory, const std::string& newest) {
   const std::string path = checkpoints_of(run_directory) + "/" + latest_file;
-  std::error_code problem;
-  if (!fs::exists(path, problem))
-    return "";
-  const std::string text = files::read_whole(path);
+  std::string text;
+  try {
+    if (!files::exists(path))
+      return "";
+    text = files::read_whole(path);
+  } catch (const StorageError& problem) {
+    return problem.what();
+  }
   const std::string name = fs::path(newest).filename().string();
   if (text == name + "\n")
     return "";

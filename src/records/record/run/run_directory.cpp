@@ -256,10 +256,7 @@ void RunDirectory::expect_in_place() {
 
 std::string move_aside(const std::string& path, const char* why) {
   std::string aside;
-  const auto taken = [](const std::string& name) {  // a link that leads nowhere is a file as well
-    return fs::exists(fs::symlink_status(name));
-  };
-  for (int number = 1; aside.empty() || taken(aside); ++number)
+  for (int number = 1; aside.empty() || files::exists(aside); ++number)
     aside = fmt::format("{}.{}-{}", path, why, number);
   files::rename(path, aside);
   return aside;

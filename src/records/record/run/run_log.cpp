@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include "base/error.hpp"
+#include "files/path.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
 #include "record/run/log_line.hpp"
@@ -168,8 +169,7 @@ void for_each_line(const std::string& path,
 
 LogFacts look_at_log(const std::string& path) {
   LogFacts facts;
-  std::error_code problem;
-  facts.exists = std::filesystem::exists(std::filesystem::symlink_status(path, problem));
+  facts.exists = files::exists(path);
   if (!facts.exists)
     return facts;
   for_each_line(path, [&](std::int64_t number, std::string_view line) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <utility>
 
 #include <fcntl.h>
@@ -15,6 +14,7 @@
 #include "base/threads.hpp"
 #include "files/descriptor.hpp"
 #include "files/file_lock.hpp"
+#include "files/path.hpp"
 
 namespace trireme::record {
 namespace {
@@ -36,8 +36,7 @@ std::string file_of(RunRequest request) {
 }
 
 std::string ask_run(const std::string& run_directory, RunRequest request) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(run_directory + "/lock", ignored))
+  if (!files::exists(run_directory + "/lock"))
     throw UserError(Place{run_directory},
                     "this is not the directory of a run: it has no file named lock. Name the "
                     "run.directory of the run");
