@@ -25,8 +25,8 @@ namespace trireme::train {
 namespace {
 
 /// A server of NFS misses a lost client, and gives up its locks, after 90 s (Linux) or sooner.
-record::Patience patience(Log& log) {
-  return {.time = std::chrono::seconds(120),
+record::LockWait lock_wait(Log& log) {
+  return {.timeout = std::chrono::seconds(120),
           .say = [&log](const std::string& line) { log.info("{}", line); }};
 }
 
@@ -95,7 +95,7 @@ Run::Run(const session::Job& the_job,
       log(the_log),
       signals(stops),
       copies(in_memory),
-      directory(choose_directory(job, world), world, record::RunDirectory::run_key, patience(log)),
+      directory(choose_directory(job, world), world, record::RunDirectory::run_key, lock_wait(log)),
       run_requests(listen(directory, world, signals)),
       data(session::open_data(job, directory.file("tokens"), world, log)),
       training(job, data, world),
@@ -110,7 +110,7 @@ void Run::start() {
     expect_known_checkpoints(directory, job);
   });
   if (!job.checkpoint.directory.empty()) {
-    checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory", patience(log));
+    checkpoints.emplace(job.checkpoint.directory, world, "checkpoint.directory", lock_wait(log));
     warn_unlocked(*checkpoints, log);
     comm::on_first_rank(world,
                         [&] { record::link_checkpoints(directory.path(), checkpoints->path()); });

@@ -112,9 +112,9 @@ Owner read_owner(const std::string& directory) {
 RunDirectory::RunDirectory(std::string path,
                            comm::World& world,
                            std::string key,
-                           const Patience& patience)
+                           const LockWait& wait)
     : path_(without_end_slashes(std::move(path))), key_(std::move(key)), host_(world.host()) {
-  comm::on_first_rank(world, [&] { create_and_lock(world.lost.empty(), patience); });
+  comm::on_first_rank(world, [&] { create_and_lock(world.lost.empty(), wait); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
   expect_shared(world);
 }
@@ -142,8 +142,8 @@ void RunDirectory::expect_shared(comm::World& world) const {
   });
 }
 
-files::Taken RunDirectory::take(files::FileLock& lock, const Patience& patience) const {
-  const auto until = std::chrono::steady_clock::now() + patience.time;
+files::Taken RunDirectory::take(files::FileLock& lock, const LockWait& wait) const {
+  const auto until = std::chrono::steady_clock::now() + wait.timeout;
   for (bool waits = false;;) {
     const auto taken = place_.lock(true) == files::Taken::by_another ? files::Taken::by_another
                                                                      : lock.take_alone();
@@ -152,26 +152,26 @@ files::Taken RunDirectory::take(files::FileLock& lock, const Patience& patience)
         std::chrono::steady_clock::now() >= until)
       return taken;
     if (!std::exchange(waits, true))
-      patience.say(fmt::format(
-          "waiting for {} {}, for {:.0f} s at most: {} has its lock. A file system may keep the "
-          "lock of a process or host that was lost for a while",
-          key_, path_, patience.time.count(), holder));
+      wait.say(fmt::format(
+          "waiting for {} {}, for {:.0f} s at most: {} has its lock. If that process or its host "
+          "was lost, the file system may still keep the lock for a while",
+          key_, path_, wait.timeout.count(), holder));
     std::this_thread::sleep_for(between_tries);
   }
 }
 
-void RunDirectory::create_and_lock(bool first_start, const Patience& patience) {
+void RunDirectory::create_and_lock(bool first_start, const LockWait& wait) {
   refuse_what_is_in_the_way(path_, key_);
   files::make_directories(path_);
   place_ = opened(path_);
   files::FileLock lock(file("lock"), "write into " + key_ + ": ");
-  const auto taken = take(lock, patience);
+  const auto taken = take(lock, wait);
   if (taken == files::Taken::by_another)
     throw UserError(Place{path_},
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
                                 "directory",
                                 key_, lock.holder("another run")));
-  if (first_start && key_ == run_key)  // after a loss they are to this run
+  if (first_start && key_ == run_key)  // after the loss of a rank, they are for this run
     remove_requests(path_);
   lock.sign(host_);
   locked_ = taken == files::Taken::yes;

@@ -6,14 +6,14 @@
 // directory had when it was last used, by which a copy is recognized.
 //
 // 1. This class changes only the files `lock` and `run.id` in the directory. As soon as that of a
-//    run is locked, requests to an earlier one are removed (run_requests.hpp): later ones are to
+//    run is locked, requests to an earlier one are removed (run_requests.hpp): later ones are for
 //    this run.
 // 2. The lock is an flock of rank 0's process and ends with it; the text in the file names the
 //    process that holds it. The directory itself is locked in the same way, so a second run is
 //    refused even if the file was deleted. (A network file system locks directories for one host
 //    only, until expect_in_place() has recreated the file.)
 //    When the process that the file names has ended, or may have, since it was on another host, the
-//    file system may not know of it yet (NFS, for a minute or two): Patience says how long to wait.
+//    file system may not know of it yet (NFS, for a minute or two): LockWait says how long to wait.
 // 3. On a file system without flock the directory is used without a lock; locked() is false, so
 //    that the caller can warn.
 #pragma once
@@ -31,8 +31,8 @@
 namespace trireme::record {
 
 /// How long to wait for the lock of a process that may have ended.
-struct Patience {
-  std::chrono::duration<double> time{0};
+struct LockWait {
+  std::chrono::duration<double> timeout{0};
   /// Called once, when the wait begins.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
@@ -50,7 +50,7 @@ class RunDirectory {
   RunDirectory(std::string path,
                comm::World& world,
                std::string key = run_key,
-               const Patience& patience = {});
+               const LockWait& wait = {});
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
@@ -73,9 +73,9 @@ class RunDirectory {
   [[nodiscard]] const std::string& id() const { return id_; }
 
  private:
-  void create_and_lock(bool first_start, const Patience& patience);
-  /// For `patience`, as long as its holder may have ended.
-  [[nodiscard]] files::Taken take(files::FileLock& lock, const Patience& patience) const;
+  void create_and_lock(bool first_start, const LockWait& wait);
+  /// While the holder may have ended, waits until the timeout.
+  [[nodiscard]] files::Taken take(files::FileLock& lock, const LockWait& wait) const;
   void expect_shared(comm::World& world) const;
 
   std::string path_;
