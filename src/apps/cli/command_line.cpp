@@ -82,8 +82,8 @@ std::string whole_usage() {
          "   2  a mistake in the deck, the command line or the data\n"
          "   3  the environment failed: MPI, NCCL, CUDA, a disk, another rank\n"
          "   4  a bug in trireme: please report the line\n"
-         "  75  a checkpoint is saved and steps are left: run the same command again\n"
-         "  76  the same, and `trireme stop` asked for it: nothing may start it on its own\n";
+         "  75  stopped before the last step: run the same command again\n"
+         "  76  the same, by `trireme stop`: jobs do not start it again\n";
 }
 
 /// Of the verbs whose first word this is, such as bench; "" if it is none's.
