@@ -214,8 +214,8 @@ class InitialWeights(WeightsTest):
         hashes = set()
         for ranks in (1, 3):
             run = self.train_well(*words, "run.initial_rows=fit", ranks=ranks, name=f"rows-{ranks}")
-            self.assertIn("wte.weight: 44 added to rows of the 256", run.out + run.err)
-            self.assertIn("wpe.weight: the last 4 left out", run.out + run.err)
+            self.assertIn("wte.weight: 44 rows are added to the 256 in", run.out + run.err)
+            self.assertIn("wpe.weight: the last 4 of the", run.out + run.err)
             hashes.add(self.more(1, f"rows-{ranks}")["initial_weights_hash"])
         self.assertEqual(len(hashes), 1)
         run = self.train("run.initial_rows=pad", name="idle")
