@@ -118,10 +118,11 @@ children() { # PID
 # After the loss of a host, Open MPI 4 sometimes waits for it forever. Its launcher has a child for each rank here and, with
 # --leave-session-attached, for the daemons on other hosts, as long as all goes well. This ends it when one has been gone for 30 s.
 end_after_loss() { # PID
-  local most=0 now looks=0
-  while sleep 5 && kill -0 "$1" 2>/dev/null; do
+  local most=0 now missing=0 looks=0 pause=1 # often at first: a host may be lost in the first seconds
+  while sleep $pause && kill -0 "$1" 2>/dev/null; do
     mapfile -t now < <(children "$1")
-    if [ ${#now[@]} -ge $most ]; then most=${#now[@]} looks=0; elif [ $((++looks)) -eq 6 ]; then kill -KILL "$1" ${now[@]+"${now[@]}"}; fi
+    if [ ${#now[@]} -ge $most ]; then most=${#now[@]} missing=0; elif [ $((missing += pause)) -ge 30 ]; then kill -KILL "$1" ${now[@]+"${now[@]}"}; fi
+    [ $((++looks)) -lt 10 ] || pause=5
   done
 }
 

@@ -165,7 +165,7 @@ kill -USR2 $!
 wait $!
 [ $? -eq 75 ] || { echo "a rank under flux gets no signal" && cat "$here/out" && failures=$((failures + 1)); }
 
-# The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 instead of 5 s.
+# The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 s.
 sleep() { command sleep 0.1; }
 for script in mpirun.sh train.sbatch; do
   eval "$(sed -n '/^children() {/,/^}/p; /^end_after_loss() {/,/^}/p' "$source/jobs/$script")"
@@ -179,7 +179,7 @@ for script in mpirun.sh train.sbatch; do
   }
   watched 0 "exec sleep 3"
   watched 0 "sleep 4 & exec sleep 3"
-  watched 137 "sleep 4 & sleep 1 & wait"
+  watched 137 "sleep 30 & sleep 1 & wait"
 done
 
 [ $failures -eq 0 ] && echo "launchers: as expected"
