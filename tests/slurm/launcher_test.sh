@@ -145,7 +145,7 @@ for code in 75 76; do # neither leads to another start
   env TRIREME_LAUNCH=env PBS_JOBID=1 CODE=$code bash "$source/jobs/train.sbatch" deck.yaml >"$here/out" 2>&1
   [ "$? $(grep -c ^begun "$here/out")" = "$code 1" ] || { echo "not $code after one start:" && cat "$here/out" && failures=$((failures + 1)); }
 done
-grep -q 'stopped by `trireme stop`: it does not start again' "$here/out" || { echo "no word on 76" && cat "$here/out" && failures=$((failures + 1)); }
+grep -q 'stopped by `trireme stop`, so it is not requeued' "$here/out" || { echo "no word on 76" && cat "$here/out" && failures=$((failures + 1)); }
 started '^begun$' 76 "$here" CODE=76 TRIREME_MPIRUN="$here/bin/mpirun" bash "$source/jobs/mpirun.sh" "$here/program" "$here/out"
 signalled USR1 0 0 1 CODE=0
 signalled USR2 0 75 0 CODE=0

@@ -406,7 +406,7 @@ struct AllRules : Rules {
              "the new run would find the finished run's checkpoints");
   }
 
-  /// A new run's directory is the finished run's name with a number behind it.
+  /// A new run gets the finished run's directory name with a number appended.
   void new_runs_have_names() const {
     const auto name = (std::filesystem::path(config_.run.directory) / "").parent_path().filename();
     if (config_.run.when_finished == session::WhenFinished::renew &&

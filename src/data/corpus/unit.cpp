@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "files/descriptor.hpp"
 #include "files/output_file.hpp"
+#include "files/path.hpp"
 
 #include "corpus/tokenize.hpp"
 #include "tokens/documents.hpp"
@@ -181,7 +182,7 @@ bool is_whole(const TokenizeRequest& request, const tokens::Manifest& manifest) 
   for (const auto* set : {&manifest.train, &manifest.validation})
     for (const tokens::ManifestShard& shard : *set) {
       const auto path = std::filesystem::path(request.output).parent_path() / shard.file;
-      if (!std::filesystem::exists(std::filesystem::symlink_status(path)))
+      if (!files::exists(path))
         return false;
       const Header wanted = header_of(width, shard.tokens);
       Header found{};

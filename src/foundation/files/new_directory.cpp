@@ -27,7 +27,7 @@ fs::path normal(const fs::path& path) {
 }  // namespace
 
 void expect_new_directory(const std::string& path) {
-  if (fs::exists(fs::symlink_status(path)) && !(fs::is_directory(path) && fs::is_empty(path)))
+  if (exists(path) && !(fs::is_directory(path) && fs::is_empty(path)))
     throw UserError({path}, "this is there already; name a new directory, or remove this one");
   std::error_code ignored;
   fs::path first = normal(path);  // the first directory that must be created

@@ -114,7 +114,7 @@ Descriptor new_file(const std::string& path) {
 }
 
 void expect_new_file(const std::string& path) {
-  if (fs::exists(fs::symlink_status(path)))
+  if (exists(path))
     throw UserError(Place{path}, "this file exists already; it is not overwritten");
   expect_place_for(path);
 }

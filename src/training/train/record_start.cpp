@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "files/path.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -42,8 +43,7 @@ std::string trace_of_checkpoints(const record::RunDirectory& directory,
 std::string set_aside(const std::string& directory, const char* why) {
   std::string moves;
   for (const char* name : {record::run_log_name, record::run_file_name})
-    if (const std::string path = fmt::format("{}/{}", directory, name);
-        fs::exists(fs::symlink_status(path)))
+    if (const std::string path = fmt::format("{}/{}", directory, name); files::exists(path))
       moves += fmt::format("{}{} to {}", moves.empty() ? "" : " and ", path,
                            record::move_aside(path, why));
   return moves;

@@ -145,7 +145,8 @@ std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_director
 /// The same of a directory of checkpoints, such as checkpoint.directory.
 std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
 /// A sentence if checkpoints/latest names another checkpoint than `newest`, the directory of the
-/// newest, or cannot be read; else "". The file is a hint for users and scripts; the directories decide.
+/// newest, or cannot be read; else "". The file is a hint for users and scripts; the directories
+/// decide.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
 // The names of facts that a checkpoint holds (CheckpointFacts::more).

@@ -214,7 +214,7 @@ void restore_replaced(const std::string& run_directory) {
       continue;
     const auto whole =
         old.parent_path() / name.substr(0, name.size() - std::strlen(replaced_suffix));
-    if (!fs::exists(fs::symlink_status(whole)))
+    if (!files::exists(whole))
       files::rename(old.string(), whole.string());
   }
 }

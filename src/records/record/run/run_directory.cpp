@@ -147,9 +147,10 @@ files::Taken RunDirectory::take(files::FileLock& lock, const LockWait& wait) con
   for (bool waits = false;;) {
     const auto taken = place_.lock(true) == files::Taken::by_another ? files::Taken::by_another
                                                                      : lock.take_alone();
+    if (taken != files::Taken::by_another || std::chrono::steady_clock::now() >= until)
+      return taken;
     const std::string holder = lock.holder("");
-    if (taken != files::Taken::by_another || !may_have_ended(holder, host_) ||
-        std::chrono::steady_clock::now() >= until)
+    if (!may_have_ended(holder, host_))
       return taken;
     if (!std::exchange(waits, true))
       wait.say(fmt::format(
