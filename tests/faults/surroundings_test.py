@@ -38,6 +38,12 @@ class Surroundings(TrainingTest):
         self.assertEqual(self.column("step", "steps"), list(range(1, 201)))
         self.assertIn("step    200/200", self.log())
 
+    def test_a_process_without_a_launcher_needs_no_temporary_directory(self):
+        """Open MPI 4 gives all such processes the same session directory, which one removed while another made it."""
+        running = self.alone("run.steps=6", environment={"TMPDIR": os.devnull})
+        _, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 0, err)
+
     def test_a_directory_that_cannot_be_locked_is_warned_of(self):
         library = fail_call.compile_into(self.folder)
         running = self.alone("run.steps=6", environment={

@@ -63,14 +63,18 @@ bool runs_on_one_host() {
 }
 
 /// Prevents Open MPI from listening on all network interfaces for ranks of other hosts, and from
-/// starting a daemon that does so for a process without a launcher. Keeps what the user has set.
+/// starting a daemon that does so for a process without a launcher. Such a process gets no session
+/// directory either: Open MPI 4 gives all of them the same one, where starts at the same time fail.
+/// Keeps what the user has set.
 void open_no_ports() {
   if (!runs_on_one_host())
     return;
   constexpr int keep = 0;
   ::setenv("OMPI_MCA_btl", "^tcp,ofi", keep);  // NOLINT(concurrency-mt-unsafe)
-  if (environment("OMPI_COMM_WORLD_SIZE") == nullptr && environment("SLURM_PROCID") == nullptr)
-    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", keep);  // NOLINT(concurrency-mt-unsafe)
+  if (environment("OMPI_COMM_WORLD_SIZE") != nullptr || environment("SLURM_PROCID") != nullptr)
+    return;
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", keep);    // NOLINT(concurrency-mt-unsafe)
+  ::setenv("OMPI_MCA_orte_create_session_dirs", "0", keep);  // NOLINT(concurrency-mt-unsafe)
 }
 
 OwnedComm part_of(MpiWorld& whole, int number) {
