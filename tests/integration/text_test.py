@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -320,6 +321,66 @@ class Tokenized(TrainingTest):
             first.send_signal(signal.SIGCONT)
         self.assertEqual(first.wait(TIMEOUT_S), 0)
         self.assertFalse(os.path.exists(self.path("c.parts")))
+
+    def test_files_of_others_stay(self):
+        self.many_texts(3)
+
+        def holdings(folder):
+            found = {}
+            for directory, _, names in os.walk(self.path(folder)):
+                for path in (os.path.join(directory, name) for name in names):
+                    if os.path.isfile(path):
+                        with open(path, "rb") as file:
+                            found[path] = file.read()
+                    else:
+                        found[path] = os.readlink(path)
+            return found
+
+        def refused(output, path, *parts):
+            before = holdings(output)
+            self.assert_refused(self.tokenize(output + "/c"), 2, path, *parts)
+            self.assertEqual(holdings(output), before)
+
+        for number, name in enumerate(("c.parts/notes", "c.parts/000000.json", "c.parts/job", "c.parts", "c_train_000000.bin", "c_val_000007.bin",
+                                       "c_train_000000.bin.index", "c_manifest.json/notes")):
+            with self.subTest(name=name):
+                path = self.path(f"others{number}/{name}")
+                os.makedirs(os.path.dirname(path))
+                with open(path, "w", encoding="ascii") as out:
+                    out.write("mine")
+                refused(f"others{number}", name.partition("/")[0])
+        os.makedirs(self.path("link"))
+        os.symlink("nowhere", self.path("link/c_manifest.json"))
+        refused("link", "c_manifest.json")
+        self.tokenize_well("whole/c")
+        self.tokenize_well("other/c", text=os.path.join(self.text, "001.txt"))
+        shutil.copyfile(self.path("other/c_train_000000.bin"), self.path("whole/c_train_000000.bin"))
+        refused("whole", "c_train_000000.bin", "is another file")
+        os.truncate(self.path("whole/c_train_000000.bin"), 2000)
+        self.assertIn("encoding the text again", self.tokenize_well("whole/c").out)
+
+    def test_a_corrected_text_takes_the_place_of_one_with_a_mistake(self):
+        path = self.path("lines.jsonl")
+        for line, code in (('{"text": 1}', 2), ('{"text": "one"}', 0)):
+            with open(path, "w", encoding="ascii") as out:
+                out.write(line + "\n")
+            self.assertEqual(self.tokenize("c", "--field", "text", text=path).code, code)
+
+    def test_text_that_changes_while_it_is_encoded_is_no_corpus(self):
+        self.many_texts(400)
+        running = self.begin_tokenize("c", "--shard-bytes", "65536")
+        try:
+            deadline = time.monotonic() + TIMEOUT_S
+            while not os.path.exists(self.path("c.parts/job")) and running.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.001)
+            running.send_signal(signal.SIGSTOP)
+            self.assertIsNone(running.poll(), "it ended too early")
+            with open(os.path.join(self.text, "399.txt"), "a", encoding="ascii") as out:
+                out.write("more")
+        finally:
+            running.send_signal(signal.SIGCONT)
+        self.assertEqual(running.wait(TIMEOUT_S), 3)
+        self.assertFalse(os.path.exists(self.path("c_manifest.json")))
 
     def test_training_on_shards_with_their_own_validation(self):
         self.many_texts()

@@ -14,6 +14,7 @@
 #include "base/stage_progress.hpp"
 #include "files/descriptor.hpp"
 #include "files/file_lock.hpp"
+#include "files/new_directory.hpp"
 #include "files/output_file.hpp"
 #include "files/path.hpp"
 
@@ -40,19 +41,36 @@ std::string fingerprint(const TokenizeRequest& request, const tokens::TextSource
 
 enum class State { absent, unfinished, damaged, finished };
 
+/// Whether nothing but the job and its lock is in the directory of what is unfinished: no unit.
+bool holds_no_unit(const TokenizeRequest& request) {
+  std::error_code problem;
+  return std::ranges::all_of(
+      fs::directory_iterator(request.parts(), problem), [](const auto& entry) {
+        const std::string name = entry.path().filename().string();
+        return name == "lock" || name == "job" || name.starts_with("job.");  // or being written
+      });
+}
+
 /// What the output holds of this corpus. Throws UserError when something else is there.
 State state_of(const TokenizeRequest& request, const std::string& job) {
   const std::string manifest_file = request.manifest(), job_file = request.parts("job");
-  if (fs::exists(job_file)) {
-    if (files::read_whole(job_file) == job)
+  if (files::exists(job_file)) {
+    const std::string found = files::read_whole(job_file);
+    if (found == job)
       return State::unfinished;
+    if (found.starts_with("text ") && holds_no_unit(request))
+      return State::absent;  // as a start leaves it that found a mistake in its first text
     throw UserError(Place{request.parts()},
                     "an unfinished corpus of other text, of another tokenizer or with other "
                     "options is here: finish it as it was begun, remove this directory and its "
                     "shards, or give another --output");
   }
-  if (!fs::exists(manifest_file))
+  if (!files::exists(manifest_file))
     return State::absent;
+  if (!fs::is_regular_file(manifest_file))
+    throw UserError(Place{manifest_file},
+                    "this has the name of the manifest and is not a file: give another --output, "
+                    "or remove it");
   const auto text = files::read_whole(manifest_file);
   const auto manifest = tokens::manifest_from_json(text, manifest_file);
   if (nlohmann::json::parse(text).value("made_of", "") != job)
@@ -62,14 +80,18 @@ State state_of(const TokenizeRequest& request, const std::string& job) {
   return is_whole(request, manifest) ? State::finished : State::damaged;
 }
 
-/// Throws UserError when files are there that the shards of a new corpus would replace.
-void expect_no_shards(const TokenizeRequest& request) {
+/// Throws UserError when files are there that a new corpus would replace, or none can be created.
+void expect_place(const TokenizeRequest& request) {
+  if (!fs::is_directory(request.parts()) || !holds_no_unit(request))
+    files::expect_new_directory(request.parts());
   const fs::path output(request.output);
   const std::string front = output.filename().string() + "_";
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(
            output.has_parent_path() ? output.parent_path() : fs::path("."), problem)) {
-    const std::string name = entry.path().filename().string();
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(tokens::index_of_shard("")))
+      name.resize(name.size() - tokens::index_of_shard("").size());
     const auto stem = name.substr(0, name.size() - std::min<std::size_t>(name.size(), 10));
     if (name.ends_with(".bin") && (stem == front + "train_" || stem == front + "val_"))
       throw UserError(Place{entry.path().string()},
@@ -119,14 +141,15 @@ using Results = std::vector<std::pair<std::size_t, std::string>>;
 /// What a start before left of a unit that it had finished.
 std::optional<tokens::Manifest> done_before(const TokenizeRequest& request, std::size_t unit) {
   const std::string path = request.record_of(unit);
-  if (!fs::exists(path))
+  if (!files::exists(path))
     return std::nullopt;
+  std::optional<tokens::Manifest> found;
   try {
-    auto found = tokens::manifest_from_json(files::read_whole(path), path);
-    return is_whole(request, found) ? std::optional(std::move(found)) : std::nullopt;
+    found = tokens::manifest_from_json(files::read_whole(path), path);
   } catch (const UserError&) {
     return std::nullopt;
   }
+  return is_whole(request, *found) ? found : std::nullopt;
 }
 
 /// This rank's units. Returns the number and the result of each, packed.
@@ -192,20 +215,38 @@ void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manif
   files::remove_abandoned(fs::path(request.output).parent_path().string(), shards);
 }
 
-/// What is left does no harm: the next start takes its units over.
-void remove_parts(const TokenizeRequest& request) {
+/// What is left does no harm. The directory stays where other files have been put into it.
+void remove_parts(const TokenizeRequest& request, std::size_t units) {
+  std::vector<std::string> own{"job", "lock"};
+  for (std::size_t i = 0; i < units; ++i)
+    own.push_back(fs::path(request.record_of(i)).filename().string());
+  files::remove_abandoned(request.parts(), {own.begin(), own.end()});
   std::error_code ignored;
-  fs::remove_all(request.parts(), ignored);
+  for (const std::string& name : own) fs::remove(request.parts(name), ignored);
+  fs::remove(request.parts(), ignored);
 }
 
 void finish(const TokenizeRequest& request,
             const tokens::Manifest& manifest,
+            std::size_t units,
             const std::string& job) {
   auto json = nlohmann::ordered_json::parse(tokens::to_json(manifest));
   json["made_of"] = job;
   files::write_staged(request.manifest(), json.dump(2) + "\n");
   remove_drafts(request, manifest);
-  remove_parts(request);
+  remove_parts(request, units);
+}
+
+/// Throws StorageError when the files are not those that the job began with.
+void expect_unchanged(const TokenizeRequest& request,
+                      const tokens::TextSources& sources,
+                      const std::string& job) {
+  if (fingerprint(request, sources) != job)
+    throw StorageError(
+        "file system", fmt::format("read {}", fmt::join(request.text, ", ")),
+        fmt::format("a file was changed while it was encoded. Remove {} and its shards, and start "
+                    "again when no program writes to the text",
+                    request.parts()));
 }
 
 std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
@@ -233,8 +274,9 @@ void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Lo
 Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
   std::string job, plan;
   std::optional<files::FileLock> lock;
+  tokens::TextSources sources;  // of rank 0
   comm::on_first_rank(world, [&] {
-    const auto sources = tokens::find_text(request.text, request.key);
+    sources = tokens::find_text(request.text, request.key);
     job = fingerprint(request, sources);
     if (request.is_cache)
       request.output += fmt::format("-{:016x}", hash_bytes(job));
@@ -247,11 +289,11 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
           "{}: a shard is missing, or has another size or header than is stated here; encoding the "
           "text again",
           request.manifest());
-    else if (!fs::exists(request.parts()))
-      expect_no_shards(request);
+    else if (state == State::absent && !request.is_cache)  // a cache's names are of its text
+      expect_place(request);
     lock.emplace(locked_parts(request, world, log));
     if (state_of(request, job) == State::finished) {  // by a start that ended just now
-      remove_parts(request);
+      remove_parts(request, 0);
       return;
     }
     plan = pack(units_of(sources, request));
@@ -275,7 +317,8 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
       const auto manifest = manifest_of(request, units.size(), all);
       if (manifest.train.empty() && manifest.validation.empty())
         text::refuse_key("", request.key, "no text in any of the entries");
-      finish(request, manifest, job);
+      expect_unchanged(request, sources, job);
+      finish(request, manifest, units.size(), job);
     });
   }
   const std::string manifest =

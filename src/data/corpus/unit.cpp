@@ -188,13 +188,18 @@ bool is_whole(const TokenizeRequest& request, const tokens::Manifest& manifest) 
       Header found{};
       const files::InputFile file(path.string());
       const std::size_t bytes = file.read_some(0, std::as_writable_bytes(std::span(found)));
-      if (bytes > 0 && found[0] != wanted[0])
+      const auto has = [&](const Header& header) {
+        return found == header &&
+               file.size() == tokens::llmc_header_bytes + std::int64_t{header[2]} * width;
+      };
+      if (has(wanted))
+        continue;
+      if (bytes > 0 && (found[0] != wanted[0] || has(header_of(width, found[2]))))
         throw UserError(
             Place{path.string()},
-            "this file has the name of a token shard and is none. Move it to another place, "
-            "or remove it, and start again");
-      if (file.size() != tokens::llmc_header_bytes + shard.tokens * width || found != wanted)
-        return false;
+            "this file has the name of a token shard and is another file. Move it to another "
+            "place, or remove it, and start again");
+      return false;
     }
   return true;
 }
