@@ -131,6 +131,30 @@ TEST_F(Readers, NormalizeAndFindAddedTokensThatAreNotSpecial) {
   EXPECT_EQ(tokenizer->bytes_of(think), 7);
 }
 
+TEST_F(Readers, RefuseAddedTokensThatTheNormalizerChanges) {
+  Vocabulary vocabulary = small();
+  vocabulary.nfc = true;
+  const auto with = [&](const char* token) {
+    vocabulary.tokens.push_back({token, false, true});
+    const std::string json = tokenizer_json(vocabulary);
+    vocabulary.tokens.pop_back();
+    const std::size_t at = json.find("\"normalized\": false", json.find(token));
+    return std::string(json).replace(at, 19, "\"normalized\": true");
+  };
+  write("tokenizer.json", with("  "));
+  EXPECT_THAT(load_tokenizer(directory_)->uncut(), testing::ElementsAre("  "));
+  EXPECT_THAT(said("tokenizer.json", with("e\u0301")),
+              HasSubstr("].normalized: true is not supported for a token"));
+}
+
+TEST_F(Readers, NameAnAddedTokenInAMerge) {
+  const std::string json = tokenizer_json(small());
+  EXPECT_THAT(said("tokenizer.json",
+                   replaced(json, "\"added_tokens\": [",
+                            R"("added_tokens": [{"id": 64, "content": "a", "special": false}, )")),
+              HasSubstr("model.merges[0]: merges of 'a', an added token, are not supported"));
+}
+
 TEST_F(Readers, TellWhatBeginsATextFromWhatEndsIt) {
   Vocabulary llama;
   llama.tokens = small().tokens;

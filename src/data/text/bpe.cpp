@@ -119,8 +119,8 @@ class Bpe final : public Tokenizer {
       const auto made = ids.find(first + second);
       if (made == ids.end())
         findings.add({source}, "",
-                     fmt::format("merge {} makes {}, which the vocabulary lacks", rank + 1,
-                                 to_alphabet(first + second)));
+                     fmt::format("merge {} makes {}, which is no ordinary token of the vocabulary",
+                                 rank + 1, to_alphabet(first + second)));
       else if (!merges_.add(left, right, rank, made->second))
         findings.add({source}, "",
                      fmt::format("merge {} occurs twice: {} {}", rank + 1, to_alphabet(first),

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "text/characters.hpp"
 #include "text/json_file.hpp"
 #include "text/readers.hpp"
 
@@ -265,6 +266,11 @@ class Reader {
         if (!special)
           expect_without(added[i], where + ".", key, false);
       const auto& name = content.get_ref<const std::string&>();
+      if (!special && member(added[i], "normalized") == true &&
+          (vocabulary_.prefix == SpacePrefix::parts || (vocabulary_.nfc && nfc(name) != name)))
+        refuse(where + ".normalized",
+               "true is not supported for a token that is not special and that the normalizer "
+               "changes");
       if (!added_.insert(name).second)
         refuse(where + ".content", "the token occurs twice");
       const Json& same = member(vocab, name);
@@ -312,7 +318,10 @@ class Reader {
   Token token_named(std::string_view name, const std::string& where) const {
     const auto found = ids_.find(name);
     if (found == ids_.end())
-      refuse(where, fmt::format("'{}' is not in model.vocab", shortened(name)));
+      refuse(where,
+             added_.contains(std::string(name))
+                 ? fmt::format("merges of '{}', an added token, are not supported", shortened(name))
+                 : fmt::format("'{}' is not in model.vocab", shortened(name)));
     return found->second;
   }
 
