@@ -49,9 +49,9 @@ TEST(InputFile, AFileThatIsCutIsAnErrorWithItsName) {
   fs::resize_file(directory / "file", 100);
   std::array<std::byte, 64> room{};
   file.read(0, room);
-  EXPECT_THAT(storage_error([&] { file.read(90, room); }),
-              testing::AllOf(HasSubstr(directory / "file"),
-                             HasSubstr("it ends at byte 100 and had 10000")));
+  EXPECT_THAT(
+      storage_error([&] { file.read(90, room); }),
+      testing::AllOf(HasSubstr(directory / "file"), HasSubstr("it has 100 bytes and had 10000")));
 }
 
 TEST(InputFile, FilesOfProcHaveTheirText) {

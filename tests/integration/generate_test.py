@@ -157,6 +157,14 @@ class Evaluate(Trained):
         self.assertAlmostEqual(found["loss"]["bits_per_byte"], found["loss"]["loss"] / math.log(2), places=12)
         self.assertIn("bits per byte", said)
 
+    def test_files_that_are_left_out_are_named(self):
+        os.mkdir(self.path("mixed"))
+        for name, text in (("a.txt", "the quick brown fox"), ("b.dat", "\0x" * 50)):
+            self.write(os.path.join("mixed", name), text)
+        done = start("evaluate", self.run_directory, "--text", self.path("mixed"))
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("b.dat", done.out)
+
     def test_any_number_of_ranks_finds_the_same_bits(self):
         questions = self.path("questions.bin")
         write_hellaswag(questions, [(i % 4, list(b"the quick brown"[:1 + i % 15]), [list(word) for word in

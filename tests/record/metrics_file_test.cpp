@@ -57,7 +57,7 @@ TEST_F(Metrics, NeverReplaceAnotherFile) {
   metrics.write({.step = 1});
   std::filesystem::remove(path_);
   std::ofstream(path_) << "mine\n";
-  EXPECT_THROW(file(), UserError);
+  EXPECT_THROW((void)file(), UserError);
   metrics.write({.step = 2});
   metrics.write({.step = 3});
   EXPECT_EQ(text_in(path_), "mine\n");
@@ -65,7 +65,7 @@ TEST_F(Metrics, NeverReplaceAnotherFile) {
   EXPECT_THAT(warnings_[0], HasSubstr("trireme did not write what is here"));
   std::filesystem::remove(path_);
   std::filesystem::create_symlink("elsewhere", path_);
-  EXPECT_THROW(file(), UserError);
+  EXPECT_THROW((void)file(), UserError);
 }
 
 TEST_F(Metrics, AreDueEveryFewSeconds) {

@@ -257,7 +257,12 @@ TEST_F(Readers, TakeLlmcsTokenizerFile) {
 }
 
 TEST_F(Readers, NameWhatADirectoryLacks) {
-  EXPECT_THAT(user_error([&] { load_tokenizer(at("nowhere")); }), HasSubstr("no such file"));
+  EXPECT_THAT(user_error([&] { load_tokenizer(at("nowhere")); }), HasSubstr("No such file"));
+  std::filesystem::create_directories(at("folder/tokenizer.json"));
+  EXPECT_THAT(user_error([&] { load_tokenizer(at("folder")); }), HasSubstr("this is a directory"));
+  std::filesystem::create_symlink("loop.json", at("loop.json"));
+  EXPECT_THAT(user_error([&] { load_tokenizer(at("loop.json")); }), HasSubstr("symbolic links"));
+  EXPECT_THAT(user_error([&] { load_tokenizer("/dev/zero"); }), HasSubstr("this is a device"));
   std::filesystem::create_directory(at("empty"));
   EXPECT_THAT(user_error([&] { load_tokenizer(at("empty")); }),
               HasSubstr("vocab.json with merges.txt, nor one file *.tiktoken"));

@@ -284,6 +284,20 @@ TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   EXPECT_EQ(all, texts(json, "text"));
 }
 
+TEST_F(DocumentsOf, ASearchForALineMayEndEarly) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i)
+    lines += "{\"text\": \"" +
+             std::string(i == 50 ? 300'000 : static_cast<std::size_t>(7 * i), 'x') + "\"}\n";
+  const std::string path = write("json", lines);
+  const auto size = static_cast<std::int64_t>(lines.size());
+  for (std::int64_t at = 0; at < size; at += 1'009)
+    for (const std::int64_t length : {1, 2, 600, 20'000, 400'000})
+      EXPECT_EQ(std::min(boundary(path, "text", at, at + length), at + length),
+                std::min(boundary(path, "text", at), at + length))
+          << at << " " << length;
+}
+
 class Exhausted final : public text::Tokenizer {
  public:
   std::int64_t vocabulary() const override { return 1; }

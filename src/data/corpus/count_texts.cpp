@@ -124,10 +124,10 @@ class Counting {
                       now.size(), block.file->size));
     std::int64_t begin = 0, end = -1;
     if (block.end >= 0) {
-      begin = tokens::boundary(path, format_, block.begin);
-      end = tokens::boundary(path, format_, block.end);
-      if (begin == end)
+      begin = tokens::boundary(path, format_, block.begin, block.end);
+      if (begin >= block.end)
         return;  // what is here belongs to an earlier block
+      end = tokens::boundary(path, format_, block.end);
     }
     tokens::Documents documents(path, format_, begin, end);
     for (tokens::TextPiece piece; documents.next(piece);) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "files/descriptor.hpp"
+#include "files/path.hpp"
 
 namespace trireme::text {
 namespace {
@@ -25,6 +26,7 @@ Place place_of(const FileText& file, std::size_t offset) {
 }  // namespace
 
 FileText read_bounded(const std::string& path) {
+  files::expect_input_file(path);
   const files::InputFile file(path);
   if (file.size() > most_file_bytes)
     throw UserError({path}, fmt::format("the file has {} bytes; at most {} are allowed",

@@ -2,6 +2,7 @@
 // Makes tokenizers of files, by their names, and of serialized text, by how it begins; and the
 // tokenizer that needs neither.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -112,13 +113,16 @@ Vocabulary (*reader_of(const fs::path& file))(const FileText&) {
 
 /// The file of a directory that a tokenizer is read from.
 fs::path file_in(const fs::path& directory) {
+  std::error_code problem;
   for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json", "tokenizer.model"})
-    if (fs::exists(directory / name))
+    if (fs::exists(directory / name, problem))
       return directory / name;
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(directory))
+  for (const auto& entry : fs::directory_iterator(directory, problem))
     if (entry.path().extension() != ".json" && reader_of(entry.path()) != nullptr)
       found.push_back(entry.path());
+  if (problem)
+    throw UserError({directory.string()}, std::strerror(problem.value()));
   std::ranges::sort(found);
   if (found.size() == 1)
     return found.front();
@@ -140,11 +144,9 @@ std::shared_ptr<const Tokenizer> byte_tokenizer() {
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_directory) {
-  std::error_code ignored;
-  if (!fs::exists(file_or_directory, ignored))
-    throw UserError({file_or_directory.string()}, "no such file or directory");
+  std::error_code ignored;  // read_bounded() says why the path cannot be read
   const fs::path file =
-      fs::is_directory(file_or_directory) ? file_in(file_or_directory) : file_or_directory;
+      fs::is_directory(file_or_directory, ignored) ? file_in(file_or_directory) : file_or_directory;
   const FileText text = read_bounded(file.string());
   const auto read = reader_of(file);
   if (read == nullptr)

@@ -88,7 +88,7 @@ struct Vocabulary {
 /// Bounds of what is read, against files that are not vocabularies.
 inline constexpr std::size_t most_token_bytes = 4096;
 inline constexpr std::size_t most_pairs = std::size_t{1} << 23U;
-/// Ids without a token, together.
+/// Ids without a token between two that have one.
 inline constexpr std::int64_t most_unused_ids = 65536;
 
 /// The token of each byte, in GPT-2's order: the printable characters of Latin-1 first, then the

@@ -173,10 +173,11 @@ class Checker {
       const auto as_signed = static_cast<std::int64_t>(header.highest << unused) >> unused;
       return fmt::format(
           "token {} is {}, model.vocabulary is {} (byte {} of the file): these tokens are another "
-          "tokenizer's, or model.vocabulary is too small",
+          "tokenizer's{}",
           header.highest_at,
           examined.is_signed ? std::to_string(as_signed) : std::to_string(header.highest),
-          requirements_.vocabulary, file.offset + header.highest_at * file.width);
+          requirements_.vocabulary, file.offset + header.highest_at * file.width,
+          examined.is_signed && as_signed < 0 ? "" : ", or model.vocabulary is too small");
     }
     return manifests_.problem(file.path, file.tokens, header.hash, requirements_.tokenizer);
   }

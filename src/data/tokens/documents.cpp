@@ -110,7 +110,10 @@ std::string keys_of(const nlohmann::json& object) {
 
 }  // namespace
 
-std::int64_t boundary(const std::string& path, const TextFormat& format, std::int64_t at) {
+std::int64_t boundary(const std::string& path,
+                      const TextFormat& format,
+                      std::int64_t at,
+                      std::int64_t until) {
   const files::InputFile file(path);
   if (at <= 0)
     return 0;
@@ -133,6 +136,8 @@ std::int64_t boundary(const std::string& path, const TextFormat& format, std::in
       return front + static_cast<std::int64_t>(cut) + (lines ? 1 : 0);
     if (whole)
       return file.size();
+    if (lines && front + std::ssize(window) > until)
+      return until;
   }
 }
 
@@ -324,12 +329,11 @@ void Documents::refuse_line(const std::string& problem, std::size_t column) {
       fmt::format("{}:{}:{}: the line {}", place.file, place.line, place.column, problem));
 }
 
-std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+std::vector<std::int32_t> encode_text(const std::vector<TextFile>& files,
                                       const TextFormat& format,
-                                      const text::Tokenizer& tokenizer,
-                                      const std::string& key) {
+                                      const text::Tokenizer& tokenizer) {
   std::vector<std::int32_t> tokens;
-  for (const TextFile& file : find_text(entries, key).files) {
+  for (const TextFile& file : files) {
     Documents documents(file.path, format);
     encode_documents(documents, file.path, tokenizer, [&](const TextPiece&, const auto& more) {
       tokens.insert(tokens.end(), more.begin(), more.end());

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -24,6 +25,7 @@
 
 #include "base/error.hpp"
 
+#include "tokens/sources.hpp"
 #include "tokens/text_format.hpp"
 #include "tokens/text_input.hpp"
 
@@ -37,8 +39,11 @@ struct TextPiece {
 };
 
 /// The first `boundary` at or after byte `at` of a file that is not compressed; its size when there
-/// is none.
-std::int64_t boundary(const std::string& path, const TextFormat& format, std::int64_t at);
+/// is none. A search for a line that reaches byte `until` ends with that or a later byte.
+std::int64_t boundary(const std::string& path,
+                      const TextFormat& format,
+                      std::int64_t at,
+                      std::int64_t until = std::numeric_limits<std::int64_t>::max());
 
 /// The front of a document, which identifies it: its first 64 KiB.
 inline constexpr std::size_t document_front = std::size_t{64} << 10U;
@@ -117,12 +122,10 @@ void encode_documents(Documents& documents,
   }
 }
 
-/// All documents of the files that `entries` name (sources.hpp), in order, each after the
-/// tokenizer's end-of-text token, as in a run's token cache: of text that is read once and is small.
-/// `key` names the entries in findings. Throws UserError as find_text() and Documents do.
-std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+/// All documents of the files, in order, each after the tokenizer's end-of-text token, as in a
+/// run's token cache: of text that is read once and is small. Throws UserError as Documents do.
+std::vector<std::int32_t> encode_text(const std::vector<TextFile>& files,
                                       const TextFormat& format,
-                                      const text::Tokenizer& tokenizer,
-                                      const std::string& key);
+                                      const text::Tokenizer& tokenizer);
 
 }  // namespace trireme::tokens

@@ -30,7 +30,7 @@ inline constexpr std::size_t kind_front = 512;
 const FileKind* kind_of(std::string_view front);
 
 /// Whether the beginning of a file is binary: more than 1 % are control characters other than
-/// white space, backspace and escape. A stray NUL does not make a text binary.
+/// white space, backspace and escape. A stray NUL does not make a text of 100 bytes binary.
 bool is_binary(std::string_view front);
 
 }  // namespace trireme::tokens

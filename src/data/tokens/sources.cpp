@@ -291,10 +291,12 @@ void report_sources(const TextSources& sources,
         "beginning are control characters",
         key, path);
   const auto json_lines = std::ranges::find_if(sources.files, [](const TextFile& file) {
-    std::filesystem::path path = file.path;
-    if (path.extension() == ".gz")
-      path.replace_extension();
-    return path.extension() == ".jsonl" || path.extension() == ".ndjson";
+    const std::filesystem::path path = file.path;
+    const auto holds_lines = [](const std::filesystem::path& ending) {
+      return ending == ".jsonl" || ending == ".ndjson";
+    };
+    return holds_lines(path.extension()) ||
+           (file.compressed && holds_lines(path.stem().extension()));
   });
   if (field.empty() && json_lines != sources.files.end())
     log.warning(

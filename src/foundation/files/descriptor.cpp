@@ -150,10 +150,10 @@ InputFile::InputFile(std::string path)
     : file_(Descriptor::regular(std::move(path), O_RDONLY)), size_(file_.size()) {}
 
 void InputFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
-  if (const std::size_t got = read_some(offset, bytes); got < bytes.size())
+  if (read_some(offset, bytes) < bytes.size())
     throw StorageError("file system", "read " + path(),
-                       fmt::format("it was cut while it was in use: it ends at byte {} and had {}",
-                                   offset + static_cast<std::int64_t>(got), size_));
+                       fmt::format("it was cut while it was in use: it has {} bytes and had {}",
+                                   file_.size(), size_));
 }
 
 std::string read_whole(const std::string& path) {

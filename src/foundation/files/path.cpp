@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -62,6 +63,17 @@ const char* other_than_file(unsigned mode) {
     default:
       return "a device";
   }
+}
+
+void expect_input_file(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 || ::access(path.c_str(), R_OK) != 0) {
+    const int error = errno;
+    expect_about_the_path(error, "open " + path);
+    throw UserError(Place{path}, std::strerror(error));
+  }
+  if (const char* other = other_than_file(facts.st_mode); *other != '\0')
+    throw UserError(Place{path}, fmt::format("this is {} and not a file", other));
 }
 
 void expect_regular(const std::string& path, unsigned mode) {

@@ -21,6 +21,9 @@ void expect_about_the_path(int error, const std::string& call);
 /// "" for a regular file, else what is in its place: "a directory", "a FIFO", "a socket", "a
 /// device". `mode` is st_mode.
 const char* other_than_file(unsigned mode);
+/// Throws UserError, with the reason, unless a regular file that this process may read is at
+/// `path`, which the user has given.
+void expect_input_file(const std::string& path);
 /// Throws StorageError for what is not a regular file.
 void expect_regular(const std::string& path, unsigned mode);
 /// Throws StorageError when something other than a regular file is at `path`: before a library

@@ -34,10 +34,13 @@ void expect_two(std::int64_t tokens, const std::string& key) {
 
 Tokens text_of(const session::EvaluationSet& set,
                const std::string& key,
-               const text::Tokenizer& tokenizer) {
+               const text::Tokenizer& tokenizer,
+               Log& log) {
   const auto format =
       tokens::text_format(set.field, "auto", tokens::BadLines::stop, tokenizer, key);
-  Tokens tokens = tokens::encode_text(set.text, format, tokenizer, key);
+  const auto sources = tokens::find_text(set.text, key);
+  tokens::report_sources(sources, set.field, key, log);
+  Tokens tokens = tokens::encode_text(sources.files, format, tokenizer);
   expect_two(std::ssize(tokens), key);
   return tokens;
 }
@@ -48,7 +51,8 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<session::Eval
                                                  const KeyOf& key_of,
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
-                                                 comm::World& world) {
+                                                 comm::World& world,
+                                                 Log& log) {
   std::vector<Diagnostic> findings;
   const auto attempt = [&](bool wanted, const auto& action) {
     try {
@@ -75,7 +79,8 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<session::Eval
       const session::EvaluationSet& set = sets[i];
       TRIREME_EXPECT(tokenizer != nullptr || !set.is_text(), "text to evaluate, no tokenizer");
       Found& one = all.emplace_back();
-      attempt(!set.text.empty(), [&] { one.text = text_of(set, key_of(i, "text"), *tokenizer); });
+      attempt(!set.text.empty(),
+              [&] { one.text = text_of(set, key_of(i, "text"), *tokenizer, log); });
       attempt(!set.multiple_choice.empty(), [&] {
         tokens::find_file(set.multiple_choice, key_of(i, "multiple_choice"));
         one.questions =

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
+
 #include "model/config.hpp"
 
 #include "comm/control/world.hpp"
@@ -31,11 +33,12 @@ struct EvaluationData {
 
 /// Collective; one item for each set. `key_of`: names of their keys in findings. `tokenizer` is null
 /// where it is not known, in which case no set is text. Throws UserError with the findings about all
-/// sets, StorageError.
+/// sets, StorageError. Says in `log` which files were left out.
 std::vector<EvaluationData> read_evaluation_data(const std::vector<session::EvaluationSet>& sets,
                                                  const KeyOf& key_of,
                                                  const model::GptShape& shape,
                                                  const text::Tokenizer* tokenizer,
-                                                 comm::World& world);
+                                                 comm::World& world,
+                                                 Log& log);
 
 }  // namespace trireme::inference

@@ -23,7 +23,7 @@ std::string files_of(const session::EvaluationSet& set) {
                           : fmt::format("text: {}", fmt::join(set.text, " "));
 }
 
-std::vector<inference::EvaluationData> read(const session::Job& job, comm::World& world) {
+std::vector<inference::EvaluationData> read(const session::Job& job, comm::World& world, Log& log) {
   const auto& sets = job.evaluate.sets;
   for (std::size_t i = 0; i < sets.size(); ++i)
     if (sets[i].is_text() && job.tokenizer == nullptr)
@@ -34,16 +34,16 @@ std::vector<inference::EvaluationData> read(const session::Job& job, comm::World
   const auto key_of = [](std::size_t set, const std::string& key) {
     return fmt::format("evaluate.sets[{}].{}", set, key);
   };
-  return inference::read_evaluation_data(sets, key_of, job.shape, job.tokenizer.get(), world);
+  return inference::read_evaluation_data(sets, key_of, job.shape, job.tokenizer.get(), world, log);
 }
 
 }  // namespace
 
-EvaluationSets::EvaluationSets(const session::Job& job, comm::World& world)
+EvaluationSets::EvaluationSets(const session::Job& job, comm::World& world, Log& log)
     : job_(job),
       world_(world),
       bytes_of_(session::bytes_of_all_tokens(job.tokenizer.get())),
-      data_(read(job, world)) {}
+      data_(read(job, world, log)) {}
 
 bool EvaluationSets::due(std::int64_t step) const {
   return std::ranges::any_of(job_.evaluate.sets,

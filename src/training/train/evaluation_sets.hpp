@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
+
 #include "comm/control/world.hpp"
 
 #include "record/run/rows.hpp"
@@ -31,8 +33,9 @@ class EvaluationSets {
     std::string text;  ///< for people
   };
 
-  /// Collective. Throws UserError with all findings about all sets.
-  EvaluationSets(const session::Job& job, comm::World& world);
+  /// Collective. Throws UserError with all findings about all sets. Says in `log` which files were
+  /// left out.
+  EvaluationSets(const session::Job& job, comm::World& world, Log& log);
 
   /// Whether any set is due after `step`.
   [[nodiscard]] bool due(std::int64_t step) const;

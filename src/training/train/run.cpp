@@ -146,7 +146,7 @@ void Run::start() {
   if (finished)
     return;
   if (!job.evaluate.sets.empty())
-    sets.emplace(job, world);
+    sets.emplace(job, world, log);
   record::NameValues origin;
   if (resumed) {
     origin = weights::origin_facts(resumed->facts.more);

@@ -88,8 +88,8 @@ EvaluationReport evaluated(const EvaluateOptions& options, comm::World& world, L
   const auto option_of = [](std::size_t /*set*/, const std::string& key) {
     return key == "multiple_choice" ? "--multiple-choice" : "--" + key;
   };
-  const auto data =
-      inference::read_evaluation_data({options.data}, option_of, loaded.shape(), tokenizer, world);
+  const auto data = inference::read_evaluation_data({options.data}, option_of, loaded.shape(),
+                                                    tokenizer, world, log);
   nn::Hooks hooks;
   inference::Scorer scorer(*loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
                            hooks, *loaded.stream);

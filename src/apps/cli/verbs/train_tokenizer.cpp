@@ -82,6 +82,12 @@ void train_on(const corpus::CountedCorpus& corpus,
   if (corpus.bytes == 0)
     throw UserError({Diagnostic{{}, "--text", "the files contain no text"}});
   say_counted(log, corpus);
+  if (corpus.kept.pieces().empty())
+    throw UserError({Diagnostic{
+        {},
+        "--text",
+        fmt::format("all pieces of the text have more than {} bytes. Break it into lines",
+                    corpus::most_piece_bytes)}});
   const auto vocabulary = corpus::train_vocabulary(
       corpus.kept.pieces(),
       {.pattern = pattern, .vocabulary = words.vocabulary, .progress = &progress});
