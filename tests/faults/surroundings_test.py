@@ -38,6 +38,8 @@ class Surroundings(TrainingTest):
         self.assertEqual(self.column("step", "steps"), list(range(1, 201)))
         self.assertIn("step    200/200", self.log())
 
+    @unittest.skipUnless("Open MPI v4." in subprocess.run([TRIREME, "--version"], capture_output=True, text=True, check=False).stdout,
+                         "the MPI is not Open MPI 4")
     def test_a_process_without_a_launcher_needs_no_temporary_directory(self):
         """Open MPI 4 gives all such processes the same session directory, which one removed while another made it."""
         running = self.alone("run.steps=6", environment={"TMPDIR": os.devnull})
