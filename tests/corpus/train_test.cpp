@@ -72,7 +72,7 @@ TEST(PieceCounts, AreExactInSeveralPassesWhenMemoryIsShort) {
     PieceCounts even(first, 1 << 20), odd(first, 1 << 19), sum(first, 1 << 20);
     for (std::size_t i = 0; i < pieces.size(); ++i) add(i % 2 == 0 ? even : odd, pieces[i]);
     sum.add(odd);
-    sum.give_up_from(even.end_class());
+    sum.drop_from(even.end_class());
     sum.add_packed(even.packed(0, 100));
     sum.add_packed(even.packed(100, PieceCounts::classes));
     for (const auto& [piece, count] : counts_of(sum))
@@ -108,7 +108,7 @@ TEST(KeptPieces, DropByAThresholdThatOnlyTheCorpusDecides) {
     KeptPieces kept(40000);
     for (int part = 0; part < parts; ++part) {
       PieceCounts counts(part * 256 / parts, 1 << 24);
-      counts.give_up_from((part + 1) * 256 / parts);
+      counts.drop_from((part + 1) * 256 / parts);
       for (int i = 1; i <= 300; ++i)
         for (int n = 0; n < i / 10 + 1; ++n) add(counts, "piece" + std::to_string(i));
       kept.add(counts);

@@ -304,7 +304,7 @@ TEST_F(Sources, BinaryFilesAreSkippedUnlessNamed) {
   EXPECT_EQ(found.binary[0].path, path);
   const auto named = find_text({path});
   EXPECT_THAT(names(named), ElementsAre("d/binary"));
-  EXPECT_THAT(named.odd, ElementsAre(path));
+  EXPECT_THAT(named.binary_but_named, ElementsAre(path));
 
   const auto said = [&](const TextSources& sources, const std::string& field = "") {
     testing::internal::CaptureStdout();

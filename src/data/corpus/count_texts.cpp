@@ -141,7 +141,7 @@ class Counting {
     std::int64_t last = -counts.end_class();
     world_.max({&last, 1});
     const int end = static_cast<int>(-last), first = counts.first_class();
-    counts.give_up_from(end);
+    counts.drop_from(end);
     std::int64_t all_bytes = counts.packed_bytes();
     world_.sum({&all_bytes, 1});
     const std::int64_t parcels =
@@ -160,7 +160,7 @@ class Counting {
     }
     last = world_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
     world_.max({&last, 1});
-    counts.give_up_from(static_cast<int>(-last));
+    counts.drop_from(static_cast<int>(-last));
   }
 
   const tokens::TextFormat& format_;

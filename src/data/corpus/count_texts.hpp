@@ -65,10 +65,10 @@ class PieceCounts {
   /// Adds what packed() wrote. Throws ContractError when it is not that.
   void add_packed(std::string_view packed);
   /// Forgets the classes from `end` on.
-  void give_up_from(int end);
+  void drop_from(int end);
 
   [[nodiscard]] int first_class() const { return first_; }
-  /// The first class that was given up.
+  /// The first class that was dropped.
   [[nodiscard]] int end_class() const { return end_; }
   [[nodiscard]] std::int64_t size() const;
   /// Pieces seen so far, of all classes; and those that were too long to count.

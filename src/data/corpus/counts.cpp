@@ -58,7 +58,7 @@ void PieceCounts::rebuild(std::size_t slots) {
     }
 }
 
-void PieceCounts::give_up_from(int end) {
+void PieceCounts::drop_from(int end) {
   if (end >= end_)
     return;
   end_ = end;
@@ -77,7 +77,7 @@ void PieceCounts::make_room() {
         fmt::format("{} are not enough for 1/256 of the distinct pieces of this text. "
                     "Increase --memory",
                     bytes_text(most_bytes_)));
-  give_up_from(first_ + (end_ - first_) / 2);
+  drop_from(first_ + (end_ - first_) / 2);
 }
 
 void PieceCounts::add_new(const text::PieceKey& key,
@@ -116,7 +116,7 @@ void PieceCounts::add_long(std::string_view piece, std::uint64_t count) {
 }
 
 void PieceCounts::add(const PieceCounts& other) {
-  give_up_from(other.end_);
+  drop_from(other.end_);
   pieces_ += other.pieces_;
   too_long_ += other.too_long_;
   for (const Slot& slot : other.slots_)

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "files/new_directory.hpp"
 
+#include "text/merging.hpp"
 #include "text/unicode_ranges.hpp"
 #include "text/write.hpp"
 
@@ -37,10 +38,6 @@ struct PairEntry {
     places.push_back(place);
   }
 };
-
-std::uint64_t pair_of(text::Token left, text::Token right) {
-  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32U | static_cast<std::uint32_t>(right);
-}
 
 /// What a step finds on one side of the places that it merges, by the neighbour's id.
 struct Neighbour {
@@ -123,8 +120,8 @@ class Trainer {
   void count_first_pairs() {
     for (std::size_t at = 0; at + 1 < cells_.size(); ++at)
       if (cells_[at] >= 0 && cells_[at + 1] >= 0)
-        pairs_[pair_of(cells_[at], cells_[at + 1])].add(static_cast<CellIndex>(at),
-                                                        counts_[piece_of_cell_[at]]);
+        pairs_[text::pair_of(cells_[at], cells_[at + 1])].add(static_cast<CellIndex>(at),
+                                                              counts_[piece_of_cell_[at]]);
     for (const auto& [pair, entry] : pairs_) candidates_.push({entry.count, pair});
   }
   /// Of the newest token, which is made of the pair.
@@ -154,12 +151,12 @@ class Trainer {
       cells_[at] = cells_[end - 1] = made;
     }
     for (auto& [before, neighbour] : before_it) {
-      lose(pair_of(before, left), neighbour.lost);
-      put(pair_of(before, made), std::move(neighbour.gained));
+      lose(text::pair_of(before, left), neighbour.lost);
+      put(text::pair_of(before, made), std::move(neighbour.gained));
     }
     for (auto& [after, neighbour] : after_it) {
-      lose(pair_of(right, after), neighbour.lost);
-      put(pair_of(made, after), std::move(neighbour.gained));
+      lose(text::pair_of(right, after), neighbour.lost);
+      put(text::pair_of(made, after), std::move(neighbour.gained));
     }
   }
   void lose(std::uint64_t pair, std::int64_t count) {

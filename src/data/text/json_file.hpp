@@ -3,7 +3,7 @@
 //
 // A syntax error is reported with line and column, and a wrong value with the path of its key, as in
 // "model.merges[17]". Also refused: a key that occurs twice in one object,
-// nesting below 32 levels.
+// nesting deeper than 32 levels.
 #pragma once
 
 #include <functional>

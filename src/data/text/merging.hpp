@@ -21,11 +21,16 @@ namespace trireme::text {
 
 inline constexpr std::size_t short_piece = 96;
 
+/// Both tokens in one number, left in the upper half.
+inline std::uint64_t pair_of(Token left, Token right) {
+  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32U | static_cast<std::uint32_t>(right);
+}
+
 /// An open hash table of pairs, at most half full, so that a search ends at an empty slot.
 class MergeTable {
  public:
   struct Merge {
-    std::uint64_t pair = none;  ///< left in the upper half, right in the lower
+    std::uint64_t pair = none;  ///< pair_of() both
     std::uint32_t rank = 0;     ///< the lower is merged first
     Token token = 0;            ///< what the two become
   };
@@ -55,10 +60,6 @@ class MergeTable {
   }
 
  private:
-  static std::uint64_t pair_of(Token left, Token right) {
-    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32U |
-           static_cast<std::uint32_t>(right);
-  }
   [[nodiscard]] std::size_t first_slot(std::uint64_t pair) const {
     return static_cast<std::size_t>((pair * 0x9E3779B97F4A7C15U) >> shift_);
   }

@@ -201,7 +201,7 @@ class Finder {
       return false;
     }
     if (named)
-      sources_.odd.push_back(file.path);
+      sources_.binary_but_named.push_back(file.path);
     return named;
   }
 
@@ -285,7 +285,7 @@ void report_sources(const TextSources& sources,
           "% of its beginning are control characters. Remove it, or give it by its own name to "
           "read it anyway",
           key, file.path, 100 * static_cast<double>(file.size) / static_cast<double>(all));
-  for (const std::string& path : sources.odd)
+  for (const std::string& path : sources.binary_but_named)
     log.warning(
         "{}: {} is read as text because it is given by its own name, although more than 1 % of its "
         "beginning are control characters",
@@ -301,7 +301,7 @@ void report_sources(const TextSources& sources,
   if (field.empty() && json_lines != sources.files.end())
     log.warning(
         "{}: {} is read as plain text, JSON syntax included. To read the text of each line, give "
-        "`field`, the key under which it is",
+        "the key under which it is: --field, or `field` in the deck",
         key, json_lines->path);
 }
 

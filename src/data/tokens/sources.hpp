@@ -38,9 +38,9 @@ struct TextFile {
 struct TextSources {
   std::vector<TextFile> files;
   std::int64_t repeated = 0;
-  std::int64_t left_out = 0;     ///< dangling links, sockets and the like
-  std::vector<TextFile> binary;  ///< skipped
-  std::vector<std::string> odd;  ///< named, so read as text, although they are binary
+  std::int64_t left_out = 0;                  ///< dangling links, sockets and the like
+  std::vector<TextFile> binary;               ///< skipped
+  std::vector<std::string> binary_but_named;  ///< named, so read as text, although they are binary
 
   /// Changes when a file comes, goes, is written to or changes place. Reads both ends of every
   /// file, because in some file systems and images all times are equal.

@@ -22,7 +22,7 @@ TextFormat text_format(const std::string& field,
   if (!automatic && !none && !field.empty())
     refuse("separates documents of plain text, but every line of JSON lines is a document");
   if (!automatic && !none && !end_of_text)
-    refuse("has nothing to become: the tokenizer has no end-of-text token");
+    refuse("cannot become a token: the tokenizer has no end-of-text token");
   std::vector<std::string> uncut = tokenizer.uncut(), special;
   for (const auto& [spelling, token] : tokenizer.special_tokens())
     if (automatic && token == end_of_text && field.empty())
