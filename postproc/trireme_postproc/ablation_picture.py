@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
 from .ablation_record import STEP
-from .style import BLUE, INK, STYLE, empty, expect_picture, plt
+from .style import BLUE, INK, STYLE, empty, expect_picture, plt, save
 from .texts import number
 
 FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # a panel whose ratios are all within such a factor has marks at tenths, at fifths, or at 1, 2, 3 and 5
@@ -67,7 +67,4 @@ def plot_ablation(ablation, output):
             _panel(axes, rows, title)
         if not panels:
             empty(places[0, 0], "no row has a ratio")
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

@@ -32,7 +32,7 @@ def _plot(options):
     from .plot import plot
 
     run = RunFile(options.run)
-    output = options.output or os.path.join(os.path.dirname(run.path), "run.png")
+    output = _picture(options.output or os.path.join(os.path.dirname(run.path), "run.png"), run.path)
     plot(run, output)
     print(f"picture: {output}")
 
@@ -65,9 +65,7 @@ def _follow(options):
 def _rates(options):
     from .rates import plot_rates, read_rates
 
-    output = options.output or os.path.splitext(options.file)[0] + ".png"
-    if os.path.abspath(output) == os.path.abspath(options.file):
-        raise RunFileError(f"{output}: the picture would replace its data: name another with -o")
+    output = _picture(options.output or os.path.splitext(options.file)[0] + ".png", options.file)
     plot_rates(read_rates(options.file), output)
     print(f"picture: {output}")
 
@@ -76,7 +74,7 @@ def _ablation(options):
     from .ablation import Ablation, table
     from .ablation_picture import plot_ablation
 
-    output = options.output or os.path.splitext(options.file)[0] + ".png"
+    output = _picture(options.output or os.path.splitext(options.file)[0] + ".png", options.file)
     ablation = Ablation(options.file)
     sys.stdout.write(table(ablation))
     plot_ablation(ablation, output)
@@ -87,7 +85,7 @@ def _prediction(options):
     from .prediction import Prediction, table
     from .prediction_picture import plot_prediction
 
-    output = options.output or os.path.splitext(options.file)[0] + ".png"
+    output = _picture(options.output or os.path.splitext(options.file)[0] + ".png", options.file)
     prediction = Prediction(options.file)
     sys.stdout.write(table(prediction))
     plot_prediction(prediction, output)
@@ -163,6 +161,13 @@ def _report(options):
     else:
         write_report(runs, options.output, options.step)
     print(f"report: {options.output}")
+
+
+def _picture(output, data):
+    """`output`, which must be another file than `data`."""
+    if os.path.realpath(output) == os.path.realpath(data):
+        raise RunFileError(f"{output}: the picture would replace its data: name another with -o")
+    return output
 
 
 def _several(paths):

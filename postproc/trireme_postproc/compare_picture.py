@@ -10,7 +10,7 @@ from .measures import Spread, per_step
 from .run_file import names_of
 from .smoothing import common_window, ratio_curve, smooth_curve
 from .span_looks import look_of
-from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plain, plt
+from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plain, plt, save
 from .texts import number, with_unit
 
 SAME = 1e-3  # of a loss: smaller differences are drawn as none
@@ -138,7 +138,4 @@ def plot_compare(runs, output):
         _ratios(figure.add_subplot(grid[0, 1]), window, curves, names)
         _speeds(figure.add_subplot(grid[1, 0]), runs, names)
         _times(figure.add_subplot(grid[1, 1]), runs, names)
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

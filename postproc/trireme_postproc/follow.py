@@ -32,9 +32,10 @@ class CsvFiles:
         for table in TABLES:
             path = os.path.join(directory, f"{table}.csv")
             if os.path.exists(path):
-                with open(path, "rb") as file:
-                    if not file.readline().startswith(b"step,"):
-                        raise RunFileError(f"{path}: is not a file of this verb. Name another directory with -o")
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    header = file.readline().rstrip("\n")
+                if header and sorted(header.split(",")) != sorted(columns.get(table, ())):
+                    raise RunFileError(f"{path}: has other columns than this verb writes. Remove it, or name another directory with -o")
             self._tables[table] = _CsvFile(path, columns.get(table, []))
         self.paths = [table.path for table in self._tables.values()]
 

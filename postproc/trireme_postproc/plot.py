@@ -10,7 +10,7 @@ from . import timings
 from .plot_measured import added_rows
 from .smoothing import common_window, smooth_curve
 from .span_looks import look_of
-from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plain, plt
+from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plain, plt, save
 from .texts import number
 
 MOST_BARS = 80
@@ -224,7 +224,4 @@ def plot(run, output):
         name, details = _heading(run)
         figure.text(0.02, at(0.945), name, fontsize=16, fontweight="bold")
         figure.text(0.02, at(0.915), details, fontsize=9.5, color="#6A707A")
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

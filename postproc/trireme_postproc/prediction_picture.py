@@ -5,7 +5,7 @@ either side."""
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from .style import BLUE, GREY, INK, RED, STYLE, expect_picture, plt
+from .style import BLUE, GREY, INK, RED, STYLE, expect_picture, plt, save
 
 # Seven and six, so that 42 cases differ; the colours can be seen on white and on the grey of the goal.
 MARKERS, COLOURS = ("o", "D", "s", "^", "v", "P", "X"), (BLUE, "#B07800", "#00805F", RED, "#AA3377", "#30343A")
@@ -67,7 +67,4 @@ def plot_prediction(prediction, output):
         figure, (left, right) = plt.subplots(1, 2, figsize=(12, max(5.2, 1.6 + 0.42 * len(prediction.cases))), dpi=130, layout="constrained")
         _times(left, prediction.cases)
         _errors(right, prediction.cases)
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

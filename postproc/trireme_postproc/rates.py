@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from .style import BLUE, GREEN, GREY, RED, STYLE, expect_picture, plt
+from .style import BLUE, GREEN, GREY, RED, STYLE, expect_picture, plt, save
 from .run_file import RunFileError
 
 FILETYPE = "trireme-rates"
@@ -79,7 +79,4 @@ def plot_rates(sweep, output):
         axes.set_xlabel("learning rate")
         axes.set_ylabel("loss [nat/token]")
         axes.legend(loc="lower left")
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

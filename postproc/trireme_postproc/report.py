@@ -14,6 +14,7 @@ import time
 from . import report_tables as tables
 from .findings import findings
 from .heat_map import heat_maps
+from .output_file import MAKER, ending_of, new_file
 from .report_data import charts, step_picture
 from .report_tables import escape
 from .run_file import RunFileError, locate, names_of, read_while_written
@@ -91,6 +92,7 @@ def page(runs, step=None, refresh_s=None):
     return (
         "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
+        f"<meta name=generator content={MAKER}>\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"{'' if refresh_s is None else f'<meta http-equiv=refresh content={max(1, round(refresh_s))}>' + chr(10)}"
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
@@ -102,19 +104,11 @@ def page(runs, step=None, refresh_s=None):
 
 
 def write_report(runs, output, step=None, refresh_s=None):
-    """A reader sees the old file or the new one."""
-    if os.path.splitext(output)[1].lower() not in ENDINGS:
+    if ending_of(output) not in ENDINGS:
         raise RunFileError(f"{output}: a report's name must end in .html")
     text = page(runs, step, refresh_s)
-    part = f"{output}.{os.getpid()}.part"
-    try:
-        with open(part, "x", encoding="utf-8", errors="replace") as file:  # names of files need not be UTF-8
-            file.write(text)
-        os.replace(part, output)
-    except OSError:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
+    with new_file(output) as file:
+        file.write(text.encode("utf-8", "replace"))  # names of files need not be UTF-8
 
 
 def watch_report(paths, output, step=None, every_s=2.0, timeout_s=900.0, clock=time.monotonic, pause=time.sleep):

@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullLocator, ScalarFormatter
 
 from .scaling import STRONG
-from .style import GREY, SETS, STYLE, expect_picture, label, plt
+from .style import GREY, SETS, STYLE, expect_picture, label, plt, save
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -73,7 +73,4 @@ def plot_scaling(found, output):
         _efficiency(efficiency, found)
         for axes in (speed, efficiency):
             _rank_axis(axes, found)
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

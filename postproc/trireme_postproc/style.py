@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all pictures share: colours, the style, and refusing names without a kind of picture."""
-
-import os
+"""What all pictures share: colours, the style, and how they are written."""
 
 import matplotlib
 
@@ -9,8 +7,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
-from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 
+from .output_file import MAKER, ending_of, new_file  # noqa: E402
 from .run_file import RunFileError  # noqa: E402
 
 # After Okabe and Ito's palette, darkened to a contrast of 3 on white paper. tests/postproc/style_test.py checks that people with colour
@@ -19,6 +17,7 @@ BLUE, ORANGE, GREEN, RED = "#0072B2", "#C08400", "#009470", "#D55E00"
 GREY, EDGE, INK = "#B8BCC2", "#8A9099", "#30343A"
 SETS = (BLUE, ORANGE, GREEN, INK, "#A33A00", "#8F3A76")
 DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
+METADATA = {".png": "Software", ".pdf": "Creator", ".svg": "Creator"}  # which entry names the maker of a kind of picture
 MOST_POINTS, FEWEST_SMOOTHED = 1500, 60
 
 STYLE = {
@@ -81,7 +80,14 @@ def empty(axes, text):
 
 def expect_picture(output):
     """Refuses a name without a kind of picture."""
-    known = FigureCanvasBase.get_supported_filetypes()
-    ending = os.path.splitext(output)[1].lstrip(".").lower()
-    if ending not in known:
-        raise RunFileError(f"{output}: a picture's name must end in one of .png, .pdf, .svg")
+    if ending_of(output) not in METADATA:
+        raise RunFileError(f"{output}: a picture's name must end in one of {', '.join(METADATA)}")
+
+
+def save(figure, output):
+    """Writes the picture and closes the figure."""
+    try:
+        with new_file(output) as file:
+            figure.savefig(file, format=ending_of(output)[1:], metadata={METADATA[ending_of(output)]: MAKER})
+    finally:
+        plt.close(figure)

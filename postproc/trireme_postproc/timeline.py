@@ -3,10 +3,10 @@
 and as a trace in the JSON trace event format, which Perfetto and chrome://tracing open."""
 
 import json
-import os
 
 import numpy as np
 
+from .output_file import MAKER, ending_of, new_file
 from .run_file import RunFileError
 from .texts import columns_text, number
 from .timings import ROOT
@@ -205,7 +205,8 @@ def trace(timeline):
                 "args": arguments,
             })
     run = timeline.run
-    facts = {"run": run.name, "step": str(timeline.step), "alignment": timeline.alignment(), "step_begins_us": str(round(-first * 1e6, 3))}
+    facts = {"made_by": MAKER, "run": run.name, "step": str(timeline.step), "alignment": timeline.alignment(),
+             "step_begins_us": str(round(-first * 1e6, 3))}
     facts.update({name: str(run.attributes[name]) for name in ("software", "software_version", "git_sha1", "machine") if name in run.attributes})
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": facts}
 
@@ -215,8 +216,7 @@ def _metadata(name, pid, tid, text):
 
 
 def write_trace(timeline, path):
-    if os.path.splitext(path)[1].lower() != ".json":
+    if ending_of(path) != ".json":
         raise RunFileError(f"{path}: a trace's name must end in .json")
-    with open(path, "w", encoding="ascii") as file:
-        json.dump(trace(timeline), file, indent=None, separators=(",", ":"))
-        file.write("\n")
+    with new_file(path) as file:
+        file.write(json.dumps(trace(timeline), separators=(",", ":")).encode() + b"\n")

@@ -4,7 +4,7 @@
 from matplotlib.patches import Patch
 
 from .span_looks import legend_text, look_of
-from .style import INK, STYLE, expect_picture, label, plain, plt
+from .style import INK, STYLE, expect_picture, label, plain, plt, save
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
@@ -118,7 +118,4 @@ def plot_timeline(timeline, output):
         figure.set_size_inches(12, inches)
         figure.text(0.99, 0.01, timeline.alignment() + "; dashed: begin and end of a step", ha="right", fontsize=8, color="#6A707A")
         figure.subplots_adjust(left=0.165, right=0.985, top=1 - (0.62 + above) / inches, bottom=0.62 / inches)
-        try:
-            figure.savefig(output)
-        finally:
-            plt.close(figure)
+        save(figure, output)

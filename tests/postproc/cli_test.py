@@ -169,6 +169,33 @@ class CommandLineTest(unittest.TestCase):
             self.assertGreater(os.path.getsize(f"{self.directory}/{name}"), 2000)
         self.assertFalse(os.path.exists(self.directory + "/run.png"))
 
+    def test_files_of_others_stay(self):
+        made_up.write(self.path, steps=5)
+        other = made_up.write(self.directory + "/other.h5", steps=5)
+        verbs = [("plot", self.path, "-o", ".png"), ("plot", self.path, "-o", ".pdf"), ("report", self.path, "-o", ".html"),
+                 ("timeline", self.path, "--step", "2", "--trace", ".json"), ("compare", self.path, other, "--png", ".svg")]
+        for *words, ending in verbs:
+            path, link, pipe = (f"{self.directory}/{name}{ending}" for name in ("mine", "link", "pipe"))
+            self.assertEqual(run(*words, path)[0], 0)
+            made = os.stat(path).st_ino
+            self.assertEqual(run(*words, path)[0], 0, "a file of ours is replaced")
+            self.assertNotEqual(os.stat(path).st_ino, made)
+            os.symlink(path, link)
+            os.mkfifo(pipe)
+            with open(path, "wb") as file:
+                file.write(b"my own, trireme-postproc")
+            for taken in (path, link, pipe):
+                code, _, err = run(*words, taken)
+                self.assertEqual((code, err), (2, f"error: {taken}: exists and was not made by trireme-postproc. Remove it, or name another file\n"))
+                os.remove(taken)
+        self.assertEqual(sorted(os.listdir(self.directory)), ["other.h5", "run.h5"])
+
+    def test_a_picture_does_not_replace_its_data(self):
+        data = self.directory + "/data.png"
+        made_up.write(data, steps=5)
+        for words in (("plot", data, "-o", data), ("prediction", data), ("ablation", data), ("rates", data)):
+            self.assertIn("the picture would replace its data", self.refused(*words))
+
     def test_the_picture_shows_names_and_units_of_the_file(self):
         made_up.write(self.path, steps=120, units={"loss": "bit/byte"})
         text = self.svg()
@@ -311,7 +338,7 @@ class CommandLineTest(unittest.TestCase):
 
     def test_pictures_that_cannot_be_written(self):
         made_up.write(self.path, steps=2)
-        self.assertIn("must end in one of", self.refused("plot", self.path, "-o", "picture.xyz"))
+        self.assertIn("must end in one of .png, .pdf, .svg", self.refused("plot", self.path, "-o", "picture.xyz"))
         code, _, err = run("plot", self.path, "-o", "/proc/run.png")
         self.assertEqual((code, err[:22]), (3, "error: /proc/run.png: "))
 

@@ -252,12 +252,13 @@ class FollowTest(unittest.TestCase):
         self.append(line(1, 1.0))
         for arguments in (("--every", "0"), ("--timeout", "-1")):
             self.assertEqual(run("export", self.directory, "--format", "csv", "--follow", *arguments)[0], 2)
-        with open(self.at("steps.csv"), "w", encoding="ascii") as file:
-            file.write("my,own\n")
-        code, _, err = run("export", self.directory, "--format", "csv", "--follow")
-        self.assertEqual(code, 2)
-        self.assertIn("steps.csv: is not a file of this verb", err)
-        self.assertEqual(self.text("steps.csv"), "my,own\n")
+        for text in ("my,own\n", "step,my own precious data\n1,2\n"):
+            with open(self.at("steps.csv"), "w", encoding="ascii") as file:
+                file.write(text)
+            code, _, err = run("export", self.directory, "--format", "csv", "--follow")
+            self.assertEqual(code, 2)
+            self.assertIn("steps.csv: has other columns than this verb writes", err)
+            self.assertEqual(self.text("steps.csv"), text)
 
     def test_lines_that_are_not_ours(self):
         self.append("\n".join(("{}", "[1]", "\x7f", line(1, 1.0)[1:-1], '{"kind": "step", "step": 1, "crc32": "00000000"}', "")))

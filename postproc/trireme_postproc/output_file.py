@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that verbs write where a user names them. One that is there already is replaced if trireme-postproc made it."""
+
+import contextlib
+import os
+
+from .run_file import RunFileError
+
+MAKER = "trireme-postproc"
+# What only our own files of a kind hold: pictures as metadata, which style.py gives, others as report.py and timeline.py write it.
+MARKS = {
+    ".png": b"Software\0" + MAKER.encode(),
+    ".pdf": b"/Creator (" + MAKER.encode() + b")",
+    ".svg": b"<dc:title>" + MAKER.encode() + b"</dc:title>",
+    ".html": b"<meta name=generator content=" + MAKER.encode() + b">",
+    ".htm": b"<meta name=generator content=" + MAKER.encode() + b">",
+    ".json": b'"made_by":"' + MAKER.encode() + b'"',
+}
+
+
+def ending_of(path):
+    return os.path.splitext(path)[1].lower()
+
+
+def expect_ours(path):
+    """Refuses a file that trireme-postproc did not make."""
+    if not os.path.lexists(path):
+        return
+    ours = os.path.isfile(path) and not os.path.islink(path)
+    if ours:
+        with open(path, "rb") as file:
+            ours = MARKS[ending_of(path)] in file.read()
+    if not ours:
+        raise RunFileError(f"{path}: exists and was not made by {MAKER}. Remove it, or name another file")
+
+
+@contextlib.contextmanager
+def new_file(path):
+    """A binary file that takes the place of `path` once it is whole: a reader sees the old file or the new one."""
+    expect_ours(path)
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "xb") as file:
+            try:
+                yield file
+                file.flush()
+                os.replace(part, path)
+            except BaseException:
+                os.unlink(part)
+                raise
+    except OSError as error:
+        error.filename = path
+        raise
