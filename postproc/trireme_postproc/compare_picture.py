@@ -50,18 +50,20 @@ def _ratios(axes, window, curves, names):
     first = curves[0]
     if first is None or not any(curve and curve[2] == first[2] for curve in curves[1:]):
         return empty(axes, "nothing to compare")
-    most = 0.0
+    most = drawn = 0.0
     for at, curve in enumerate(curves):
         if curve is None or curve[2] != first[2]:
             continue
-        places, ratio = ratio_curve(*curve[:2], *first[:2], window)
+        places, ratio = ratio_curve(*curve[:2], *first[:2])
         most = max(most, float(np.max(np.abs(ratio - 1), initial=0.0)))
+        places, ratio = smooth_curve(places, ratio, window)
+        drawn = max(drawn, float(np.max(np.abs(ratio - 1), initial=0.0)))
         axes.plot(places, ratio, linewidth=1.0 if at == 0 else 1.6, marker="o" if len(places) == 1 else None, **_look(at))
     axes.set_xlabel("tokens")
     axes.set_ylabel("ratio, running median")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.ticklabel_format(axis="y", useOffset=False)
-    if most < SAME:  # differences of rounding are not curves to look at
+    if drawn < SAME:  # differences of rounding are not curves to look at
         axes.set_ylim(1 - SAME, 1 + SAME)
         text = f"largest difference: {most:.1e} of the loss" if most > 0 else "no difference"
         axes.text(0.99, 0.05, text, transform=axes.transAxes, ha="right")

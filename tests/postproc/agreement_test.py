@@ -88,12 +88,12 @@ class AgreementTest(unittest.TestCase):
 
     def test_ratios_of_other_numbers_of_tokens(self):
         x, y = np.arange(1, 201) * 3.0, np.full(200, 2.0)
-        places, ratio = ratio_curve(x, y, np.arange(1, 101) * 7.0, np.full(100, 4.0), common_window([x]))
+        places, ratio = ratio_curve(x, y, np.arange(1, 101) * 7.0, np.full(100, 4.0))
         self.assertTrue(np.all(ratio == 0.5))
         self.assertLessEqual(places[-1], 600)
         y[3] = np.nan  # a value that is not finite is left out
-        self.assertTrue(np.all(ratio_curve(x, y, x, np.full(200, 4.0), common_window([x]))[1] == 0.5))
-        self.assertEqual(len(ratio_curve(x[:0], y[:0], x, y, common_window([x]))[0]), 0)
+        self.assertTrue(np.all(ratio_curve(x, y, x, np.full(200, 4.0))[1] == 0.5))
+        self.assertEqual(len(ratio_curve(x[:0], y[:0], x, y)[0]), 0)
 
     def run_with_spans(self, seed):
         """Begins and durations are random: parts overlap, stand out of their step, and are missing in some steps."""
