@@ -20,6 +20,7 @@ from .texts import MISSING, number, size, with_unit
 RECENT = 20  # rows whose median is the present speed of the run
 BAR = 30
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
+CLOCKS_S = 60.0  # by which the clock of a file server may be late
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
@@ -38,18 +39,33 @@ def state(run):
     return state_of(run.path)
 
 
+def _lives(process, signed):
+    """Whether the process that signed a lock at this time lives. Another may have its number now, and a zombie has ended."""
+    try:
+        os.kill(process, 0)  # only asks
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            facts = file.read().rpartition(b")")[2].split()
+    except OSError:  # not shown to others, or not Linux
+        return True
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(facts[19]) / os.sysconf("SC_CLK_TCK")
+    return facts[0] not in (b"Z", b"X") and time.time() - age_s < signed + CLOCKS_S
+
+
 def state_of(path):
     """The same for the run file at `path`."""
     found = holder(path)
     if found is None or found[1] not in (socket.gethostname(), socket.gethostname().partition(".")[0]):
         return UNKNOWN
     try:
-        os.kill(found[0], 0)  # only asks
-    except (ProcessLookupError, OverflowError):
-        return ENDED
-    except PermissionError:
-        pass
-    return RUNNING
+        # A lock is not tried: a run that starts at that moment would find it taken.
+        return RUNNING if _lives(found[0], os.stat(os.path.join(os.path.dirname(path), "lock")).st_mtime) else ENDED
+    except OSError:
+        return UNKNOWN
 
 
 def duration_text(seconds):

@@ -104,6 +104,18 @@ class WatchTest(unittest.TestCase):
                                     (10**30, None, "ended")):
             self.lock(process, host)
             self.assertEqual(state(found), word)
+        self.lock(os.getpid())
+        os.utime(self.directory + "/lock", (1e9, 1e9))  # before this process began: its number was that of another one
+        self.assertEqual(state(found), "ended")
+
+    def test_a_process_that_nobody_has_waited_for_has_ended(self):
+        found = RunFile(made_up.write(self.path, steps=3))
+        with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+            self.lock(child.pid)
+            self.assertEqual(state(found), "running")
+            child.stdin.close()
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            self.assertEqual(state(found), "ended")
 
     def test_a_run_that_grows_until_its_process_ends(self):
         made_up.write(self.path, steps=2, wanted=6)
