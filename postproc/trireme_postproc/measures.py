@@ -80,11 +80,11 @@ def energy_per_token(run):
     rows = (seconds.values, joules, speed.values * seconds.values)
     time, energy, tokens = (np.concatenate([[0.0], np.cumsum(np.where(known, values, 0))]) for values in rows)
     advanced = np.concatenate([[0], np.flatnonzero(joules > 0) + 1])
+    at, end = time[advanced], advanced[1:]
+    begin = advanced[np.maximum(np.searchsorted(at, at[1:] - 1, side="right") - 1, 0)]
+    keep = ((at[1:] >= 1) | (end == advanced[-1])) & (tokens[end] > tokens[begin])
     found = np.full(len(joules), np.nan)
-    for end in advanced[1:]:
-        begin = advanced[np.searchsorted(time[advanced], time[end] - 1, side="right") - 1] if time[end] >= 1 else 0
-        if (time[end] >= 1 or end == advanced[-1]) and tokens[end] > tokens[begin]:
-            found[end - 1] = (energy[end] - energy[begin]) / (tokens[end] - tokens[begin])
+    found[end[keep] - 1] = (energy[end] - energy[begin])[keep] / (tokens[end] - tokens[begin])[keep]
     return Column(found, parts[0].unit + "/token")
 
 

@@ -2,6 +2,7 @@
 """Energy per token, wherever runs are shown; a run without counters shows none."""
 import os
 import tempfile
+import time
 import unittest
 
 import h5py
@@ -10,7 +11,7 @@ import numpy as np
 import made_up
 from cli_test import run
 from trireme_postproc.measures import energy_per_token
-from trireme_postproc.run_file import RunFile
+from trireme_postproc.run_file import Column, RunFile
 
 
 class EnergyTest(unittest.TestCase):
@@ -63,6 +64,17 @@ class EnergyTest(unittest.TestCase):
         self.assertAlmostEqual(known[0], 0.002)
         self.assertAlmostEqual(known[-1], 0.003)
         self.assertTrue(np.all(np.diff(known) > -1e-12), known)
+
+    def test_a_long_run_takes_no_minutes(self):
+        path = self.run_on(1, steps=8, cpu_joules=1.0)
+        found, count = RunFile(path), 300_000
+        for name in ("cpu_joules", "tokens_per_s", "seconds"):
+            found.steps[name] = Column(np.full(count, 0.5), found.steps[name].unit)
+        found.steps["gpu_joules"] = Column(np.full(count, np.nan), "J")
+        began = time.process_time()
+        shown = energy_per_token(found).values
+        self.assertLess(time.process_time() - began, 10)
+        self.assertEqual(shown[1:].tolist(), [2.0] * (count - 1))
 
     def test_ranks_that_use_least_and_most_are_named(self):
         """In a record of three ranks, whose intervals have 4 steps; rank 1 counts nothing at first."""
