@@ -10,7 +10,7 @@ from .requirements import explain
 
 try:
     from .export import FORMATS, export
-    from .run_file import RunFile, RunFileError
+    from .run_file import ODD_VALUES, RunFile, RunFileError, odd_values
 except ImportError as error:
     if explain(error) is None:
         raise
@@ -311,11 +311,10 @@ def _run(options):
             raise
         print(explain(error), file=sys.stderr)
         return ENVIRONMENT
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        # Values that trireme does not write, in a file that looks like one of its own.
+    except ODD_VALUES as error:
         words = vars(options)
         given = ", ".join([*(words[name] for name in ("run", "file", "directory", "first") if name in words), *words.get("others", ()), *words.get("runs", ())])
-        print(f"error: {given}: the file does not hold what trireme writes ({type(error).__name__}: {error})", file=sys.stderr)
+        print(f"error: {odd_values(given, error)}", file=sys.stderr)
         return USER_ERROR
     return 0
 

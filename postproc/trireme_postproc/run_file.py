@@ -35,6 +35,14 @@ class UnreadableError(RunFileError):
     """The file could not be read as HDF5, which may pass when a run is writing it."""
 
 
+# What values can cause that trireme does not write, in a file that looks like one of its own.
+ODD_VALUES = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+def odd_values(path, error):
+    return f"{path}: the file does not hold what trireme writes ({type(error).__name__}: {error})"
+
+
 class Column:
     """One dataset: values with the unit and the meaning that the file states."""
 
@@ -294,7 +302,7 @@ def _columns(file, name):
             elif values.dtype.kind not in "iuf":
                 raise RunFileError(f"{dataset.name} does not hold numbers")
             attributes = _attributes(dataset)
-            columns[without_surrogates(key)] = Column(values, attributes.get("units", ""), attributes.get("long_name", ""))
+            columns[without_surrogates(key)] = Column(values, str(attributes.get("units", "")), attributes.get("long_name", ""))
     rows = min((len(column) for column in columns.values()), default=0)
     for column in columns.values():
         column.values = column.values[:rows]

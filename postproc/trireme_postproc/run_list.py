@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from .compare import differences
-from .run_file import RunFile, RunFileError
+from .run_file import ODD_VALUES, RunFile, RunFileError, odd_values
 from .run_state import run_state
 from .texts import MISSING, columns_text, number, with_unit
 from .watch import done_and_wanted, printable
@@ -27,14 +27,12 @@ class Row:
     """One run. `values`: by name of COLUMNS, None for what is not known; `units`: of some of them."""
 
     def __init__(self, name, path):
-        self.values = dict.fromkeys(COLUMNS)
-        self.values["run"], self.values["state"] = name, UNREADABLE
-        self.units, self.deck, self.problem = {}, {}, ""
+        self.values, self.units, self.deck, self.problem = {**dict.fromkeys(COLUMNS), "run": name}, {}, {}, ""
         try:
-            run = RunFile(path, samples=False)
-            self._read(run)
-        except (RunFileError, OSError) as error:
-            self.problem = str(error)
+            self._read(RunFile(path, samples=False))
+        except (RunFileError, OSError, *ODD_VALUES) as error:
+            self.values, self.deck = {**dict.fromkeys(COLUMNS), "run": name, "state": UNREADABLE}, {}
+            self.problem = odd_values(path, error) if isinstance(error, ODD_VALUES) else str(error)
 
     def _read(self, run):
         self.deck = {key: str(value) for key, value in run.deck.items() if key not in OWN}

@@ -158,6 +158,16 @@ class ListTest(RunsTest):
         self.assertEqual(self.names("--sort", "optimizer.learning_rate")[:4], ["c", "sweep/a", "b", "bad"])
         self.assertEqual(len(list(csv.DictReader(io.StringIO(self.listed("--csv"))))), 4)
 
+    def test_a_run_with_odd_values_does_not_hide_the_others(self):
+        with h5py.File(self.directory + "/c/run.h5", "a") as file:
+            file["deck"].attrs["run.steps"] = [1, 2]
+        with h5py.File(self.directory + "/b/run.h5", "a") as file:
+            file["steps/tokens_per_s"].attrs["units"] = 7
+        text = self.listed()
+        self.assertRegex(text, r"\nc +unreadable +– +– +– +–")
+        self.assertIn(f"\nc: {self.directory}/c/run.h5: the file does not hold what trireme writes (TypeError: ", text)
+        self.assertEqual(self.names()[:3], ["b", "c", "sweep/a"])
+
     def test_many_keys(self):
         with h5py.File(self.directory + "/b/run.h5", "a") as file:
             for key in range(9):
