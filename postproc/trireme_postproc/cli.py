@@ -19,6 +19,7 @@ except ImportError as error:
 
 USER_ERROR = 2
 ENVIRONMENT = 3
+LONGEST_S = 1e9  # no clock sleeps for much longer
 RUN_HELP = "a run directory, or the run.h5 in it"
 
 
@@ -54,8 +55,6 @@ def _follow(options):
 
     if options.format not in LIVE:
         raise RunFileError("--follow writes csv or tensorboard. JSON lines are in RUN_DIR/steps.jsonl without it")
-    if not options.every > 0 or not options.timeout >= 0:
-        raise RunFileError("--every and --timeout must be positive numbers of seconds")
     try:
         follow(options.run, options.format, options.output, options.every, options.timeout)
     except KeyboardInterrupt:
@@ -110,8 +109,6 @@ def _timeline(options):
 def _watch(options):
     from .watch import watch
 
-    if not options.every > 0 or not options.timeout >= 0:
-        raise RunFileError("--every and --timeout must be positive numbers of seconds")
     try:
         watch(options.runs, options.once, options.every, options.timeout)
     except KeyboardInterrupt:
@@ -267,13 +264,13 @@ def _parser():
 
 class _Printable:
     """A stream on which names and texts from files cannot move the cursor, set a title or fail to be encoded: control characters and
-    lone surrogates are written as \\xNN."""
+    lone surrogates are written as \\xNN. `kept`: control characters that may pass."""
 
-    def __init__(self, stream):
-        self._stream = stream
+    def __init__(self, stream, kept="\n\t"):
+        self._stream, self._kept = stream, kept
 
     def write(self, text):
-        shown = "".join(f"\\x{ord(c):02x}" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
+        shown = "".join(f"\\x{ord(c):02x}" if (ord(c) < 32 and c not in self._kept) or 127 <= ord(c) < 160 else c for c in text)
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
@@ -285,13 +282,18 @@ class _Printable:
 def main(arguments=None):
     """Returns the exit code: 0 done, 2 a mistake in the input, 3 the environment."""
     options = _parser().parse_args(arguments)
-    out = sys.stdout if options.verb == "watch" else _Printable(sys.stdout)  # `watch` draws, and checks its texts itself
+    if sys.stdout is None:
+        print("error: the standard output is closed. Start the command with an open one", file=sys.stderr)
+        return ENVIRONMENT
+    out = _Printable(sys.stdout, "\n\t\x1b" if options.verb == "watch" else "\n\t")  # `watch` draws, and checks its texts itself
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(_Printable(sys.stderr)):
         return _run(options)
 
 
 def _run(options):
     try:
+        if "every" in options and not (0 < options.every <= LONGEST_S and options.timeout >= 0):
+            raise RunFileError("--every and --timeout must be positive numbers of seconds")
         options.call(options)
         sys.stdout.flush()
     except RunFileError as error:

@@ -80,7 +80,7 @@ def parse_ranks(text):
     ranks = set()
     for part in text.split(","):
         low, _, high = part.partition("-")
-        if not low.isdecimal() or (high and not high.isdecimal()) or part.endswith("-"):
+        if not low.isdecimal() or (high and not high.isdecimal()) or part.endswith("-") or int(high or low) < int(low):
             raise RunFileError(f"--ranks {text}: expected ranks such as 0,2-5, or all")
         if high and int(high) - int(low) > 1_000_000:
             raise RunFileError(f"--ranks {text}: more than a million ranks")

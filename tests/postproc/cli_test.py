@@ -357,6 +357,24 @@ class CommandLineTest(unittest.TestCase):
             os.close(writer)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def test_an_output_that_is_closed_or_takes_ascii_alone(self):
+        made_up.write(self.path, steps=5, wanted=9)
+        with h5py.File(self.path, "a") as file:
+            file["deck"].attrs["run.name"] = "größer"
+        words, given = [sys.executable, "-m", "trireme_postproc.cli"], {"capture_output": True, "text": True, "check": False}
+        done = subprocess.run([*words, "watch", self.path, "--once"], env={**os.environ, "PYTHONIOENCODING": "ascii"}, **given)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(r"gr\xf6\xdfer", done.stdout)
+        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words, "summary", self.path], **given)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("error: the standard output is closed", done.stderr)
+
+    def test_times_that_are_none(self):
+        made_up.write(self.path, steps=5)
+        for words in (("report", self.path, "-o", self.directory + "/a.html", "--watch"), ("watch", self.path)):
+            for every in ("-1", "nan", "inf", "1e30"):
+                self.assertIn("--every and --timeout must be", self.refused(*words, "--every", every))
+
     def test_a_file_that_is_being_written(self):
         made_up.write(self.path, steps=5)
         with h5py.File(self.path, "a") as file:

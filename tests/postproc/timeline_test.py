@@ -144,7 +144,7 @@ class TimelineTest(unittest.TestCase):
     def test_refuses(self):
         self.assertIn("has no spans of step 9, but of the steps 1-4", self.refused("--step", "9"))
         self.assertIn("no spans of rank 2-3, but of the ranks 0-1", self.refused("--step", "1", "--ranks", "0,2-3"))
-        for text in ("x", "1-", "-1", "1,,2"):
+        for text in ("x", "1-", "-1", "1,,2", "5-1"):
             self.assertIn("expected ranks such as", self.refused("--step", "1", f"--ranks={text}"))
         made_up.write(self.path, spans=False)
         self.assertIn("record.spans: true", self.refused("--step", "1"))
