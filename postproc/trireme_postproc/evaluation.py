@@ -10,13 +10,12 @@ ACCURACIES = (("accuracy", "accuracy"), ("accuracy_per_token", "per token"), ("a
 
 
 class Curve:
-    """The rows of one column of one set that hold a number, with standard errors where the file has them.
-
-    Fractions are in percent.
-    """
+    """The rows of one column of one set that hold a number, with standard errors where the file has them. The last row belongs to it in any
+    case: a run that diverged shows that. Fractions are in percent."""
 
     def __init__(self, name, kind, steps, column, errors):
         known = np.isfinite(column.values)
+        known[-1:] = known.any()
         factor, self.unit = (100.0, "%") if column.unit == "fraction" else (1.0, column.unit)
         self.name = name
         self.kind = kind

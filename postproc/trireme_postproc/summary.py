@@ -117,8 +117,8 @@ def results(run):
             return f" (step {int(at.values[row])})" if at is not None else ""
 
         for name, row in (("first", 0), ("best", best), ("last", -1)):
-            text = with_unit(checked.values[row], checked.unit) + _in_bytes(run.validation, row)
-            rows.append((f"validation, {name}", text + where(row)))
+            text = with_unit(checked.values[row], checked.unit) + _in_bytes(run.validation, row) + where(row)
+            rows.append((f"validation, {name}", MISSING if name == "best" and np.isinf(finite[row]) else text))
     else:
         rows.append(("validation", MISSING))
     rows += evaluations(run)

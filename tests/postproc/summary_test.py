@@ -110,6 +110,9 @@ class SummaryTest(unittest.TestCase):
         text = summary(RunFile(self.path))
         self.assertIn("nan nat/token", self.fact(text, "validation, last"))
         self.assertNotIn("nan", self.fact(text, "validation, best"))
+        with h5py.File(self.path, "a") as file:
+            file["validation/loss"][:] = np.nan
+        self.assertEqual(self.fact(summary(RunFile(self.path)), "validation, best"), "–")
 
     def test_a_killed_and_continued_run_counts_its_sessions(self):
         made_up.write(self.path, steps=4)

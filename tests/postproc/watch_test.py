@@ -52,6 +52,17 @@ class WatchTest(unittest.TestCase):
             self.assertIn(part, out)
         self.assertAlmostEqual(remaining_s(RunFile(self.path)), 1.0)  # ten steps of 100 ms
 
+    def test_a_validation_that_is_not_finite_is_shown(self):
+        unknown = [float("nan")] * 2
+        made_up.write(self.path, steps=30, sets={"code": {"step": [0, 20], "loss": [4.0, float("nan")], "accuracy": unknown}})
+        with h5py.File(self.path, "a") as file:
+            file["validation/loss"][-1] = np.nan
+        code, out, err = run("watch", self.directory, "--once")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"validation  nan nat/token \(step 30\)\nset code    nan nat/token \(step 20\)\n")
+        for words in (("plot", self.path), ("summary", self.path), ("report", self.path, "-o", self.directory + "/a.html")):
+            self.assertEqual(run(*words)[0::2], (0, ""), words)
+
     def test_several_runs_until_the_last_has_ended(self):
         names, out, looks = ("a", "b"), io.StringIO(), []
         paths = [f"{self.directory}/{name}" for name in names]
