@@ -144,7 +144,7 @@ def results(run):
         text = with_unit(exposed.values.mean(), exposed.unit) + " per step"
         if seconds is not None and len(seconds) and seconds.values.sum() > 0:
             text += f" ({100 * exposed.values.sum() / seconds.values.sum():.1f} % of the step)"
-        rows.append(("exposed communication", text))
+        rows.append(("exposed communication, mean", text))
     energy = energy_per_token(run)
     if energy is not None:
         rows.append(("energy, median", with_unit(np.nanmedian(energy.values), energy.unit)))

@@ -80,7 +80,7 @@ class StateTest(RunsTest):
                 code, out, _ = run("watch", found.path, "--once")
                 self.assertEqual(code, 0)
                 self.assertIn(text, out)
-                self.assertIn(f"state                  {text}\n", run("summary", found.path)[1])
+                self.assertRegex(run("summary", found.path)[1], rf"(?m)^state +{re.escape(text)}$")
                 if word in ("finished", "stopped", "interrupted", "failed"):
                     self.assertRegex(out, "remaining +–")
 

@@ -34,7 +34,7 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(self.fact(text, "steps"), "40 of 40")
         self.assertEqual(self.fact(text, "tokens"), "163 840 tokens")
         self.assertEqual(self.fact(text, "speed, median"), "40 960 tokens/s")
-        self.assertEqual(self.fact(text, "exposed communication"), "4.000 ms per step (4.0 % of the step)")
+        self.assertEqual(self.fact(text, "exposed communication, mean"), "4.000 ms per step (4.0 % of the step)")
         self.assertEqual(self.fact(text, "memory, peak resident"), "1.50 GiB")
         with h5py.File(self.path) as file:
             losses = file["steps/loss"][:]
