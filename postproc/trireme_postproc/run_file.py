@@ -120,7 +120,7 @@ class RunFile:
             raise type(error)(f"{self.path}: {str(error).removeprefix(f'{self.path}: ')}") from error
         except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
-            raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
+            raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}{_way_out(os.path.dirname(self.path) or '.')}") from error
         directory, name = os.path.split(self.path)
         if name == NAME and (log or is_newer(directory, os.path.getsize(self.path))):
             self._add_rows_of(log or Log(directory))
@@ -253,10 +253,13 @@ def locate(path):
     candidate = os.path.join(path, NAME) if os.path.isdir(path) else path
     if not os.path.exists(candidate):
         what = f"holds no {NAME}" if os.path.isdir(path) else "does not exist"
-        if os.path.exists(os.path.join(path, LOG)):
-            what += f". `trireme record {path}` writes it from {LOG}"
-        raise RunFileError(f"{path}: {what}")
+        raise RunFileError(f"{path}: {what}{_way_out(path)}")
     return candidate
+
+
+def _way_out(directory):
+    """How to get the run file of a directory that has its log; empty where there is none."""
+    return f". `trireme record {directory}` writes it from {LOG}" if os.path.exists(os.path.join(directory, LOG)) else ""
 
 
 def node_of(group, name, kind):

@@ -9,7 +9,9 @@ import os
 import numpy as np
 
 from .compare import differences
-from .run_file import ODD_VALUES, RunFile, RunFileError, odd_values
+from .run_file import NAME, ODD_VALUES, RunFile, RunFileError, odd_values
+from .run_log import FILE as LOG
+from .run_log import is_log
 from .run_state import run_state
 from .texts import MISSING, columns_text, number, with_unit
 from .watch import done_and_wanted, printable
@@ -26,13 +28,13 @@ ORDERS = {"run": ("run", False), "state": ("state", False), "steps": ("step", Tr
 class Row:
     """One run. `values`: by name of COLUMNS, None for what is not known; `units`: of some of them."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, directory):
         self.values, self.units, self.deck, self.problem = {**dict.fromkeys(COLUMNS), "run": name}, {}, {}, ""
         try:
-            self._read(RunFile(path, samples=False))
+            self._read(RunFile(directory, samples=False))
         except (RunFileError, OSError, *ODD_VALUES) as error:
             self.values, self.deck = {**dict.fromkeys(COLUMNS), "run": name, "state": UNREADABLE}, {}
-            self.problem = odd_values(path, error) if isinstance(error, ODD_VALUES) else str(error)
+            self.problem = odd_values(os.path.join(directory, NAME), error) if isinstance(error, ODD_VALUES) else str(error)
 
     def _read(self, run):
         self.deck = {key: str(value) for key, value in run.deck.items() if key not in OWN}
@@ -50,11 +52,11 @@ class Row:
 
 
 def find_runs(directory):
-    """Paths of the run files below a directory; a run directory has no runs inside it."""
+    """The run directories in a directory and below it; a run directory has no runs inside it."""
     found = []
     for place, folders, files in os.walk(directory):
-        if "run.h5" in files:
-            found.append(os.path.join(place, "run.h5"))
+        if NAME in files or LOG in files and is_log(os.path.join(place, LOG)):
+            found.append(place)
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
     return found
@@ -63,10 +65,10 @@ def find_runs(directory):
 def rows_below(directory):
     if not os.path.isdir(directory):
         raise RunFileError(f"{directory}: is not a directory")
-    paths = find_runs(directory)
-    if not paths:
-        raise RunFileError(f"{directory}: has no run.h5 in it or below it")
-    return [Row(os.path.relpath(os.path.dirname(path), directory), path) for path in paths]
+    places = find_runs(directory)
+    if not places:
+        raise RunFileError(f"{directory}: has no {NAME} in it or below it")
+    return [Row(os.path.relpath(place, directory), place) for place in places]
 
 
 def differing_keys(rows):

@@ -29,6 +29,15 @@ def object_of(line):
     return found if isinstance(found, dict) else None
 
 
+def is_log(path):
+    """Whether this is the log of a run; `export --format jsonl` writes a file of the same name."""
+    try:
+        with open(path, "rb") as file:
+            return object_of(file.readline(1_000_000)) is not None
+    except OSError:
+        return False
+
+
 class Table:
     """Rows in the order of their steps, as columns of numbers or texts; null is NaN."""
 

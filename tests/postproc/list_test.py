@@ -168,6 +168,19 @@ class ListTest(RunsTest):
         self.assertIn(f"\nc: {self.directory}/c/run.h5: the file does not hold what trireme writes (TypeError: ", text)
         self.assertEqual(self.names()[:3], ["b", "c", "sweep/a"])
 
+    def test_a_run_that_has_its_log_alone(self):
+        for name, line in (("d", made_up.log_line("step", step=1, loss=4.5)), ("exported", '{"step": 1, "loss": 4.5}\n')):
+            os.makedirs(f"{self.directory}/{name}")
+            with open(f"{self.directory}/{name}/steps.jsonl", "w", encoding="ascii") as file:
+                file.write(line)
+        text = self.listed()
+        self.assertRegex(text, r"\nd +unreadable +–")
+        self.assertIn(f"\nd: {self.directory}/d: holds no run.h5. `trireme record {self.directory}/d` writes it from steps.jsonl\n", text)
+        self.assertNotIn("exported", text)
+        os.rename(self.directory + "/d/steps.jsonl", self.directory + "/c/steps.jsonl")
+        os.truncate(self.directory + "/c/run.h5", 3000)
+        self.assertRegex(self.listed(), rf"\nc: .*cannot be read.*`trireme record {self.directory}/c` writes it from steps\.jsonl\n")
+
     def test_many_keys(self):
         with h5py.File(self.directory + "/b/run.h5", "a") as file:
             for key in range(9):
