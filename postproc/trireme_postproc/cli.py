@@ -10,7 +10,7 @@ from .requirements import explain
 
 try:
     from .export import FORMATS, export
-    from .run_file import ODD_VALUES, RunFile, RunFileError, odd_values
+    from .run_file import ODD_VALUES, RunFile, RunFileError, locate, odd_values
 except ImportError as error:
     if explain(error) is None:
         raise
@@ -19,6 +19,7 @@ except ImportError as error:
 
 USER_ERROR = 2
 ENVIRONMENT = 3
+INTERRUPTED = 130
 LONGEST_S = 1e9  # no clock sleeps for much longer
 RUN_HELP = "a run directory, or the run.h5 in it"
 
@@ -109,6 +110,7 @@ def _timeline(options):
 def _watch(options):
     from .watch import watch
 
+    _expect_different(options.runs)
     try:
         watch(options.runs, options.once, options.every, options.timeout)
     except KeyboardInterrupt:
@@ -167,13 +169,17 @@ def _picture(output, data):
     return output
 
 
-def _several(paths):
-    """The runs; each is named once."""
-    runs = [RunFile(path) for path in paths]
-    files = [os.path.realpath(run.path) for run in runs]
+def _expect_different(paths):
+    files = [os.path.realpath(locate(path)) for path in paths]
     for at, path in enumerate(files):
         if path in files[:at]:
             raise RunFileError(f"{paths[at]}: is named twice: name another run")
+
+
+def _several(paths):
+    """The runs; each is named once."""
+    runs = [RunFile(path) for path in paths]
+    _expect_different(paths)
     return runs
 
 
@@ -280,7 +286,7 @@ class _Printable:
 
 
 def main(arguments=None):
-    """Returns the exit code: 0 done, 2 a mistake in the input, 3 the environment."""
+    """Returns the exit code: 0 done, 2 a mistake in the input, 3 the environment, 130 interrupted."""
     options = _parser().parse_args(arguments)
     if sys.stdout is None:
         print("error: the standard output is closed. Start the command with an open one", file=sys.stderr)
@@ -296,6 +302,8 @@ def _run(options):
             raise RunFileError("--every and --timeout must be positive numbers of seconds")
         options.call(options)
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except RunFileError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR

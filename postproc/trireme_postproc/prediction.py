@@ -43,6 +43,8 @@ class Prediction:
                 raise RunFileError(f"{path}: is not a file of dev/experiments/prediction.sh: its filetype is not '{FILETYPE}'")
             if found.get("version") != VERSION:
                 raise RunFileError(f"{path}: version {found.get('version')}, this program reads {VERSION}")
+            if not found["rows"]:
+                raise RunFileError(f"{path}: has no rows. Measure at least one case with dev/experiments/prediction.sh")
             self.facts = found["facts"]
             # Steps before checkpoints.
             kinds = sorted({(row["ranks"], row["what"]) for row in found["rows"]}, key=lambda kind: (kind[0], -len(kind[1]), kind[1]))
@@ -53,7 +55,7 @@ class Prediction:
 
 def table(prediction):
     """Markdown: how it was measured, then the cases."""
-    lines = [", ".join(f"{name}: {value.strip()}" for name, value in prediction.facts.items()), ""]
+    lines = [", ".join(f"{name}: {str(value).strip()}" for name, value in prediction.facts.items()), ""]
     lines += ["| " + " | ".join(HEADINGS) + " |", "|---" * len(HEADINGS) + "|"]
     lines += ["| " + " | ".join(case.cells()) + " |" for case in prediction.cases]
     return "\n".join(lines) + "\n"

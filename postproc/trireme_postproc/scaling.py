@@ -124,7 +124,7 @@ def series(runs):
             if len({point.ranks for point in group}) > 1:
                 found.append(Series(kind, value, group))
     if not found:
-        text = ", ".join(f"{point.name}: {point.ranks} ranks, {point.batch or MISSING} sequences" for point in points)
+        text = ", ".join(f"{point.name}: {point.ranks} rank{'s' if point.ranks != 1 else ''}, {point.batch or MISSING} sequences" for point in points)
         raise RunFileError(f"{runs[0].path}: no two runs have the same batch.sequences, in total or per rank, on different numbers of ranks ({text}): "
                            "give runs that do")
     return found

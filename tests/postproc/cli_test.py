@@ -369,6 +369,11 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("error: the standard output is closed", done.stderr)
 
+    def test_an_interrupt_is_quiet(self):
+        made_up.write(self.path, steps=5)
+        with mock.patch("trireme_postproc.summary.summary", side_effect=KeyboardInterrupt):
+            self.assertEqual(run("summary", self.path), (130, "", ""))
+
     def test_times_that_are_none(self):
         made_up.write(self.path, steps=5)
         for words in (("report", self.path, "-o", self.directory + "/a.html", "--watch"), ("watch", self.path)):

@@ -24,7 +24,7 @@ class PredictionTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.path = os.path.join(temporary.name, "made_up.json")
-        self.write(filetype="trireme-prediction", version=1, facts={"deck": "made_up.yaml"}, rows=[
+        self.write(filetype="trireme-prediction", version=1, facts={"deck": "made_up.yaml", "rounds": 3}, rows=[
             row(1, 2, "checkpoint", 0.05, 0.10), row(1, 2, "step, overlap", 0.10, 0.10), row(2, 2, "step, overlap", 0.21, 0.20),
             row(3, 2, "step, overlap", 0.33, 0.30), row(1, 1, "step, no overlap", 0.19, 0.20)])
 
@@ -36,7 +36,7 @@ class PredictionTest(unittest.TestCase):
         code, out, _ = run("prediction", self.path)
         self.assertEqual(code, 0)
         self.assertEqual(out.splitlines(), [
-            "deck: made_up.yaml", "",
+            "deck: made_up.yaml, rounds: 3", "",
             "| ranks | what | predicted | measured | error | errors of rounds | exposed: predicted | measured |",
             "|---|---|---|---|---|---|---|---|",
             "| 1 | step, no overlap | 190.0 ms | 200.0 ms | -5.0 % | -5.0 … -5.0 % | 1.000 ms | 2.000 ms |",
@@ -58,7 +58,8 @@ class PredictionTest(unittest.TestCase):
     def test_refuses_other_files(self):
         for content, said in (({"filetype": "else"}, "its filetype is not 'trireme-prediction'"),
                               ({"filetype": "trireme-prediction", "version": 9}, "version 9, this program reads 1"),
-                              ({"filetype": "trireme-prediction", "version": 1}, "cannot be read")):
+                              ({"filetype": "trireme-prediction", "version": 1}, "cannot be read"),
+                              ({"filetype": "trireme-prediction", "version": 1, "facts": {}, "rows": []}, "has no rows")):
             self.write(**content)
             code, _, err = run("prediction", self.path)
             self.assertEqual(code, 2)

@@ -111,6 +111,7 @@ class ScalingTest(unittest.TestCase):
         first = self.run_on(1, 8, 1000.0)
         self.assertIn("no two runs have the same batch.sequences", self.refused(first))
         self.assertIn("r2b24: 2 ranks, 24 sequences", self.refused(first, self.run_on(2, 24, 1.0)))
+        self.assertIn(": 1 rank, 8 sequences", self.refused(first))
         self.assertIn("model.layers is 9, and 4 in", self.refused(first, self.run_on(2, 8, 1.0, **{"model.layers": "9"})))
         other = self.run_on(4, 8, 1.0)
         with h5py.File(other + "/run.h5", "a") as file:

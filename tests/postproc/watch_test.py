@@ -85,6 +85,7 @@ class WatchTest(unittest.TestCase):
         self.assertEqual(out.getvalue().count("a: "), 1)
         code, shown, err = run("watch", *paths, "--once")
         self.assertEqual((code, err, shown.count("checkpoint  ")), (0, "", 2))
+        self.assertIn("is named twice", run("watch", paths[0], paths[0] + "/run.h5", "--once")[2])
 
     def test_several_runs_on_a_small_terminal_one_of_which_disappears(self):
         paths = [f"{self.directory}/{name}" for name in "abcdef"]
