@@ -22,7 +22,7 @@ import numpy as np
 
 from . import timings
 from .run_file import RunFile, RunFileError
-from .scaling import WARM_UP
+from .scaling import WARM_UP, warm_seconds
 
 FILETYPE = "trireme-ablation"
 VERSION = (1, 0)
@@ -43,10 +43,7 @@ def _json(path):
 
 def _step(path, _):
     """Seconds of every step after warm-up."""
-    seconds = RunFile(path).steps["seconds"].values[WARM_UP:]
-    if not len(seconds):
-        raise RunFileError(f"{path}: has no steps after the first {WARM_UP}: run more")
-    return seconds
+    return warm_seconds(RunFile(path))
 
 
 def _allocations(path, _):

@@ -61,16 +61,11 @@ def step_times(run):
     return lambda step: ends.get(step, float(began[0]))
 
 
-def plain_deck(run):
-    """The keys of the deck as numbers and texts of Python."""
-    return {key: value.item() if hasattr(value, "item") else value for key, value in run.deck.items()}
-
-
 def events(run):
     """Records of an event file."""
     time_of = step_times(run)
     yield version_event(time_of(None))
-    yield hyperparameters_event(time_of(None), run.name, plain_deck(run))
+    yield hyperparameters_event(time_of(None), run.name, run.deck)
     for table in TABLES:
         names, rows = rows_of(getattr(run, table))
         for row in rows:

@@ -14,7 +14,7 @@ TRAIN, DATA_NEXT, READY, REDUCE = "model.train", "data.next", "reduce.ready", "r
 
 def _seconds(run, name):
     """Samples of a span by its name in the steps that were recorded whole; none where the file has no such name."""
-    position = next((i for i, span in enumerate(run.spans) if span.name == name), None)
+    position = run.position(name)
     chosen = run.samples["name"] == (position if position is not None else len(run.spans))
     return run.samples[chosen & (run.samples["step"] > 0)]
 
@@ -138,7 +138,7 @@ def _time(run):
 def _ranks(run):
     """By the statistics over all ranks, not only those whose spans are kept."""
     table = run.rank_spans
-    position = next((i for i, span in enumerate(run.spans) if span.name == TRAIN), None)
+    position = run.position(TRAIN)
     if position is None or not all(name in table for name in ("name", "median_s", "max_s", "max_rank")):
         return
     rows = table["name"].values == position

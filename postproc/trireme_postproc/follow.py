@@ -15,10 +15,10 @@ import time
 from bisect import bisect_left
 
 from .event_file import hyperparameters_event, restart_event, scalars_event, version_event
-from .export import TABLES, plain_deck, rows_of, step_times
+from .export import TABLES, rows_of, step_times
 from .run_file import RunFile, RunFileError
 from .run_log import Log
-from .watch import RUNNING, UNKNOWN, ended, state
+from .watch import RUNNING, UNKNOWN, ended, state_of
 
 FORMATS = ("csv", "tensorboard")
 QUIET_S = 10.0  # without a new row: then run.h5 is read to see whether the run has reached its last step
@@ -101,7 +101,7 @@ class EventFiles:
         self._file = open(path, "xb")
         self._file.write(version_event(time.time()))
         if run is not None:
-            self._file.write(hyperparameters_event(time.time(), run.name, plain_deck(run)))
+            self._file.write(hyperparameters_event(time.time(), run.name, run.deck))
         if earlier:
             self.rewind(0)
         self._file.flush()
@@ -177,7 +177,7 @@ def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clo
         for made in sink.paths:
             say(made)
         while True:
-            word = state(run)  # before the rows are read: what an ended process wrote is then in them
+            word = state_of(run.path)  # before the rows are read: what an ended process wrote is then in them
             if copy_new_rows(log, sink):
                 changed = clock()
                 run.forget()

@@ -47,7 +47,7 @@ def ranks_of_steps(run):
 def per_step(run, name):
     """A column of /steps as numbers; None where the file has none, or no rows."""
     column = run.steps.get(name)
-    return Column(column.values.astype(float), column.unit, column.help) if column is not None and len(column) else None
+    return Column(column.values.astype(float), column.unit) if column is not None and len(column) else None
 
 
 def exposed_share(run):

@@ -17,7 +17,7 @@ import sys
 import numpy as np
 
 from .run_file import RunFile, RunFileError
-from .scaling import WARM_UP
+from .scaling import WARM_UP, warm_seconds
 
 FILETYPE = "trireme-prediction"
 VERSION = 1
@@ -29,10 +29,7 @@ def _rows(path, round_number, ranks):
     if not found or found[0]["strong"] is None:
         raise RunFileError(f"{path}: predicts nothing for {ranks} ranks")
     step, run = found[0]["strong"], RunFile(path[: -len(".json")])
-    seconds = run.steps["seconds"].values[WARM_UP:]
-    if not len(seconds):
-        raise RunFileError(f"{path}: its run has no steps after the first {WARM_UP}: run more")
-    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
+    low, middle, high = np.quantile(warm_seconds(run), (0.25, 0.5, 0.75))
     common = {"round": round_number, "ranks": ranks}
     yield common | {"what": f"step, {os.path.basename(path)[: -len('.json')]}", "predicted_s": step["step_s"], "measured_s": middle,
                     "measured_low_s": low, "measured_high_s": high, "predicted_exposed_s": step["exposed_s"],

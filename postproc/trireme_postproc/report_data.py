@@ -10,7 +10,7 @@ from .measures import energy_per_token, exposed_share, per_step
 from .smoothing import common_window, smooth_curve
 from .span_looks import legend_text, look_of
 from .style import RED, colour_and_dash, groups, label
-from .texts import number
+from .texts import in_small, number
 from .timeline_picture import rows_of, window
 
 MOST_BARS = 6000
@@ -135,7 +135,7 @@ def step_picture(run, step=None):
         return {"left_out": f"The timeline of step {step} is left out: it has {number(bars)} spans, and a page takes at most {number(MOST_BARS)}. To draw "
                             f"it, or some of its ranks with --ranks: trireme-postproc timeline {shlex.quote(run.path)} --step {step} --png step.png"}
     unit = run.sample_units.get("duration_s", "")
-    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    factor, small = in_small(unit)
     positions = {span.name: at for at, span in enumerate(run.spans)}
     rows, legend = [], {}
     lanes_of, _, together = rows_of(found)
@@ -154,7 +154,7 @@ def step_picture(run, step=None):
                          "bold": is_compute, "bars": bars})
     begin, end = window(found)
     return {"title": f"Step {step} of {run.name}", "rows": rows, "legend": [[text, *look] for text, look in legend.items()], "extent": plain([begin * factor, end * factor]),
-            "axis": label("time since the first rank began the step", small), "note": found.alignment(), "step": step}
+            "axis": label("time since the first rank began the step", small), "note": found.alignment()}
 
 
 def _bar_text(found, interval, factor, unit):

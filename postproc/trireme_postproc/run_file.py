@@ -44,12 +44,11 @@ def odd_values(path, error):
 
 
 class Column:
-    """One dataset: values with the unit and the meaning that the file states."""
+    """One dataset: values with the unit that the file states."""
 
-    def __init__(self, values, unit="", help_text=""):
+    def __init__(self, values, unit=""):
         self.values = np.asarray(values)
         self.unit = unit
-        self.help = help_text
 
     def __len__(self):
         return len(self.values)
@@ -202,9 +201,9 @@ class RunFile:
 
     @staticmethod
     def _live(columns, table):
-        """`columns` state units and meanings, as far as they are known."""
-        known = {name: (column.unit, column.help) for name, column in columns.items()}
-        return {name: Column(np.array(values, object if isinstance(values, list) else None), *known.get(name, ("", ""))) for name, values in table.columns.items()}
+        """`columns` state units, as far as they are known."""
+        known = {name: column.unit for name, column in columns.items()}
+        return {name: Column(np.array(values, object if isinstance(values, list) else None), known.get(name, "")) for name, values in table.columns.items()}
 
     def finished(self):
         """Whether the last recorded step is the last one of the deck; None where that is not known."""
@@ -219,6 +218,10 @@ class RunFile:
     def name(self):
         """What the deck calls the run, or its directory."""
         return str(self.deck.get("run.name") or without_surrogates(os.path.basename(os.path.dirname(os.path.abspath(self.path)))))
+
+    def position(self, name):
+        """Of a span; None where the file has none of this name."""
+        return next((position for position, span in enumerate(self.spans) if span.name == name), None)
 
     def fact(self, name):
         """A number of /timings; NaN where the file does not have it."""
@@ -304,8 +307,7 @@ def _columns(file, name):
                 values = np.array([_plain(value) for value in values], dtype=object)
             elif values.dtype.kind not in "iuf":
                 raise RunFileError(f"{dataset.name} does not hold numbers")
-            attributes = _attributes(dataset)
-            columns[without_surrogates(key)] = Column(values, str(attributes.get("units", "")), attributes.get("long_name", ""))
+            columns[without_surrogates(key)] = Column(values, str(_attributes(dataset).get("units", "")))
     rows = min((len(column) for column in columns.values()), default=0)
     for column in columns.values():
         column.values = column.values[:rows]

@@ -5,11 +5,9 @@ import os
 import re
 import time
 
-from .watch import RUNNING, UNKNOWN, done_and_wanted, holder, printable
-from .watch import state as process_state
+from .watch import RUNNING, UNKNOWN, done_and_wanted, holder, printable, state_of
 
 FINISHED, STOPPED, INTERRUPTED, FAILED = "finished", "stopped", "interrupted", "failed"
-ENDS = (FINISHED, STOPPED, INTERRUPTED, FAILED)
 TAIL = 65536  # bytes of log.txt
 QUIET_S = 900.0  # a run on another host that writes nothing for this long counts as interrupted
 LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (info|warning|error) (.*)$")
@@ -51,7 +49,7 @@ def run_state(run, now=None):
     """The state of a run. `now`: in seconds since 1970, the tests' own."""
     done, wanted = done_and_wanted(run)
     place = f"after step {done}" + (f" of {wanted}" if wanted is not None else "")
-    process = process_state(run)
+    process = state_of(run.path)
     if process == RUNNING:
         return RunState(RUNNING, f"running, {place}")
     directory = os.path.dirname(run.path)

@@ -17,6 +17,14 @@ WARM_UP = 3  # first steps of each start that are omitted, where other steps rem
 SAME = ("model.preset", "model.layers", "model.heads", "model.channels", "model.context", "model.vocabulary")
 
 
+def warm_seconds(run):
+    """Of the steps after warm-up."""
+    seconds = run.steps["seconds"].values[WARM_UP:]
+    if not len(seconds):
+        raise RunFileError(f"{run.path}: has no steps after the first {WARM_UP}: run more")
+    return seconds
+
+
 class Point:
     """One number of ranks of a run: what its steps reached."""
 

@@ -2,7 +2,8 @@
 """Running medians for pictures that compare runs.
 
 All curves of a picture share one Window, whose width is in units of the x axis. Runs of different lengths are then smoothed alike: where
-their values are the same, their curves are the same, up to half of a window before the end of the shorter one. A ratio of runs is taken value by value, and only then smoothed.
+their values are the same, their curves are the same, up to half of a window before the end of the shorter one. A ratio of runs is taken
+value by value, and only then smoothed.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ import numpy as np
 
 from . import evaluation, timings
 from .measures import energy_of_ranks, energy_per_token
-from .texts import MISSING, columns_text, number, size, with_unit
+from .texts import MISSING, columns_text, in_small, number, size, with_unit
 
 # Facts of the root that open the table when the file has them, in this order.
 FIRST = ("software", "software_version", "git_sha1", "date_and_time", "machine")
@@ -175,7 +175,7 @@ def time_table(run):
     unit = run.sample_units.get("duration_s", "")
     whole = next((row.total for row in rows if row.span.name == timings.ROOT), 0.0)
     by_name = {row.span.name: row for row in rows}
-    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    factor, small = in_small(unit)
     table = [
         ("span", "count", f"total [{unit}]", f"per step [{small}]", f"longest [{small}]", "share")
     ]

@@ -33,6 +33,11 @@ def scaled(value, unit):
     return value, unit
 
 
+def in_small(unit):
+    """The factor to the unit in which parts of a step are easy to read, and that unit."""
+    return (1e3, "ms") if unit == "s" else (1.0, unit)
+
+
 def with_unit(value, unit):
     value, unit = scaled(value, unit)
     return number(value) if unit in ("", "1") else f"{number(value)} {unit}"

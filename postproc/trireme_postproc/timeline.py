@@ -8,7 +8,7 @@ import numpy as np
 
 from .output_file import MAKER, ending_of, new_file
 from .run_file import RunFileError
-from .texts import columns_text, number
+from .texts import columns_text, in_small, number
 from .timings import ROOT
 
 COMPUTE, OTHER = "compute", "other"
@@ -102,7 +102,7 @@ def ranges(numbers):
 
 def recorded_steps(run):
     """Steps with whole spans."""
-    position = next((i for i, span in enumerate(run.spans) if span.name == ROOT), None)
+    position = run.position(ROOT)
     return np.unique(run.samples["step"][run.samples["name"] == position]) if position is not None else np.zeros(0, dtype=int)
 
 
@@ -120,7 +120,7 @@ def step_timeline(run, step, ranks=None):
         raise RunFileError(f"{run.path}: step {step} has no spans of rank {ranges(missing)}, but of the ranks {ranges(known)}: "
                            "choose them with --ranks, or record more with record.span_ranks")
     chosen = [rank for rank in known if ranks is None or rank in ranks]
-    root = next(i for i, span in enumerate(run.spans) if span.name == ROOT)
+    root = run.position(ROOT)
     anchors = {rank: _anchor(run, step, rank) for rank in chosen}
     aligned = all(anchor is not None for anchor in anchors.values())
     begins = {}
@@ -151,7 +151,7 @@ def table(timeline):
     """The whole text: sums of each rank, and its buckets."""
     run = timeline.run
     unit = run.sample_units.get("duration_s", "")
-    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    factor, small = in_small(unit)
     lines = [f"step {timeline.step} of {run.name} ({run.path}); {timeline.alignment()}"]
     rows = [("rank", f"begin [{small}]", f"step [{small}]", f"compute [{small}]", f"exposed [{small}]", "share of step")]
     for rank in timeline.ranks:

@@ -5,6 +5,7 @@ from matplotlib.patches import Patch
 
 from .span_looks import legend_text, look_of
 from .style import INK, STYLE, expect_picture, label, plain, plt, save
+from .texts import in_small
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
@@ -99,7 +100,7 @@ def plot_timeline(timeline, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
     unit = timeline.run.sample_units.get("duration_s", "")
-    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    factor, small = in_small(unit)
     rows, height, together = rows_of(timeline)
     positions = {span.name: at for at, span in enumerate(timeline.run.spans)}
     begin, end = window(timeline)

@@ -125,7 +125,7 @@ def per_step(run, position, durations):
 def step_table(run):
     """Steps, and a list of (label, seconds per step) that adds up to the whole step. What no part
     explains is the rest. Empty without spans of whole steps."""
-    whole = next((i for i, span in enumerate(run.spans) if span.name == ROOT), None)
+    whole = run.position(ROOT)
     if whole is None:
         return np.zeros(0, dtype=np.int64), []
     own = own_seconds(run)

@@ -17,7 +17,7 @@ import sys
 import numpy as np
 
 from .run_file import RunFile, RunFileError
-from .scaling import WARM_UP
+from .scaling import warm_seconds
 from .texts import MISSING, number
 
 FILETYPE = "trireme-tune-goals"
@@ -27,10 +27,7 @@ GAIN, LOSS = 0.95, 1.01
 
 
 def _median_step(directory):
-    seconds = RunFile(directory).steps["seconds"].values[WARM_UP:]
-    if not len(seconds):
-        raise RunFileError(f"{directory}: has no steps after the first {WARM_UP}: run more")
-    return float(np.median(seconds))
+    return float(np.median(warm_seconds(RunFile(directory))))
 
 
 def of_link(folder):

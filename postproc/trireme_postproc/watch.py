@@ -34,11 +34,6 @@ def holder(path):
     return (int(found.group(1)), found.group(2)) if found else None
 
 
-def state(run):
-    """Whether the run's first process lives; unknown if it is on another host."""
-    return state_of(run.path)
-
-
 def _lives(process, signed):
     """Whether the process that signed a lock at this time lives. Another may have its number now, and a zombie has ended."""
     try:
@@ -57,7 +52,7 @@ def _lives(process, signed):
 
 
 def state_of(path):
-    """The same for the run file at `path`."""
+    """Whether the first process of the run whose file is at `path` lives; unknown if it is on another host."""
     found = holder(path)
     if found is None or found[1] not in (socket.gethostname(), socket.gethostname().partition(".")[0]):
         return UNKNOWN
@@ -216,7 +211,7 @@ class _Watched:
     def look(self, timeout_s, alone):
         if self.reason:
             return
-        state_now = state(self.run)  # before the record is read again: what an ended process wrote is then in it
+        state_now = state_of(self.run.path)  # before the record is read again: what an ended process wrote is then in it
         try:
             self.run = read_while_written(self.path, samples=False, log=self.log)
         except RunFileError:

@@ -17,7 +17,7 @@ import made_up
 from cli_test import run
 from trireme_postproc import run_file
 from trireme_postproc.run_file import RunFile, UnreadableError, read_while_written
-from trireme_postproc.watch import duration_text, printable, remaining_s, state, watch
+from trireme_postproc.watch import duration_text, printable, remaining_s, state_of, watch
 
 
 class WatchTest(unittest.TestCase):
@@ -111,23 +111,23 @@ class WatchTest(unittest.TestCase):
 
     def test_who_holds_the_run(self):
         found = RunFile(made_up.write(self.path, steps=3))
-        self.assertEqual(state(found), "unknown")
+        self.assertEqual(state_of(found.path), "unknown")
         for process, host, word in ((os.getpid(), None, "running"), (self.ended_process(), None, "ended"), (os.getpid(), "elsewhere", "unknown"),
                                     (10**30, None, "ended")):
             self.lock(process, host)
-            self.assertEqual(state(found), word)
+            self.assertEqual(state_of(found.path), word)
         self.lock(os.getpid())
         os.utime(self.directory + "/lock", (1e9, 1e9))  # before this process began: its number was that of another one
-        self.assertEqual(state(found), "ended")
+        self.assertEqual(state_of(found.path), "ended")
 
     def test_a_process_that_nobody_has_waited_for_has_ended(self):
         found = RunFile(made_up.write(self.path, steps=3))
         with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
             self.lock(child.pid)
-            self.assertEqual(state(found), "running")
+            self.assertEqual(state_of(found.path), "running")
             child.stdin.close()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-            self.assertEqual(state(found), "ended")
+            self.assertEqual(state_of(found.path), "ended")
 
     def test_a_run_that_grows_until_its_process_ends(self):
         made_up.write(self.path, steps=2, wanted=6)
