@@ -201,7 +201,7 @@ TEST_F(Open, EvaluationReadsTheSameTokens) {
   const auto stream = open(setup).tokens;
   std::vector<std::int32_t> cached(static_cast<std::size_t>(stream->size()));
   stream->read(0, cached);
-  EXPECT_EQ(tokens::encode_text(tokens::find_text({at("d")}).files, "", *setup.tokenizer), cached);
+  EXPECT_EQ(tokens::encode_text(tokens::find_text({at("d")}).files, {}, *setup.tokenizer), cached);
 }
 
 TEST_F(Open, NamesWhatItLeftOut) {

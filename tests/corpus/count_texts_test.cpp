@@ -41,7 +41,7 @@ class CountTexts : public tokens::Scratch {
                const std::string& field = "",
                const CountRequest& request = {}) {
     const auto alone = comm::make_self_world();
-    corpus_ = count_texts(files, field, request, *alone);
+    corpus_ = count_texts(files, tokens::TextFormat(field), request, *alone);
     Counts found;
     for (const CountedPiece& piece : corpus_.kept.pieces()) found[piece.bytes] = piece.count;
     return found;

@@ -45,9 +45,10 @@ void write(const std::string& path, std::string_view bytes) {
 
 /// Every document of a file, whole and in ranges: the same text.
 void read_documents(const std::string& path, const std::string& field) {
+  const tokens::TextFormat format(field);
   const auto all = [&](std::int64_t begin, std::int64_t end) {
     std::string text;
-    tokens::Documents documents(path, field, begin, end);
+    tokens::Documents documents(path, format, begin, end);
     for (tokens::TextPiece piece; documents.next(piece);) text += piece.text;
     return text;
   };
@@ -55,7 +56,7 @@ void read_documents(const std::string& path, const std::string& field) {
   if (tokens::packing_of(path) != tokens::Packing::none)
     return;
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  const std::int64_t cut = tokens::boundary(path, field, size / 2);
+  const std::int64_t cut = tokens::boundary(path, format, size / 2);
   fuzz::promise(cut >= 0 && cut <= size, "a boundary lies in its file");
   fuzz::promise(all(0, cut) + all(cut, size) == whole, "ranges join to the whole");
 }

@@ -97,7 +97,7 @@ void train(const std::vector<std::string>& words) {
   const auto files = tokens::find_text({words.begin() + 6, words.end()}, "FILE").files;
   const auto alone = comm::make_self_world();
   const auto begin = std::chrono::steady_clock::now();
-  const auto counted = corpus::count_texts(files, "", count, *alone);
+  const auto counted = corpus::count_texts(files, {}, count, *alone);
   const auto middle = std::chrono::steady_clock::now();
   const auto vocabulary = corpus::train_vocabulary(
       counted.kept.pieces(), {.pattern = pattern, .vocabulary = std::stoll(words.at(1))});

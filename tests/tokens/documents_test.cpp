@@ -22,7 +22,7 @@ std::vector<std::string> texts(const std::string& path,
                                std::int64_t begin = 0,
                                std::int64_t end = -1) {
   std::vector<std::string> all;
-  Documents documents(path, field, begin, end);
+  Documents documents(path, TextFormat(field), begin, end);
   for (TextPiece piece; documents.next(piece);) {
     if (piece.begins_document || all.empty())
       all.emplace_back();
@@ -119,7 +119,7 @@ TEST_F(DocumentsOf, ABadLineIsNamedWithItsNumber) {
   EXPECT_THAT(said("plain words"), HasSubstr("is not valid JSON from here on: \"plain words\""));
   // In a range that begins later the number counts from the file's begin.
   const std::string path = write("late.jsonl", good + good + "[]\n");
-  EXPECT_THAT(user_error([&] { texts(path, "text", boundary(path, "text", 15)); }),
+  EXPECT_THAT(user_error([&] { texts(path, "text", boundary(path, TextFormat("text"), 15)); }),
               HasSubstr("late.jsonl:3:1:"));
 }
 
@@ -267,7 +267,7 @@ TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   for (const std::int64_t step : {1'000, 4'099, 65'536, 299'999}) {
     std::string joined;
     for (std::int64_t at = 0, begin = 0; begin < 300'000;) {
-      const std::int64_t end = boundary(plain, "", at += step);
+      const std::int64_t end = boundary(plain, {}, at += step);
       if (end > begin)
         for (const auto& part : texts(plain, "", begin, end)) joined += part;
       begin = std::max(begin, end);
@@ -277,7 +277,7 @@ TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   const auto size = static_cast<std::int64_t>(lines.size());
   std::vector<std::string> all;
   for (std::int64_t at = 0, begin = 0; begin < size;) {
-    const std::int64_t end = boundary(json, "text", at += 10'007);
+    const std::int64_t end = boundary(json, TextFormat("text"), at += 10'007);
     for (const auto& line : texts(json, "text", begin, end)) all.push_back(line);
     begin = end;
   }
@@ -293,8 +293,8 @@ TEST_F(DocumentsOf, ASearchForALineMayEndEarly) {
   const auto size = static_cast<std::int64_t>(lines.size());
   for (std::int64_t at = 0; at < size; at += 1'009)
     for (const std::int64_t length : {1, 2, 600, 20'000, 400'000})
-      EXPECT_EQ(std::min(boundary(path, "text", at, at + length), at + length),
-                std::min(boundary(path, "text", at), at + length))
+      EXPECT_EQ(std::min(boundary(path, TextFormat("text"), at, at + length), at + length),
+                std::min(boundary(path, TextFormat("text"), at), at + length))
           << at << " " << length;
 }
 
@@ -313,7 +313,7 @@ class Exhausted final : public text::Tokenizer {
 };
 
 TEST_F(DocumentsOf, EncodingNamesTheFileForWhichMemoryRanOut) {
-  Documents documents(write("dna.txt", "ACGT"), "");
+  Documents documents(write("dna.txt", "ACGT"), {});
   try {
     encode_documents(documents, "dna.txt", Exhausted(), [](const auto&, const auto&) {});
     FAIL() << "memory did not run out";

@@ -47,11 +47,11 @@ TEST_F(HeldTokensTest, TextBecomesTheTokensOfItsFilesInOrder) {
   write("d/c", std::string("\0x", 2));  // binary
   write("lines", "{\"text\": \"x\"}\n{\"text\": \"yy\"}\n");
   const Marked marked;
-  EXPECT_EQ(encode_text(find_text({at("d")}).files, "", marked), (Tokens{256, 'a', 'a', 256, 'b'}));
-  EXPECT_EQ(encode_text(find_text({at("d/b"), at("d")}).files, "", *text::byte_tokenizer()),
+  EXPECT_EQ(encode_text(find_text({at("d")}).files, {}, marked), (Tokens{256, 'a', 'a', 256, 'b'}));
+  EXPECT_EQ(encode_text(find_text({at("d/b"), at("d")}).files, {}, *text::byte_tokenizer()),
             (Tokens{'b', 'a', 'a'}));
-  EXPECT_EQ(encode_text(find_text({at("d/c")}).files, "", marked), (Tokens{256, 0, 'x'}));
-  EXPECT_EQ(encode_text(find_text({at("lines")}).files, "text", marked),
+  EXPECT_EQ(encode_text(find_text({at("d/c")}).files, {}, marked), (Tokens{256, 0, 'x'}));
+  EXPECT_EQ(encode_text(find_text({at("lines")}).files, TextFormat("text"), marked),
             (Tokens{256, 'x', 256, 'y', 'y'}));
 }
 

@@ -22,8 +22,7 @@ enum class BadLines : std::uint8_t { stop, skip };
 struct TextFormat {
   TextFormat() = default;
   /// JSON lines with the text under this key; empty: each file is a document of plain text.
-  TextFormat(std::string key) : field(std::move(key)) {}
-  TextFormat(const char* key) : field(key) {}
+  explicit TextFormat(std::string key) : field(std::move(key)) {}
 
   std::string field;
   std::string separator;  ///< between documents of plain text; empty: each file is a document

@@ -57,7 +57,7 @@ using Numbered = std::pair<std::int64_t, inference::Generated>;
 /// One prompt per line or JSON object; blank lines are ignored.
 std::vector<std::string> read_prompts(const std::string& path, const std::string& field) {
   std::vector<std::string> prompts;
-  tokens::Documents documents(tokens::find_file(path, "--prompts"), field);
+  tokens::Documents documents(tokens::find_file(path, "--prompts"), tokens::TextFormat(field));
   std::string all;
   for (tokens::TextPiece piece; documents.next(piece);) {
     if (field.empty()) {
