@@ -2,6 +2,8 @@
 // Options shared by several verbs, and their checks.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -49,7 +51,8 @@ template <class Table, class Take>
 CLI::Option* add_choice(
     CLI::App& command, const char* option, const char* help, const Table& table, Take take) {
   std::vector<std::string> known;
-  for (const auto& [value, word] : table) known.emplace_back(word);
+  std::ranges::transform(table, std::back_inserter(known),
+                         [](const auto& row) { return row.second; });
   const auto translate = [&table, take](const std::vector<std::string>& words) {
     std::vector<std::remove_cvref_t<decltype(table[0].first)>> chosen;
     for (const std::string& given : words)

@@ -84,6 +84,8 @@ class Counting {
     bytes_ = text_bytes_ = 0;
     std::vector<std::unique_ptr<PieceCounts>> counts;
     std::vector<std::future<void>> threads;  // which end before the counts go
+    counts.reserve(static_cast<std::size_t>(request_.threads));
+    threads.reserve(counts.capacity());
     for (int t = 0; t < request_.threads; ++t)
       counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
     for (const auto& mine : counts)

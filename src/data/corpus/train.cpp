@@ -160,9 +160,12 @@ class Trainer {
     }
   }
   void lose(std::uint64_t pair, std::int64_t count) {
-    if (const auto found = pairs_.find(pair); found != pairs_.end())
-      if ((found->second.count -= count) <= 0)
-        pairs_.erase(found);
+    const auto found = pairs_.find(pair);
+    if (found == pairs_.end())
+      return;
+    found->second.count -= count;
+    if (found->second.count <= 0)
+      pairs_.erase(found);
   }
   void put(std::uint64_t pair, PairEntry entry) {
     if (entry.count <= 0)

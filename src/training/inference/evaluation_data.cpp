@@ -34,13 +34,14 @@ void expect_two(std::int64_t tokens, const std::string& key) {
 
 Tokens text_of(const session::EvaluationSet& set,
                const std::string& key,
-               const text::Tokenizer& tokenizer,
+               const text::Tokenizer* tokenizer,
                Log& log) {
+  TRIREME_EXPECT(tokenizer != nullptr, "text to evaluate, no tokenizer");
   const auto format =
-      tokens::text_format(set.field, "auto", tokens::BadLines::stop, tokenizer, key);
+      tokens::text_format(set.field, "auto", tokens::BadLines::stop, *tokenizer, key);
   const auto sources = tokens::find_text(set.text, key);
   tokens::report_sources(sources, set.field, key, log);
-  Tokens tokens = tokens::encode_text(sources.files, format, tokenizer);
+  Tokens tokens = tokens::encode_text(sources.files, format, *tokenizer);
   expect_two(std::ssize(tokens), key);
   return tokens;
 }
@@ -80,7 +81,7 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<session::Eval
       TRIREME_EXPECT(tokenizer != nullptr || !set.is_text(), "text to evaluate, no tokenizer");
       Found& one = all.emplace_back();
       attempt(!set.text.empty(),
-              [&] { one.text = text_of(set, key_of(i, "text"), *tokenizer, log); });
+              [&] { one.text = text_of(set, key_of(i, "text"), tokenizer, log); });
       attempt(!set.multiple_choice.empty(), [&] {
         tokens::find_file(set.multiple_choice, key_of(i, "multiple_choice"));
         one.questions =

@@ -162,6 +162,7 @@ ExitCode sample(comm::World& world, const SampleOptions& options) {
   if (options.ends)
     rules.ends_of_text = roles.ends;
   std::vector<std::vector<std::int32_t>> tokens;  // of the prompts
+  tokens.reserve(prompts.size());
   for (const std::string& prompt : prompts)
     tokens.push_back(inference::prompt_tokens(tokenizer, prompt, options.commands, roles.begin));
   const std::size_t longest = std::ranges::max(tokens, {}, &std::vector<std::int32_t>::size).size();
