@@ -127,6 +127,16 @@ class Tokenized(TrainingTest):
         return subprocess.Popen([TRIREME, "tokenize", "--tokenizer", self.tokenizer, "--text", self.text, "--output", self.path(output),
                                  *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def begin_and_halt(self, output, *options):
+        """The process, halted by SIGSTOP after it has found its text and before its end."""
+        running = self.begin_tokenize(output, *options)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not os.path.exists(self.path(output + ".parts/job")) and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        running.send_signal(signal.SIGSTOP)
+        self.assertIsNone(running.poll(), "it ended too early")
+        return running
+
     def many_texts(self, number=120):
         for i in range(number):
             with open(os.path.join(self.text, f"{i:03}.txt"), "w", encoding="ascii") as out:
@@ -307,13 +317,8 @@ class Tokenized(TrainingTest):
 
     def test_a_second_start_is_refused_while_the_first_is_there(self):
         self.many_texts(400)
-        first = self.begin_tokenize("c", "--shard-bytes", "65536")
+        first = self.begin_and_halt("c", "--shard-bytes", "65536")
         try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while not os.path.exists(self.path("c.parts/job")) and first.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.001)
-            first.send_signal(signal.SIGSTOP)
-            self.assertIsNone(first.poll(), "the first ended too early to be met")
             for ranks in (1, 2):
                 second = self.tokenize("c", "--shard-bytes", "65536", ranks=ranks)
                 self.assert_refused(second, 2, "c.parts: error: another start", f"process {first.pid} on")
@@ -368,13 +373,8 @@ class Tokenized(TrainingTest):
 
     def test_text_that_changes_while_it_is_encoded_is_no_corpus(self):
         self.many_texts(400)
-        running = self.begin_tokenize("c", "--shard-bytes", "65536")
+        running = self.begin_and_halt("c", "--shard-bytes", "65536")
         try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while not os.path.exists(self.path("c.parts/job")) and running.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.001)
-            running.send_signal(signal.SIGSTOP)
-            self.assertIsNone(running.poll(), "it ended too early")
             with open(os.path.join(self.text, "399.txt"), "a", encoding="ascii") as out:
                 out.write("more")
         finally:

@@ -87,12 +87,13 @@ void expect_place(const TokenizeRequest& request) {
     files::expect_new_directory(request.parts());
   const fs::path output(request.output);
   const std::string front = output.filename().string() + "_";
+  const std::string ending_of_index = tokens::index_of_shard("");
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(
            output.has_parent_path() ? output.parent_path() : fs::path("."), problem)) {
     std::string name = entry.path().filename().string();
-    if (name.ends_with(tokens::index_of_shard("")))
-      name.resize(name.size() - tokens::index_of_shard("").size());
+    if (name.ends_with(ending_of_index))
+      name.resize(name.size() - ending_of_index.size());
     const auto stem = name.substr(0, name.size() - std::min<std::size_t>(name.size(), 10));
     if (name.ends_with(".bin") && (stem == front + "train_" || stem == front + "val_"))
       throw UserError(Place{entry.path().string()},
