@@ -10,17 +10,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 seconds=${1:-}
 declare -A runs=([deck]=5000 [tokens]=100000 [manifest]=50000 [record]=600 [tokenizer]=20000 [weights]=20000) # a few seconds each
-compiler=
-for candidate in clang++-14 clang++-{16..21} clang++; do
-  if "$candidate" -fsanitize=fuzzer -fopenmp -x c++ -o /dev/null - 2>/dev/null \
-    <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'; then
-    compiler=$candidate && break
-  fi
-done
-if [ -z "$compiler" ]; then
-  echo "skipped: fuzzing needs clang++, libclang-rt-dev and libomp-dev of one version (bash modules/packages/setup.sh tests installs them)"
-  exit 77
-fi
+compiler=$(bash tests/fuzz/compiler.sh) || { code=$? && echo "$compiler" && exit $code; }
 CC=${compiler/++/} CXX=$compiler PRESET=fuzz bash jobs/build.sh
 [ "$seconds" != --build ] || exit 0
 mkdir -p build-fuzz/found

@@ -18,8 +18,7 @@ case $preset in
     if [ ! -x /usr/bin/mpicc.mpich ] || [ ! -x /usr/bin/h5pcc.mpich ]; then skip "Debian's MPICH and its HDF5"; fi
     ;;
   fuzz)
-    CXX=$(compgen -c clang++ | grep -E '^clang\+\+(-[0-9]+)?$' | sort -uV | tail -n 1)
-    [ -n "$CXX" ] || skip "clang++ (bash modules/packages/setup.sh tests installs it)"
+    CXX=$(bash "$1/tests/fuzz/compiler.sh") || { code=$? && echo "$CXX" && exit $code; }
     export CXX CC=${CXX/++/}
     ;;
 esac

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Prints a clang++ that can build the fuzzers. Several versions may be installed, some without these libraries: clang-tidy brings its
+# clang along, and Debian installs one libomp-dev at a time.
+#   usage: bash tests/fuzz/compiler.sh       exit code 77: there is none, and it prints what is missing
+set -euo pipefail
+for candidate in clang++-14 clang++-{16..21} clang++; do
+  if "$candidate" -fsanitize=fuzzer -fopenmp -x c++ -o /dev/null - 2>/dev/null \
+    <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'; then
+    echo "$candidate"
+    exit 0
+  fi
+done
+echo "skipped: fuzzing needs clang++, libclang-rt-dev and libomp-dev of one version (bash modules/packages/setup.sh tests installs them)"
+exit 77
