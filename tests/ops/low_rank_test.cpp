@@ -71,6 +71,16 @@ TEST_P(LowRankTest, ReplacesRowsThatSayNothing) {
   expect_orthonormal(made, 6);
   EXPECT_EQ(orthonormalized(rows, 6), made);  // the same every time
   expect_orthonormal(orthonormalized(Values(300), 3), 3);
+  // The reciprocal of such a length is infinite in fp32.
+  for (const double tiny : {1e-45, 1e-40, 1e-38})
+    expect_orthonormal(orthonormalized(Values(300, tiny), 3), 3);
+}
+
+TEST_P(LowRankTest, ReplacesByRowsThatAreIndependent) {
+  for (std::int64_t length = 2; length <= 24; ++length)
+    for (std::int64_t count = 1; count < length; ++count)
+      expect_orthonormal(orthonormalized(Values(static_cast<std::size_t>(count * length)), count),
+                         static_cast<std::size_t>(count));
 }
 
 TEST_P(LowRankTest, SubtractsAndDropsWhatIsNotFinite) {

@@ -14,9 +14,9 @@
 namespace trireme::ops {
 
 /// Makes the rows orthonormal, first to last, by the modified Gram-Schmidt process, twice per row,
-/// so that rounding does not leave them oblique. A row that depends on earlier ones, is zero or is
-/// not finite is replaced by replacement_element()s first, so the result is always finite. Sums are
-/// fp64 in a fixed order.
+/// so that rounding does not leave them oblique. A row that depends on earlier ones, is not finite,
+/// or is shorter than 2.9e-39 is replaced by replacement_element()s first, so the result is always
+/// finite. Sums are fp64 in a fixed order.
 struct Orthonormalize {
   static constexpr const char* name = "orthonormalize";
   View rows;           ///< [count, length] fp32, length > count

@@ -60,12 +60,13 @@ void run(Threads, const Orthonormalize& call) {
     float* row = rows + r * length;
     const double before = norm(row, length);
     double rest = 0;
-    if (std::isfinite(before)) {  // a unit row, so that nothing is subnormal
-      scale_kernel(row, static_cast<float>(before > 0 ? 1 / before : 0), length);
+    const auto to_unit = static_cast<float>(1 / before);
+    if (std::isfinite(before) && std::isfinite(to_unit)) {  // a unit row: nothing is subnormal
+      scale_kernel(row, to_unit, length);
       rest = subtract_projections(rows, r, length);
     }
-    if (!(rest > least_rest)) {
-      for (std::int64_t i = 0; i < length; ++i) row[i] = replacement_element(r, i);
+    for (std::int64_t random = r; !(rest > least_rest); random += call.count) {
+      for (std::int64_t i = 0; i < length; ++i) row[i] = replacement_element(random, i);
       rest = subtract_projections(rows, r, length);
     }
     scale_kernel(row, static_cast<float>(1 / rest), length);

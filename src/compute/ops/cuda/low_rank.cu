@@ -33,14 +33,14 @@ __global__ void orthonormalize_kernel(Orthonormalize call, std::int64_t length) 
     float* row = rows + r * length;
     const double before = sqrt(block_dot(row, row, length));
     double rest = 0;
-    if (before < static_cast<double>(INFINITY)) {  // and is a number
-      const auto scale = static_cast<float>(before > 0 ? 1 / before : 0);
-      for (std::int64_t i = threadIdx.x; i < length; i += row_threads) row[i] *= scale;
+    const auto to_unit = static_cast<float>(1 / before);
+    if (before < static_cast<double>(INFINITY) && to_unit < INFINITY) {  // and is a number
+      for (std::int64_t i = threadIdx.x; i < length; i += row_threads) row[i] *= to_unit;
       rest = subtract_projections(rows, r, length);
     }
-    if (!(rest > least_rest)) {
+    for (std::int64_t random = r; !(rest > least_rest); random += call.count) {
       for (std::int64_t i = threadIdx.x; i < length; i += row_threads)
-        row[i] = replacement_element(r, i);
+        row[i] = replacement_element(random, i);
       rest = subtract_projections(rows, r, length);
     }
     const auto scale = static_cast<float>(1 / rest);
