@@ -316,14 +316,20 @@ std::vector<std::string> prune(const std::string& run_directory,
     return {};
   auto places = places_in(checkpoints_of(run_directory));
   std::erase_if(places, std::not_fn(has_our_name));
+  if (std::ssize(places) <= retention.keep)
+    return {};                      // unread: reading a manifest takes as long as writing it
   std::vector<std::string> doomed;  // newest first
   std::int64_t whole = 0;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     if (whole >= retention.keep && retention.milestone(place->step))
-      continue;  // unread: there may be many
+      continue;                   // unread: there may be many
+    if (place->step == newest) {  // unread: it has just been written
+      ++whole;
+      continue;
+    }
     const FoundCheckpoint one = look_at(std::move(*place));
     whole += one.whole ? 1 : 0;
-    if (one.whole && whole > retention.keep && !one.milestone && one.step != newest)
+    if (one.whole && whole > retention.keep && !one.milestone)
       doomed.push_back(one.directory);
   }
   std::vector<std::string> warnings;
