@@ -8,8 +8,8 @@
 // newton_schulz: (a, b, c) = (3.4445, -4.7750, 2.0315), f = 1, e = 1e-7. Five steps bring what was
 // above 0.003 |X| to between 0.68 and 1.21; they do not converge to 1. Source: Jordan et al.,
 // "Muon: an optimizer for hidden layers in neural networks", 2024. polar_express: a triple for each
-// step, f = 1.01, e = 1e-6. Source: Amsel et al., "The Polar Express", arXiv 2505.16932, with the
-// safety factor that its authors recommend: 0.85 to 1.15.
+// step, f = 1.01, e = 1e-6: 0.85 to 1.15. Source: Amsel et al., "The Polar Express", arXiv
+// 2505.16932; the triples are those of modded-nanogpt (safety factor 2e-2), f is nanochat's.
 //
 // 1. Sums of squares are fp64, all else is fp32. With options.products = bf16, X, A, A A and P are
 //    rounded to bf16; what is between the products is still computed in fp32. Results then differ
