@@ -75,8 +75,8 @@ TEST(OperationOptions, AreThoseOfTheDeck) {
   EXPECT_EQ(usual.products.blocks, ops::ProductOptions{}.blocks);
   EXPECT_EQ(usual.products.workspace_bytes, ops::ProductOptions{}.workspace_bytes);
   EXPECT_EQ(usual.attention.deterministic, ops::AttentionOptions{}.deterministic);
-  job.gpu.timed_products = true;
-  job.gpu.fused_gelu = job.gpu.deterministic_attention = false;
+  job.gpu.products.timed = true;
+  job.gpu.products.fused_gelu = job.gpu.attention.deterministic = false;
   job.parallel.product_blocks.value = 64;
   job.gpu.product_workspace.value = 7;
   const ops::Options given = operation_options(job, *device);

@@ -29,7 +29,11 @@ class RankMemory : public ::testing::Test {
   void set_limit(std::int64_t bytes) { job_.shape.recompute = model::RecomputeKey(Bytes{bytes}); }
   [[nodiscard]] std::int64_t bytes_with(model::Recompute recompute) {
     job_.shape.recompute = recompute;
-    return decide_recompute(job_, *world_, *device_, DType::f32).bytes;
+    return choice().bytes;
+  }
+  [[nodiscard]] model::RecomputeChoice choice() {
+    return decide_recompute(
+        {job_, job_.shape, plan_of(job_, *world_, *device_), {DType::f32, device_->kind()}});
   }
 
   Job job_ = small_job();
@@ -44,18 +48,18 @@ TEST_F(RankMemory, UnderALimitEqualsThatOfASession) {
   set_limit((least + most) / 2);
   const batches::Split data = open_data(job_, "unused", *world_, log_);
   const Session session(job_, data, *world_);
-  const model::RecomputeChoice choice = decide_recompute(job_, *world_, *device_, DType::f32);
-  EXPECT_EQ(session.shape.recompute, choice.recompute);
-  EXPECT_EQ(session.model.shape().recompute, choice.recompute);
-  EXPECT_NE(choice.recompute.list(), nullptr);
-  EXPECT_LE(choice.bytes, (least + most) / 2);
+  const model::RecomputeChoice chosen = choice();
+  EXPECT_EQ(session.shape.recompute, chosen.recompute);
+  EXPECT_EQ(session.model.shape().recompute, chosen.recompute);
+  EXPECT_NE(chosen.recompute.list(), nullptr);
+  EXPECT_LE(chosen.bytes, (least + most) / 2);
   EXPECT_EQ(decided(job_, *world_, *device_, DType::f32).shape, session.shape);
 
   const layout::Budget budget = budget_of(job_, session.plan, {DType::f32, device::Kind::cpu});
   const nn::ActivationPlan kept = model::activation_plan(
       session.shape, DType::f32, job_.batch.micro_sequences, device::Kind::cpu);
   EXPECT_EQ(session.model.activation_bytes(), kept.bytes());
-  EXPECT_EQ(choice.bytes,
+  EXPECT_EQ(chosen.bytes,
             budget.held_bytes() + static_cast<std::int64_t>(kept.bytes() + kept.scratch().bytes()));
 }
 
@@ -76,7 +80,7 @@ TEST_F(RankMemory, ReportsATooSmallLimit) {
 
 TEST_F(RankMemory, AnExplicitChoiceIsKept) {
   job_.shape.recompute = model::Recompute::gelu;
-  EXPECT_TRUE(decide_recompute(job_, *world_, *device_, DType::f32).fits);
+  EXPECT_TRUE(choice().fits);
   EXPECT_EQ(decided(job_, *world_, *device_, DType::f32).shape, job_.shape);
 }
 

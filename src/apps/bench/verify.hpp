@@ -6,12 +6,10 @@
 //   shard: none | optimizer | gradients | parameters
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 693, on the CPU: 3 x 4 x 3 x 2^4 = 576, and with shard: parameters 3 x 2^4 with padding
-// aligned, as many again with reshard_after_forward: false, 3 x 3 with another padding and all
-// switches on, and 3 x 2 x 2 with those on and another prefetch of 1 to 3 than the deck's. Where
-// the ranks can be divided into groups of several, those with shards and all switches off or all on
-// are also run with replicas (parallel.replicate), as many as the smallest factor of the ranks: 69
-// more. All use a reduction in a fixed order (`sum` becomes `ordered`). The first combination is
+// which are 693 on the CPU, since shard: parameters has fewer paddings, and reshard_after_forward
+// and prefetch besides. Where the ranks can be divided into groups of several, those with shards
+// and all switches off or all on are also run with replicas (parallel.replicate), as many as the
+// smallest factor of the ranks: 69 more. All use a reduction in a fixed order (`sum` becomes `ordered`). The first combination is
 // the plain one: not sharded, with every switch off. The results of all others must be bitwise
 // equal to it.
 //

@@ -134,7 +134,7 @@ std::shared_ptr<const text::Tokenizer> shared_tokenizer(comm::World& world,
 
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
-                   const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
+                   const std::function<ExitCode(SharedDeck&, Log&)>& action) {
   SharedDeck shared;
   shared.circumstances.ranks = world.size();
   shared.circumstances.cuda = build_info().has_cuda;
@@ -196,8 +196,7 @@ ExitCode with_deck_until_stopped(
     Arguments arguments,
     const std::string& work,
     const DeckArguments& deck,
-    const std::function<ExitCode(comm::World&, const SharedDeck&, Log&, session::SignalScope&)>&
-        action) {
+    const std::function<ExitCode(comm::World&, const SharedDeck&, Log&)>& action) {
   const double started_at = device::steady_seconds();
   session::SignalScope signals(work);  // install before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
@@ -207,14 +206,15 @@ ExitCode with_deck_until_stopped(
       signals.end_by(0, nullptr);
       signals.training_begins();
     });
-    return with_deck(world, deck, [&](const SharedDeck& shared, Log& log) {
+    return with_deck(world, deck, [&](SharedDeck& shared, Log& log) {
+      shared.signals = &signals;
       std::optional<session::JobClock> clock;
       if (world.rank() == 0) {
         constexpr Duration no_limit{std::numeric_limits<double>::infinity()};
         clock.emplace(started_at + shared.job.run.walltime.value_or(no_limit).seconds, signals,
                       [&log](const std::string& warning) { log.warning("{}", warning); });
       }
-      return action(world, shared, log, signals);
+      return action(world, shared, log);
     });
   });
 }

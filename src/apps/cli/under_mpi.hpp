@@ -44,6 +44,7 @@ struct SharedDeck {
   deck::Circumstances circumstances;
   deck::Deck deck;
   session::Job job;
+  session::SignalScope* signals = nullptr;  ///< of with_deck_until_stopped()
 };
 
 /// Runs `action` with the checked deck: rank 0 reads the deck's bytes, and every rank parses them
@@ -51,7 +52,7 @@ struct SharedDeck {
 /// overrides or builds differ.
 ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
-                   const std::function<ExitCode(const SharedDeck&, Log&)>& action);
+                   const std::function<ExitCode(SharedDeck&, Log&)>& action);
 
 /// Both, for work that ends on signals, at run.walltime after the start of the process, and shortly
 /// before the end of the scheduler's job. `work` is that of SignalScope.
@@ -59,7 +60,6 @@ ExitCode with_deck_until_stopped(
     Arguments arguments,
     const std::string& work,
     const DeckArguments& deck,
-    const std::function<
-        ExitCode(comm::World&, const SharedDeck&, Log&, session::SignalScope& signals)>& action);
+    const std::function<ExitCode(comm::World&, const SharedDeck&, Log&)>& action);
 
 }  // namespace trireme::cli

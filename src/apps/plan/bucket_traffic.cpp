@@ -145,12 +145,8 @@ void BucketTraffic::fill(StepModel& model) const {
                  (across_ && options_.local_steps == 1 ? across_->sums_s() : 0);
   model.control_s = (inside_too ? inside_.control_s() : 0) + (across_ ? across_->control_s() : 0);
   model.sharing = inside_.sharing();
-  if (across_) {
-    const Sharing other = across_->sharing();
-    model.sharing.compute_lost = std::max(model.sharing.compute_lost, other.compute_lost);
-    model.sharing.stretch = std::max(model.sharing.stretch, other.stretch);
-    model.sharing.waiting_during = std::max(model.sharing.waiting_during, other.waiting_during);
-  }
+  if (across_)
+    model.sharing.raise_to(across_->sharing());
   if (plan_.all_ranks() == 1)
     return;
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {

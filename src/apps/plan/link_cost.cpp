@@ -205,11 +205,7 @@ std::optional<double> LinkCost::copy_s(std::int64_t bytes, std::int64_t ranks_on
 
 Sharing LinkCost::sharing() const {
   Sharing worst;
-  for (const Part& part : parts_) {
-    worst.compute_lost = std::max(worst.compute_lost, part.link->compute_lost);
-    worst.stretch = std::max(worst.stretch, part.link->stretch);
-    worst.waiting_during = std::max(worst.waiting_during, part.link->waiting_during);
-  }
+  for (const Part& part : parts_) worst.raise_to(*part.link);
   return worst;
 }
 

@@ -12,6 +12,7 @@
 // 4. `version` counts the formats: a reader refuses those that are newer than itself.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -68,6 +69,12 @@ struct Sharing {
   /// Share of the time of collectives during compute in which a rank waits for the slowest rank, on
   /// average, because ranks are slowed down unequally.
   double waiting_during = 0;
+
+  void raise_to(const Sharing& other) {
+    compute_lost = std::max(compute_lost, other.compute_lost);
+    stretch = std::max(stretch, other.stretch);
+    waiting_during = std::max(waiting_during, other.waiting_during);
+  }
 };
 
 /// What was measured over a wire.

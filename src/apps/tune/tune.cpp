@@ -83,7 +83,9 @@ class Tuner {
     return deck::job_of(deck_of(config));
   }
   [[nodiscard]] model::RecomputeChoice recompute_of(const deck::JobConfig& config) const {
-    return session::decide_recompute(job_of(config), world_, *device_, dtype_);
+    const session::Job job = job_of(config);
+    return session::decide_recompute(
+        {job, job.shape, session::plan_of(job, world_, *device_), {dtype_, device_->kind()}});
   }
   [[nodiscard]] std::int64_t bytes_of(const deck::JobConfig& config) const;
   [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;

@@ -17,9 +17,8 @@
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
-// There is one communication stream, so collectives run in the order in which they are enqueued,
-// and that order is the same on all ranks: reductions in layout order, gathers in the order of
-// mark_updated(), and between the gathers an optimizer's own transfers (transfers.hpp). If
+// Collectives run on one stream (collective_queue.hpp): reductions in layout order, gathers in the
+// order of mark_updated(), and between the gathers an optimizer's own transfers. If
 // overlap_gradients or overlap_parameters is off, compute waits right after each reduction or
 // gather; with both off, or with one rank, the communication stream is inline.
 //
@@ -149,21 +148,9 @@ class Engine final : private CollectiveQueue::Source {
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
-  /// For an optimizer that sends parts of owned() of these buckets (transfers.hpp): `sender`
-  /// enqueues each transfer that begin_transfer() begins. Call again with null before `sender` is
-  /// destroyed.
-  void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets) {
-    transfers_.set_sender(sender, buckets);
-  }
-  /// Enqueues a transfer after all work enqueued so far on compute and in the queue of collectives.
-  /// All ranks make these calls, and those of mark_updated(), in the same order.
-  void begin_transfer(BucketIndex bucket, Direction direction) {
-    transfers_.begin(bucket, direction);
-  }
-  /// Compute waits for this transfer of the current step.
-  void wait_for_transfer(BucketIndex bucket, Direction direction) {
-    transfers_.wait(bucket, direction);
-  }
+  /// For an optimizer that sends parts of owned(). All ranks call its begin(), and mark_updated(),
+  /// in the same order.
+  Transfers& transfers() { return transfers_; }
   /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
   /// this gathers them, if they are not in their slots, so all ranks must make the same calls. If
   /// parameters share slots, it ends the use of the parameters of earlier calls.

@@ -47,10 +47,13 @@ class Transfers {
   Transfers(device::Device& device, device::Stream& compute, CollectiveQueue& queue, bool overlaps)
       : device_(device), compute_(compute), queue_(queue), overlaps_(overlaps) {}
 
-  /// Sets the sender for these buckets; null: none. Waits for transfers of the previous sender.
+  /// Sets the sender for these buckets; null: none. Waits for transfers of the previous sender,
+  /// which must not be destroyed earlier.
   void set_sender(TransferSender* sender, std::span<const BucketIndex> buckets);
   void begin_step(std::int64_t step);
+  /// Enqueues a transfer after all work enqueued so far on compute and in the queue of collectives.
   void begin(BucketIndex bucket, Direction direction);
+  /// Compute waits for this transfer of the current step.
   void wait(BucketIndex bucket, Direction direction);
   /// Appends the times of the step with this number, or the one before the current one.
   void take_times(std::int64_t step, std::vector<TransferTimes>& times) const;

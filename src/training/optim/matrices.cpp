@@ -164,12 +164,12 @@ Matrices::Matrices(const OptimizerConfig& config,
   if (!work_.distributed)
     return;
   transfer_ = comm::make_transfer(world, communicator, groups);
-  engine_.set_sender(this, buckets);
+  engine_.transfers().set_sender(this, buckets);
 }
 
 Matrices::~Matrices() {
   if (transfer_)
-    engine_.set_sender(nullptr, {});
+    engine_.transfers().set_sender(nullptr, {});
 }
 
 std::optional<std::size_t> Matrices::round_of(BucketIndex bucket) const {
@@ -250,7 +250,7 @@ void Matrices::enqueue(BucketIndex bucket, reduce::Direction direction, device::
 void Matrices::send(std::size_t round) {
   num_orthogonalized_ = num_returning_ = 0;
   if (transfer_)
-    engine_.begin_transfer(rounds_[round].bucket, reduce::Direction::send);
+    engine_.transfers().begin(rounds_[round].bucket, reduce::Direction::send);
 }
 
 void Matrices::orthogonalize_through(std::size_t round, device::Stream& stream) {
@@ -260,7 +260,7 @@ void Matrices::orthogonalize_through(std::size_t round, device::Stream& stream) 
     for (const LocalCopy& piece : next.local_copies)
       stream.device().copy(piece.matrix, piece.gradient, stream);
     if (transfer_)
-      engine_.wait_for_transfer(next.bucket, reduce::Direction::send);
+      engine_.transfers().wait(next.bucket, reduce::Direction::send);
     for (const Matrix& matrix : next.matrices)
       (*matrix.orthogonalize)(matrix.at, scratch, matrix.scale, stream);
   }
@@ -271,11 +271,11 @@ void Matrices::finish(std::size_t round, device::Stream& stream) {
   if (transfer_)
     for (; num_returning_ < std::min(round + 2, rounds_.size()); ++num_returning_) {
       orthogonalize_through(num_returning_, stream);
-      engine_.begin_transfer(rounds_[num_returning_].bucket, reduce::Direction::send_back);
+      engine_.transfers().begin(rounds_[num_returning_].bucket, reduce::Direction::send_back);
     }
   orthogonalize_through(wanted.products, stream);
   if (transfer_)
-    engine_.wait_for_transfer(wanted.bucket, reduce::Direction::send_back);
+    engine_.transfers().wait(wanted.bucket, reduce::Direction::send_back);
   for (const LocalCopy& piece : wanted.local_copies)
     stream.device().copy(piece.gradient, piece.matrix, stream);
 }

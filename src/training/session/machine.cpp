@@ -139,14 +139,10 @@ comm::Options communicator_options(const Sections& sections, const layout::Repli
 }
 
 ops::Options operation_options(const Job& job, const device::Device& device) {
-  return {
-      .products = {.timed = job.gpu.timed_products,
-                   .fused_gelu = job.gpu.fused_gelu,
-                   .fused_gelu_backward = job.gpu.fused_gelu_backward,
-                   .fused_row_sums = job.gpu.fused_bias_gradients,
-                   .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0)),
-                   .workspace_bytes = job.gpu.product_workspace_bytes(device.memory().total_bytes)},
-      .attention = job.gpu.attention_options()};
+  ops::Options options{.products = job.gpu.products, .attention = job.gpu.attention};
+  options.products.blocks = static_cast<int>(job.parallel.product_blocks.value_or(0));
+  options.products.workspace_bytes = job.gpu.product_workspace_bytes(device.memory().total_bytes);
+  return options;
 }
 
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {

@@ -127,7 +127,7 @@ std::int64_t workspace_bytes(const RankNeeds& rank) {
       std::max(device::cuda::workspace_bytes, rank.config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
           model::attention_shape(rank.shape, 0, rank.kind.dtype, rank.config.batch.micro_sequences),
-          rank.config.gpu.attention_options()) +
+          rank.config.gpu.attention) +
       term_bytes(rank.config, rank.plan));
 }
 
@@ -200,13 +200,6 @@ model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const Ra
     throw UserError({Diagnostic{{}, key, too_little(job.shape, choice, kind.dtype)}});
   shape.recompute = choice.recompute;
   return shape;
-}
-
-model::RecomputeChoice decide_recompute(const Job& job,
-                                        comm::World& world,
-                                        const device::Device& device,
-                                        DType dtype) {
-  return decide_recompute({job, job.shape, plan_of(job, world, device), {dtype, device.kind()}});
 }
 
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {

@@ -96,12 +96,8 @@ std::string too_little(const model::GptShape& shape,
 /// choice fits into the limit. The same on every rank.
 model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind);
 
-/// The decision of the run in `world`, for measuring or verifying a part of it. Collective.
-model::RecomputeChoice decide_recompute(const Job& job,
-                                        comm::World& world,
-                                        const device::Device& device,
-                                        DType dtype);
-/// The job with this decision. Collective. Throws as above.
+/// The job with the decision of the run in `world`, for measuring or verifying a part of it.
+/// Collective. Throws as above.
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype);
 
 }  // namespace trireme::session

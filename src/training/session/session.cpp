@@ -144,7 +144,7 @@ void Session::choose_graphs() {
         wanted
             ? ops::capture_trouble(
                   *device, model::attention_shape(job.shape, 0, dtype, job.batch.micro_sequences),
-                  job.gpu.attention_options())
+                  job.gpu.attention)
             : std::string();
     if (trouble.empty())
       return;

@@ -101,8 +101,7 @@ ExitCode fit_command(Arguments arguments,
                      const DeckArguments& deck,
                      const std::string& path,
                      const bench::FitRequest& request) {
-  const auto fit = [&](comm::World& world, const SharedDeck& shared, Log& log,
-                       session::SignalScope& /*signals*/) {
+  const auto fit = [&](comm::World& world, const SharedDeck& shared, Log& log) {
     plan::Machine older;
     comm::on_first_rank(world, [&] {
       files::expect_place_for(path);

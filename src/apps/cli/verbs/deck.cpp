@@ -87,8 +87,7 @@ Action declare_verify(CLI::App& command) {
       .add_option("--steps", options->steps, "Number of steps with each combination. Default: 3.")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   return [options](Arguments arguments) {
-    const auto verify = [&](comm::World& world, const SharedDeck& shared, Log& log,
-                            session::SignalScope& /*signals*/) {
+    const auto verify = [&](comm::World& world, const SharedDeck& shared, Log& log) {
       const auto verified = bench::verify(shared.job, world, log, {options->steps, {}});
       if (verified.difference.empty())
         return ExitCode::done;
@@ -119,11 +118,10 @@ ExitCode train_deck(Arguments arguments) {
   const DeckArguments deck{arguments.argv[1],
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   session::MemoryCopies copies;
-  const auto train = [&](comm::World& world, const SharedDeck& shared, Log& log,
-                         session::SignalScope& signals) {
+  const auto train = [&](comm::World& world, const SharedDeck& shared, Log& log) {
     world.continues_after_loss = shared.job.parallel.on_lost_rank == reduce::OnLostRank::shrink &&
                                  comm::why_losses_end_all_ranks().empty();
-    return train::train(shared.job, world, log, signals, bench::ceiling_of, copies);
+    return train::train(shared.job, world, log, *shared.signals, bench::ceiling_of, copies);
   };
   return with_deck_until_stopped(arguments, "", deck, train);
 }

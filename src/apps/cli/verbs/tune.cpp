@@ -78,8 +78,7 @@ Action declare_find_rate(CLI::App& command) {
       ->check(is_number);
   add_json(command, options->json);
   return [options](Arguments arguments) {
-    const auto sweep_rates = [&](comm::World& world, const SharedDeck& shared, Log& log,
-                                 session::SignalScope& /*signals*/) {
+    const auto sweep_rates = [&](comm::World& world, const SharedDeck& shared, Log& log) {
       comm::on_first_rank(world, [&] { expect_new_file(options->json); });
       const tune::RateCurve curve = tune::find_rate(shared.job, world, log, options->sweep);
       comm::on_first_rank(world, [&] {
@@ -113,8 +112,7 @@ Action declare_tune(CLI::App& command) {
   add_json(command, options->json);
   return [options](Arguments arguments) {
     options->request.memory_bytes = static_cast<std::int64_t>(options->gib * 0x1p30);
-    const auto measure = [&](comm::World& world, const SharedDeck& shared, Log& log,
-                             session::SignalScope& /*signals*/) {
+    const auto measure = [&](comm::World& world, const SharedDeck& shared, Log& log) {
       comm::on_first_rank(world, [&] { expect_writable(*options, shared); });
       const tune::Tuning tuning =
           tune::tune(shared.deck, shared.circumstances, world, log, options->request);

@@ -13,7 +13,7 @@
 namespace trireme::comm {
 namespace {
 
-/// Reads of the counter per poll of the Backoff; about 100 ns.
+/// Reads of the counter per poll of the Backoff; about 1 us, most of it the pauses between them.
 constexpr int reads_per_poll = 32;
 /// A sleeper is woken after the store; this timeout only serves to check the deadline.
 constexpr int longest_wait_us = 20'000;

@@ -180,21 +180,13 @@ Manifest read_tables(const h5::File& file) {
   return manifest;
 }
 
-bool is_there(const std::string& path) {
-  std::error_code problem;
-  const bool there = std::filesystem::exists(path, problem);
-  if (problem)
-    throw StorageError("file system", "look at " + path, problem.message());
-  return there;
-}
-
 /// Before HDF5 sees a byte of it.
 void expect_sum(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   const std::string sum_path = directory + "/" + manifest_sum_file;
-  if (!is_there(path))
+  if (!files::exists(path))
     throw UserError(Place{directory}, "not a checkpoint: there is no manifest.h5");
-  if (!is_there(sum_path))
+  if (!files::exists(sum_path))
     throw UserError(Place{sum_path}, "missing: the checkpoint is damaged, or older than format 2");
   if (files::read_whole(sum_path) != manifest_sum(directory))
     throw UserError(Place{path},
