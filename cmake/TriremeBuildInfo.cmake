@@ -1,5 +1,5 @@
-# trireme::build_info: src/foundation/base/build_info.hpp over a source generated at every build. A library of its own, so that a new
-# revision links again only what reports it.
+# trireme::build_info implements src/foundation/base/build_info.hpp with a source generated at every build. It is a separate library, so
+# a new revision relinks only the programs that report it.
 set(TRIREME_MPI_DESCRIPTION "MPI ${MPI_C_VERSION}")
 if(MPI_C_LIBRARY_VERSION_STRING)
   string(REGEX REPLACE "[,\n].*" "" _library "${MPI_C_LIBRARY_VERSION_STRING}")

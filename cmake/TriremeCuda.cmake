@@ -1,10 +1,10 @@
-# TRIREME_CUDA=AUTO|ON|OFF|EMULATED: whether this build can compute on NVIDIA GPUs. AUTO takes CUDA where everything is found and
-# says what is missing where not; ON makes that an error. EMULATED, for tests, takes the toolkit's headers alone: the host's compiler
-# compiles the kernels, and tests/emulated_gpu stands in for the libraries; without headers it is OFF. What is found ends up in the targets trireme_cuda_runtime (the CUDA
-# runtime, linked statically), trireme_cuda_math (cuDNN with its front end, and the header of cuBLASLt) and trireme_nccl.
+# TRIREME_CUDA=AUTO|ON|OFF|EMULATED: whether this build can compute on NVIDIA GPUs. If something is missing, AUTO reports it and builds
+# without CUDA; ON fails. EMULATED is for tests: the host compiler compiles the kernels with the toolkit's headers, and tests/emulated_gpu
+# replaces the libraries. Without the headers it builds without CUDA. The results are the targets trireme_cuda_runtime (the CUDA runtime,
+# linked statically), trireme_cuda_math (cuDNN with its front end, and the header of cuBLASLt) and trireme_nccl.
 #
-# The driver's library is never linked: the runtime opens it when it is first used, so that a CUDA build starts on a machine
-# without a driver and computes on the CPU there. Nor is cuBLASLt, which the first product on a GPU opens
+# The driver's library is not linked: the runtime opens it at its first use, so a CUDA build also starts on a machine without a driver,
+# where it computes on the CPU. cuBLASLt is not linked either: the first matrix product on a GPU opens it
 # (src/compute/ops/cuda/cublaslt.hpp).
 set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON, OFF or EMULATED")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
@@ -21,14 +21,14 @@ function(trireme_defined file name result)
   set(${result} "${number}" PARENT_SCOPE)
 endfunction()
 
-# Least versions. Below NCCL 2.19 there is no ncclMemAlloc; its names of communicators, from 2.27 on, are used where they are.
+# Minimum versions. ncclMemAlloc exists from NCCL 2.19 on. Names of communicators are set from NCCL 2.27 on.
 set(TRIREME_LEAST_CUDA 12.0)
 set(TRIREME_LEAST_CUDNN 9.0)
 set(TRIREME_LEAST_NCCL 2.19)
-# Of a GPU, without the point: tensor cores that multiply bf16, and copies to shared memory (ops/cuda/mma.cuh).
+# Minimum compute capability, without the point: bf16 tensor cores, and asynchronous copies to shared memory (ops/cuda/mma.cuh).
 set(TRIREME_LEAST_CAPABILITY 80)
 
-# Why nvcc does not work, from the first error that it reports for a file of one line.
+# Finds out why nvcc does not work: the first error that it reports for a one-line file.
 function(trireme_nvcc_error nvcc result)
   set(source ${PROJECT_BINARY_DIR}/CMakeFiles/trireme_nvcc.cu)
   file(WRITE ${source} "int one;\n")
@@ -44,18 +44,18 @@ function(trireme_nvcc_error nvcc result)
   else()
     set(reason "exit code ${code}")
   endif()
-  string(REGEX REPLACE "[][;]" " " reason "${reason}") # they have a meaning in CMake's lists
+  string(REGEX REPLACE "[][;]" " " reason "${reason}") # these characters are special in CMake lists
   set(${result} "${reason}" PARENT_SCOPE)
 endfunction()
 
 macro(trireme_find_cuda missing)
   include(CheckLanguage)
-  # Ampere and Hopper; newer ones translate Hopper's PTX at their first start.
+  # Ampere and Hopper. Newer GPUs compile Hopper's PTX when a program first runs.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
   endif()
-  # check_language takes CMAKE_CUDA_COMPILER or CUDACXX, or what is on PATH; a toolkit elsewhere is put there. What it did not find it
-  # would not look for again.
+  # check_language looks at CMAKE_CUDA_COMPILER, CUDACXX and PATH, so a toolkit that is elsewhere is added to PATH. The cache entry is
+  # removed because a failed search would not be repeated.
   if(NOT CMAKE_CUDA_COMPILER)
     unset(CMAKE_CUDA_COMPILER CACHE)
     set(_nvcc $ENV{CUDACXX})
@@ -67,7 +67,7 @@ macro(trireme_find_cuda missing)
       endif()
     endif()
     if(CMAKE_CUDA_HOST_COMPILER)
-      set(ENV{CUDAHOSTCXX} ${CMAKE_CUDA_HOST_COMPILER}) # check_language does not hand on the variable
+      set(ENV{CUDAHOSTCXX} ${CMAKE_CUDA_HOST_COMPILER}) # check_language does not pass the variable on
     endif()
     if(_nvcc)
       check_language(CUDA)
@@ -149,7 +149,7 @@ endif()
 if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG" CACHE STRING "Flags of nvcc")
   enable_language(CUDA)
-  # nvcc has C++20 from CUDA 12 on; CMake 3.25 does not know. Without a CUDA standard of its own it takes that of C++.
+  # nvcc supports C++20 from CUDA 12 on, which CMake 3.25 does not know. If no CUDA standard is set, CMake uses that of C++.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
@@ -158,11 +158,11 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   add_library(trireme_cuda_runtime INTERFACE)
   target_include_directories(trireme_cuda_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(trireme_cuda_runtime INTERFACE CUDA::cudart_static)
-  # A kernel's failure shows late, in somebody else's call; audit builds wait for each. Not for emulated ones: those fail at once, and
-  # waiting would hide whoever forgot to.
+  # The error of a kernel appears in a later, unrelated call, so audit builds wait for every kernel. Builds for emulated GPUs do not wait:
+  # their errors appear immediately, and waiting would hide missing synchronization.
   target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1 $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_WAIT_FOR_KERNELS=1>)
-  # Constexpr functions of base are called in kernels. No kernel may spill registers or keep an array in local memory: it would wait for
-  # memory, and no test would show that.
+  # Kernels call constexpr functions of base. No kernel may spill registers or keep an array in local memory: it would be slow, and no test
+  # would notice.
   set(_kernel_warnings -Xptxas=-warn-spills,-warn-lmem-usage)
   if(TRIREME_WERROR)
     string(APPEND _kernel_warnings ,-Werror)
@@ -187,7 +187,7 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   message(STATUS "CUDA ${TRIREME_CUDA_DESCRIPTION}, cuDNN ${TRIREME_CUDNN_DESCRIPTION}, NCCL ${TRIREME_NCCL_DESCRIPTION}")
 endif()
 
-# The files of kernels among a room's sources, in its folder.
+# Marks source files of a room as kernels. Call it in the room's folder.
 function(trireme_kernels)
   if(TRIREME_CUDA STREQUAL "EMULATED")
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS "-Wno-unknown-pragmas")

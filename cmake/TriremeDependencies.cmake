@@ -1,33 +1,33 @@
-# The compiler and every library that trireme links, found once, and their least versions.
+# Finds the compiler and every library that trireme links, once, and checks their minimum versions.
 # modules/packages/setup.sh installs them on Debian 12 and 13 and Ubuntu 24.04.
 set(_least_GNU 12)
 set(_least_Clang 16)
 set(_least ${_least_${CMAKE_CXX_COMPILER_ID}})
-if(_least AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS _least AND NOT TRIREME_FUZZ) # what the fuzzers need, clang 14 compiles
+if(_least AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS _least AND NOT TRIREME_FUZZ) # clang 14 can compile what the fuzzers need
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: trireme needs g++ 12 or later, or "
     "clang++ 16 or later. CXX=g++-12 CC=gcc-12 in the environment and a new build folder take another one.")
 endif()
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-if(NOT CMAKE_CROSSCOMPILING) # it runs a program
+if(NOT CMAKE_CROSSCOMPILING) # finding the version runs a program
   set(MPI_DETERMINE_LIBRARY_VERSION ON)
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
-if(MPI_C_VERSION AND MPI_C_VERSION VERSION_LESS 3.1) # tests/check_layers.py refuses calls of newer functions
+if(MPI_C_VERSION AND MPI_C_VERSION VERSION_LESS 3.1) # tests/check_layers.py rejects calls to newer functions
   message(FATAL_ERROR "The MPI of ${MPI_C_LIBRARIES} is version ${MPI_C_VERSION} of the standard: trireme needs 3.1, which Open MPI has from "
     "2.0 and MPICH from 3.2 on. -DMPI_C_COMPILER=DIR/mpicc takes another one.")
 endif()
-# mpi.h seen by a C++ compiler offers the C++ bindings, which were removed from MPI and are not linked.
+# In C++, mpi.h declares the C++ bindings by default. They were removed from MPI and are not linked.
 set_property(TARGET MPI::MPI_C APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
-# Debian's zstd brings no CMake package.
+# Debian's zstd has no CMake package.
 find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
-add_library(trireme_unpacking INTERFACE) # of compressed text
+add_library(trireme_unpacking INTERFACE) # decompresses text
 target_include_directories(trireme_unpacking SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(trireme_unpacking INTERFACE ZLIB::ZLIB ${ZSTD_LIBRARY})
 foreach(_package BZip2 LibLZMA)
@@ -40,7 +40,7 @@ foreach(_package BZip2 LibLZMA)
   endif()
 endforeach()
 
-# Nothing is computed with oneDNN: `bench matmul` measures it beside our own kernels.
+# trireme does not compute with oneDNN: only `bench matmul` uses it, to compare our own kernels with it.
 if(TRIREME_ONEDNN)
   find_package(dnnl QUIET)
   if(NOT dnnl_FOUND)
@@ -51,7 +51,7 @@ if(TRIREME_ONEDNN)
   endif()
 endif()
 
-# The parallel HDF5 of Debian: one library serves serial and MPI files. H5Pset_file_locking came with 1.10.7 and 1.12.1.
+# Prefer Debian's parallel HDF5: one library for serial and MPI files. H5Pset_file_locking was added in 1.10.7 and 1.12.1.
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 COMPONENTS C)
 if(NOT HDF5_FOUND)
@@ -73,7 +73,7 @@ target_link_libraries(trireme_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)
 
 if(TRIREME_TESTS)
   find_package(GTest REQUIRED)
-  # The tests' python is the one whose h5py, numpy and matplotlib the distribution installed, whatever comes first on PATH.
+  # Prefer the distribution's Python, for which h5py, numpy and matplotlib are installed, to the first python3 on PATH.
   find_program(TRIREME_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH DOC "Python with h5py, numpy and matplotlib")
   find_program(TRIREME_PYTHON python3 REQUIRED)
 endif()

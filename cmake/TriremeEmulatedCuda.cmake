@@ -1,4 +1,4 @@
-# TRIREME_CUDA=EMULATED: the targets of TriremeCuda.cmake over the toolkit's headers and tests/emulated_gpu. Nothing of CUDA is run.
+# TRIREME_CUDA=EMULATED: defines the targets of TriremeCuda.cmake with the toolkit's headers and tests/emulated_gpu. No CUDA code runs.
 set(_emulated ${PROJECT_SOURCE_DIR}/tests/emulated_gpu)
 find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h PATHS /usr/local/cuda/include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include)
 if(NOT TRIREME_CUDA_INCLUDE)

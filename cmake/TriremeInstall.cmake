@@ -1,5 +1,5 @@
-# cmake --install build --prefix DIR: bin/, share/trireme/ (decks, job scripts, site set-ups, postproc) and a modulefile below
-# share/modulefiles/. Nothing in it says where it lies, so the tree may be moved; the libraries are found where they were at build time.
+# cmake --install build --prefix DIR: bin/, share/trireme/ (decks, job scripts, site set-ups, postproc) and a modulefile in
+# share/modulefiles/. No file contains the prefix, so the tree can be moved. The libraries are searched for where they were at build time.
 include(GNUInstallDirs)
 set(share ${CMAKE_INSTALL_DATADIR}/trireme)
 set_target_properties(trireme PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -1,15 +1,14 @@
 # trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU [EMULATED_WITHOUT PATTERN …]]
 #   [SANITIZED_WITHOUT PATTERN …] [COST SECONDS])
 #
-# Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
-# executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
-# time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
-# given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
-# one, ranks take their streams in reverse, so that communication goes before what it forgot to wait for, and the cases of
-# EMULATED_WITHOUT, which take too long, are left out. The sanitizers go without those of SANITIZED_WITHOUT, which repeat what others run
-# once. What has a higher COST is started earlier. The target `unit_tests` builds what the unit tests need, the executable included;
-# `mpi_tests` the others, `core_tests` those with the label `core`: the rooms that hand out memory, communicate or compute.
-# Every test that starts ranks takes the launcher from here: MPIEXEC_EXECUTABLE with TRIREME_MPIEXEC_FLAGS.
+# Builds test_NAME from GoogleTest sources. Without RANKS, it adds one ctest, NAME, that runs one process without MPI. With RANKS, the
+# executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. TIMEOUT is for tests that
+# hang: at least ten times the duration on a quiet machine with sanitizers. Labels: `unit` or `mpi`, plus LABELS; `threads` marks tests for
+# the thread sanitizer. GPU: some cases need a GPU. If GPUs are emulated, each process gets one, ranks run their streams in reverse order
+# (so that missing synchronization shows), and the slow cases EMULATED_WITHOUT are left out. With sanitizers, the cases SANITIZED_WITHOUT
+# are left out; they repeat what other cases cover. Tests with a higher COST start earlier. Targets: `unit_tests` builds the unit tests and
+# what they need, trireme included; `mpi_tests` the others; `core_tests` the tests with the label `core`: rooms that allocate memory,
+# communicate or compute. Every test that starts ranks uses the launcher from here: MPIEXEC_EXECUTABLE with TRIREME_MPIEXEC_FLAGS.
 if(NOT DEFINED CACHE{TRIREME_MPIEXEC_FLAGS})
   execute_process(COMMAND bash ${PROJECT_SOURCE_DIR}/jobs/mpirun.sh --flags ${MPIEXEC_EXECUTABLE}
     OUTPUT_VARIABLE _flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -17,11 +16,11 @@ endif()
 set(TRIREME_MPIEXEC_FLAGS "${_flags}" CACHE STRING "The launcher's options: more ranks than cores, none bound to a core")
 separate_arguments(_flags UNIX_COMMAND "${TRIREME_MPIEXEC_FLAGS}")
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} ${_flags} ${MPIEXEC_NUMPROC_FLAG})
-# PSM's modules of Open MPI measure the clock for 0.1 s each whenever a rank starts, whether or not their hardware is there.
+# Open MPI's PSM modules measure the clock for 0.1 s each when a rank starts, even without their hardware.
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
     "OMPI_MCA_mtl=^ofi,psm,psm2" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1" "MPIR_CVAR_POLLS_BEFORE_YIELD=1"
     "TRIREME_MPIRUN=${MPIEXEC_EXECUTABLE}" "TRIREME_MPIRUN_FLAGS=${TRIREME_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG}")
-# Leaks inside Open MPI's plugins, which are unloaded before the leak check, are known by the whole stack only.
+# Open MPI's plugins are unloaded before the leak check, so their leaks can be recognized only by a complete stack trace.
 if(TRIREME_SANITIZE MATCHES address)
   list(APPEND TRIREME_TEST_ENVIRONMENT "ASAN_OPTIONS=fast_unwind_on_malloc=0")
 endif()
@@ -53,8 +52,8 @@ function(trireme_test name)
     list(APPEND environment "GTEST_FILTER=*-${patterns}")
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
-  # What is tested is optimized. The tests themselves compile in two thirds of the time at a level less, and in half of it as one
-  # unit; sanitized in two thirds without those checks of every access that the address sanitizer makes as well.
+  # The rooms under test are optimized. For the tests themselves, -O1 reduces the compile time by a third, and a unity build halves it.
+  # Omitting the checks of memory accesses that the address sanitizer makes too saves another third with sanitizers.
   set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON)
   target_compile_options(test_${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   if(TRIREME_SANITIZE MATCHES undefined)
@@ -87,8 +86,8 @@ endfunction()
 
 # trireme_test_in_order(NAME SUFFIX SEED QUEUE)
 #
-# NAME's cases with a GPU once more as NAME.SUFFIX, where the GPU is emulated: its streams take turns as SEED says, and with the QUEUE
-# `lazy` only when somebody waits.
+# If the GPU is emulated, runs the GPU cases of NAME again as NAME.SUFFIX. SEED chooses the order in which the streams are executed. With
+# QUEUE `lazy`, work is executed only when a thread waits for it.
 function(trireme_test_in_order name suffix seed queue)
   if(NOT TRIREME_CUDA STREQUAL "EMULATED" OR NOT TRIREME_HAVE_CUDA)
     return()

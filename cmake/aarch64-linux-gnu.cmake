@@ -1,4 +1,4 @@
-# For tests/aarch64.sh: Debian's cross compiler over the unpacked packages of TRIREME_SYSROOT.
+# Toolchain for tests/aarch64.sh: Debian's cross compiler with the unpacked packages in TRIREME_SYSROOT.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TRIREME_SYSROOT)
@@ -13,7 +13,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${TRIREME_SYSROOT})
 set(_libraries ${TRIREME_SYSROOT}/usr/lib/aarch64-linux-gnu)
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${_libraries}:${_libraries}/openmpi/lib:${_libraries}/hdf5/openmpi")
-# What FindMPI and FindHDF5 ask wrapper compilers for, which run on the target only.
+# FindMPI and FindHDF5 would ask wrapper compilers for these values, but the wrappers run on the target only.
 set(MPI_C_HEADER_DIR ${_libraries}/openmpi/include)
 set(MPI_C_LIB_NAMES mpi)
 set(MPI_mpi_LIBRARY ${_libraries}/openmpi/lib/libmpi.so)

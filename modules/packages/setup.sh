@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what trireme needs from the packages of Debian 12, Debian 13 or Ubuntu 24.04, as root or through sudo. When everything is there
-# it only looks and touches no network. On another system it prints what trireme needs, and ends with exit code 3.
+# Installs what trireme needs from the packages of Debian 12, Debian 13 or Ubuntu 24.04, as root or with sudo. If nothing is missing, it
+# does not use the network. On other systems it prints what trireme needs and exits with code 3.
 #   usage: bash modules/packages/setup.sh [tests]    tests: also what only tests and the formatter need, who say what they skip without it
 #          bash modules/packages/setup.sh libraries  prints the packages of the libraries alone, for tests/aarch64.sh
-# TRIREME_SETUP=skip says that the libraries come from elsewhere (environment modules, Spack): nothing is looked for or installed.
+# Set TRIREME_SETUP=skip if the libraries come from elsewhere (environment modules, Spack): nothing is searched for or installed.
 # TRIREME_MPI=mpich uses MPICH instead of Open MPI. If the CUDA compiler is installed, cudnn_frontend.sh in this folder runs as well.
 set -euo pipefail
 
-os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # tests name another
+os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # the tests set it to another file
 
-# The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
+# Packages with the same name on every supported distribution; the packages of MPI and of each distribution are added below.
 libraries=(
   libdnnl-dev ocl-icd-opencl-dev # for bench matmul; oneDNN's CMake package asks for OpenCL
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libfmt-dev libgtest-dev libgmock-dev
 )
 packages=(
   build-essential cmake ninja-build git ca-certificates
-  iproute2 # tests/network joins two hosts on one machine with it
+  iproute2 # tests/network connects hosts on one machine with it
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
 )
 case ${TRIREME_MPI:-openmpi} in
-  openmpi) libraries+=(libopenmpi-dev libhdf5-openmpi-dev) packages+=(openmpi-bin openssh-client) ;; # mpirun looks for ssh even when every rank is here
+  openmpi) libraries+=(libopenmpi-dev libhdf5-openmpi-dev) packages+=(openmpi-bin openssh-client) ;; # mpirun always needs ssh
   mpich) libraries+=(libmpich-dev libhdf5-mpich-dev) packages+=(mpich) ;;
   *) echo "error: TRIREME_MPI=$TRIREME_MPI is neither openmpi nor mpich" >&2 && exit 2 ;;
 esac
@@ -31,7 +31,7 @@ if [ "${1:-}" = libraries ]; then
   exit 0
 fi
 
-unsupported() { # says what to install, and ends
+unsupported() { # prints what to install and exits
   local system family
   system=$(. "$os_release" 2>/dev/null && echo "${PRETTY_NAME:-}") || true
   family=$(. "$os_release" 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}") || true
@@ -77,12 +77,12 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   unsupported
 fi
 
-# For tests/faults, tests/slurm, tests/modules, tests/processors.sh, tests/fuzz and tests/postproc (a browser, which Ubuntu has as a snap
-# only). Daemons that come along are not started.
+# For tests/faults, tests/slurm, tests/modules, tests/processors.sh, tests/fuzz and tests/postproc (a browser; Ubuntu has it only as a
+# snap). The daemons in these packages are not started.
 packages_for_tests=(strace munge slurmctld slurmd slurm-client lmod qemu-user)
 case $(. "$os_release" 2>/dev/null && echo "${ID:-}-${VERSION_ID:-}") in
   debian-12) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev chromium-headless-shell) ;;
-  debian-13) packages_for_tests+=(clang-19 libclang-rt-19-dev libomp-19-dev chromium-headless-shell) ;; # house.format wants clang-format 14 and is skipped
+  debian-13) packages_for_tests+=(clang-19 libclang-rt-19-dev libomp-19-dev chromium-headless-shell) ;; # no clang-format 14
   ubuntu-24.04) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev) ;;
   *) unsupported ;;
 esac
@@ -96,7 +96,7 @@ find_missing() { # packages; the result is in `missing`
   done
 }
 
-install_missing() { # `each`: those that can be had, where not all can; says why not on standard error
+install_missing() { # with `each`: if not all can be installed, installs the others one by one; errors go to stderr
   local as_root=() each=${1:-}
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
@@ -104,7 +104,7 @@ install_missing() { # `each`: those that can be had, where not all can; says why
       return 1
     fi
     as_root=(sudo)
-    [ -t 0 ] || as_root=(sudo -n) # without a terminal no password can be typed
+    [ -t 0 ] || as_root=(sudo -n) # without a terminal, nobody can type a password
     if ! "${as_root[@]}" true; then
       echo "these packages are missing, and sudo is not allowed here: ${missing[*]}" >&2
       return 1
@@ -112,7 +112,7 @@ install_missing() { # `each`: those that can be had, where not all can; says why
   fi
   echo "setup: installing ${missing[*]}"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
-  local policy=/usr/sbin/policy-rc.d # what Debian's packages ask before they start a daemon
+  local policy=/usr/sbin/policy-rc.d # Debian's packages run it before they start a daemon
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null && "${as_root[@]}" chmod +x "$policy"
   else
@@ -122,7 +122,7 @@ install_missing() { # `each`: those that can be had, where not all can; says why
   log=$(mktemp)
   local install=("${apt[@]}" install -y --no-install-recommends --no-remove)
   { "${apt[@]}" update && "${install[@]}" "${missing[@]}"; } >"$log" 2>&1 </dev/null || status=1
-  if [ $status -ne 0 ] && [ -n "$each" ]; then # a name that this release does not have, or two that exclude one another
+  if [ $status -ne 0 ] && [ -n "$each" ]; then # a package does not exist in this release, or two conflict
     for package in "${missing[@]}"; do
       "${install[@]}" "$package" >>"$log" 2>&1 </dev/null || true
     done
@@ -143,10 +143,10 @@ if [ ${#missing[@]} -gt 0 ]; then
   install_missing || { echo "error: trireme cannot be built without them" >&2; exit 3; }
   echo "setup: done"
 fi
-# Where cmake/TriremeCuda.cmake looks for it.
+# cmake/TriremeCuda.cmake searches these folders for nvcc too.
 if PATH=$PATH${CUDA_HOME:+:$CUDA_HOME/bin}${CUDA_PATH:+:$CUDA_PATH/bin}:/usr/local/cuda/bin command -v "${CUDACXX:-nvcc}" >/dev/null; then
   bash "$(dirname "${BASH_SOURCE[0]}")/cudnn_frontend.sh" ||
-    echo "setup: without nvidia-cudnn-frontend the build will be one for the CPU" >&2 # CMake says so as well; the CPU needs none of it
+    echo "setup: without nvidia-cudnn-frontend the build will be one for the CPU" >&2 # CMake reports it too; a CPU build does not need it
 fi
 if [ "${1:-}" = tests ]; then
   find_missing "${packages_for_tests[@]}"
