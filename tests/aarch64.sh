@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds trireme for aarch64 and runs it under user-mode emulation, from nothing, on a Debian of x86-64: the distribution's cross compiler,
-# its arm64 packages unpacked into build-aarch64/sysroot (nothing of them is installed), and qemu-user. It runs unit tests, and the
-# executable on one rank, without a launcher: the tiny deck of tests/integration for twelve steps, and the quickstart for QUICKSTART_STEPS
-# (3; one takes a minute or more). The losses of every step must be those of this machine's executable, in fp32, within 1e-5.
+# Builds trireme for aarch64 on Debian x86-64 and runs it under user-mode emulation. It uses the distribution's cross compiler, arm64
+# packages unpacked into build-aarch64/sysroot (not installed) and qemu-user. It runs unit tests and, on one rank without a launcher, the
+# tiny deck of tests/integration for twelve steps and the quickstart for QUICKSTART_STEPS (default 3; a step takes a minute or more). The
+# fp32 losses of all steps must agree with those of this machine's executable within 1e-5.
 #   usage: bash tests/aarch64.sh [--build|--list]    --list: which unit tests; JOBS=number of compilers; exit code 77: skipped, with the reason
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 build=build-aarch64 triple=aarch64-linux-gnu
 sysroot=$PWD/$build/sysroot libraries=$PWD/$build/sysroot/usr/lib/$triple
-left_out=(model record) # unit tests that did not end within minutes there
+left_out=(model record) # unit tests that take too long under emulation
 
 for tool in aarch64-linux-gnu-g++ qemu-aarch64 apt-get dpkg-deb; do
   command -v $tool >/dev/null || {
@@ -18,7 +18,7 @@ for tool in aarch64-linux-gnu-g++ qemu-aarch64 apt-get dpkg-deb; do
   }
 done
 
-# apt with a state of its own, for which this machine were one of arm64 with nothing installed.
+# A separate apt state, as on an arm64 machine with nothing installed.
 if [ ! -e "$sysroot/complete" ]; then
   state=$PWD/$build/apt
   rm -rf "$sysroot" "$state"
@@ -36,7 +36,7 @@ if [ ! -e "$sysroot/complete" ]; then
   "${apt[@]}" install -y --no-install-recommends --download-only libc6-dev "libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d. -f1)-dev" \
     libgomp1 "${packages[@]}"
   for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$sysroot"; done
-  # One tree of libraries, as on an installed system, and what the packages' scripts would have linked.
+  # Merge /lib into /usr/lib, as on an installed system, and make absolute links point into the sysroot.
   cp -a "$sysroot/lib/." "$sysroot/usr/lib/" && rm -rf "$sysroot/lib" && ln -s usr/lib "$sysroot/lib"
   find "$libraries" -maxdepth 1 -type l -lname '/*' | while read -r link; do ln -sfn "$sysroot$(readlink "$link")" "$link"; done
   rm -rf "$state"
@@ -48,7 +48,7 @@ launcher=()
 cmake -S . -B $build/build -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DTRIREME_SYSROOT="$sysroot" \
   -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" -DCMAKE_UNITY_BUILD=ON -DTRIREME_CUDA=OFF "${launcher[@]}" >$build/configure.log 2>&1 ||
   { cat $build/configure.log >&2 && exit 3; }
-# ctest's unit tests that have an executable of their own.
+# Unit tests of ctest that have their own executable.
 programs=" $(ninja -C $build/build -t targets all | sed -n 's/^test_\([a-z0-9_]*\): .*/\1/p' | xargs) "
 tests=()
 while read -r test; do
@@ -58,12 +58,12 @@ done < <(ctest --test-dir $build/build -N -L '^unit$' 2>/dev/null | sed -n 's/^ 
 [ "${1:-}" != --list ] || { printf '%s\n' "${tests[@]}" && exit 0; }
 cmake --build $build/build -j "${JOBS:-$(nproc)}" --target "${tests[@]/#/test_}" trireme
 
-# The loops of operations and optimizers must compute with NEON's vectors.
+# The loops of operations and optimizers must use NEON vector instructions.
 status=0
-vectors() { # an object: its instructions on whole vectors that compute (fmla, umax, …), without those that move
+vectors() { # number of instructions of an object that compute on whole vectors (fmla, umax, …); moves do not count
   aarch64-linux-gnu-objdump -d "$1" | grep -cE '[[:space:]][fus][a-z]+[0-9]*[[:space:]]+v[0-9]+\.(4s|2d|8h)' || true
 }
-# All of the files that are compiled by themselves, for options of their own, but those of x86 and the calls of oneDNN.
+# All objects in ops/cpu but those for x86 and oneDNN.
 objects=$build/build/src/compute/ops/CMakeFiles/trireme_ops.dir/cpu
 mapfile -t bodies < <(find $objects -name '*.cpp.o' -printf '%P\n' | sed 's/\.cpp\.o$//' | grep -vE '^x86/|^onednn/' | sort)
 [ ${#bodies[@]} -gt 0 ] || { echo "aarch64: FAILED: no objects in $objects" && status=1; }
@@ -73,7 +73,7 @@ for body in "${bodies[@]}"; do
   [ "$count" -gt 0 ] || { echo "aarch64: FAILED: the loops of ops/cpu/$body.cpp are not vectorized" && status=1; }
 done
 [ "${1:-}" != --build ] || exit $status
-bash jobs/build.sh trireme # what the losses are compared with
+bash jobs/build.sh trireme # for the losses to compare with
 
 emulator=(qemu-aarch64 -L "$sysroot")
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HWLOC_COMPONENTS=-gl
@@ -86,7 +86,7 @@ runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 mkdir "$runs/text"
 seq -f '%g: the quick brown fox jumps over lazy dogs' 400 >"$runs/text/a.txt"
-losses_agree() { # a name, then deck and overrides; on both machines
+losses_agree() { # arguments: a name, then deck and overrides
   local name=$1 its=$runs/$1-aarch64 mine=$runs/$1-here
   shift
   local deck=("$@" run.precision=fp32 run.threads=1 checkpoint.every_steps=0 sample.every_steps=0)

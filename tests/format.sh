@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares every C++ file with .clang-format. The major version is pinned, because each formats a little differently.
+# Checks every C++ file against .clang-format. The major version is pinned, because versions format differently.
 #   usage: bash tests/format.sh [--fix]          exit code 77: skipped, clang-format 14 is not here
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."

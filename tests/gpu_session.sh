@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs everything that needs a GPU, in stages that fit a short loan of one, and keeps results and logs as they come. It needs bash and
-# Python 3.11 or later; no MPI, CMake or Python package where a bundle (jobs/bundle.sh --tests) is used.
+# Runs everything that needs a GPU, in stages that fit a short reservation, and stores results and logs as they arrive. It needs bash and
+# Python 3.11 or later. With a bundle (jobs/bundle.sh --tests), it needs neither MPI, CMake nor Python packages.
 #   usage: bash tests/gpu_session.sh first|second|all [OPTIONS] [ITEM …]     `--help` explains the options, `--list` prints the items
 set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)

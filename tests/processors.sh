@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a build on x86-64 processors that this machine is not, emulated by qemu-user: the operations' tests, and the tiny deck of
-# tests/integration for three steps, whose last loss must be near this machine's. Nothing of AVX-512 or AMX is there: an instruction of
-# theirs would end the process.
+# Runs a build on other x86-64 processors, emulated by qemu-user: the operations' tests, and the tiny deck of tests/integration for three
+# steps, whose last loss must be close to this machine's. The emulated processors lack AVX-512 and AMX: their instructions would end the
+# process.
 #   usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]        exit code 77: skipped, with the reason
 #          avx2: Haswell (x86-64-v3: AMD Zen 2 and 3, Intel clients; skipped on one of those); portable: Nehalem (x86-64-v2)
 #          short: a minute instead of half an hour, which tests/run.sh has. It leaves out attention's windows, documents and groups of heads,
@@ -32,17 +32,17 @@ export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-on_it() { # a program and its arguments; qemu's warnings about features that it does not emulate are left out
+on_it() { # arguments: a program and its arguments; hides qemu's warnings about features that it does not emulate
   qemu-x86_64 -cpu "$processor" "$@" 2> >(grep -v "TCG doesn't support" >&2)
 }
 
 on_it "$build/test_base" --gtest_brief=1
-# Without bf16 instructions attention's windows and documents take the code of fp32, and a quarter of all the time each.
+# Without bf16 instructions, attention with windows or documents runs the code of fp32. Each case would take a quarter of the total time.
 on_it "$build/test_ops" --gtest_brief=1 --gtest_filter="-*cuda*:*SeesAWindow/cpu_bf16:*StaysInsideOfDocuments/cpu_bf16$left_out"
 
 mkdir "$folder/text"
 seq -f '%g: the quick brown fox jumps over lazy dogs' 400 >"$folder/text/a.txt"
-loss() { # where, then what runs it
+loss() { # arguments: a name, then the command prefix
   local at=$folder/$1
   shift
   "$@" "$build/trireme" "$here/integration/tiny.yaml" run.directory="$at" data.train.text="[$folder/text]" run.steps=3 run.precision=fp32 \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs every test; then builds the tests of memory, communication and kernels once more with the
-# address and undefined-behaviour sanitizers (tests/sanitized.sh core) and runs those. Exits non-zero when a test fails or when there was
-# none to run. Tests with the label `long` repeat what others prove on more settings; they run only on request, with `-L long`. Further
-# proofs have scripts of their own: tests/sanitized.sh (all tests under the sanitizers), tests/processors.sh (processors without AVX-512,
-# emulated), tests/fuzz/run.sh (the unit tests replay what the fuzzers have found), tests/aarch64.sh.
+# Installs missing packages, builds, and runs every test. Then it builds the tests of memory, communication and kernels again with the
+# address and undefined-behaviour sanitizers (tests/sanitized.sh core) and runs them. Exits non-zero if a test fails or if there was none to
+# run. Tests with the label `long` repeat others with more settings and run only on request (`-L long`). Further tests have their own
+# scripts: tests/sanitized.sh (all tests with sanitizers), tests/processors.sh (emulated processors without AVX-512), tests/fuzz/run.sh (the
+# unit tests replay what the fuzzers found) and tests/aarch64.sh.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
-# TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
+# TRIREME_SANITIZERS=off skips the sanitizers. Options for ctest skip them too.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 exec </dev/null
@@ -17,7 +17,7 @@ PRESET=cpu bash jobs/build.sh
 
 results=()
 status=0
-run_tests() { # name, then what to run
+run_tests() { # arguments: name, then the command
   local name=$1 from=$SECONDS code=0 verdict
   shift
   "$@" || code=$?
@@ -28,8 +28,8 @@ run_tests() { # name, then what to run
   results+=("$(printf '%-10s %s, %d s' "$name" "$verdict" $((SECONDS - from)))")
 }
 
-# The tests that start MPI and Slurm wait more than they compute. Beside them, and only where they leave room, the trees of the
-# sanitized part are built; what that says is shown when its turn has come.
+# The tests that start MPI and Slurm wait more than they compute. Meanwhile the tests for the sanitizers are built at low priority; the log
+# of that build is shown only if it fails.
 sanitized_log=build/sanitized.log
 sanitized() {
   wait "$1" || { cat "$sanitized_log"; return 1; }
@@ -40,12 +40,11 @@ jobs=$(nproc)
 if [ $# -gt 0 ]; then
   run_tests chosen ctest --preset cpu "$@"
 else
-  # What breaks the most comes first: the unit tests, then those that start MPI, then the rest. A test with MPI takes two of ctest's seven
-  # places, on any machine, so three of them run at a time: two left half of two cores idle. Slurm's take one, so that their time limits
-  # pass beside the others.
+  # Unit tests run first because they fail most often, then the others. An MPI test takes two of ctest's seven slots on any machine, so
+  # three run at a time: with two, half of two cores was idle. A Slurm test takes one slot, so that its time limits pass while others run.
   run_tests unit ctest --preset cpu -j "$jobs" -L '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
-    set -m # a process group of its own, which ends with this script
+    set -m # a separate process group, to end the build with this script
     nice -n 19 bash tests/sanitized.sh core --build-only >"$sanitized_log" 2>&1 &
     building=$!
     set +m

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the tests with the address and undefined-behaviour sanitizers, with an emulated GPU where CUDA's headers are, and runs them: the
-# unit tests, and the MPI tests on two ranks.
+# Builds the tests with the address and undefined-behaviour sanitizers, and an emulated GPU if CUDA's headers are installed. Runs the unit
+# tests, and the MPI tests on two ranks.
 #   usage: bash tests/sanitized.sh [core] [--build-only]
-# core: only the rooms that hand out memory or drive a GPU (device, comm, ops, optim, reduce, model) and the emulated GPU itself.
-# tests/run.sh runs that part; the whole takes about as long as tests/run.sh.
+# core: only the tests with the label `core` (base, files, layout, device, comm, ops, optim, reduce, model and the emulated GPU).
+# tests/run.sh runs that part. The whole takes about as long as tests/run.sh.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 exec </dev/null

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs clang-tidy 16 with .clang-tidy on the sources. (14 cannot parse the <ranges> of libstdc++ 12; later ones have further checks.)
-# It configures build-dev-cpu, whose sources are compiled one by one: in build/, a unity build, no single source has a command.
+# Runs clang-tidy 16 with .clang-tidy on the sources. (14 cannot parse the <ranges> of libstdc++ 12, and later versions have other checks.)
+# It configures build-dev-cpu, which is not a unity build: in build/, single sources have no compile command.
 #   usage: bash tests/tidy.sh [FILE_OR_FOLDER …]        default: src; JOBS=number at once
-# Exit code 77: skipped, clang-tidy 16 is not here (Debian: clang-tidy-16).
+# Exit code 77: skipped, clang-tidy 16 is not installed (Debian: clang-tidy-16).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 tool=
@@ -22,7 +22,7 @@ log=$(cmake --preset dev-cpu 2>&1) || {
   exit 3
 }
 [ $# -gt 0 ] || set -- src
-# The omp.h of another clang, after all headers: Debian has only one libomp installed at a time, and clang cannot parse g++'s.
+# Debian installs only one libomp at a time, and clang cannot parse g++'s omp.h, so search the omp.h of any other clang last.
 after=()
 for header in /usr/lib/llvm-*/lib/clang/*/include/omp.h; do
   [ ! -e "$header" ] || after=(--extra-arg=-idirafter --extra-arg="$(dirname "$header")")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the executable: what it says on which stream, and with which exit code.
+# Runs the executable and checks its standard output, standard error and exit code.
 #   usage: front_door.sh TRIREME SOURCE_DIR
 set -uo pipefail
 trireme=$(realpath "$1") source=$(realpath "$2") failures=0
@@ -8,7 +8,7 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 cd "$here"
 
-# expect CODE 'words of standard output' 'words of standard error' ARGUMENT…: empty words mean an empty stream.
+# expect CODE OUT ERR ARGUMENT…: OUT and ERR are parts of standard output and standard error. '' means that the stream is empty.
 expect() {
   local code=$1 out=$2 err=$3
   shift 3
@@ -87,7 +87,7 @@ expect 0 'oneDNN' '' --version
 expect 0 'usage: trireme' '' --help
 expect 0 'usage: trireme' '' bench matmul --help
 
-# What cannot be written to standard output is an error.
+# A failure to write standard output is an error.
 for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
   "$trireme" $words >/dev/full 2>err
   if [ $? -ne 3 ] || ! grep -q 'write standard output' err; then
@@ -97,7 +97,7 @@ for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
   fi
 done
 
-# A mistake in a verb's options shows the usage of this verb; `VERB --help` explains them.
+# An error in the options of a verb shows only the usage of that verb. `VERB --help` explains the options.
 "$trireme" bench matmul --repetitions none 2>err
 if [ "$(grep -c 'trireme bench matmul' err)" -ne 2 ] || grep -q 'bench reduce' err; then
   echo "trireme bench matmul --repetitions none:"
@@ -113,7 +113,7 @@ if grep -q 'trireme plan' err; then
   failures=$((failures + 1))
 fi
 
-# All findings of a deck come at once, in the order of their places, and nothing else with them.
+# All errors in a deck are reported at once, sorted by line, and nothing else is printed.
 "$trireme" check bad.yaml 2>err
 if [ "$(wc -l <err)" -ne 5 ] || ! sort -s -t : -k 2,2n err | cmp -s - err; then
   echo "the findings of bad.yaml are not the five, in order:"

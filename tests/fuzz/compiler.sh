@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints a clang++ that can build the fuzzers. Several versions may be installed, some without these libraries: clang-tidy brings its
-# clang along, and Debian installs one libomp-dev at a time.
+# Prints the name of a clang++ that can build the fuzzers. Some installed versions may lack the libraries: clang-tidy installs its own
+# clang, and Debian can install only one libomp-dev at a time.
 #   usage: bash tests/fuzz/compiler.sh       exit code 77: there is none, and it prints what is missing
 set -euo pipefail
 for candidate in clang++-14 clang++-{16..21} clang++; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lets libFuzzer look for inputs that end the deck parser, the token readers, the manifest reader, the
-# record or the readers of tokenizers and weights otherwise than in words.
+# Runs libFuzzer on the deck parser, the token readers, the manifest reader, the record and the readers of tokenizers and weights. It
+# searches for inputs that do not end in success or an error message.
 #   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: no clang with libFuzzer here
-# With SECONDS each fuzzer looks for so long, elsewhere every time. Without, as a test, it tries a number of inputs from a fixed seed at
-# fixed addresses, so that the pace of the machine does not decide what it finds, and chance does only by the names of temporary files.
-# An input that was found stays in build-fuzz/found; put it into tests/fuzz/corpus with the fix.
+# With SECONDS, each fuzzer runs for SECONDS with a random seed. Without it (as a test), each tries a fixed number of inputs with a fixed
+# seed and fixed addresses, so that the result depends neither on the machine's speed nor, except for names of temporary files, on chance.
+# Inputs that fail are stored in build-fuzz/found. Add them to tests/fuzz/corpus with the fix.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 seconds=${1:-}
@@ -22,12 +22,12 @@ for target in deck tokens manifest record tokenizer weights; do
   if [ -z "$seconds" ]; then
     corpus=build-fuzz/tested/$target
     looks=(-runs=${runs[$target]} -seed=1)
-    ! setarch -R true 2>/dev/null || place=(setarch -R) # a container may forbid it
-    rm -rf "$corpus" # what was found before is not tried
+    ! setarch -R true 2>/dev/null || place=(setarch -R) # not permitted in some containers
+    rm -rf "$corpus" # do not start from inputs of earlier runs
   fi
   mkdir -p "$corpus"
   log=build-fuzz/$target.log
-  # Leaks are asan's tests to find; here they would blame the libraries.
+  # Leaks are not checked: here they would be those of libraries. The asan tests find ours.
   if ! UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 "${place[@]}" build-fuzz/fuzz_$target "$corpus" "${known[@]}" \
     "${looks[@]}" -max_len=4096 -timeout=60 -detect_leaks=0 -print_final_stats=1 \
     -artifact_prefix=build-fuzz/found/$target- >"$log" 2>&1; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The files that modules/apptainer/trireme.def copies are enough to configure with its preset and to install, and no build folder, run or
-# history is among them.
+# Checks that the files that modules/apptainer/trireme.def copies are sufficient to configure with its preset and to install, and that they
+# include no build folder, run or git history.
 #   usage: apptainer_test.sh SOURCE_DIR
 set -euo pipefail
 here=$(mktemp -d)
@@ -16,7 +16,7 @@ for pair in "${pairs[@]}"; do
   cp -a "$1/$from" "$here/tree/"
 done
 cmake -S "$here/tree" --preset cpu -DTRIREME_CUDA=OFF -DTRIREME_ONEDNN=OFF >"$here/out" 2>&1 || { cat "$here/out" && exit 1; }
-# What is installed from the source tree.
+# Every file that is installed from the source tree must have been copied.
 installed=0
 while read -r path; do
   [ -e "$path" ] || { echo "FAILED: $path is installed, and not copied" && exit 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the configuration says of CUDA libraries that are too old: the least version, the one found and where, and what to do. A site
-# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA. The same for nvcc outside PATH and
-# for one that does not work. jobs/build.sh, which hides what CMake says of success, names what is missing where there is an nvcc.
+# Checks the errors of CMake for CUDA libraries that are too old: minimum version, version found, folder, and advice. The site set-up for
+# GPUs (modules/generic-slurm-cuda) must fail with the same error and never build without CUDA. Also checked: nvcc outside PATH, an nvcc
+# that fails, and that jobs/build.sh, which hides CMake's output on success, reports what is missing if there is an nvcc.
 #   usage: cuda_versions_test.sh SOURCE_DIR         where the CUDA toolkit is
 set -uo pipefail
 here=$(mktemp -d) failures=0
@@ -11,13 +11,13 @@ mkdir "$here/nccl" "$here/cudnn"
 printf '#define NCCL_MAJOR 2\n#define NCCL_MINOR 18\n#define NCCL_PATCH 3\n' >"$here/nccl/nccl.h"
 printf '#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n' >"$here/cudnn/cudnn_version.h"
 touch "$here/libcudnn.so.9" "$here/libnccl.so.2"
-toolkit=$here/toolkit # of CUDA 11.8, with the libraries asked for
+toolkit=$here/toolkit # looks like CUDA 11.8 with all required libraries
 mkdir -p "$toolkit"/{bin,include,lib64}
 printf '#!/bin/sh\necho "Cuda compilation tools, release 11.8, V11.8.89"\n' >"$toolkit/bin/nvcc"
 chmod +x "$toolkit/bin/nvcc"
 touch "$toolkit/include/cuda_runtime.h" "$toolkit"/lib64/{libcudart.so,libcudart_static.a,libcublas.so,libcublasLt.so}
 
-refused() { # what the errors are to say, then what configures
+refused() { # arguments: expected text of the error, then the command
   local words=$1
   shift
   if "$@" >"$here/out" 2>&1; then
@@ -35,9 +35,9 @@ refused "cuDNN 9.0 or later, and $here/cudnn has 8.9" "${on[@]}" -DTRIREME_CUDNN
 refused "GPUs of compute capability 8.0 or later, and CMAKE_CUDA_ARCHITECTURES has 75-real" "${on[@]}" "-DCMAKE_CUDA_ARCHITECTURES=75-real;90"
 refused "or build for CPUs with -DTRIREME_CUDA=OFF" "${on[@]}" -DTRIREME_CUDNN_FRONTEND_INCLUDE=
 
-# nvcc in a toolkit outside PATH is found, a broken one is named with its error, and no nvcc anywhere is said to be none.
+# An nvcc outside PATH is found, a broken nvcc is reported with its error, and a missing nvcc is reported as missing.
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-folders='' ignored=-DCMAKE_IGNORE_PATH=/usr/local/cuda/bin # those of PATH without nvcc, and those with one
+folders='' ignored=-DCMAKE_IGNORE_PATH=/usr/local/cuda/bin # folders of PATH without nvcc; folders with nvcc
 while read -r folder; do
   if [ -x "$folder/nvcc" ]; then ignored+=";$folder"; else folders+=${folders:+:}$folder; fi
 done < <(tr : '\n' <<<"$PATH")
@@ -54,16 +54,16 @@ for place in "CUDA_HOME=$broken" "CUDACXX=$broken/bin/nvcc"; do
     "${none[@]}" "$place" "${on[@]}" -B "$here/build-broken" "$ignored"
 done
 
-module() { :; } # every module of the site is loaded
+module() { :; } # any module of the site loads
 export -f module
 refused "NCCL 2.19 or later, and $here/nccl has 2.18" bash "$source/modules/generic-slurm-cuda/install.sh" "$here/site" -B "$here/build-site" "${old_nccl[@]}"
 [ ! -e "$here/site" ] || { echo "something was installed" && failures=$((failures + 1)); }
-# jobs/build.sh on this source, in a folder of its own with presets of its own. The target is ninja's help: nothing is compiled.
+# Run jobs/build.sh on this source in a separate folder with separate presets. Its target is ninja's help, so nothing is compiled.
 mkdir "$here/source"
 for entry in "$source"/*; do
   case ${entry##*/} in build* | runs) ;; *) ln -s "$entry" "$here/source/" ;; esac
 done
-preset() { # name, cache variables
+preset() { # arguments: name, cache variables
   printf '{"name": "%s", "inherits": "cpu", "binaryDir": "${sourceDir}/build-test", "cacheVariables": {"TRIREME_TESTS": "OFF", %s}}' "$1" "$2"
 }
 {
@@ -75,7 +75,7 @@ preset() { # name, cache variables
   printf '{"name": "%s", "configurePreset": "%s"},' without-front-end{,} without-nvcc{,}
   echo '{"name": "for-cpus", "configurePreset": "for-cpus"}]}'
 } >"$here/source/CMakeUserPresets.json"
-built() { # preset
+built() { # argument: preset
   rm -rf "$here/source/build-test"
   PRESET=$1 bash "$here/source/jobs/build.sh" help >"$here/out" 2>&1 || { echo "no build with preset $1:" && cat "$here/out" && failures=$((failures + 1)); }
 }

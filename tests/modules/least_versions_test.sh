@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the configuration says of a compiler, an MPI, an HDF5 or a oneDNN that is too old: the version found, the least one, and what to do.
-# Find modules in front of CMake's own report other versions than those of this machine, and a wrapper of g++ reports 11.
+# Checks the errors of CMake for a compiler, MPI, HDF5 or oneDNN that is too old: version found, minimum version, and advice. Find modules
+# placed before CMake's own report other versions than the installed ones, and a wrapper of g++ reports version 11.
 #   usage: least_versions_test.sh SOURCE_DIR
 set -uo pipefail
 here=$(mktemp -d) failures=0
@@ -18,12 +18,12 @@ endforeach()
 END
 done
 printf 'set(dnnl_FOUND TRUE)\nset(dnnl_VERSION 2.5)\n' >"$here/find/Finddnnl.cmake"
-configure=(cmake -S "$1" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=OFF -DTRIREME_ONEDNN=OFF -DCMAKE_MODULE_PATH="$here/find" -U "TEST_*") # of the test before
+configure=(cmake -S "$1" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=OFF -DTRIREME_ONEDNN=OFF -DCMAKE_MODULE_PATH="$here/find" -U "TEST_*") # -U: unset earlier values
 
-said() { # words
+said() { # argument: expected text
   tr '\n' ' ' <"$here/out" | tr -s ' ' | grep -qF -- "$1" || { echo "nothing about '$1':" && cat "$here/out" && failures=$((failures + 1)); }
 }
-refused() { # what the error is to say, then options of cmake
+refused() { # arguments: expected text of the error, then options of cmake
   local words=$1
   shift
   ! "${configure[@]}" "$@" >"$here/out" 2>&1 || { echo "configured, with $*" && failures=$((failures + 1)); }
@@ -43,7 +43,7 @@ refused "oneDNN 2.5 in" -DTRIREME_ONEDNN=ON
 taken -DTEST_HDF5_VERSION=1.10.7 -DTEST_HDF5_IS_PARALLEL=OFF
 said "-- HDF5 1.10.7 was built without MPI"
 taken -DTEST_HDF5_VERSION=1.12.1 -DTEST_MPI_C_VERSION=4.0
-printf '#!/bin/sh\nexit 1\n' >"$here/h5pcc" && chmod +x "$here/h5pcc" # as HDF5's own does there
+printf '#!/bin/sh\nexit 1\n' >"$here/h5pcc" && chmod +x "$here/h5pcc" # HDF5's own wrapper fails like this if the path has a space
 refused "h5pcc and h5cc fail in '$here/two words', because of the space" -B "$here/two words" -DHDF5_C_COMPILER_EXECUTABLE="$here/h5pcc"
 
 if command -v g++ >/dev/null; then

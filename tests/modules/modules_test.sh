@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs a build, moves what was installed, and uses it as a user of a cluster does: module load trireme, then a run.
+# Installs a build, moves it, and uses it as a cluster user would: module load trireme, then a run.
 #   usage: modules_test.sh BUILD_DIR        exit code 77: neither Lmod nor Environment Modules is here
 set -euo pipefail
 build=$1
@@ -14,7 +14,7 @@ tree=$work/moved
 ! grep -rlF "$work/first" "$tree" || { echo "FAILED: these contain the place of their installation"; exit 1; }
 for i in $(seq 400); do echo "$i: the quick brown fox jumps over $((i * 7 % 31)) lazy dogs"; done >"$work/text.txt"
 
-# In a shell with nothing of ours; $1 is the file that brings the module command.
+# This runs in a clean shell, after the file that defines the module command.
 cat >"$work/session.sh" <<'EOF'
 set -e
 tree=$1 text=$2 deck=$3 run=$4
@@ -36,7 +36,7 @@ module unload trireme
 EOF
 
 tried=0
-use() { # a name, and the file that brings the module command
+use() { # arguments: a name, and the file that defines the module command
   [ -r "$2" ] || { echo "$1: not here, not tried"; return 0; }
   env -i HOME="$work" PATH=/usr/local/bin:/usr/bin:/bin TRIREME_PYTHON="${TRIREME_PYTHON:-python3}" OMP_NUM_THREADS=1 \
     bash --noprofile --norc -c '. "$1"; shift; . "$0" "$@"' "$work/session.sh" "$2" "$tree" "$work/text.txt" \

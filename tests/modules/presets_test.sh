@@ -13,7 +13,7 @@ skip() {
 
 options=()
 case $preset in
-  dev-cpu | audit) options=(-DTRIREME_CUDA=OFF) ;; # looking for CUDA takes ten seconds; the preset cuda does
+  dev-cpu | audit) options=(-DTRIREME_CUDA=OFF) ;; # searching for CUDA takes ten seconds; the preset cuda tests it
   mpich)
     if [ ! -x /usr/bin/mpicc.mpich ] || [ ! -x /usr/bin/h5pcc.mpich ]; then skip "Debian's MPICH and its HDF5"; fi
     ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What modules/packages/setup.sh prints where it installs nothing: on systems that it does not support, and where it is to be skipped.
-# The version of cuDNN's front end is the same in cudnn_frontend.sh and in Spack's recipe; spack_test.py looks at Spack's recipes.
+# Checks the output of modules/packages/setup.sh where it installs nothing: on unsupported systems and with TRIREME_SETUP=skip. Also checks
+# that cudnn_frontend.sh and Spack's recipe have the same version of cuDNN's front end, and runs spack_test.py.
 #   usage: setup_test.sh SOURCE_DIR
 set -uo pipefail
 setup=$1/modules/packages/setup.sh failures=0
@@ -26,7 +26,7 @@ TRIREME_OS_RELEASE=$here/jammy bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code on Ubuntu 22.04 is not 3"
 grep -q 'apt-get install .*ninja-build.*libcli11-dev.*libhdf5-openmpi-dev' "$here/out" || fail "no command for apt on Ubuntu 22.04"
 
-for script in quickstart tokens; do # nothing is installed or built for words that no run takes
+for script in quickstart tokens; do # a bad override must be rejected before anything is installed or built
   TRIREME_OS_RELEASE=$here/fedora bash "$1/jobs/$script.sh" steps=3 >"$here/out" 2>&1
   [ $? -eq 2 ] && grep -q "^usage: bash jobs/$script.sh" "$here/out" || fail "no usage of $script.sh"
 done
@@ -35,7 +35,7 @@ TRIREME_OS_RELEASE=$here/fedora TRIREME_SETUP=skip bash "$setup" >"$here/out" 2>
 TRIREME_OS_RELEASE=$here/none bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code without os-release is not 3"
 
-# A machine without any package, and without the right to install one: the missing ones are listed. No formatter is among them.
+# Without any package and without the right to install: the missing packages are listed. Formatters are not among them.
 mkdir "$here/bin"
 printf '#!/bin/sh\nexit 1\n' | tee "$here/bin/dpkg-query" "$here/bin/apt-get" >"$here/bin/sudo"
 printf '#!/bin/sh\necho 1000\n' >"$here/bin/id"
@@ -52,7 +52,7 @@ done
 PATH=$here/bin:$PATH TRIREME_MPI=mpich TRIREME_OS_RELEASE=$here/os bash "$setup" >"$here/out" 2>&1
 { grep -q libmpich-dev "$here/out" && ! grep -q openmpi "$here/out"; } || fail "TRIREME_MPI=mpich does not ask for MPICH alone"
 
-# One package for tests that the release does not know: the others are installed one by one, and it is named.
+# If the release lacks one of the packages for tests, the others are installed one by one, and the missing one is named.
 printf '#!/bin/sh\nshift 2\nfor name; do grep -qx -- "$name" "%s" || echo "ii  $name"; done\n' "$here/absent" >"$here/bin/dpkg-query"
 cat >"$here/bin/apt-get" <<END
 #!/bin/sh

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command beside hosts on one machine, north, south and as many more as are asked for (east, west): network namespaces whose
-# links have a given rate.
+# Runs a command together with emulated hosts on one machine: north, south and, with --hosts, east and west. Each is a network
+# namespace whose links have a given rate.
 #   usage: bash hosts.sh [--rate RATE] [--hosts 2|3|4] COMMAND [ARGUMENT …]     RATE as tc writes it; 2gbit when not given
 #          bash hosts.sh link up|down|RATE                                      from inside COMMAND: north's link; the rate of all
 #          bash hosts.sh sent HOST                                              from inside COMMAND: bytes that it gave to its link so far
 #   e.g.:  bash hosts.sh mpirun -H north:1,south:1 --bind-to none -n 2 build/trireme input/quickstart.yaml
 #
-# COMMAND runs on a third host, head, where mpirun is told by its environment how to reach them. Two networks connect them:
-#   control   all on a bridge; mpirun starts and ends ranks over it; never slowed, never cut
-#   wire      all but head, each host's end limited by a token bucket; MPI's messages travel over it and nothing else does. Two hosts are
-#             joined by one veth pair, more of them by a bridge
-# Each host has its own name, since Open MPI takes equal names for one node, and its own /dev/shm. Processes, files and cores are
-# shared. There is no added latency: that needs netem, which many kernels lack.
+# COMMAND runs on an additional host, head. Its environment tells mpirun how to reach the others. Two networks connect the hosts:
+#   control   connects all by a bridge; mpirun starts and ends ranks over it; it is never slowed or cut
+#   wire      connects all except head; only MPI's messages use it; a token bucket limits each host's end. Two hosts are
+#             connected by one veth pair, more hosts by a bridge
+# Each host has its own name, since Open MPI treats equal names as one node, and its own /dev/shm. Processes, files and cores are shared.
+# Latency is not added: that needs netem, which many kernels lack.
 #
-# Everything lives in namespaces of this one start, temporary files included ($TMPDIR), so starts do not meet, need no cleaning
-# up, and end with the script however it ends. Root is not needed where users may make namespaces.
+# Everything, including temporary files ($TMPDIR), is in namespaces of this process. They end with the script, so several can run at once
+# and nothing needs to be cleaned up. Root is not needed if users may create namespaces.
 #
-# exit code: COMMAND's; 77, with the reason, where this machine cannot do it
+# exit code: COMMAND's; 77, with the reason, if this machine cannot run it
 set -euo pipefail
 
 self=$(realpath "${BASH_SOURCE[0]}")
@@ -33,8 +33,8 @@ skip() {
 on_host() { nsenter --net="/run/netns/$1" "${@:2}"; }
 
 limit() { # rate
-  # The bucket holds one packet as the kernel hands it over, 64 KiB. What it holds beyond is a pause's wire time given back, which no real
-  # link does: with 256 KiB at 1 Gbit/s, reductions between pieces of compute took 3.0 instead of 4.8 ms.
+  # The bucket holds one 64 KiB packet, as the kernel sends it. A larger bucket saves up unused wire time, which no real link does: with 256
+  # KiB at 1 Gbit/s, reductions between phases of compute took 3.0 instead of 4.8 ms.
   for host in "${hosts[@]}"; do
     tc -n "$host" qdisc replace dev wire root tbf rate "$1" burst 72kb latency 400ms
   done
@@ -84,7 +84,7 @@ make_networks() {
   hostname head
 }
 
-# What mpirun starts in place of ssh: HOST COMMAND-LINE …
+# mpirun starts this in place of ssh, as: HOST COMMAND-LINE …
 make_launch_agent() {
   cat >/run/agent <<'AGENT'
 #!/bin/sh
@@ -99,14 +99,14 @@ AGENT
   export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
   export PRTE_MCA_plm=ssh PRTE_MCA_plm_ssh_agent=/run/agent PRTE_MCA_plm_ssh_no_tree_spawn=1 PRTE_MCA_prte_if_include=control # Open MPI 5
   export OMPI_MCA_oob_tcp_if_include=control OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_btl_tcp_if_include=wire
-  # Yielding costs a rank its whole time slice on some kernels (Linux 6.18), and beside a busy process it then does not run for minutes.
+  # On some kernels (Linux 6.18), a rank that yields loses its whole time slice; next to a busy process it may not run for minutes.
   export OMPI_MCA_mpi_yield_when_idle=0
 }
 
 inside() { # rate, command …
   local rate=$1 said
   shift
-  # In a subshell, so that a step that fails ends it although the result is looked at.
+  # A subshell, so that a failing step ends it even though its result is checked.
   set +e
   said=$(set -e; make_networks 2>&1)
   local made=$?
@@ -133,7 +133,7 @@ outside() {
     command -v "$tool" >/dev/null || skip "the program $tool"
   done
   [[ $("${TRIREME_MPIRUN:-mpirun}" --version) =~ \((Open MPI|OpenRTE)\)\ [45]\. ]] || skip "Open MPI 4 or 5, whose launchers take another agent than ssh in these words"
-  # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
+  # When this script dies, the kernel kills the first process of the namespaces and with it all others in them.
   local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
   if ! said=$("${enter[@]}" true 2>&1); then
     enter+=(--user --map-root-user)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Which launcher jobs/train.sbatch takes, by the MPI library of the executable, what Slurm offers and TRIREME_MPIRUN, and the options that
-# jobs/mpirun.sh gives to each; and the scripts for other schedulers, in the environment of their jobs. ldd, srun, scontrol, mpirun and flux
-# are stand-ins: no scheduler is needed.
+# Checks which launcher jobs/train.sbatch chooses, depending on the executable's MPI library, Slurm's plugins and TRIREME_MPIRUN, and which
+# options jobs/mpirun.sh gives it. Also checks the scripts for other schedulers in the environment of their jobs. ldd, srun, scontrol,
+# mpirun and flux are fakes, so no scheduler is needed.
 #   usage: launcher_test.sh SOURCE_DIR
 set -uo pipefail
 script=$1/jobs/train.sbatch failures=0
@@ -19,7 +19,7 @@ chmod +x "$here"/bin/* "$here/other/mpiexec" "$here/program"
 export PATH=$here/bin:$PATH TRIREME=$here/program SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1 SLURM_SUBMIT_DIR=$here SLURM_JOB_END_TIME=0
 unset TRIREME_LAUNCH TRIREME_MPIRUN TRIREME_MODULES SLURM_RESTART_COUNT
 
-launched() { # what is expected, then settings: LIBRARY=…, PLUGINS=…, LAUNCHER=…
+launched() { # arguments: expected command, then settings: LIBRARY=…, PLUGINS=…, LAUNCHER=…
   local expected=$1
   shift
   env "$@" bash "$script" deck.yaml >"$here/out" 2>&1
@@ -42,7 +42,7 @@ launched "srun --mpi=pmi2" LIBRARY=libmpi_gnu_123.so.12 PLUGINS="none pmi2 pmix"
 launched "srun --mpi=cray_shasta" LIBRARY=libmpi_gnu_123.so.12 PLUGINS="none cray_shasta pmi2 pmix" LAUNCHER=
 launched "flux run -n 2" LIBRARY=libmpi_cray.so.12 PLUGINS=none LAUNCHER= TRIREME_LAUNCH="flux run -n 2"
 
-given() { # source directory, LAUNCHER=…, options
+given() { # arguments: source directory, LAUNCHER=…, expected options
   [ "$(env "$2" bash "$1/jobs/mpirun.sh" --flags mpirun)" = "$3" ] || { echo "not '$3' with $2" && failures=$((failures + 1)); }
 }
 given "$1" "$open_mpi" "--bind-to none --oversubscribe"
@@ -50,7 +50,7 @@ given "$1" "$hydra" "-bind-to none"
 given "$1" "$intel" "-genv I_MPI_PIN off"
 given "$1" LAUNCHER=another ""
 
-# mpirun.sh in another tree, where CMake's cache names the launcher: through a link, and with a CDPATH that leads elsewhere.
+# mpirun.sh in another tree, where CMake's cache names the launcher: called through a link, and with a CDPATH to another tree.
 mkdir -p "$here/tree/jobs" "$here/tree/build" "$here/elsewhere/jobs"
 cp "$1/jobs/mpirun.sh" "$here/tree/jobs/"
 ln -s "$here/tree/jobs/mpirun.sh" "$here/elsewhere/"
@@ -58,7 +58,7 @@ printf 'MPIEXEC_EXECUTABLE:FILEPATH=%s\n' "$here/built-with" >"$here/tree/build/
 for name in built-with bin/mpirun bin/mpiexec.other; do
   printf '#!/bin/sh\necho "%s $*"\n' "$name" >"$here/$name" && chmod +x "$here/$name"
 done
-started() { # expected output and exit code, then a folder, settings and a command
+started() { # arguments: expected output, exit code and folder, then settings and a command
   local expected=$1 code=$2 got=0
   (cd "$3" && shift 3 && env "$@") >"$here/out" 2>&1 || got=$?
   { [ $got -eq "$code" ] && grep -q -- "$expected" "$here/out"; } || {
@@ -81,20 +81,20 @@ env LIBRARY=libmpi.so.12 PLUGINS=none LAUNCHER= bash "$script" deck.yaml >"$here
 { [ $? -eq 3 ] && grep -q "set TRIREME_MPIRUN or TRIREME_LAUNCH" "$here/out"; } ||
   { echo "no error where there is no launcher:" && cat "$here/out" && failures=$((failures + 1)); }
 
-module() { echo "loaded $2 $3 $UNSET_BY_ANYONE"; } # as module functions do
+module() { echo "loaded $2 $3 $UNSET_BY_ANYONE"; } # like a real module function, this fails under set -u
 export -f module
 launched "srun --mpi=pmix --kill-on-bad-exit=1" LIBRARY=libmpi.so.40 PLUGINS=pmix LAUNCHER= TRIREME_MODULES="one two" SLURM_EXPORT_ENV=NONE
 grep -q "srun exports all" "$here/out" || { echo "ranks do not get the environment of the modules:" && cat "$here/out" && failures=$((failures + 1)); }
 grep -q "loaded one two" "$here/out" || { echo "modules are not loaded:" && cat "$here/out" && failures=$((failures + 1)); }
 
-# Other schedulers: the environment of a job as they document it.
+# Other schedulers: the environment that they document for jobs.
 printf '#!/bin/sh\n[ "$1 $2" != "getattr size" ] || echo 4\n' >"$here/bin/flux"
-# Another sh than bash may unblock signals.
+# The fakes use bash, because other shells may unblock signals.
 printf '#!/usr/bin/env bash\n{ env && grep SigBlk /proc/self/status; } >%s/seen\nexit 75\n' "$here" >"$here/program"
 printf '#!/usr/bin/env bash\n[ "$1" = --version ] && echo "$LAUNCHER" && exit\nfor last; do :; done\nexec "%s/program"\n' "$here" >"$here/bin/mpirun"
 chmod +x "$here/bin/flux"
 unset SLURM_JOB_ID SLURM_JOB_NODELIST SLURM_SUBMIT_DIR SLURM_JOB_END_TIME
-elsewhere() { # script, expected line, settings
+elsewhere() { # arguments: script, expected line, settings
   local script=$1 expected=$2
   shift 2
   env HOSTNAME=n1 LIBRARY=libmpi.so.40 PLUGINS= "$open_mpi" TRIREME_ROOT= "$@" bash "$source/jobs/$script" ${words:-} >"$here/out" 2>&1
@@ -108,7 +108,7 @@ elsewhere train.pbs "job 12[3].server, start 1, on n1, " "PBS_JOBID=12[3].server
   DECK="deck.yaml run.seed={array}"
 grep -qF "mpirun $with_own $here/program deck.yaml run.seed={array}" "$here/out" || { echo "the words of DECK are lost:" && cat "$here/out" && failures=$((failures + 1)); }
 grep -qx OMPI_MCA_orte_default_hostfile=/pbs/nodes "$here/seen" || { echo "mpirun does not know the hosts of PBS" && failures=$((failures + 1)); }
-# A TERM to every process of a job must not reach mpirun and its daemons: coreutils 8.31 can block it.
+# A SIGTERM to every process of a job must not reach mpirun and its daemons. It can be blocked from coreutils 8.31 on.
 ! env --block-signal=TERM true 2>/dev/null || {
   blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' "$here/seen")
   [ $((blocked >> 14 & 1)) -eq 1 ] && grep -qx "OMPI_MCA_orte_launch_agent=env --block-signal=TERM orted" "$here/seen"
@@ -119,14 +119,14 @@ grep -qx HYDRA_HOST_FILE=/lsf/hosts "$here/seen" || { echo "mpirun does not know
 cd "$source" || exit 1
 words=deck.yaml elsewhere train.flux ": flux run --exclusive -N 4 --tasks-per-node=2 $here/program deck.yaml" FLUX_ENCLOSING_ID=f1 RANKS_PER_NODE=2 SLURM_JOB_ID=5
 cd "$here" || exit 1
-for script in pbs lsf; do # from another folder, without a module
+for script in pbs lsf; do # submitted from another folder, without a module
   env PBS_O_WORKDIR="$here" LS_SUBCWD="$here" TRIREME_ROOT= DECK=deck.yaml bash "$source/jobs/train.$script" >"$here/out" 2>&1
   { [ $? -eq 2 ] && grep -q "submit from trireme's folder" "$here/out"; } || { echo "$script: no error" && cat "$here/out" && failures=$((failures + 1)); }
 done
 
-# Signals while nothing runs. The stand-in asks for new starts, and fails at each.
+# Signals between starts. The fake program requests restarts and fails at each start.
 printf '#!/usr/bin/env bash\n[ "$1" = check ] && command sleep 0.5 && echo shrink && exit\necho begun && exit ${CODE:-3}\n' >"$here/program"
-signalled() { # signal, number of starts after which it comes, expected exit code, expected number of starts, settings
+signalled() { # arguments: signal, number of starts before it, expected exit code and number of starts, settings
   local starts=$2 code=0 expected=$3 most=$4 running
   env TRIREME_LAUNCH=env PBS_JOBID=1 TRIREME_RESTARTS=4 "${@:5}" bash "$source/jobs/train.sbatch" deck.yaml >"$here/out" 2>&1 &
   running=$!
@@ -141,7 +141,7 @@ signalled() { # signal, number of starts after which it comes, expected exit cod
     echo "$1 after $2 starts: not $3 after $4 starts, but $code:" && cat "$here/out" && failures=$((failures + 1))
   }
 }
-for code in 75 76; do # neither leads to another start
+for code in 75 76; do # neither code leads to a restart
   env TRIREME_LAUNCH=env PBS_JOBID=1 CODE=$code bash "$source/jobs/train.sbatch" deck.yaml >"$here/out" 2>&1
   [ "$? $(grep -c ^begun "$here/out")" = "$code 1" ] || { echo "not $code after one start:" && cat "$here/out" && failures=$((failures + 1)); }
 done
@@ -150,10 +150,10 @@ started '^begun$' 76 "$here" CODE=76 TRIREME_MPIRUN="$here/bin/mpirun" bash "$so
 signalled USR1 0 0 1 CODE=0
 signalled USR2 0 75 0 CODE=0
 signalled TERM 0 143 0 CODE=0
-signalled USR2 4 75 4 # it waits 4 s before the fifth start
+signalled USR2 4 75 4 # there is a wait of 4 s before the fifth start
 signalled TERM 4 143 4
 
-# Flux passes no signal on: the ranks get it, here one that a USR2 ends.
+# Flux does not forward signals to ranks, so the script sends them. Here SIGUSR2 ends the rank.
 cp "$(command -v sleep)" "$here/program-of-a-long-name"
 printf '#!/bin/sh\nshift\nexec "$@"\n' >"$here/bin/flux"
 env TRIREME_LAUNCH="flux run" TRIREME="$here/program-of-a-long-name" PBS_JOBID=1 bash "$source/jobs/train.sbatch" 20 >"$here/out" 2>&1 &
@@ -165,11 +165,11 @@ kill -USR2 $!
 wait $!
 [ $? -eq 75 ] || { echo "a rank under flux gets no signal" && cat "$here/out" && failures=$((failures + 1)); }
 
-# The launcher of Open MPI 4 is ended when a child of it has gone, and not when it never had one, with looks after 0.1 s.
+# The launcher of Open MPI 4 is killed when one of its children has ended, but not if it never had one. sleep is shortened to 0.1 s.
 sleep() { command sleep 0.1; }
 for script in mpirun.sh train.sbatch; do
   eval "$(sed -n '/^children() {/,/^}/p; /^end_after_loss() {/,/^}/p' "$source/jobs/$script")"
-  watched() { # exit code of a launcher that runs these commands
+  watched() { # arguments: expected exit code of a launcher, and the commands that it runs
     local code=0
     bash -c "$2" &
     local launcher=$!

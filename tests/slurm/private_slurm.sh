@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command beside a Slurm of its own: munge, slurmctld and two slurmds on this machine, the virtual nodes n1 and n2 with one
-# core each, in namespaces of their own, so that no port, process or file is left when the command ends, however it ends.
+# Runs a command with a private Slurm: munge, slurmctld and two slurmds on this machine, for the virtual nodes n1 and n2 with one core each.
+# They run in namespaces, so that no port, process or file is left when the command ends, however it ends.
 #   usage: bash tests/slurm/private_slurm.sh COMMAND …       needs root; exit code 77 says what is missing
 # Inside, SLURM_CONF is set and sbatch, srun, squeue and scontrol talk to it.
 set -euo pipefail
@@ -16,9 +16,9 @@ configure() { # $1: directory
   mkdir -p "$1"/{ctld,tmp/n1,tmp/n2,spool/n1,spool/n2}
   dd if=/dev/urandom of="$1/munge.key" bs=128 count=1 status=none
   chmod 600 "$1/munge.key"
-  # linuxproc and none instead of cgroups. Each node has a temporary directory of its own, as two machines have: Slurm's PMIx names
-  # its files there by the job alone. A requeued job may begin again after cred_expire seconds.
-  # The other times are for a machine that pauses for seconds now and then.
+  # linuxproc and none replace cgroups. Each node has its own temporary directory, as on two machines, because Slurm's PMIx names its files
+  # there by the job only. A requeued job may start again after cred_expire seconds. The other timeouts are for machines that stall for
+  # seconds.
   cat >"$1/slurm.conf" <<EOF
 ClusterName=trireme
 SlurmctldHost=$(hostname -s)(10.98.0.1)
@@ -55,7 +55,7 @@ NodeName=n1 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7001 CPUs=1 Real
 NodeName=n2 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7002 CPUs=1 RealMemory=200 State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 EOF
-  # From 23.11 on slurmd does not start where it may not make cgroups, unless it is configured to do without; before, it does not have the option.
+  # slurmd 23.11 and later fails without the right to create cgroups unless they are disabled. Earlier versions lack the option.
   local version
   version=$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
   [ "$(printf '%s\n' 23.11 "$version" | sort -V | head -n 1)" != 23.11 ] || echo "CgroupPlugin=disabled" >"$1/cgroup.conf"
@@ -67,11 +67,11 @@ inside() { # $1: directory
   export SLURM_CONF=$at/slurm.conf
   hostname trireme-slurm
   ip link set lo up
-  # Slurm asks for addresses as only a machine with a network has them.
+  # Slurm looks up addresses, which requires a network interface other than loopback.
   ip link add slurm0 type bridge
   ip addr add 10.98.0.1/24 dev slurm0
   ip link set slurm0 up
-  # MPICH's launcher looks the host's name up.
+  # MPICH's launcher resolves the host name.
   { cat /etc/hosts && echo "10.98.0.1 trireme-slurm"; } >"$at/hosts"
   mount --bind "$at/hosts" /etc/hosts
   configure "$at"
@@ -82,7 +82,7 @@ inside() { # $1: directory
   slurmd -f "$SLURM_CONF" -N n2
   local deadline=$((SECONDS + 120)) states=
   until states=$(timeout 20 sinfo -h -N -o %T 2>/dev/null | sort -u) && [ "$states" = idle ] || [ $SECONDS -ge $deadline ]; do
-    sleep 0.2 # between two looks at nodes that come up by themselves
+    sleep 0.2 # the nodes come up on their own
   done
   if [ "$states" != idle ]; then
     cat "$at"/*.log >&2
@@ -98,7 +98,7 @@ outside() {
   for tool in munged slurmctld slurmd sbatch unshare setpriv ip; do
     command -v "$tool" >/dev/null || skip "$tool (bash modules/packages/setup.sh tests installs it on Debian)"
   done
-  # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
+  # When this script dies, the kernel kills the first process of the namespaces and with it all others in them.
   local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
   said=$("${enter[@]}" true 2>&1) || skip "the right to make namespaces: ${said:-refused}"
   local at status=0
