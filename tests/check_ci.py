@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that .github/workflows/ci.yml runs what the project's scripts offer: every script it names exists, and every longer proof that the
-head of tests/run.sh names has a job.
+"""Checks .github/workflows/ci.yml against the project's scripts: every script that it names must exist, and every script that the head of
+tests/run.sh names must have a job.
   usage: check_ci.py SOURCE_DIR"""
 import os
 import re

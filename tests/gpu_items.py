@@ -36,7 +36,7 @@ SIZES = {"124m": (32, 128, 24, 560e3), "350m": (32, 256, 10, 217e3), "774m": (16
 # in all later runs.
 # The rung fp32 only tells where to look: it is used when nothing else passes.
 RUNGS = [
-    ("again", ""),  # libraries that had to be read from a slow disk, say
+    ("again", ""),  # for example, libraries were read from a slow disk the first time
     ("fp32", "run.precision=fp32"),
     ("without-graphs", "gpu.graphs=false"),
     ("gelu-apart", "gpu.fused_gelu=false gpu.fused_gelu_backward=false"),
@@ -46,10 +46,10 @@ RUNGS = [
 ]
 
 GPU_CASES = "*cuda*:*Gpu*:*GPU*:Nvrtc*:CublasLt*"
-# Attention in bf16 runs cuDNN's kernels in these cases. The sanitizers check only our own.
+# In these bf16 attention cases, cuDNN's kernels run. The sanitizers check only our own.
 CUDNN_CASES = "*AttentionTest.A*bf16*:*AttentionTest.Se*bf16*:*AttentionTest.Sh*bf16*:*AttentionTest.DoesNot*bf16*:*AttentionTest.Takes*bf16*"
 THREE_SUITES = "*CrossEntropyTest*cuda_bf16:*LayerNormTest*cuda_bf16:*EmbeddingTest*cuda_bf16"
-# Ranks that share a GPU: NCCL allows this only if each rank claims a host of its own.
+# Lets ranks share a GPU: NCCL allows this only if each rank claims to be on a separate host.
 SHARED_GPU = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
               "NCCL_RAS_ENABLE": "0"}
 OWN_HOST = 'export NCCL_HOSTID=rank${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-$PMI_RANK}}; exec "$@"'
@@ -82,11 +82,11 @@ class Item:
     environment: dict = field(default_factory=dict)
 
 
-# ---- Places: a build tree, or an unpacked bundle
+# ---- Places: a build tree or an unpacked bundle
 
 
 class Place:
-    """Where programs and decks are, and how they are started."""
+    """Paths of programs and decks, and the commands to start them."""
 
     def __init__(self, root, tree):
         self.root = root
@@ -121,7 +121,7 @@ def read(session, name):
 
 
 def last_lines(text, count):
-    """The end of what an item said, without what a launcher says about it afterwards between lines of dashes."""
+    """The last lines of an item's output, without the launcher's message between lines of dashes."""
     lines = [line for line in text.splitlines() if line.strip()]
     dashes = next((place for place, line in enumerate(lines) if line.startswith("-" * 60)), len(lines))
     return lines[:dashes or len(lines)][-count:]
@@ -132,7 +132,7 @@ def logged_losses(text):
 
 
 def losses(session, name):
-    """Step and loss of a run: of every step and exact where h5py is installed, else as the log shows them."""
+    """Steps and losses of a run: all steps and exact if h5py is installed, otherwise those in the log."""
     try:
         import h5py
         with h5py.File(os.path.join(session.scratch, "runs", name, "run.h5"), "r") as file:
@@ -142,7 +142,7 @@ def losses(session, name):
 
 
 def agrees_with(other, within, first=None):
-    """Whether the losses of the first steps, or of all, are those of another item."""
+    """Checks that the losses of the first steps (or of all) agree with those of another item."""
     def check(session, item):
         mine, theirs = losses(session, item.name), losses(session, other)
         if not mine[0] or mine[1] != theirs[1] or [step for step, _ in mine[0]] != [step for step, _ in theirs[0]]:
@@ -196,7 +196,7 @@ def peer_row(session, item):
 
 
 def deck(session, path, name, keys, more):
-    """A deck with keys. A key must not be given twice, so later ones replace earlier ones here."""
+    """A deck with keys. A deck rejects duplicate keys, so later values replace earlier ones here."""
     run = [f"run.directory={os.path.join(session.scratch, 'runs', name)}", f"run.name={name[:19]}"]
     small = TINY[path].split() if session.tiny else []
     values = dict(key.split("=", 1) for key in [*NO_SAVING, *run, *keys, *small, *session.options, *more])
@@ -212,7 +212,7 @@ def quick_words(session, name, ranks, keys):
 
 
 def train(name, stages, keys, like=None, within=0.0, first=None, ranks=1, limit=60, steps=20, together=True, test=""):
-    """A run of the quickstart's model. Its losses are compared with those of the item `like`."""
+    """A run of the quickstart's model. Compares its losses with those of the item `like`."""
     # The warm-up lasts all steps. With the full rate from the first step, rounding errors grow from 1e-7 to 1e-3 within 20 steps on some
     # texts, on CPUs as well; this way losses on one, two and three CPU ranks differ by less than 1e-6. In bf16 a spike of the loss can make
     # that 0.13 in a step after the tenth (CPU and GPU alike), so bf16 is compared with fp32 over the `first` ten steps.
@@ -246,7 +246,7 @@ def bench(name, stages, limit, words):
 
 
 def without_run(words):
-    """For benches, which write no run directory."""
+    """Removes keys of run directories, which benches do not have."""
     return [word for word in words[1:] if not word.startswith(("run.directory", "run.name", "run.steps"))]
 
 
@@ -287,7 +287,7 @@ def peer(name, stages, sdpa, *more, compiled=True):
 
 
 def unit(name, stages, executable, limit=80, ranks=1, shard=0, shards=1, together=False, cases=GPU_CASES):
-    """GPU cases of a test executable. Shards are processes: an error that the CUDA context keeps spoils one of them only."""
+    """GPU cases of a test executable. Each shard is a process, because an error makes the CUDA context unusable for later cases."""
     def words(session):
         path = os.path.join(session.place.tests, executable)
         if not os.path.exists(path):
@@ -351,7 +351,7 @@ def units():
 
 
 def shared_gpu():
-    """Ranks that share one GPU through NCCL."""
+    """Items with ranks that share one GPU through NCCL."""
     alone = {"together": False}
     items = [train("train-nccl-2", "second all", NCCL_2, "train-cpu", 1e-5, ranks=2, **alone),
              train("train-nccl-2-unsharded", "second all", f"{NCCL_2} parallel.shard=none", "train-nccl-2", ranks=2, **alone)]
@@ -361,7 +361,7 @@ def shared_gpu():
 
 
 def attempt(failed, rung, keys):
-    """The item of that name once more, with the keys of a rung."""
+    """Repeats the failed item with the keys of a rung."""
     name = f"{failed}-try-{rung}"
     return smoke(name, keys) if failed == "smoke" else speed(name, "", "124m", keys)
 

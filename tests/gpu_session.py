@@ -45,7 +45,7 @@ class Interrupted(Exception):
 
 
 def marked(mark, session_id):
-    """Processes of an item: those of its process session, and those with its mark in their environment (a launcher's ranks, say)."""
+    """Processes of an item: those in its process session, and those with its mark in their environment (such as ranks)."""
     found = []
     for path in glob.glob("/proc/[0-9]*"):
         try:
@@ -69,12 +69,12 @@ def send(processes, number):
 
 
 class Running:
-    """An item's process, in a process session of its own, and the thread that copies its output to the logs."""
+    """The process of an item, in a separate process session, and the thread that copies its output to the logs."""
 
     def __init__(self, session, item, words, limit):
         self.item, self.limit, self.began, self.took, self.reason = item, limit, time.monotonic(), 0.0, ""
         self.mark = f"{MARK}={os.getpid()}-{item.name}"
-        # A folder of its own for temporary files: processes of Open MPI that start and end at the same time would share one.
+        # A separate temporary folder: Open MPI processes that start and end at the same time would share one.
         temporary = tempfile.mkdtemp(prefix="t", dir=session.scratch)
         environment = {**session.environment, **item.environment, "TMPDIR": temporary, MARK: self.mark.partition("=")[2]}
         session.log(item.name, "$ " + " ".join(words) + "\n")
@@ -113,7 +113,7 @@ class Running:
         return True
 
     def end(self):
-        """Ends what is left of the item's processes."""
+        """Ends all remaining processes of the item."""
         until = time.monotonic() + GRACE_S
         send(marked(self.mark, self.process.pid), signal.SIGTERM)
         while left := marked(self.mark, self.process.pid):
@@ -129,7 +129,7 @@ class Running:
 
 
 class Session:
-    """The state that items share: places, options found to work, results."""
+    """State shared by the items: places, options that work, results."""
 
     def __init__(self, arguments, place, scratch):
         self.place, self.scratch, self.out, self.tiny = place, scratch, arguments.out, arguments.tiny
@@ -161,7 +161,7 @@ class Session:
         self.say(f"       {text}")
 
     def verdict(self, item, word, remark="", tail=0):
-        """With the last lines of the item's output."""
+        """Records a verdict, with the last `tail` lines of the item's output."""
         self.counts[word] += 1
         self.verdicts[item.name] = word
         self.say(f"{time.monotonic() - self.began:4.0f} s  {item.name:<32} {word:<8} {remark}".rstrip())
@@ -172,7 +172,7 @@ class Session:
         return self.minutes * 60 - (time.monotonic() - self.began) if self.minutes else float("inf")
 
     def ask(self, words):
-        """Output of a short command."""
+        """The output of a short command."""
         done = subprocess.run(words, cwd=self.place.root, env=self.environment, capture_output=True, text=True, errors="replace", timeout=30,
                               check=False)
         return done.stdout + done.stderr
@@ -180,7 +180,7 @@ class Session:
     # -- Running items
 
     def start(self, item):
-        """The running item, or None where a verdict says why it did not start."""
+        """Starts an item. Returns None after recording a verdict if it cannot start."""
         if item.trains in self.cannot_train or (item.trains and "quickstart" in self.cannot_train):
             self.verdict(item, "skipped", "training does not run")
         elif self.seconds_left() < LEAST_S:
@@ -194,7 +194,7 @@ class Session:
         return None
 
     def run(self, items):
-        """Runs items side by side, as many as there are cores. One is judged when those that it is compared with have been."""
+        """Runs as many items in parallel as there are cores. An item is judged after those that it is compared with."""
         waiting, ended = list(items), []
         cores = len(os.sched_getaffinity(0))
         while waiting or self.running or ended:
@@ -231,7 +231,7 @@ class Session:
         return self.verdicts[item.name] == "passed"
 
     def climb(self, failed, deck):
-        """Finds deck keys with which training runs, after an item failed without them."""
+        """Searches for deck keys with which training runs, after an item failed without them."""
         with_fp32 = False
         for rung, keys in gpu_items.RUNGS:
             if self.passed(gpu_items.attempt(failed, rung, keys)):
@@ -255,7 +255,7 @@ def environment_of_items(scratch):
     defaults = {"CUDA_LIBRARIES": ":".join(folders), "OMPI_MCA_btl": "self,vader",
                 "OMPI_MCA_oob_tcp_if_include": "lo", "HWLOC_COMPONENTS": "-gl", "GTEST_COLOR": "no", "PYTHONUNBUFFERED": "1",
                 "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor", "TRITON_CACHE_DIR": f"{scratch}/triton"}
-    if os.geteuid() == 0:  # root is normal in a container, and Open MPI asks twice
+    if os.geteuid() == 0:  # normal in containers; Open MPI wants two confirmations
         defaults |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**defaults, **os.environ}
 
@@ -275,7 +275,7 @@ def facts(session):
 
 
 def groups(items):
-    """Neighbours that may run together, as one list; every other item alone."""
+    """Consecutive items that may run in parallel form a list; every other item is in a list alone."""
     found = []
     for item in items:
         if item.together and found and found[-1][0].together:
@@ -286,7 +286,7 @@ def groups(items):
 
 
 def chosen(stage, patterns):
-    """The items of a stage that match the patterns, with those that they are compared with. The first two always run."""
+    """The items of a stage that match the patterns, and those that they are compared with. The first two always run."""
     table = gpu_items.table()
     names = {item.name for item in table if (stage == "all" or stage in item.stages.split()) and
              (not patterns or any(fnmatch.fnmatch(item.name, pattern) for pattern in patterns))}
@@ -339,7 +339,7 @@ def interrupt(number, _):
 
 
 def session_of(arguments, items, scratch):
-    """Exit code of the whole session."""
+    """Runs the session and returns its exit code."""
     os.makedirs(arguments.out, exist_ok=True)
     try:
         session = Session(arguments, find_place(arguments, scratch), scratch)

@@ -158,7 +158,7 @@ def peak_bytes(device):
 
 
 def measure(trainer, options, device):
-    """Seconds of each timed step, and the last loss."""
+    """Returns the seconds of each timed step and the last loss."""
     for _ in range(options.warmup):
         loss = trainer.step()
     wait(device)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what the control plane costs a rank at several rank counts, as processes of this machine, and fits its growth. No test:
-numbers count on a quiet machine only, and the load is printed with them. Counts of messages are exact on any machine.
+"""Measures the cost of the control plane per rank at several rank counts, as processes on this machine, and fits its growth. Not a test:
+times are meaningful only on a quiet machine, so the load is printed with them. Counts of messages are exact on any machine.
 
 usage: python3 tests/comm/control_plane.py [--program build/control_plane] [--ranks 2 4 8 16 32 64] [--steps 200]
 
-messages   that a rank sends per step, MPI's own inside its collectives included: Open MPI's monitoring, a long run less a short one.
-           The rank that sends most.
-step       microseconds of a step, median and least over the steps, of the slowest rank. More ranks than cores share them, so this grows with
-           ranks per core whatever is exchanged.
-memory     KiB of a rank's own memory: MPI's duplicate of the world and what the world holds; the communicator; the steps.
+messages   that a rank sends per step, including those of MPI's collectives, for the rank that sends most. Measured with Open MPI's
+           monitoring, as a long run minus a short one.
+step       microseconds per step of the slowest rank, median and minimum over the steps. With more ranks than cores, this grows with the
+           ranks per core, whatever is exchanged.
+memory     KiB of a rank's private memory: the world with MPI's duplicate of it; the communicator; the steps.
 """
 import argparse
 import glob
@@ -29,7 +29,7 @@ def run(arguments, ranks, steps, *options):
 
 
 def messages_sent(arguments, ranks, steps):
-    """By rank, of the whole run."""
+    """Messages sent in the whole run, sorted by number."""
     with tempfile.TemporaryDirectory() as folder:
         run(arguments, ranks, steps, "--mca", "pml_monitoring_enable", "1", "--mca", "pml_monitoring_enable_output", "3",
             "--mca", "pml_monitoring_filename", os.path.join(folder, "sent"))
@@ -39,7 +39,7 @@ def messages_sent(arguments, ranks, steps):
             with open(path, encoding="utf-8") as file:
                 for line in file:
                     words = line.split()
-                    if words and words[0] in ("E", "I"):  # point to point: ours, and those of MPI's collectives
+                    if words and words[0] in ("E", "I"):  # point to point, including the messages of MPI's collectives
                         count += int(line.split("bytes")[1].split()[0])
             found.append(count)
         if len(found) != ranks:
@@ -48,7 +48,7 @@ def messages_sent(arguments, ranks, steps):
 
 
 def fit(points, shape):
-    """Least squares of a + b shape(ranks)."""
+    """Least-squares fit of a + b * shape(ranks)."""
     xs, ys = [shape(ranks) for ranks, _ in points], [value for _, value in points]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / sum((x - mean_x) ** 2 for x in xs)
@@ -76,7 +76,7 @@ def main():
                                ("world_kib", float, "ranks"), ("communicator_kib", float, "ranks")):
         a, b = fit(columns[name], shape)
         print(f"{name}: {a:.4g} + {b:.4g} x {words}; at 4096 ranks {a + b * shape(4096):.4g}")
-    if arguments.ranks[0] == 2:  # the only count here that has a core for each rank
+    if arguments.ranks[0] == 2:  # with 2 ranks, each has a core of its own
         per_message = columns["least_us"][0][1] / columns["messages"][0][1]
         print(f"a core for each rank: {per_message:.1f} us per message at 2 ranks; times the messages at 4096 ranks "
               f"{per_message * 3 * math.log2(4096):.0f} us, which is calculated, not measured")

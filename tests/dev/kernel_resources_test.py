@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of kernels: what differs from it is found, spilled registers under any compiler, and a tree without kernels is skipped.
+"""Tests the table of kernels: differences are found, spilled registers are found with any compiler, and a tree without kernels is skipped.
 
 usage: kernel_resources_test.py PROJECT"""
 import os

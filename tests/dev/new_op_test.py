@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator of operations: what it makes compiles without a warning, fails until its reference is written, and overwrites nothing.
+"""Tests the generator of operations: its output compiles without warnings, fails until the reference is written, and overwrites nothing.
 
 usage: new_op_test.py PROJECT COMPILER"""
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what README.md and the guide tell a reader to type, in a folder that looks like the source tree after a build.
+"""Runs the commands of README.md and the guide in a folder that looks like the source tree after a build.
 
-A fenced block after `<!-- run -->` is run as it is (bash or python); a YAML block after `<!-- check -->` must be a deck without mistakes.
-Of all other commands and texts, the options of verbs and the deck keys must exist. docs/reference must have what the program prints.
+A fenced block after `<!-- run -->` is run as it is (bash or python). A YAML block after `<!-- check -->` must be a valid deck. In all
+other text, options of verbs and deck keys must exist. docs/reference must match what the program prints.
   usage: commands_test.py SOURCE_DIR BUILD_DIR"""
 import os
 import re
@@ -14,11 +14,11 @@ import time
 
 from pages import READING_ORDER, markdown_files, marked_blocks, read
 
-TIMEOUT_S = 120  # of one block, for what hangs
+TIMEOUT_S = 120  # for each block, in case it hangs
 SECTIONS = "run|gpu|model|data|batch|optimizer|parallel|memory|record|checkpoint|evaluate|sample"
 # A key in backticks or on a command line.
 KEY = re.compile(rf"(?<![\w/.-])((?:{SECTIONS})\.[a-z][a-z_0-9]*(?:\.[a-z][a-z_0-9]*)*)(?![\w.]*\.(?:yaml|h5|txt))")
-NO_KEYS = re.compile(r"^run\.h5\.|(\.(h5|id|png|sh|md|safetensors)|^data\.next|^model\.train)$")  # files and spans
+NO_KEYS = re.compile(r"^run\.h5\.|(\.(h5|id|png|sh|md|safetensors)|^data\.next|^model\.train)$")  # names of files and spans look like keys
 VERB = re.compile(r"trireme ((?:check|plan|tune|find-rate|sample|evaluate|export|import|tokenizer train|tokenize|checkpoints|stop|save|speed|"
                   r"doctor|verify|bench \w+))\b([^`|#;]*)")
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
@@ -63,7 +63,7 @@ class Pages:
             self.failures.append(f"only {blocks} marked blocks were found")
 
     def check_words(self):
-        """Deck keys and options that pages name must exist."""
+        """Deck keys and options in the pages must exist."""
         keys = set(re.findall(r"^([a-z_0-9.]+) ", self.start(self.trireme, "help", "deck").stdout, re.MULTILINE))
         known = keys | {key.rsplit(".", parts)[0] for key in keys for parts in range(1, key.count(".") + 1)}
         helps = {}
@@ -80,7 +80,7 @@ class Pages:
                                   if not re.search(rf"{option}\b", helps[verb])]
 
     def check_reference(self):
-        """The pages that the program prints. CLI11's headings and types differ between its versions, so of verbs our own words count."""
+        """Checks the generated pages. CLI11's headings and types differ between versions, so only our own texts are compared for verbs."""
         def page(name):
             return self.start(sys.executable, "dev/reference_pages.py", name, self.trireme).stdout
         if page("deck-keys.txt") != read(self.source, "docs/reference/deck-keys.txt"):

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-# What a newcomer reads, in this order: later pages use the runs that earlier ones train.
+# The pages for newcomers, in reading order: later pages use runs that earlier pages train.
 READING_ORDER = ("README.md", "docs/guide/first-run.md", "docs/guide/decks.md", "docs/guide/data.md", "docs/guide/stopping.md",
                  "docs/guide/weights.md", "docs/guide/analysis.md", "docs/guide/tuning.md", "docs/guide/clusters.md",
                  "docs/guide/sharding.md")
@@ -12,7 +12,7 @@ MARKED = re.compile(r"^<!-- (run|check) -->\n```(\w+)\n(.*?)^```$", re.MULTILINE
 
 
 def markdown_files(source):
-    """All pages that git knows, or that a copy without git has, relative to the source folder."""
+    """Paths of all Markdown files, relative to the source folder: those in git or, without git, all."""
     listed = subprocess.run(["git", "-C", source, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], capture_output=True,
                             text=True, check=False)
     if listed.returncode == 0:

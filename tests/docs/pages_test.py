@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages: links and anchors lead somewhere, files that the text names exist, the words are plain, and the tables of
-measurements are those of docs/results.
+"""Checks the Markdown pages: links, anchors and mentioned files must exist, the words must be plain, and the tables of measurements must
+match docs/results.
   usage: pages_test.py SOURCE_DIR"""
 import os
 import re
@@ -15,17 +15,17 @@ import plain_words  # noqa: E402  (from the folder above)
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/.-])((?:src|jobs|dev|tests|modules|postproc|input)/[\w/.-]+\.(?:sh|py|yaml|sbatch|def|hpp|cpp|cuh?))\b")
-PLACEHOLDER = re.compile(r"/(?:\w+/)*x(?:_test)?\.\w+$|/ROOM/")  # of a recipe
-MOST_WORDS = 22_000  # of all pages together
+PLACEHOLDER = re.compile(r"/(?:\w+/)*x(?:_test)?\.\w+$|/ROOM/")  # placeholders in instructions
+MOST_WORDS = 22_000  # in all pages together
 NEWCOMER = ("README.md", "docs/tour.md", "docs/glossary.md", "docs/adding-things.md")
 MOST_WORDS_OF_NEWCOMER = 9_000
 MOST_COLUMNS = 100
-OF_SOURCE = re.compile(r'(?<![\w/.-])(docs/[\w/-]+\.md)(?:, "([^"]+)")?')  # a page, and a heading of it
+OF_SOURCE = re.compile(r'(?<![\w/.-])(docs/[\w/-]+\.md)(?:, "([^"]+)")?')  # a page and, optionally, one of its headings
 MARKER = re.compile(r"^<!-- (run|check)\b.*$", re.MULTILINE)
 
 
 def anchors(text):
-    """What GitHub makes of the headings: lower case, without punctuation, with hyphens for blanks."""
+    """Anchors that GitHub generates for headings: lower case, no punctuation, hyphens for spaces."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -59,7 +59,7 @@ def too_many_words(texts):
 
 
 def wrong_references(source, texts):
-    """What comments in src say of pages and their headings."""
+    """References in src to pages or headings that do not exist."""
     for folder, _, names in os.walk(os.path.join(source, "src")):
         for name in names:
             path = os.path.relpath(os.path.join(folder, name), source)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks dev/plain_words.py: it finds every habit that it lists, and not their normal sense; and each is rare in the tree.
+"""Tests dev/plain_words.py: it finds every habit that it lists, does not report normal uses, and finds few habits in the tree.
   usage: words_test.py SOURCE_DIR"""
 import os
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resumes with another deck: what is free is shown, what makes it another experiment needs run.allow_changes, and the record keeps every
-session's deck.
+"""Resumes with a changed deck: harmless changes are shown, changes of the experiment need run.allow_changes, and the record keeps the deck
+of every session.
 """
 import os
 import shutil

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a power cut may leave on a disk: replays a run's system calls, as strace saw them, on a model of a disk.
+"""Models what a power cut may leave on a disk. It replays the system calls of a run, as traced by strace.
 
-A file keeps what was in it when its last fsync began; a name (a new file, a new directory, a rename) is kept once its directory was
-synced. POSIX guarantees no more, and each of these is one thing that a disk may do with the rest:
-    lazy     nothing reaches the disk but what was synced
-    eager    names reach it at once, contents only when synced (the empty files that ext4 and XFS were known for)
-Writes are applied when they return, and a sync covers what was written before it was called, so that an order that only chance gave
-is not taken for granted.
+A file keeps the contents that it had when its last fsync began. A name (a new file, a new directory, a rename) is kept once its directory
+was synced. POSIX guarantees no more. Each mode is one possible behaviour for everything else:
+    lazy     only what was synced reaches the disk
+    eager    names reach it at once, contents only when synced (ext4 and XFS were known for such empty files)
+Writes are applied when they return, and a sync covers what was written before the sync was called. So the model does not rely on an order
+that occurred only by chance.
 """
 import os
 import re
@@ -30,12 +30,12 @@ class File:
 
 class Directory:
     def __init__(self, tree=None):
-        """`tree`, names to bytes or to trees, is on the disk already."""
+        """`tree` maps names to bytes or trees. It is on the disk already."""
         self.names = {name: Directory(node) if isinstance(node, dict) else File(node) for name, node in (tree or {}).items()}
         self.synced = dict(self.names)
 
     def tree(self, mode):
-        """What the disk holds: names to bytes, or to trees."""
+        """Contents of the disk after a power cut: maps names to bytes or trees."""
         names = self.synced if mode == "lazy" else self.names
         return {name: node.tree(mode) if isinstance(node, Directory) else bytes(node.synced) for name, node in names.items()}
 
@@ -44,13 +44,12 @@ class Directory:
 
 
 def text_of(word):
-    """A quoted argument in strace's hexadecimal."""
+    """Decodes a quoted argument, which strace printed in hexadecimal."""
     return bytes.fromhex(re.fullmatch(r'"((?:\\x[0-9a-f]{2})*)"', word).group(1).replace("\\x", ""))
 
 
 def calls(trace):
-    """(thread, name, arguments, result), in the order in which calls returned; before it, for one that was interrupted by another
-    thread's, the same with no result, in the order in which they were made."""
+    """Yields (thread, name, arguments, result) of every call twice: when it begins, with None as the result, and when it returns."""
     begun = {}
     with open(trace, encoding="ascii") as file:
         for line in file:
@@ -68,7 +67,7 @@ def calls(trace):
 
 
 class Disk:
-    """Follows what happens below `root`, a directory that exists and holds `tree` when the trace begins; names are absolute there."""
+    """Follows the changes below `root`, an existing directory that holds `tree` at the start. Names in the trace must be absolute."""
 
     def __init__(self, root, tree=None, every_write=False):
         self.root = os.path.realpath(root)
@@ -78,12 +77,12 @@ class Disk:
         self.syncing = {}
 
     def inside(self, path):
-        """The names from `root` to an absolute path; none for what lies elsewhere."""
+        """Path components below `root` of an absolute path, or None if it is elsewhere."""
         path = os.path.normpath(path)
         return os.path.relpath(path, self.root).split(os.sep) if path.startswith(self.root + os.sep) else None
 
     def paths(self, arguments):
-        """Those of a call's arguments, each beginning at the directory that is named before it, if one is."""
+        """Paths among the arguments of a call, each relative to the directory argument before it, if there is one."""
         found = re.findall(r'(?:(?:AT_FDCWD|\d+)<((?:\\x[0-9a-f]{2})*)>, )?("(?:\\x[0-9a-f]{2})*")', arguments)
         return [self.inside(os.path.join(text_of(f'"{begin}"'), text_of(path)).decode(errors="replace")) for begin, path in found]
 
@@ -94,7 +93,7 @@ class Disk:
         return node
 
     def descriptor(self, word):
-        """The number, and the node, of NUMBER<PATH>; no node for what lies elsewhere."""
+        """The number and the node of NUMBER<PATH>; the node is None outside of `root`."""
         found = re.match(r"(\d+)<((?:\\x[0-9a-f]{2})*)>", word)
         if not found:
             return None, None
@@ -106,7 +105,7 @@ class Disk:
             return int(found.group(1)), None
 
     def replay(self, trace):
-        """Yields the name of each call that may have changed what the disk holds; with every_write, of writes at a place as well."""
+        """Yields the name of each call that may have changed the contents of the disk. With every_write, also of writes at an offset."""
         for thread, name, arguments, result in calls(trace):
             if result is None:
                 if name in ("fsync", "fdatasync"):
@@ -122,7 +121,7 @@ class Disk:
             if node is not None:
                 node.synced = kept
             return node is not None
-        if name == "fallocate" and "FALLOC_FL_KEEP_SIZE" in arguments:  # room on the disk, which no reader sees
+        if name == "fallocate" and "FALLOC_FL_KEEP_SIZE" in arguments:  # reserves space, which readers do not see
             return False
         if name in ("write", "pwrite64", "ftruncate", "lseek"):
             self.change_data(name, arguments, result)
@@ -145,7 +144,7 @@ class Disk:
             del node.data[size:]
             node.data.extend(bytes(size - len(node.data)))
         elif name == "lseek":
-            if self.offsets.get((number, id(node))) is not None:  # None: it appends
+            if self.offsets.get((number, id(node))) is not None:  # None: the file was opened for appending
                 self.offsets[number, id(node)] = result
         else:
             data = text_of(arguments.rsplit(", ", 2)[1])[:result]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills ranks at random moments and damages the files that they left; the run must go on as if nothing had happened.
+"""Kills ranks at random moments and damages their files. The run must continue as if nothing had happened.
 
-TRIREME_FAULTS says how many kills are tried (default 8); TRIREME_FAULT_SEED picks the moments (default 1).
+TRIREME_FAULTS is the number of kills (default 8), TRIREME_FAULT_SEED the random seed for the moments (default 1).
     cd tests/faults; TRIREME_FAULTS=50 python3 -m unittest -v faults_test.Kills     with the variables of tests/integration
 """
 import glob
@@ -27,17 +27,17 @@ FAULTS = int(os.environ.get("TRIREME_FAULTS", "8"))
 SEED = int(os.environ.get("TRIREME_FAULT_SEED", "1"))
 RANKS = 3
 STEPS = 240
-# Files large enough that a kill finds them half-written, and a checkpoint every 8 steps.
+# Files large enough that kills happen while they are written, and a checkpoint every 8 steps.
 RUN = ("model.channels=96", "checkpoint.every_steps=8", "checkpoint.keep=0", "evaluate.every_steps=40",
        "record.every_steps=1", "parallel.reduce_every=micro_step")
-# What is in shards from start to start of a run that is killed; the bits are the same.
+# What is sharded changes with every start of a killed run. The results are bit-identical.
 SHARDS = (("parallel.shard=parameters",), ("parallel.shard=gradients",), ("parallel.shard=parameters", "parallel.reshard_after_forward=false"),
           ("parallel.shard=optimizer",), ("parallel.shard=none",))
 COPIES = (("parallel.shard=parameters", "parallel.replicate=2"), ("parallel.shard=gradients", "parallel.replicate=2"))
 
 
 def ranks_of(launcher):
-    """Process ids of the ranks that this mpirun started: its children, or those of MPICH's proxy below it."""
+    """Process ids of the ranks of this mpirun: its children, or those of MPICH's proxy."""
     found, parents = [], [launcher.pid]
     while parents:
         for path in glob.glob(f"/proc/{parents.pop()}/task/*/children"):
@@ -67,7 +67,7 @@ def send(number, pids):
 
 
 def stands_still(pid):
-    """Whether every thread is stopped, or the process gone."""
+    """Whether every thread is stopped, or the process has ended."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8", errors="replace") as file:
@@ -80,7 +80,7 @@ def stands_still(pid):
 
 class FaultTest(TrainingTest):
     def checkpoints(self, run):
-        """Directories that claim to be whole, oldest first."""
+        """Directories of complete checkpoints, oldest first."""
         return sorted(name for name in os.listdir(self.path(f"{run}/checkpoints"))
                       if re.fullmatch(r"step-\d+", name)) if os.path.isdir(self.path(f"{run}/checkpoints")) else []
 
@@ -96,7 +96,7 @@ class FaultTest(TrainingTest):
         return found
 
     def assert_whole(self, run, checkpoint, reference):
-        """Its data, as h5py reads them, are those of the undisturbed run."""
+        """The data in the checkpoint, read with h5py, equal those of the undisturbed run."""
         self.assertEqual(self.hashes(run, checkpoint), self.hashes(reference, checkpoint), checkpoint)
         step = int(checkpoint[5:])
         self.assertEqual(self.weights(step, run), self.weights(step, reference), checkpoint)
@@ -115,14 +115,14 @@ class Kills(FaultTest):
         self.fail(f"the run did not start: {running.stderr.read()}")
 
     def look(self, running, holds):
-        """Looks until `holds` or the run has ended."""
+        """Polls until `holds` is true or the run has ended."""
         deadline = time.monotonic() + TIMEOUT_S
         while not holds() and running.poll() is None:
             self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.0005)  # between two looks
+            time.sleep(0.0005)
 
     def freeze(self, running):
-        """Stops the ranks and returns them, once no thread of theirs moves; fewer than all when the run is at its end."""
+        """Stops the ranks and returns them when no thread runs. Returns fewer ranks if the run is about to end."""
         ranks = ranks_of(running)
         send(signal.SIGSTOP, ranks)
         try:
@@ -133,16 +133,15 @@ class Kills(FaultTest):
         return ranks
 
     def strike(self, running, run, chance, inside):
-        """Kills one rank or all of them while a checkpoint is being written, or while none is. How far the run is by then follows
-        its own checkpoints, and the ranks are paused while this looks, so that neither depends on the pace of the machine. Whether
-        the run was still going."""
+        """Kills one rank or all of them, while a checkpoint is written (`inside`) or not. The progress is measured in checkpoints, and the
+        ranks are paused for the check, so that the machine's speed does not matter. Returns whether the run was still running."""
         one_rank = chance.random() < 0.5
         for _ in range(chance.randrange(5)):
             self.look(running, lambda: not self.being_written(run))
             self.look(running, lambda: self.being_written(run))
         while True:
             self.look(running, lambda: bool(self.being_written(run)) == inside)
-            time.sleep(chance.random() * (self.writing_s if inside else self.between_s))  # the moment of the kill is what is varied here
+            time.sleep(chance.random() * (self.writing_s if inside else self.between_s))  # the random moment of the kill
             ranks = self.freeze(running)
             if len(ranks) < self.ranks or bool(self.being_written(run)) == inside:
                 break
@@ -152,11 +151,11 @@ class Kills(FaultTest):
             send(signal.SIGKILL, [chance.choice(ranks)] if one_rank else [*ranks, running.pid])
         send(signal.SIGCONT, ranks)
         running.communicate(timeout=TIMEOUT_S)
-        # Orphans end when they miss their launcher.
+        # Ranks without a launcher end on their own.
         deadline = time.monotonic() + TIMEOUT_S
         while any(runs_trireme(pid) for pid in ranks):
             self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)  # between two looks
+            time.sleep(0.01)
         return going
 
     def test_kill_9_at_random_moments(self):
@@ -216,13 +215,13 @@ class StartKills(FaultTest):
                                 stderr=subprocess.PIPE, text=True, errors="replace")
 
     def look_until(self, running, holds):
-        """Until `holds`, or the run has ended."""
+        """Polls without a pause until `holds` is true or the run has ended."""
         deadline = time.monotonic() + TIMEOUT_S
         while not holds() and running.poll() is None:
             self.assertLess(time.monotonic(), deadline)
 
     def kill(self, chance):
-        """Kills a start at a random moment, and says where that was."""
+        """Kills a start at a random moment and returns what it aimed at."""
         aim = chance.choice(("start", "steps.jsonl", "run.h5", "evaluation", "checkpoint"))
         running = self.begin()
         before = set(self.checkpoints("run"))
@@ -232,10 +231,10 @@ class StartKills(FaultTest):
             elif aim == "checkpoint":
                 self.look_until(running, lambda: self.being_written("run") or set(self.checkpoints("run")) - before)
             elif aim == "evaluation":
-                for line in running.stdout:  # the validation of a step follows its line
+                for line in running.stdout:  # the validation of a step follows this line
                     if "loss" in line:
                         break
-            # The moment is what is varied here.
+            # The random moment of the kill.
             time.sleep(chance.random() * {"start": self.start_s, "steps.jsonl": 0.01, "run.h5": 0.01, "evaluation": self.start_s / 4, "checkpoint": 0.01}[aim])
         finally:
             running.kill()
@@ -264,7 +263,7 @@ class StartKills(FaultTest):
 
 
 class Damage(FaultTest):
-    """What lies in the directory is not as the run left it."""
+    """Files in the run directory that were changed after the run."""
 
     def setUp(self):
         super().setUp()
@@ -291,7 +290,7 @@ class Damage(FaultTest):
             with open(path, "wb") as file:
                 file.write(whole)
         print(f"{len(files)} flipped bits tried, {len(files)} found and named")
-        # The way out that was offered.
+        # Follow the advice in the message.
         shutil.rmtree(self.checkpoint)
         self.assertIn("resumed from", self.resume().out)
         self.assertEqual(self.column("step", "steps"), list(range(1, 15)))
@@ -315,13 +314,13 @@ class Damage(FaultTest):
         with open(log, encoding="utf-8") as file:
             lines = file.readlines()
         last = next(number for number, line in enumerate(lines) if line.startswith('{"kind": "step", "step": 7,'))
-        with open(log, "w", encoding="utf-8") as file:  # as after a power cut on a disk that lied
+        with open(log, "w", encoding="utf-8") as file:  # as after a power cut on a disk that ignores fsync
             file.writelines(lines[:last])
         run = self.resume()
         self.assertIn("step-00000012:", run.out)
         self.assertRegex(run.out + run.err, r"steps\.jsonl ends with step 6, before the checkpoint: the rows up to step 12 are missing")
         self.assertEqual(self.column("step", "steps"), [*range(1, 7), 13, 14])
-        # One of which no line can be read is moved aside, and so is one whose log was moved away.
+        # A log without a readable line is moved aside. So is run.h5 if its log is missing.
         with open(log, "wb") as file:
             file.write(b"somebody's notes\n")
         run = self.train_well("run.steps=16", ranks=2)
@@ -355,7 +354,7 @@ class Damage(FaultTest):
             self.assertEqual(steps, sorted(set(steps)))
 
     def test_a_run_file_that_is_damaged_or_anothers_is_made_again(self):
-        """Whatever HDF5 makes of it: one that is not byte for byte what the run wrote is not opened."""
+        """run.h5 is opened only if it is byte for byte what the run wrote, whether or not HDF5 can read it."""
         record = self.path("run/run.h5")
         with open(record, "rb") as file:
             whole = file.read()
@@ -368,7 +367,7 @@ class Damage(FaultTest):
                 self.assertEqual(file.read(), damaged)
             self.assertEqual(self.column("step", "steps"), list(range(1, 15 + number)))
         os.remove(record)
-        self.train_well("run.steps=17", ranks=2)  # finished, and completed all the same
+        self.train_well("run.steps=17", ranks=2)  # the run is finished, but run.h5 is rebuilt
         self.assertEqual(self.column("step", "steps"), list(range(1, 18)))
 
     def test_a_checkpoint_under_another_name_is_not_believed(self):
@@ -379,7 +378,7 @@ class Damage(FaultTest):
         self.assertIn("step-00000012:", self.resume().out)
 
     def test_what_cannot_be_read_is_not_called_damaged(self):
-        """A folder or a FIFO in the place of a file: no hang, no advice to remove anything, and nothing removed."""
+        """A folder or a FIFO in place of a file: no hang, no advice to remove anything, and nothing is removed."""
         for name in ("run/steps.jsonl", "run/checkpoints/step-00000012/manifest.h5", "run/checkpoints/step-00000012/rank-00001.h5"):
             path = self.path(name)
             for make in (os.mkfifo, os.mkdir):
@@ -414,7 +413,7 @@ class Damage(FaultTest):
                         self.assertNotRegex(line, "damaged|remove|checksum")
         os.truncate(self.path("run/checkpoints/step-00000006/rank-00000.h5"), 700)
         run = self.verify({"LD_PRELOAD": library, "FAIL_UNDER": path, "FAIL_CALL": "open", "FAIL_AT": "1", "FAIL_FOR": "0"})
-        self.assertEqual(run.code, USER, run)  # damage is the more certain of the two
+        self.assertEqual(run.code, USER, run)  # damage takes precedence over an unreadable file
         self.assertRegex(run.out, r"(?m)^ +6 .* damaged$")
         self.assertRegex(run.out, r"(?m)^ +12 .* unreadable$")
         run = self.verify()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The undisturbed runs that mutate.py compares with, and the way in which it starts one: how fast, and what of it is judged.
+"""Runs the executable for mutate.py, and provides the undisturbed runs that it compares with.
 
-A start without mpirun needs 0.3 s, most of which it waits: Open MPI is told to start no daemon and to look for no network, which
-has nothing to do with what is tried. So more starts than cores go on at a time, and most runs lie in memory (/dev/shm); every fourth
-lies on the disk, where direct writes exist.
+A start without mpirun takes 0.3 s, most of it waiting. Open MPI is told to start no daemon and to use no network, since neither is under
+test. So more starts than cores run in parallel. Most run directories are in memory (/dev/shm); every fourth is on the disk, where
+direct writes are possible.
 """
 import errno
 import os
@@ -26,7 +26,7 @@ LIMIT_S = float(os.environ.get("TRIREME_MUTATE_LIMIT", "60"))
 STEPS, MORE = 12, 14
 ALONE = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
 TOGETHER = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
-# Bytes that an allocation asks for, to be one that may fail: HDF5 1.10.8 crashes for lack of smaller ones (docs/portability.md).
+# Only allocations of at least this many bytes may fail: HDF5 1.10.8 crashes if smaller ones do (docs/portability.md).
 LARGE = 1 << 20
 MEMORY = "/dev/shm"
 
@@ -39,7 +39,7 @@ def xxh64(data):
 
 
 class Outcome:
-    """What one start said and returned."""
+    """Exit code and output of one start."""
 
     def __init__(self, code, out, err, hung):
         self.code, self.out, self.err, self.hung = code, out, err, hung
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def numbers_of(run):
-    """The hashes of the weights at the end."""
+    """Hashes of the weights at the end of the run."""
     found = {}
     with h5py.File(os.path.join(run, f"checkpoints/step-{MORE:08d}/manifest.h5"), "r") as file:
         file["tensors"].visititems(lambda name, node: found.update({name: int(node.attrs["content_hash"])})
@@ -71,7 +71,7 @@ def numbers_of(run):
 
 
 def rows_of(run):
-    """What is the same in the record of every run."""
+    """The part of the record that is the same in every run."""
     with h5py.File(os.path.join(run, "run.h5"), "r") as file:
         same = {name: file["steps"][name][:].tolist() for name in ("step", "loss", "grad_norm", "learning_rate", "tokens")}
         same["validation"] = [file["validation/step"][:].tolist(), file["validation/loss"][:].tolist()]
@@ -79,13 +79,13 @@ def rows_of(run):
 
 
 def old_columns(run):
-    """Everything that was written of the steps before the resume."""
+    """All columns of the steps before the resume."""
     with h5py.File(os.path.join(run, "run.h5"), "r") as file:
         return {name: file["steps"][name][:STEPS].tobytes() for name in file["steps"]}
 
 
 class Reference:
-    """The undisturbed runs on one number of ranks. `calls` has, for (rank, mode), how often each call is made."""
+    """The undisturbed runs with one number of ranks. `calls[rank, mode]` counts how often each system call is made."""
 
     def __init__(self, bench, ranks):
         self.ranks, self.calls = ranks, {}
@@ -133,7 +133,7 @@ class Reference:
 
 
 class Bench:
-    """Where runs lie, how they are started and how their calls are made to fail."""
+    """Starts runs, chooses their directories and lets their system calls fail."""
 
     def __init__(self, memory=MEMORY):
         self.on_disk = tempfile.TemporaryDirectory(prefix="trireme-mutate-", ignore_cleanup_errors=True)
@@ -166,7 +166,7 @@ class Bench:
         return self.references[ranks]
 
     def failing(self, run, call="", at=0, number=errno.EIO, lasts=1, rank=None, report=""):
-        """The environment in which the `at`-th call fails; 0: none does, they are counted."""
+        """Environment variables that let call number `at` fail. With 0, calls are only counted."""
         words = {"LD_PRELOAD": self.library, "FAIL_CALL": call, "FAIL_AT": str(at), "FAIL_FOR": str(lasts), "FAIL_ERRNO": str(number),
                  "FAIL_UNDER": run, "FAIL_BYTES": str(LARGE), "FAIL_REPORT": report, "FAIL_RUN": run}
         return words if rank is None else {**words, "FAIL_RANK": str(rank)}
@@ -178,7 +178,7 @@ class Bench:
         return [DECK, *(f"{key}={value}" for key, value in usual.items() if key not in given), *overrides]
 
     def start(self, run, steps, *overrides, ranks=1, environment=None, after=None):
-        """`after`: seconds until a signal, and which."""
+        """`after` is a pair: seconds, and the signal that is sent then."""
         launcher = [] if ranks == 1 else [*LAUNCHER, str(ranks)]
         with (tempfile.TemporaryDirectory(prefix="mpi-", dir=self.in_memory.name, ignore_cleanup_errors=True) as session,
               subprocess.Popen([*launcher, TRIREME, *self.words(run, steps, overrides)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

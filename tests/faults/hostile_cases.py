@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of hostile cases that mutate.py tries. A case makes its run directory, says what is wrong with it, and takes it away."""
+"""The kinds of hostile cases for mutate.py. A case creates its run directory, describes the fault, and removes the cause again."""
 import errno
 import os
 import resource
@@ -49,8 +49,8 @@ def get(path):
 
 
 class Case:
-    """Something to do before, or around, a start; `undo` takes the cause away. `passing`: nothing that lies there is damaged, so
-    nothing of it may be given up, nor its removal advised. `alone`: on one rank only."""
+    """A fault before or during a start; `undo` removes its cause. `passing`: no file is damaged, so the run must not give up any file or
+    advise to remove one. `alone`: only with one rank."""
     resumed, passing, alone = True, False, False
 
     def __init__(self, bench, chance, run, ranks, number):
@@ -76,12 +76,12 @@ class Case:
 
 
 class Files(Case):
-    """One file is not what it was."""
+    """One file was changed, removed or replaced."""
 
     def make(self):
         self.copy()
         chance = self.chance
-        # The files that matter as often as the small ones beside them.
+        # Choose important files as often as the small ones.
         group = chance.choice(("tokens/", "steps.jsonl", "steps.jsonl", "run.h5", "manifest", "rank-", "latest", "run.id", "deck", "log"))
         self.path = chance.choice([path for path in files_of(self.run) if group in path])
         self.whole = data = get(self.path)
@@ -139,7 +139,7 @@ class Files(Case):
 
 
 class Hdf5(Case):
-    """A file that is good HDF5 and says other things."""
+    """A valid HDF5 file with wrong contents."""
 
     def make(self):
         self.copy()
@@ -162,7 +162,7 @@ class Hdf5(Case):
             else:
                 del file[node]
                 self.put_node(file, node, how)
-        if name.endswith("manifest.h5"):  # made with a sum that fits
+        if name.endswith("manifest.h5"):  # with a matching checksum
             put(self.path[:-2] + "xxh64", f"{xxh64(get(self.path)):016x}  manifest.h5\n".encode())
 
     def put_node(self, file, node, how):
@@ -193,7 +193,7 @@ class Hdf5(Case):
 
 
 class Calls(Case):
-    """The k-th call fails, once or from there on."""
+    """One call fails, or all calls from there on."""
     passing = True
 
     def make(self):
@@ -215,7 +215,7 @@ class Calls(Case):
 
 
 class Sweep(Calls):
-    """Each call of the given kinds, one after another, with each error that it can have."""
+    """Every call of the given kinds in turn, with each of its possible errors."""
     plan, ranks = [], 1
 
     @classmethod
@@ -230,7 +230,7 @@ class Sweep(Calls):
 
 
 class Modes(Case):
-    """A file or a directory that may not be read, written or entered, for root as for everybody."""
+    """A file or directory without permission to read, write or enter, even for root."""
     passing = True
 
     def make(self):
@@ -248,12 +248,12 @@ class Modes(Case):
 
     def undo(self):
         super().undo()
-        if os.path.lexists(self.path):  # an older record or checkpoint may be gone by now
+        if os.path.lexists(self.path):  # the run may have removed an older record or checkpoint
             os.chmod(self.path, self.mode)
 
 
 class Limits(Case):
-    """What the system allows, once MPI has started: how that fares is not ours."""
+    """Resource limits that apply after MPI has started, because MPI's own behaviour is not under test."""
     passing = True
 
     def make(self):
@@ -271,7 +271,7 @@ class Limits(Case):
 
 
 class Signals(Case):
-    """A signal that asks the run to stop, at any moment: reading, evaluating, between steps, saving, measuring."""
+    """A signal to stop at a random moment: while reading, evaluating, between steps, saving or measuring."""
     passing, alone = True, True
     STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2)
 
@@ -286,12 +286,12 @@ class Signals(Case):
         self.after = None
 
     def stopped(self, outcome):
-        """Saved or not begun; or the signal came before the program could listen, and ended it in its own way."""
+        """The run saved a checkpoint or had not begun, or the signal ended it before it installed its handlers."""
         return outcome.code == 75 or (outcome.code == -self.after[1] and not outcome.out)
 
 
 class Decks(Case):
-    """Values that are never meant."""
+    """Values that make no sense."""
     alone = True
     keys = []
     VALUES = ("", "0", "-1", "1e308", "-1e308", "1e-320", ".nan", ".inf", "99999999999999999999", "9223372036854775807", "[]", "[[]]", "{}",
@@ -306,7 +306,7 @@ class Decks(Case):
 
 
 class Foreign(Case):
-    """Files and folders of others in every directory that a run writes into; none of them may change."""
+    """Files and folders of others in every directory that a run writes to. None of them may change."""
     passing = True
     NAMES = ("notes.txt", "thesis.tmp.d", "results.tmp", "{step}.tmp_copy", "{step}.tmp.mine", "{step}.bak", "my-{step}.tmp", "step-7.tmp",
              "latest.tmp.saved", "lock.old", "run.h5.attempt-1", "run.h5.backup", "run.id.bak", "run.h5.attempt-1.journal",
@@ -333,7 +333,7 @@ class Foreign(Case):
 
 
 class Purge(Case):
-    """What a purge by age or a file system that is not mounted takes away, and gives back."""
+    """Files that a purge by age or an unmounted file system removes and that come back later."""
     passing = True
 
     def make(self):

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hostile cases by the hundred: a small run that goes on after its files were damaged, or while its system calls fail.
+"""Creates hundreds of hostile cases: a small run resumes after its files were damaged, or runs while its system calls fail.
 
     TRIREME=build/trireme python3 tests/faults/mutate.py --seconds 600 --seed 7       # or --only files,calls,modes,limits,decks,hdf5,foreign,purge,signals
     TRIREME=build/trireme python3 tests/faults/mutate.py --seed 7 --case 123          # one of them again, with what it said
     TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync,write          # every call of these fails once, with each error
     TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync --ranks 2      # on each of two ranks
 
-A case is judged by what came of it:
-    right    the run ended with the numbers of the undisturbed one; where rows of its record are missing or changed, it said so
-    reported it stopped with an error line and exit code 2, 3 or 75, and went on to the right numbers once the cause was gone
-    silent   other numbers, or rows that are missing or changed, without a word
+The verdict on a case:
+    right    the run ended with the numbers of the undisturbed run; if rows of its record are missing or changed, it said so
+    reported it stopped with an error line and exit code 2, 3 or 75, and reached the right numbers once the cause was removed
+    silent   wrong numbers, or rows that are missing or changed, without a message
     hang     no end within the limit          crash     a signal, a bug's exit code, an uncaught exception
-    lost     nothing was damaged, a call failed or was not allowed, and yet the record was given up, or rows written before are gone; or a
-             file of others was changed; or a run whose checkpoints were away started from step 0
-    advice   nothing was damaged, and yet it advised to remove something
-    dead end it stopped, and did not go on to the right numbers when the cause was gone
+    lost     nothing was damaged (a call failed or was not permitted), but the record was given up, or earlier rows are gone; or a file of
+             others was changed; or a run whose checkpoints were away started from step 0
+    advice   nothing was damaged, but the run advised to remove something
+    dead end it stopped, and did not reach the right numbers after the cause was removed
 """
 import argparse
 import collections
@@ -35,13 +35,13 @@ from hostile_cases import KINDS, SHARES, Decks, Foreign, Hdf5, Purge, Sweep
 VERDICTS = ("right", "reported", "silent", "hang", "crash", "lost", "advice", "dead end")
 BAD = VERDICTS[2:]
 RANKS, SHARE_OF_RANKS = 2, 0.15
-# What a run says when its record, its cache or a checkpoint is not as it was left.
+# Messages of a run about changes to its record, cache or checkpoints.
 WORDS = re.compile(r"damaged|rebuil(?:t|ding)|are missing|is not here|was changed by another|can be read|from step 0|names \"")
 ADVICE = re.compile(r"\b(remove|delete|rm)\b")
 
 
 def is_right(case, old_rows, outcome):
-    """Whether the numbers are those of the undisturbed run, and the record too, or a word about it was said."""
+    """Whether the numbers equal those of the undisturbed run, and the record is complete or a message says that it is not."""
     reference = case.reference
     if not reference.has_numbers(case.run):
         return False
@@ -51,7 +51,7 @@ def is_right(case, old_rows, outcome):
 
 
 def is_lost(case):
-    """Whether something that was whole was given up."""
+    """Whether an undamaged file was given up."""
     if isinstance(case, Foreign) and case.changed():
         return True
     moved = any("damaged-" in name for name in os.listdir(case.run))
@@ -59,8 +59,8 @@ def is_lost(case):
 
 
 def judge_finished(case, outcome):
-    """The verdict on a run that came to its end."""
-    if isinstance(case, Decks):  # another deck has other numbers; that it was meant shows in the record
+    """The verdict on a run with exit code 0."""
+    if isinstance(case, Decks):  # numbers change with the deck, and the record shows the deck
         return "right"
     verdict = "right"
     if is_lost(case) or isinstance(case, Purge) and case.needed:
@@ -72,7 +72,7 @@ def judge_finished(case, outcome):
 
 
 def judge(case, bench):
-    """The verdict, and what was said."""
+    """The verdict and the outcome that it is based on."""
     outcome = bench.start(case.run, MORE, *case.overrides, ranks=case.ranks, environment=case.environment, after=case.after)
     stopped = case.after is not None and case.stopped(outcome)
     if outcome.hung:

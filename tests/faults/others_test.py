@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's files, programs and jobs near a run: nothing of theirs is touched, and none of them ruins the run without a word."""
+"""Other people's files, programs and jobs near a run: it does not touch their files, and they cannot damage the run without a message."""
 import fcntl
 import glob
 import json
@@ -29,7 +29,7 @@ class OthersTest(TrainingTest):
         return self.path(name)
 
     def files(self, name):
-        """Path and bytes of every file in a folder."""
+        """Maps the path of every file in a folder to its contents."""
         found = {}
         for path in glob.glob(self.path(name) + "/**", recursive=True):
             if os.path.isfile(path):
@@ -38,13 +38,13 @@ class OthersTest(TrainingTest):
         return found
 
     def alone(self, *words, **environment):
-        """Without mpirun."""
+        """Runs the executable without mpirun."""
         return Run(subprocess.run([TRIREME, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                   timeout=TIMEOUT_S, env={**os.environ, **environment}, check=False))
 
 
 class Files(OthersTest):
-    """Files of others where a run writes."""
+    """Files of others in directories that a run writes to."""
 
     def test_a_checkpoint_directory_with_other_files_is_refused(self):
         for name in ("thesis.tmp.d/chapter1", "results.tmp", "keep.txt", "step-100/model.bin"):
@@ -63,7 +63,7 @@ class Files(OthersTest):
         self.train_well()
         mine = self.path("run/checkpoints/step-00000012.tmp_mybackup")
         shutil.copytree(self.path("run/checkpoints/step-00000012"), mine)
-        os.mkdir(self.path("run/checkpoints/step-00000003.tmp"))  # of a save that was killed
+        os.mkdir(self.path("run/checkpoints/step-00000003.tmp"))  # left by a save that was killed
         before = self.files("run/checkpoints/step-00000012.tmp_mybackup")
         self.train_well("run.steps=24", "checkpoint.keep=1")
         self.assertEqual(self.files("run/checkpoints/step-00000012.tmp_mybackup"), before)
@@ -107,7 +107,7 @@ class Files(OthersTest):
 
 
 class Missing(OthersTest):
-    """Checkpoints that are away: a run starts from step 0 only when it never had any, or when it is told to."""
+    """Missing checkpoints: a run starts from step 0 only if it never had any, or on request."""
 
     def refused(self, run, *parts):
         self.assert_refused(run, ENVIRONMENT, self.path("run"), *parts, "bring them back", RESTART)
@@ -117,7 +117,7 @@ class Missing(OthersTest):
         before = self.files("run")
         os.rename(self.path("run/checkpoints"), self.path("away"))
         self.refused(self.train("run.steps=24", ranks=2), "steps.jsonl lists checkpoints up to step 12")
-        os.mkdir(self.path("run/checkpoints"))  # a purge leaves the directory
+        os.mkdir(self.path("run/checkpoints"))  # a purge removes files and keeps the directory
         self.refused(self.train("run.steps=24"), "steps.jsonl lists checkpoints up to step 12")
         os.rmdir(self.path("run/checkpoints"))
         os.rename(self.path("away"), self.path("run/checkpoints"))
@@ -137,7 +137,7 @@ class Missing(OthersTest):
     def test_a_checkpoint_that_a_killed_save_had_renamed_is_found(self):
         self.train_well("checkpoint.keep=1")
         checkpoint = self.path("run/checkpoints/step-00000012")
-        os.rename(checkpoint, checkpoint + ".tmp.old")  # a file system without RENAME_EXCHANGE, between the two moves
+        os.rename(checkpoint, checkpoint + ".tmp.old")  # a save killed between its two renames (no RENAME_EXCHANGE)
         self.assertIn("resumed from", self.train_well("run.steps=18", "checkpoint.keep=1").out)
 
     def test_the_file_latest_tells_of_checkpoints_as_well(self):
@@ -173,10 +173,10 @@ class Missing(OthersTest):
 
 
 class Programs(OthersTest):
-    """Other processes near a run that goes on."""
+    """Other processes that access a running run."""
 
     def running(self):
-        """A run that goes on until stop(), and saves often."""
+        """Starts a run that saves often and continues until stop()."""
         running = self.popen("run.steps=1000000", "checkpoint.every_steps=5", "checkpoint.keep=1", "evaluate.every_steps=0")
         self.lines = queue.Queue()
         self.reader = threading.Thread(target=lambda: [self.lines.put(line) for line in running.stdout])
@@ -199,14 +199,14 @@ class Programs(OthersTest):
         os.remove(self.path("run/lock"))
         self.assert_refused(self.train(), USER, "run.directory is in use")
         self.wait_for_checkpoints(30)
-        self.stop(running)  # by the lock that the run made again
+        self.stop(running)  # uses the lock file that the run recreated
         with h5py.File(self.path("run/run.h5"), "r") as file:
             steps = list(file["steps/step"][:])
         self.assertEqual(steps, list(range(1, len(steps) + 1)))
 
     def test_what_others_make_of_run_h5_harms_nothing(self):
         running = self.running()
-        with h5py.File(self.path("run/run.h5"), "r+") as file:  # open, with a lock, when the run replaces it
+        with h5py.File(self.path("run/run.h5"), "r+") as file:  # it is open and locked when the run replaces it
             file.attrs["note"] = "mine"
             self.wait_for_checkpoints(30)
         os.truncate(self.path("run/run.h5"), 100)
@@ -218,7 +218,7 @@ class Programs(OthersTest):
         def read(*words):
             run = self.alone(*words)
             while run.code == ENVIRONMENT and "removed it while it was being read, for the third time. Repeat the command" in run.err:
-                run = self.alone(*words)  # on a busy machine
+                run = self.alone(*words)  # happens on a busy machine
             self.assertEqual(run.code, 0, run)
             return run
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts the power, by the model of disk_model.py, after every call that changes what a disk holds; each time the run must go on from
-the newest checkpoint that it had reported, or a newer one, to the bits of the undisturbed run."""
+"""Cuts the power after every call that changes the disk, in the model of disk_model.py. Each time the run must resume from the newest
+reported checkpoint, or a newer one, and end with the bits of the undisturbed run."""
 import os
 import re
 import shutil
@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, "integration")]
 from disk_model import MODES, STRACE, Disk  # noqa: E402
 from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, launch, start  # noqa: E402
 
-# A tree of two leaves gives one rank the bits of two.
+# With a tree of two leaves, one rank computes the same bits as two.
 RUN = ("checkpoint.keep=1", "parallel.reduction=tree", "parallel.logical_shards=2")
 STEPS = 12
 
@@ -49,7 +49,7 @@ class PowerCut(TrainingTest):
         return self.words(f"{folder}/run", RUN)
 
     def traced(self, name, ranks):
-        """A run below the folder `name`, and the file with its calls."""
+        """Runs below the folder `name` and returns the trace of its system calls."""
         if not shutil.which("strace"):
             self.skipTest("strace is not installed (bash modules/packages/setup.sh tests does it on Debian)")
         may = subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
@@ -62,7 +62,7 @@ class PowerCut(TrainingTest):
         return trace
 
     def cuts(self):
-        """The last call before the cut, the mode, the checkpoint reported by then, and what the disk holds; no disk twice."""
+        """Distinct states of the disk: the last call before the cut, the mode, the last checkpoint reported by then, and the contents."""
         os.mkdir(self.path("calm"))
         trace = self.traced("calm", 2)
         disk = Disk(self.path("calm"))
@@ -73,7 +73,7 @@ class PowerCut(TrainingTest):
             told = re.findall(rb"checkpoint \S*/step-(\d+)", log.data) if log else []
             for mode in MODES:
                 tree = disk.top.tree(mode)
-                found[repr(tree)] = call, mode, int(told[-1]) if told else 0, tree  # the most that was reported
+                found[repr(tree)] = call, mode, int(told[-1]) if told else 0, tree  # for equal states, keep the newest reported checkpoint
         self.assertEqual(disk.top.volatile(), read_tree(self.path("calm")), "the model of the disk is not what was there")
         return list(found.values())
 

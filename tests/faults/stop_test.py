@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that is told to stop: by signals in every phase, by `trireme stop` and `trireme save`, by time limits; and what must not keep it
-from hearing that: a reader of its output that pauses."""
+"""Stops runs by signals in every phase, by `trireme stop` and `trireme save`, and by time limits. A reader of its output that pauses must
+not prevent a run from stopping."""
 import fcntl
 import glob
 import itertools
@@ -19,17 +19,17 @@ from harness import TIMEOUT_S, TRIREME, TrainingTest, start  # noqa: E402
 REQUEUE, STOPPED, USER, ENVIRONMENT = 75, 76, 2, 3
 LONG = ("run.steps=1000000", "checkpoint.every_steps=0", "evaluate.every_steps=0", "optimizer.schedule={kind: constant}")
 SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGHUP": signal.SIGHUP, "SIGXCPU": signal.SIGXCPU, "SIGUSR2": signal.SIGUSR2}
-SOON_S = 60  # for what takes five seconds, on a machine that pauses
+SOON_S = 60  # for what takes five seconds, on a machine that stalls
 
 
 def hear_signals():
-    for ignored in (signal.SIGINT, signal.SIGHUP):  # in a background job of a shell; under nohup
+    for ignored in (signal.SIGINT, signal.SIGHUP):  # background jobs of a shell ignore SIGINT, nohup ignores SIGHUP
         signal.signal(ignored, signal.SIG_DFL)
 
 
 class Stop(TrainingTest):
     def alone(self, *overrides, name="run", environment=None, stdout=subprocess.PIPE):
-        """Without mpirun."""
+        """Starts the executable without mpirun."""
         running = subprocess.Popen([TRIREME, *self.words(name, overrides)], stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(environment or {})},
                                    preexec_fn=hear_signals)
@@ -73,10 +73,10 @@ class Stop(TrainingTest):
             end = time.monotonic() + 20
             while writer is None and time.monotonic() < end and running.poll() is None:
                 try:
-                    writer = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)  # fails until the read of the text waits
+                    writer = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)  # fails until the run waits in this call
                 except OSError:
                     time.sleep(0.01)
-            if writer is None:  # the text is read by the other call
+            if writer is None:  # the run reads the text with the other call
                 running.kill()
                 running.communicate()
                 continue
@@ -140,7 +140,7 @@ class Stop(TrainingTest):
         os.mkdir(temporary)
         for verb, words in {"tune": ("--seconds", "1000"), "find-rate": ("--steps", "100000", "--stop-above", "1e9")}.items():
             for number in (signal.SIGINT, signal.SIGTERM, None):
-                limit = ["run.walltime=0.3"] if number is None else []  # a search of this deck takes a second or more
+                limit = ["run.walltime=0.3"] if number is None else []  # searching takes longer than this limit
                 running = subprocess.Popen([TRIREME, verb, *self.words("run", limit), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                            stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals, env={**os.environ, "TMPDIR": temporary})
                 self.addCleanup(running.kill)
@@ -209,7 +209,7 @@ class Stop(TrainingTest):
             self.assertIn(part, out)
 
     def test_the_scheduler_is_asked_for_the_end_of_the_job(self):
-        # As PBS Pro answers. The other schedulers, and that all name the limit in time, are tests/session/scheduler_test.cpp's.
+        # As PBS Pro answers. tests/session/scheduler_test.cpp tests the other schedulers, and that all of them report the limit in time.
         os.mkdir(self.path("bin"))
         with open(self.path("bin/qstat"), "w", encoding="ascii") as out:
             out.write("#!/bin/sh\nLC_ALL=C; export LC_ALL; echo 'Job Id: 7.server'; echo '    Resource_List.walltime = 00:00:12'\n"
@@ -224,7 +224,7 @@ class Stop(TrainingTest):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-        # Every line is long, so that pipe and queue are full before the end.
+        # Long lines, so that the pipe and the queue are full before the run ends.
         running = self.alone("run.steps=3000", "checkpoint.every_steps=0", "evaluate.every_steps=1", "evaluate.batches=1", stdout=writer)
         os.close(writer)
         end = time.monotonic() + TIMEOUT_S
@@ -250,7 +250,7 @@ class Stop(TrainingTest):
 
 class Ports(TrainingTest):
     def listening(self, part):
-        """The ports on which the processes listen whose command line holds `part`."""
+        """TCP ports on which processes listen whose command line contains `part`."""
         ports = {}
         for process in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -264,7 +264,7 @@ class Ports(TrainingTest):
                         for row in map(str.split, list(file)[1:]):
                             if row[3] == "0A" and f"socket:[{row[9]}]" in own:
                                 ports[process].append(row[1])
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process has ended
                 pass
         return ports
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens around a run while it goes on: a reader that goes away, a directory that does, pipes where files belong."""
+"""Events around a run while it trains: its reader ends, its directory is moved or removed, pipes are given instead of files."""
 import errno
 import os
 import shutil
@@ -20,7 +20,7 @@ LONG = ("run.steps=100000", "checkpoint.every_steps=0", "evaluate.every_steps=0"
 
 class Surroundings(TrainingTest):
     def alone(self, *overrides, name="run", environment=None):
-        """Without mpirun."""
+        """Starts the executable without mpirun."""
         return subprocess.Popen([TRIREME, *self.words(name, overrides)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(environment or {})})
 
@@ -41,7 +41,7 @@ class Surroundings(TrainingTest):
     @unittest.skipUnless("Open MPI v4." in subprocess.run([TRIREME, "--version"], capture_output=True, text=True, check=False).stdout,
                          "the MPI is not Open MPI 4")
     def test_a_process_without_a_launcher_needs_no_temporary_directory(self):
-        """Open MPI 4 gives all such processes the same session directory, which one removed while another made it."""
+        """In Open MPI 4 all such processes share a session directory, so one could remove it while another creates it."""
         running = self.alone("run.steps=6", environment={"TMPDIR": os.devnull})
         _, err = running.communicate(timeout=TIMEOUT_S)
         self.assertEqual(running.returncode, 0, err)
@@ -68,7 +68,7 @@ class Surroundings(TrainingTest):
         with open(calls, encoding="utf-8") as file:
             writes = dict(line.split() for line in file)["write"]
         running = begin(120, "run", FAIL_GATE=gate, FAIL_AT=str(int(writes) + 1))
-        with open(gate, "w", encoding="utf-8"):  # opens when a write of rows waits there
+        with open(gate, "w", encoding="utf-8"):  # returns when the run waits in a write of rows
             self.wait_for_line(running, "120/120  validation")
         err = running.communicate(timeout=TIMEOUT_S)[1]
         self.assertEqual(running.returncode, 0, err)
@@ -82,7 +82,7 @@ class Surroundings(TrainingTest):
                                           FAIL_RANK=str(rank), FAIL_GATE=gate):
                 running = self.popen("run.steps=100", "checkpoint.every_steps=0", "evaluate.every_steps=0", f"parallel.deadline={deadline_s}",
                                      ranks=2, name=what)
-            with open(gate, "w", encoding="utf-8"):  # opens when the call waits there
+            with open(gate, "w", encoding="utf-8"):  # returns when the run waits in the call
                 with self.assertRaises(subprocess.TimeoutExpired, msg=what):
                     running.wait(2 * deadline_s)
             err = running.communicate(timeout=TIMEOUT_S)[1]
@@ -106,11 +106,11 @@ class Surroundings(TrainingTest):
 
     def test_a_run_directory_that_is_moved_is_reported(self):
         self.gone(lambda: os.rename(self.path("run"), self.path("away")), 2, self.path("run"), "moved away")
-        self.assertIn("moved away", self.log("away"))  # the error that ended the run is in its log
+        self.assertIn("moved away", self.log("away"))  # the error that ended the run
 
     def test_a_run_directory_that_is_removed_is_reported(self):
         def change():
-            while os.path.exists(self.path("run")):  # it may write between two removals
+            while os.path.exists(self.path("run")):  # the run may write while its files are removed
                 shutil.rmtree(self.path("run"), ignore_errors=True)
         self.gone(change, 1, self.path("run"), "removed")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trireme bench`, and the programs of tests/bench: the rows that they write, not how fast they are."""
+"""`trireme bench`, and the programs of tests/bench: checks the rows that they write, not their speed."""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ class Bench(TrainingTest):
         for slow, fast in ((1.25, 1.5), (1.5, 2)):
             self.assertGreater(growth[slow]["growths"], growth[fast]["growths"])
             self.assertLess(growth[slow]["mean_excess"], growth[fast]["mean_excess"])
-        self.assertLess(growth[1.5]["worst_excess"], 0.52)  # half, and pages are whole
+        self.assertLess(growth[1.5]["worst_excess"], 0.52)  # half, rounded up to whole pages
 
     def test_shards(self):
         rows = json.loads(self.tool("bench_parts", "shards", "96", *self.words("run", ["batch.sequences=96"])).stdout)["rows"]
@@ -49,7 +49,7 @@ class Bench(TrainingTest):
             self.assertEqual({(r["layer"], r["pass"]) for r in rows},
                              {(layer, way) for layer in ("qkv", "attention_projection", "fc", "mlp_projection", "head")
                               for way in ("forward", "input", "weight")})
-            whole = {r["library"] for r in rows if r["how"] != "step"}  # one oneDNN, or none in a build without it
+            whole = {r["library"] for r in rows if r["how"] != "step"}  # only oneDNN, or none in a build without it
             self.assertEqual({r["how"] for r in rows}, {"step", "library", "packed"} if whole else {"step"})
             self.assertLessEqual(len(whole), 1)
             said = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
@@ -59,11 +59,11 @@ class Bench(TrainingTest):
             self.assertEqual(set(found["best_flops"]), {r["library"] for r in rows})
             self.assertAlmostEqual(max(found["best_flops"].values()) / found["ceiling_flops"], 1, places=6)
             self.assertGreater(found["block_flops"], 0)
-            # 12 sequences of 16 tokens, 2 layers of 12 * 32^2 weights and a head of 256 * 32, three products of each.
+            # 12 sequences of 16 tokens, 2 layers of 12 * 32^2 weights and a head of 256 * 32, three matrix products for each.
             self.assertEqual(found["product_flops"], 3 * 2 * (2 * 12 * 32 * 32 + 256 * 32) * 12 * 16 / ranks)
             self.assertLessEqual(found["floor_seconds"], found["step_seconds"])
             self.assertGreaterEqual(found["floor_seconds"] * found["ceiling_flops"], 0.999 * found["product_flops"])
-        # A block that computes its GELU again has another product of fc, of the same size.
+        # Recomputing GELU in a block adds a matrix product of fc, of the same size.
         path = self.path("mixed.json")
         run = start("bench", "matmul", DECK, "model.recompute=[gelu, none]", "--repetitions", "2", "--json", path)
         self.assertEqual(run.code, 0, run)
@@ -80,7 +80,7 @@ class Bench(TrainingTest):
             found = self.compute("ops", ranks)
             rows = {row["op"]: row for row in found["rows"]}
             self.assertGreater(found["block_flops"], 0)
-            # Source and destination of all ranks do not fit the last-level cache.
+            # The source and the destination of all ranks together exceed the last-level cache.
             cache = int(subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout)
             self.assertGreaterEqual(2 * ranks * found["copied_bytes"], max(4 * cache, 2 * ranks << 28))
             self.assertEqual(rows["attention.forward"]["per_step"], 2 * 12 / ranks)
@@ -94,7 +94,7 @@ class Bench(TrainingTest):
             self.assertAlmostEqual(flops / found["step_seconds"] / found["matrix_ceiling_flops"] / found["step_share"], 1, places=6)
 
     def test_engine(self):
-        """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
+        """The results have the same bits as one all-reduce of the whole gradient with a full update on every rank."""
         for ranks, *words in ((1,), (2,), (2, "parallel.transport=mpi"), (2, "parallel.shard=none")):
             done = self.tool("bench_steps", "engine", *self.words("run", words), ranks=ranks)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dev/experiments/communication.py on the tiny deck: the rows that it prints, and what it refuses."""
+"""dev/experiments/communication.py on the tiny deck: the rows that it prints, and the errors that it reports."""
 import csv
 import os
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are sent as int8, fp8 and products of factors: the same bits in every combination of switches, and after a checkpoint."""
+"""Gradients sent as int8, fp8 and low-rank factors: the same bits with all combinations of switches, and after a checkpoint."""
 import os
 import shutil
 import unittest
@@ -17,7 +17,7 @@ class Compression(TrainingTest):
             self.train_well(*more, "parallel.bucket_elements=1", ranks=2, name=f"{dtype}-parts")
             self.assertEqual(self.weights(12, f"{dtype}-parts"), self.weights(12, dtype))
             self.assertEqual(self.losses(f"{dtype}-parts"), self.losses(dtype))
-            # On another number of ranks, and in fp32, the run goes on.
+            # The run also resumes on another number of ranks, and in fp32.
             self.train_well(*more, "run.steps=14", ranks=3, name=dtype)
             self.train_well("run.steps=16", ranks=1, name=dtype)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One container per rank: ranks of one host whose namespaces differ."""
+"""One container per rank: ranks on one host in different namespaces."""
 import os
 import stat
 import subprocess
@@ -7,8 +7,8 @@ import unittest
 
 from harness import FLAGS, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest
 
-# Every rank in a namespace of processes of its own, where all of them have the same process id. The rank named first has one more
-# file open, so that equal numbers of files mean different ones, or different numbers the same.
+# Each rank has its own PID namespace, so all ranks have the same process id. The rank given as the first argument has one more file open:
+# equal descriptor numbers then refer to different files, or different numbers to the same file.
 WRAPPER = """#!/bin/bash
 [ "$OMPI_COMM_WORLD_RANK" != "$1" ] || exec {more}</dev/null
 exec unshare --pid --fork --mount-proc "${@:2}"
@@ -28,8 +28,8 @@ class Containers(TrainingTest):
         with open(wrapper, "w", encoding="ascii") as out:
             out.write(WRAPPER)
         os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
-        # Open MPI's own shared memory does not work across namespaces either. Between two addresses of one host, version 5 finds no way but
-        # the loopback interface.
+        # Open MPI's own shared memory does not work across namespaces either. Between two addresses of one host, version 5 can use only the
+        # loopback interface.
         parameters = ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("pml", "ob1")
         words = [MPIRUN, *(word for pair in parameters for word in ("--mca", *pair)), *FLAGS, "2", wrapper, str(more_files_on), TRIREME,
                  *self.words(name, overrides)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build with CUDA on a machine without a driver, and on one with a GPU.
+"""A build with CUDA, on a machine without a driver and on one with a GPU.
 
-What needs a GPU is skipped, in words, where there is none; TRIREME_REQUIRE_CUDA=1 makes that a failure.
+Tests that need a GPU are skipped with a message if there is none. TRIREME_REQUIRE_CUDA=1 makes that a failure.
 """
 import ctypes
 import os
@@ -29,7 +29,7 @@ IN_BUILD = versions()["CUDA"] != "not in this build"
 
 
 class CudaBuild(TrainingTest):
-    """Everywhere: a build with CUDA is one for the CPU as well."""
+    """Runs on every machine: a build with CUDA also works on the CPU."""
 
     def test_the_version_names_the_libraries(self):
         told = versions()
@@ -42,7 +42,7 @@ class CudaBuild(TrainingTest):
     def test_the_drivers_library_is_not_linked(self):
         dynamic = subprocess.run(["readelf", "-d", TRIREME], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
-        self.assertTrue([name for name in needed if name.startswith("libmpi")], needed)  # Open MPI's libmpi, MPICH's libmpich
+        self.assertTrue([name for name in needed if name.startswith("libmpi")], needed)  # libmpi of Open MPI, libmpich of MPICH
         self.assertFalse([name for name in needed if name.startswith("libcuda.")], needed)
 
     @unittest.skipIf(has_driver(), "this machine has a GPU")

@@ -6,7 +6,7 @@ import shutil
 
 from harness import DECK, TrainingTest, start
 
-# Weights that do not change: the loss of a step is the mean of the losses of its samples, whatever came before.
+# The weights do not change, so the loss of a step is the mean of the losses of its samples, independent of earlier steps.
 FROZEN = ("optimizer.learning_rate=0", "model.dropout=0", "evaluate.every_steps=0")
 SCHEDULE = ("batch.schedule=[{step: 3, sequences: 6}]",)
 SIZES = (12, 12, 6, 6, 6, 6)
@@ -14,7 +14,7 @@ SIZES = (12, 12, 6, 6, 6, 6)
 
 class DataSurgery(TrainingTest):
     def sample_losses(self):
-        """Of each of the first samples of the order."""
+        """The loss of each of the first samples."""
         with open(os.path.join(self.text, "a.txt"), "w", encoding="ascii") as out:
             out.write("".join(chr(97 + number * number * 7919 % 1009 % 26) for number in range(20000)))
         self.train_well(*FROZEN, "batch.sequences=1", "run.steps=100", "checkpoint.every_steps=0", name="each")
@@ -23,7 +23,7 @@ class DataSurgery(TrainingTest):
         return losses
 
     def steps_of(self, skipped):
-        """The samples of each step of a run that skips some."""
+        """The samples of each step of a run that skips `skipped`."""
         order = iter(sample for sample in range(1000) if sample not in skipped)
         return [[next(order) for _ in range(size)] for size in SIZES]
 
@@ -48,19 +48,19 @@ class DataSurgery(TrainingTest):
         self.assertEqual(self.losses("on-1"), self.losses("on-4"))
         self.assertEqual(self.column("tokens", "steps", "on-4")[-1], 16 * sum(SIZES))
 
-        # Back to the checkpoint of step 2, the newest before sample 33, and on with more ranges and other ranks.
+        # Resume from the checkpoint of step 2, the last one before sample 33, with more ranges and another number of ranks.
         for step in (4, 6):
             shutil.rmtree(os.path.join(self.path("on-4"), "checkpoints", f"step-{step:08d}"))
         self.train_well(*short, more, ranks=3, name="on-4")
         self.assert_trained_on(self.steps_of(all_of_them), "on-4", losses)
         self.assertEqual(self.column("tokens", "steps", "on-4")[-1], 16 * sum(SIZES))
 
-        # `trireme data` tells the same of the run, of steps before and after the resume.
+        # `trireme data` reports the same samples, for steps before and after the resume.
         for step, samples in enumerate(self.steps_of(all_of_them), 1):
             found = self.data("on-4", *short, more, "--step", str(step))
             self.assertEqual([row["sample"] for row in found], samples)
 
-        # Samples before the checkpoint stay what they were.
+        # data.skip must not change for samples before the checkpoint.
         self.assert_refused(self.train(*base, "run.steps=8", "data.skip=[3-7, 19]", name="on-4"), 2, 
                             "data.skip: [\"3-7\", \"19\"] differs from [\"3-7\", \"20\", \"33-40\", \"47\"] among the 63 samples before ")
         refused = start("data", *self.words("on-4", (*short, skip)), "--step", "1")
@@ -80,15 +80,15 @@ class DataSurgery(TrainingTest):
             for row in found:
                 file.seek(row["byte"])
                 text = json.loads(file.readline())["text"]
-                self.assertLessEqual(row["from"] + row["tokens"], len(text) + 1)  # and a line feed
+                self.assertLessEqual(row["from"] + row["tokens"], len(text) + 1)  # plus a line feed
         row = next(row for row in found if row["step"] == 40)
         place = f"{row['file']}:{row['byte'] + 5}"
         uses = self.data("run", *words, "--document", place)
         self.assertIn(row, uses)
-        for use in uses:  # and the other way round
+        for use in uses:  # the reverse query finds it too
             self.assertIn(use, self.data("run", *words, "--step", str(use["step"])))
 
-        # Without its samples, no step uses the document. Others come instead, which may have it in a later epoch.
+        # With its samples skipped, no step uses the document. Other samples take their place and may contain it in a later epoch.
         skip = sorted(use["sample"] for use in uses)
         left = self.data("run", *words, f"data.skip={skip}", "--document", place)
         self.assertFalse({use["sample"] for use in left} & set(skip))

@@ -23,7 +23,7 @@ class Doctor(TrainingTest):
                 launch = report["launch"]
                 self.assertEqual((launch["launcher"], launch["processes"]), ("mpiexec with Hydra" if HYDRA else "mpirun of Open MPI", ranks))
                 self.assertTrue(launch["interface"].startswith("PMI-1" if HYDRA else "PMIx "), launch)
-                self.assertEqual("PMIx" in launch["pmix"], not HYDRA, launch)  # Open MPI finds its peers with it
+                self.assertEqual("PMIx" in launch["pmix"], not HYDRA, launch)  # Open MPI's ranks find each other with PMIx
                 self.assertIn(f"started by {launch['launcher']}: {ranks} process", run.out)
                 self.assertFalse([warning for warning in report["warnings"] if "MPI connects" in warning["text"]])
                 self.assertEqual((report["gpus"], report["gpu_pairs"]), ([], []))
@@ -42,8 +42,8 @@ class Doctor(TrainingTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["1.json", "2.json", "text"])
 
     def test_what_fails_late_does_not_take_the_rest_with_it(self):
-        """No file may have more than 48 MiB: not that of --directory, and not a bucket in shared memory."""
-        limited = "trap '' XFSZ && ulimit -f 49152 && exec \"$@\""  # in each rank: a launcher sets signals back
+        """Files are limited to 48 MiB: this affects the test file in --directory and a bucket in shared memory."""
+        limited = "trap '' XFSZ && ulimit -f 49152 && exec \"$@\""  # set in each rank, because launchers reset signals
         file = self.path("report.json")
         for ranks, failed in ((1, ["files"]), (2, ["files", "collectives"])):
             with self.subTest(ranks=ranks):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention that stays inside of documents: training on any number of ranks, resuming, sampling, `trireme check` and `verify`."""
+"""Attention within documents: training on any number of ranks, resuming, sampling, `trireme check` and `verify`."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ from text_test import write_tokenizer
 
 
 class Documents(TrainingTest):
-    """Documents of a few tokens, of which several fit into the context of 16."""
+    """Documents of a few tokens, several of which fit into the context of 16."""
 
     def setUp(self):
         super().setUp()
@@ -43,7 +43,7 @@ class Documents(TrainingTest):
         self.train_well(*self.data, "run.allow_changes=[model.document_mask]", ranks=2)
 
     def test_kept_keys_and_values_give_what_the_whole_window_gives(self):
-        self.train_well(*self.mask, "run.steps=60")  # until it has learned how short documents are
+        self.train_well(*self.mask, "run.steps=60")  # enough steps to learn how short documents are
         words = ["sample", self.path("run"), "--prompt", "the quick", "--tokens", "120", "--seed", "4", "--ignore-end", "--json", "-"]
         said, again = start(*words), start(*words, "--no-cache")
         self.assertEqual((said.code, again.code), (0, 0), said)

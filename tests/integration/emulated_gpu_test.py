@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs and benches on emulated GPUs (tests/emulated_gpu), one per rank, through the stand-in for NCCL: the CPU's losses, the same bits
-whatever is sharded, and an end in words when a collective breaks or never ends."""
+"""Whole runs and benches on emulated GPUs (tests/emulated_gpu), one per rank, with the emulated NCCL: the losses of the CPU, the same bits
+with any sharding, and an error message when a collective fails or never ends."""
 import json
 import os
 import re
@@ -46,7 +46,7 @@ class EmulatedGpu(TrainingTest):
                 self.assertEqual(self.weights(3, name), self.weights(3, "micro_step"), name)
 
     def test_copies_have_the_losses_of_the_cpu_and_the_same_bits_in_shards(self):
-        """Two copies of two ranks, each with a GPU of its own: sums inside of a copy, then across."""
+        """Two replicas of two ranks, each rank with its own GPU: gradients are summed within a replica, then across."""
         small = (*SMALL, "parallel.bucket_elements=2000", "parallel.reduce_every=micro_step")
         copies = ("run.device=cuda", "parallel.replicate=2")
         four = ("env", "TRIREME_EMULATED_GPUS=4")
@@ -61,7 +61,7 @@ class EmulatedGpu(TrainingTest):
                 self.assertEqual(self.weights(3, name), self.weights(3, "optimizer-true"), name)
 
     def test_local_steps_of_different_replicas_have_the_losses_of_the_cpu(self):
-        """Replicas of two ranks and of one: what their ranks own in common goes from GPU to GPU."""
+        """Replicas of two ranks and of one: what ranks of both replicas own is sent between GPUs."""
         local = (*SMALL, "parallel.replicate=2", "optimizer.outer.local_steps=2", "parallel.bucket_elements=2000", "batch.sequences=12")
         for dtype, *more in (("fp32",), ("int8", "parallel.shard=parameters"), ("bf16", "optimizer.kind=muon")):
             words = [word for word in (*local, f"optimizer.outer.dtype={dtype}", *more) if word != "batch.sequences=4"]
@@ -119,8 +119,8 @@ class EmulatedGpu(TrainingTest):
             self.assertFalse(os.path.exists(machine))
 
     def test_switches_of_products_and_loss(self):
-        """On two ranks in bf16, sharded and captured. The stand-in for cuBLASLt adds up a row in one order however many rows there are, so the
-        loss's parts have equal bits; the sums of the biases have another order in it, and GELU's gradient apart rounds once more."""
+        """On two ranks in bf16, sharded and with graphs. The emulated cuBLASLt adds up a row in the same order for any number of rows, so
+        loss_rows does not change the bits. Bias gradients are added in another order, and a separate gradient of GELU rounds once more."""
         small = ("model.layers=1", "model.channels=16", "model.context=64", "batch.sequences=4", "run.steps=3", "batch.micro_sequences=2",
                  "optimizer.schedule.warmup_steps=1", "parallel.reduction=sum", "evaluate.every_steps=0", "checkpoint.every_steps=3",
                  "run.device=cuda", "model.dropout=0", "run.precision=bf16", "parallel.bucket_elements=2000")
@@ -172,7 +172,7 @@ class EmulatedGpu(TrainingTest):
                          [("reduce_scatter", "nccl"), ("all_gather", "nccl"), ("all_reduce", "nccl"), ("memcpy", "none")])
 
     def test_benches_show_what_switches_choose_between(self):
-        """Rows of a step that another position of a switch would replace are there too, 0 times per step."""
+        """Rows for the alternative position of a switch are present too, with 0 times per step."""
         deck = self.words("none", ["model.layers=1", "model.channels=16", "model.context=512", "batch.sequences=1", "parallel.reduction=sum",
                                    "run.device=cuda", "run.precision=bf16", "model.dropout=0"])
         pairs = {"gpu.fused_gelu": (("fc.forward with gelu",), ("fc.forward", "gelu.forward")),
@@ -190,11 +190,11 @@ class EmulatedGpu(TrainingTest):
         hows = {(row["layer"], row["pass"], row["how"]) for row in self.rows("bench", "matmul", *deck, "gpu.fused_bias_gradients=true")}
         for layer in ("qkv", "fc"):
             self.assertLessEqual({(layer, "weight", "step"), (layer, "weight", "plain")}, hows)
-        self.assertNotIn(("attention_projection", "weight", "plain"), hows)  # a layer norm adds up that bias
+        self.assertNotIn(("attention_projection", "weight", "plain"), hows)  # a layer norm sums the gradient of that bias
 
     def assert_ends(self, fault, pattern):
-        """With the 3rd operation of rank 1 at fault, the run ends with a message. Other ranks' messages, while the launcher ends them, may have less.
-        The deadline is that of watchdog_test, for machines that stall now and then."""
+        """With a fault in the third operation of rank 1, the run ends with an error message. The messages of other ranks may be incomplete,
+        because the launcher ends them. The deadline is that of watchdog_test, for machines that stall."""
         run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=8", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
         self.assertEqual(run.code, 3, run)
         wanted = re.compile(r"^\[rank [01] \S+\] error: NCCL: (reduce_scatter|all_gather|all_reduce) of .+ " + pattern)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every family from end to end: trained, resumed on another number of ranks, sampled, exported and read again."""
+"""Every model family from end to end: trained, resumed on another number of ranks, sampled, exported and imported again."""
 import os
 import shutil
 import unittest
 
 from harness import TrainingTest, start
 
-# Dropout off, a tree of leaves: the same bits on every number of ranks.
+# No dropout and a tree of leaves: the same bits on every number of ranks.
 COMMON = ("model.dropout=0", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
 FAMILIES = {"llama": ("model.key_value_heads=1",), "qwen3": ("model.key_value_heads=1", "model.head_channels=24"),
             "nanochat": ()}
@@ -38,7 +38,7 @@ class Families(TrainingTest):
                 folder = self.path(f"{family}-hf")
                 exported = start("export", self.path(family), "--format", "huggingface", "--output", folder)
                 self.assertEqual(exported.code, 0, exported)
-                words = ("--prompt", "the quick", "--tokens", "24", "--seed", "4")  # beyond the context of 16
+                words = ("--prompt", "the quick", "--tokens", "24", "--seed", "4")  # more than the context of 16
                 said = [start("sample", place, *words, *more)
                         for place, more in ((self.path(family), ()), (self.path(family), ("--no-cache",)), (folder, ()))]
                 self.assertEqual([run.code for run in said], [0, 0, 0], said[-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trained model says and how it is judged: `trireme sample` (also `generate`) and `trireme evaluate`."""
+"""Sampling and evaluating a trained model: `trireme sample` (also `generate`) and `trireme evaluate`."""
 import json
 import math
 import os
@@ -9,11 +9,11 @@ import h5py
 
 from harness import TrainingTest, start
 
-EXAMPLE = 65535  # begins an example of llm.c's evaluation files
+EXAMPLE = 65535  # the token before each example in llm.c's evaluation files
 
 
 def write_hellaswag(path, examples):
-    """`examples`: (label, context, choices), as tokens."""
+    """`examples` are triples of tokens: (label, context, choices)."""
     numbers = []
     for index, (label, context, choices) in enumerate(examples):
         body = [index, label, len(choices), len(context), *context]
@@ -26,7 +26,7 @@ def write_hellaswag(path, examples):
 
 
 class Trained(TrainingTest):
-    """A run of bytes that has just learned which letters there are."""
+    """A run on bytes that has learned only which letters occur."""
 
     def setUp(self):
         super().setUp()
@@ -58,7 +58,7 @@ class Sample(Trained):
                 self.assertLess(max(len(line) for line in run.err.splitlines()), 200, run)
 
     def test_kept_keys_change_nothing_and_generate_is_the_same_verb(self):
-        words = [self.run_directory, "--prompt", "the quick", "--tokens", "60", "--seed", "4"]  # beyond the context of 16
+        words = [self.run_directory, "--prompt", "the quick", "--tokens", "60", "--seed", "4"]  # more than the context of 16
         said = self.well("sample", *words)
         self.assertTrue(said.startswith("the quick"), said)
         self.assertEqual(self.well("generate", *words), said)
@@ -142,7 +142,7 @@ class Evaluate(Trained):
             return json.load(file), out
 
     def test_the_loss_of_the_validation_data_is_that_of_training(self):
-        # The last tenth of the tokens, of which the record evaluated two batches of 12 windows of 16.
+        # The last tenth of the tokens. The record evaluated two batches of 12 windows of 16 of it.
         with open(os.path.join(self.text, "a.txt"), "rb") as file:
             data = file.read()
         begin = len(data) - round(len(data) / 10)
@@ -179,11 +179,11 @@ class Evaluate(Trained):
             share = choices[name]["right"] / 17
             self.assertAlmostEqual(choices[name]["value"], share, places=15)
             self.assertAlmostEqual(choices[name]["standard_error"], math.sqrt(share * (1 - share) / 16), places=15)
-        self.assertEqual(choices["accuracy_per_token"], choices["accuracy_per_character"])  # a token is a byte
+        self.assertEqual(choices["accuracy_per_token"], choices["accuracy_per_character"])  # tokens are bytes
 
     def test_the_same_questions_in_both_formats(self):
         contexts = ["the", "over", "lazy dogs and"]
-        endings = [" quick brown fox", " \u00ff\u00ff", " \u00fe\u00fe\u00fe"]  # whose bytes the text has not
+        endings = [" quick brown fox", " \u00ff\u00ff", " \u00fe\u00fe\u00fe"]  # bytes that do not occur in the text
         write_hellaswag(self.path("q.bin"), [(0, list(c.encode()), [list(e.encode()) for e in endings]) for c in contexts])
         lines = "".join(json.dumps({"ctx": c, "endings": [e.strip() for e in endings], "label": 0}) + "\n" for c in contexts)
         found = [self.evaluate("bin.json", "--multiple-choice", self.path("q.bin"), "--format", "hellaswag")[0],
@@ -219,7 +219,7 @@ class Evaluate(Trained):
 
 
 class Sets(TrainingTest):
-    """evaluate.sets: what a run writes down is what `trireme evaluate` finds."""
+    """evaluate.sets: the rows in the record agree with `trireme evaluate`."""
 
     def setUp(self):
         super().setUp()
@@ -237,14 +237,14 @@ class Sets(TrainingTest):
             return {column: list(data[:]) for column, data in file["evaluation"][name].items()}
 
     def test_rows_are_those_of_the_verb_on_any_number_of_ranks(self):
-        # Kept whole, parameters are gathered before ranks make their own passes; else all ranks make passes for the shards of all.
+        # With reshard_after_forward=false, ranks gather the parameters and evaluate alone; otherwise they join all forward passes.
         kept = ("parallel.shard=parameters", "parallel.reshard_after_forward=false")
         for ranks, shards in ((1, ()), (2, kept), (3, kept[:1])):
             self.train_well(self.sets, *shards, ranks=ranks, name=f"on-{ranks}")
         first = self.evaluations("choices", "on-1")
         self.assertEqual(first["step"], [0, 6, 12])
         self.assertEqual(self.evaluations("other", "on-1")["step"], [0, 4, 8, 12])
-        for ranks in (1, 2, 3):  # the sums of gradients depend on the rank count, so each has its own weights
+        for ranks in (1, 2, 3):  # gradients are summed differently, so the weights differ
             run = self.path(f"on-{ranks}")
             done = start("evaluate", run, "--text", self.other, "--multiple-choice", self.questions, "--json", self.path(f"{ranks}.json"))
             self.assertEqual(done.code, 0, done)

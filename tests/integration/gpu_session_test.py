@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu_session.sh before a real GPU is at hand: whole stages on emulated GPUs with a model of seconds, and every way to fail, with a
-stand-in for the program."""
+"""tests/gpu_session.sh without a real GPU: whole stages on emulated GPUs with a model that takes seconds, and all failures with a fake
+program."""
 import glob
 import os
 import re
@@ -12,8 +12,8 @@ import unittest
 from harness import HERE, TRIREME, TrainingTest
 
 SCRIPT = os.path.join(HERE, "..", "gpu_session.sh")
-# Trains at once: prints what the script reads. NEEDS is a key without which it fails; the run called HANGS never ends, nor do its children,
-# one of which has a process session of its own.
+# A fake trireme that prints the lines that the script reads. NEEDS is a key without which it fails. The run named HANGS never ends, nor do
+# its children, one of which has its own process session.
 STAND_IN = r"""#!/bin/bash
 [ -z "${BROKEN:-}" ] || { echo "trireme: error while loading shared libraries: $BROKEN: cannot open shared object file" >&2; exit 127; }
 case $1 in
@@ -33,7 +33,7 @@ fi
 [[ " $* " != *"gpt2-124m.yaml "* || " $* " == *" ${GPT2_NEEDS:-$1} "* ]] || { echo "error: cuBLASLt refuses"; exit 4; }
 for step in 1 2 3 4; do echo "step      $step/4  loss 5.${step}000  grad norm 1  lr 0.001  $((100 + step)) k tokens/s  0.1 TFLOP/s"; done
 """
-# In place of a profiler or sanitizer: runs the program after the tool's own options.
+# A fake profiler or sanitizer, which only runs the program after its options.
 TOOL = r"""#!/bin/bash
 while [ ! -x "$1" ] || [ -d "$1" ]; do
   [ "$1" != --log-file ] || echo '"ID","Kernel Name"' >"$2"
@@ -50,7 +50,7 @@ def write_program(path, text):
 
 
 class SessionTest(TrainingTest):
-    """The script with a build tree, and what it left in its folder."""
+    """Runs the script with a build tree and reads the files in its output folder."""
 
     def setUp(self):
         super().setUp()
@@ -63,11 +63,11 @@ class SessionTest(TrainingTest):
         return ["bash", SCRIPT, *words, "--tiny", "--tree", tree or self.tree, "--out", self.out]
 
     def environment(self, **variables):
-        # Leaks are the unit tests' to find: shards that load libraries by name report those of the libraries.
+        # The unit tests check leaks. Test shards that load libraries by name would report leaks of those libraries.
         return {**os.environ, "TMPDIR": self.folder, "ASAN_OPTIONS": "detect_leaks=0", **variables}
 
     def session(self, *words, tree=None, **variables):
-        """Exit code, and verdicts by item."""
+        """The exit code, and the verdict on each item."""
         self.done = subprocess.run(self.words(*words, tree=tree), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                    timeout=600, check=False, env=self.environment(**variables))
         return self.done.returncode, self.verdicts()
@@ -80,7 +80,7 @@ class SessionTest(TrainingTest):
             return file.read()
 
     def left_over(self):
-        """Processes of items of this test, which have their temporary files in its folder."""
+        """Remaining processes of this test's items, recognized by their temporary folder."""
         found = []
         for path in glob.glob("/proc/[0-9]*/environ"):
             try:
@@ -100,7 +100,7 @@ class SessionTest(TrainingTest):
 
 
 class GpuSessionFailures(SessionTest):
-    """Every way to fail, with the stand-in."""
+    """All failures, with the fake program."""
 
     def test_a_missing_library_ends_the_session_at_once(self):
         self.assertEqual(self.session("first", BROKEN="libnccl.so.2"), (3, {"version": "FAILED"}))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the built executable as a user would, on a deck small enough for seconds.
+"""Runs the executable as a user would, with a deck that takes seconds.
 
-TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLAGS its options, -n the last; CMake sets all three.
+TRIREME names the executable, TRIREME_MPIRUN the launcher, and TRIREME_MPIRUN_FLAGS its options, of which -n is the last. CMake sets them.
 """
 import glob
 import os
@@ -17,22 +17,22 @@ import h5py
 TRIREME = os.environ["TRIREME"]
 MPIRUN = os.environ["TRIREME_MPIRUN"]
 FLAGS = os.environ["TRIREME_MPIRUN_FLAGS"].split()
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")  # one of which the launcher sets
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")  # the launcher sets one of these
 HERE = os.path.dirname(os.path.abspath(__file__))
 DECK = os.path.join(HERE, "tiny.yaml")
-TIMEOUT_S = 300  # for what hangs, however slow the machine
+TIMEOUT_S = 300  # for hangs; large enough for any machine
 
 
-# What the launcher passes on to the ranks so that they save a checkpoint and end, and what it may return then (docs/guide/stopping.md).
+# A signal that the launcher forwards and that lets ranks save and end, and the launcher's possible exit codes (docs/guide/stopping.md).
 VERSION = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
 HYDRA = "HYDRA" in VERSION or "Intel(R) MPI" in VERSION
 STOP_SIGNAL, STOPPED = (signal.SIGTERM, (0, 75)) if HYDRA else (signal.SIGUSR2, (75,))
-# Open MPI's launcher gives ranks two seconds to end when one has failed, also where that was the only one.
+# When a rank has failed, Open MPI's launcher gives the others two seconds to end, even if there are none.
 NONE_TO_WAIT_FOR = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 
 
 def has_ulfm():
-    """Whether ranks of this MPI continue when others are lost."""
+    """Whether the other ranks of this MPI can continue when one is lost."""
     if re.search(r"Open MPI\)? [5-9]\.", VERSION) is None:
         return False
     info = subprocess.run(["ompi_info"], capture_output=True, text=True, check=False).stdout
@@ -44,7 +44,7 @@ def is_root():
 
 
 class Run:
-    """What one start of the executable said and returned."""
+    """Exit code and output of one start of the executable."""
 
     def __init__(self, done):
         self.code = done.returncode
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def errors(self):
-        """The lines that report an error, without the launcher's own."""
+        """Lines that report an error, without those of the launcher."""
         return [line for line in self.err.splitlines() if "error: " in line]
 
     def __str__(self):
@@ -65,19 +65,19 @@ def launch(ranks):
 
 
 def is_rank(environment, rank):
-    """Whether /proc/PID/environ, as bytes, is that of this rank."""
+    """Whether `environment`, the bytes of /proc/PID/environ, belongs to this rank."""
     told = environment.split(b"\0")
     return any(f"{name}={rank}".encode() in told for name in RANK_VARIABLES)
 
 
 def processes(directory):
-    """The ranks of the run in this directory."""
+    """Process ids of the ranks of the run in this directory."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
             with open(path, "rb") as file:
                 words = file.read().split(b"\0")
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process has ended
             continue
         if os.path.basename(words[0]) == b"trireme" and f"run.directory={directory}".encode() in words:
             found.append(int(path.split("/")[2]))
@@ -85,12 +85,12 @@ def processes(directory):
 
 
 def rank_in_shell():
-    """What a shell that is a rank expands to its number."""
+    """A shell expression for the number of the rank."""
     return "".join(f"${{{name}:-" for name in RANK_VARIABLES) + "}" * len(RANK_VARIABLES)
 
 
 def start(*arguments, ranks=1, prefix=()):
-    """`prefix` goes before everything, as in ("unshare", "-m")."""
+    """Runs the executable. `prefix` is put before the launcher, for example ("unshare", "-m")."""
     return Run(subprocess.run([*prefix, *launch(ranks), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=TIMEOUT_S, check=False, env={**os.environ, **(NONE_TO_WAIT_FOR if ranks == 1 else {})}))
 
@@ -103,7 +103,7 @@ def process_of_rank(rank, directory):
                 told = file.read()
             with open(path[: -len("environ")] + "cmdline", "rb") as file:
                 words = file.read().split(b"\0")
-        except OSError:  # it ended meanwhile, or is a kernel thread
+        except OSError:  # the process has ended, or is a kernel thread
             continue
         if (is_rank(told, rank) and words[0] == TRIREME.encode()
                 and f"run.directory={directory}".encode() in words):
@@ -112,7 +112,7 @@ def process_of_rank(rank, directory):
 
 
 class TrainingTest(unittest.TestCase):
-    """A temporary folder with some text in it, and the tiny deck pointed at both."""
+    """Provides a temporary folder with some text, and runs of the tiny deck that use both."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="trireme-")
@@ -124,11 +124,11 @@ class TrainingTest(unittest.TestCase):
                 out.write(f"{line}: the quick brown fox jumps over {line * 7 % 31} lazy dogs\n")
 
     def need_own_mounts(self):
-        """Skips where a process may not have mounts of its own."""
+        """Skips the test if the process may not create a mount namespace."""
         if not is_root() or shutil.which("unshare") is None:
             self.skipTest("mounts of its own need root and unshare")
         namespace = subprocess.run(["unshare", "-m", "true"], stderr=subprocess.PIPE, text=True, check=False)
-        if namespace.returncode != 0:  # in a chroot whose root is not a mount point, say
+        if namespace.returncode != 0:  # for example, in a chroot that is not a mount point
             self.skipTest(f"mounts of its own need a mount namespace: {namespace.stderr.strip()}")
 
     def path(self, name):
@@ -141,7 +141,7 @@ class TrainingTest(unittest.TestCase):
         return start(*self.words(name, overrides), ranks=ranks, prefix=prefix)
 
     def popen(self, *overrides, ranks=1, name="run"):
-        """A run that the test talks to while it goes on."""
+        """Starts a run that the test interacts with."""
         running = subprocess.Popen([*launch(ranks), *self.words(name, overrides)], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
         self.addCleanup(running.stdout.close)
@@ -168,7 +168,7 @@ class TrainingTest(unittest.TestCase):
         return self.column("loss", "steps", run)
 
     def weights(self, step, run="run"):
-        """Every parameter of a checkpoint, whole, as bytes."""
+        """Maps the name of every parameter in a checkpoint to its bytes."""
         manifest = os.path.join(self.path(run), "checkpoints", f"step-{step:08d}", "manifest.h5")
         found = {}
         with h5py.File(manifest, "r") as file:
@@ -179,7 +179,7 @@ class TrainingTest(unittest.TestCase):
         return found
 
     def assert_refused(self, run, code, *parts):
-        """One line on standard error (or one per part when several are due), which holds the parts; the code; no trace."""
+        """The run ended with the code and one error line that contains the parts, and neither aborted nor printed a stack trace."""
         self.assertEqual(run.code, code, run)
         self.assertEqual(len(run.errors), 1, run)
         for part in parts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs under limits of their surroundings: real control groups, for which root is needed, and `ulimit`."""
+"""Runs under resource limits: real control groups, which require root, and `ulimit`."""
 import errno
 import os
 import select
@@ -11,11 +11,11 @@ from harness import DECK, TIMEOUT_S, TRIREME, Run, TrainingTest, launch
 
 ENVIRONMENT = 3
 FEW = ("run.steps=1", "optimizer.schedule.warmup_steps=0", "evaluate.every_steps=0")
-LARGE = ("model.channels=512", "model.layers=8", "batch.sequences=2")  # some 300 MB on a rank
+LARGE = ("model.channels=512", "model.layers=8", "batch.sequences=2")  # about 300 MB per rank
 
 
 class Group:
-    """A control group that processes join at their start."""
+    """A control group that processes join when they start."""
 
     def __init__(self, controller, limits):
         self.version_2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
@@ -37,7 +37,7 @@ class Group:
         return self
 
     def __exit__(self, *_):
-        # mpiexec may end before the last of its ranks; a group that a process is still in cannot be removed.
+        # mpiexec may end before its last rank. A group cannot be removed while it contains a process.
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -104,7 +104,7 @@ class Limits(TrainingTest):
             self.assertIn("to 0.5 of ", run.out)
 
     def test_threads_of_all_ranks_count_together(self):
-        # A rank has some ten threads of its own: 24 are enough for one rank, and for neither of two.
+        # A limit of 100 threads is enough for one rank with run.threads=60, but not for two.
         with Group("pids", ({"pids.max": 100},) * 2) as group:
             words = (*FEW, "run.threads=60")
             one = self.under(group, *launch(1), *self.words("one", words))

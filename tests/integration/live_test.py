@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run tells of the machine while it proceeds: a rank that is slowed down is named in the log, with the reason, and again when it
-has recovered; the energy of every step is recorded."""
+"""Live reports on the machine: the log names a rank that becomes slow, with the reason, and reports its recovery. The energy of every step
+is recorded."""
 import contextlib
 import math
 import os
@@ -14,7 +14,7 @@ FACTOR = r"its forward and backward passes take \d+\.\d\d times as long as those
 
 
 class Bursts:
-    """Stops a process half of the time."""
+    """Stops a process for half of the time."""
 
     def __init__(self, process):
         self.process = process
@@ -37,7 +37,7 @@ class Bursts:
 
 
 class Quota:
-    """Gives a process a twentieth of a CPU, in a control group of its own."""
+    """Limits a process to a twentieth of a CPU with a control group."""
 
     def __init__(self, process):
         self.process = process
@@ -79,7 +79,7 @@ class Slowed(TrainingTest):
 
 class SlowRank(Slowed):
     def test_stopped_again_and_again(self):
-        # On a busy machine it waits for a CPU as well.
+        # On a busy machine, the reason may also be that it waits for a CPU.
         self.assert_named(Bursts, r"(it had work but did not run \d+ % of the time: stopped|one of its threads waited for a CPU \d+ % of the time)")
 
 
@@ -92,7 +92,7 @@ class SlowRankByQuota(Slowed):
 
 class Energy(TrainingTest):
     def test_energy_of_the_host_is_counted_once(self):
-        """With a counter of RAPL that a thread drives, in place of this machine's."""
+        """Uses a simulated RAPL counter, which a thread advances."""
         self.need_own_mounts()
         zone = os.path.join(self.path("class"), "powercap", "intel-rapl:0")
         os.makedirs(zone)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas that update alone and are averaged once per step (optimizer.outer)."""
+"""Replicas that update separately and are averaged once per step (optimizer.outer)."""
 import math
 import os
 import shutil
@@ -14,7 +14,7 @@ LOCAL = (*BATCH, "parallel.replicate=2", "optimizer.outer.local_steps=4")
 
 class LocalSteps(TrainingTest):
     def resumed_at_six(self, whole, name, *overrides, ranks):
-        """The run `whole`, from its checkpoint of step 6 on, in a folder of its own."""
+        """Resumes the run `whole` from its checkpoint of step 6 in another folder."""
         shutil.copytree(self.path(whole), self.path(name))
         shutil.rmtree(os.path.join(self.path(name), "checkpoints", "step-00000012"))
         self.assertIn("resumed from", self.train_well(*overrides, ranks=ranks, name=name).out)
@@ -51,7 +51,7 @@ class LocalSteps(TrainingTest):
         self.assertLess(losses[-1], losses[0] - 0.5)
 
     def test_replicas_of_different_sizes(self):
-        """In one of two ranks and one of one: its parts of shards, which a checkpoint has, are those of no other number of ranks."""
+        """Replicas of two ranks and of one. The checkpoint contains their shards, which no other number of ranks has."""
         for more in ((), ("optimizer.outer.dtype=int8",), ("optimizer.kind=muon", "parallel.shard=parameters", "run.precision=bf16")):
             with self.subTest(more=more):
                 words = ("parallel.reduction=sum", "batch.sequences=24", "batch.micro_sequences=1", "optimizer.outer.local_steps=4", *more)

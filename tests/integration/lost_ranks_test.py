@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are killed at random moments: with parallel.on_lost_rank: shrink the run continues and ends with the bits of an undisturbed run.
+"""Kills ranks at random moments: with parallel.on_lost_rank: shrink the run continues and ends with the bits of an undisturbed run.
 
-LostRanks needs an MPI that lets the other ranks continue (Open MPI 5), Restarts only jobs/mpirun.sh. TRIREME_KILLED_RUNS sets the number of
-runs; TRIREME_KILL_SEED chooses other moments.
+LostRanks needs an MPI whose other ranks can continue (Open MPI 5). Restarts needs only jobs/mpirun.sh. TRIREME_KILLED_RUNS is the number
+of runs, and TRIREME_KILL_SEED the random seed for the moments.
 """
 import os
 import random
@@ -19,24 +19,24 @@ from harness import HERE, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, has
 
 SEED = int(os.environ.get("TRIREME_KILL_SEED", "1"))
 STEPS = 300
-STARTED = "tiny: "  # begins the line that every start prints before its first step
-# The order of additions does not depend on the number of ranks.
+STARTED = "tiny: "  # every start prints a line that begins so before its first step
+# With these keys, the order of additions does not depend on the number of ranks.
 SAME_BITS = ("parallel.reduction=tree", "parallel.logical_shards=4", "checkpoint.every_steps=10", "checkpoint.keep=2",
              "evaluate.every_steps=25")
 SETTINGS = (("parallel.transport=shared_memory",), ("parallel.transport=mpi",), ("parallel.shard=optimizer",),
             ("parallel.shard=optimizer", "parallel.transport=mpi"), ("parallel.transport=hierarchical",), ("parallel.overlap_gradients=false",))
 
 
-# Copies in memory after every step, and no checkpoint but the last.
+# Copies in memory after every step, and no checkpoint except the last.
 IN_MEMORY = ("checkpoint.memory_every_steps=1", f"checkpoint.every_steps={STEPS}")
 
 
 def merged(*overrides):
-    """Of two values of a key, the later one."""
+    """If a key occurs twice, the later value is used."""
     return [f"{key}={value}" for key, value in dict(one.split("=", 1) for one in overrides).items()]
 
 
-# Where every loss is a new start, that resumes with whatever transport and shards as after any other end.
+# Without ULFM every loss restarts the run, which then resumes from a checkpoint as usual, so fewer runs are enough.
 RUNS = int(os.environ.get("TRIREME_KILLED_RUNS", "6" if has_ulfm() else "3"))
 
 
@@ -51,14 +51,14 @@ class WithoutUlfm(TrainingTest):
 
 class KilledRanks(TrainingTest):
     def start_run(self, name, ranks, *overrides, steps=STEPS, restarts=100):
-        """A run by jobs/mpirun.sh, what it says with times, and the thread that reads it."""
+        """Starts a run with jobs/mpirun.sh. Returns the process, its lines with times, and the thread that reads them."""
         environment = {**os.environ, "TRIREME_MPIRUN": MPIRUN, "TRIREME_RESTARTS": str(restarts)}
         running = subprocess.Popen(["bash", os.path.join(HERE, "../../jobs/mpirun.sh"), "-n", str(ranks), TRIREME,
                                     *self.words(name, merged(*SAME_BITS, f"run.steps={steps}", "parallel.on_lost_rank=shrink", *overrides))],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                    env=environment)
         self.addCleanup(running.stdout.close)
-        self.addCleanup(running.terminate)  # a killed script would leave its run
+        self.addCleanup(running.terminate)  # killing the script would not end the run
         lines = []
         reader = threading.Thread(target=lambda: lines.extend((time.monotonic(), line) for line in running.stdout))
         reader.start()
@@ -66,7 +66,7 @@ class KilledRanks(TrainingTest):
         return running, lines, reader
 
     def await_step(self, running, lines, start=1, what=r"step +\d+/\d+ +(loss|checkpoint)"):
-        """The time of the first line of start number `start` about a step, or None if the run ended before."""
+        """The time of the first line about a step after start number `start`, or None if the run ended before."""
         until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until:
             ended, begun = running.poll() is not None, 0
@@ -81,13 +81,13 @@ class KilledRanks(TrainingTest):
         return None
 
     def kill_at_random(self, number, moments, more=()):
-        """One run with one or two kills. Returns the seconds from each loss to the next step."""
+        """One run with one or two kills. Returns the seconds from each kill to the next step."""
         name, ranks, overrides = f"killed-{number}", moments.choice((2, 3, 4)), (*SETTINGS[number % len(SETTINGS)], *more)
         running, lines, reader = self.start_run(name, ranks, *overrides)
         taken, kills, seen = [], 0, 0
         self.assertIsNotNone(self.await_step(running, lines), lines)
         for _ in range(moments.choice((1, 1, 2))):
-            time.sleep(moments.random() * 1.5)  # chooses the moment; nothing waits for it
+            time.sleep(moments.random() * 1.5)  # the random moment of the kill
             alive = processes(self.path(name))
             if running.poll() is not None or len(alive) < 2:
                 break
@@ -98,7 +98,7 @@ class KilledRanks(TrainingTest):
             except ProcessLookupError:
                 break
             kills += 1
-            if moments.random() < 0.4:  # the next kill hits the recovery
+            if moments.random() < 0.4:  # then the next kill occurs during the recovery
                 continue
             step = self.await_step(running, lines, starts + 1)
             if step is not None:
@@ -107,14 +107,14 @@ class KilledRanks(TrainingTest):
         reader.join(TIMEOUT_S)
         said = "".join(line for _, line in lines)
         self.assertEqual(running.returncode, 0, said)
-        # Where continuing in place fails, jobs/mpirun.sh starts the run again; that must not be the rule.
+        # If continuing in place fails, jobs/mpirun.sh restarts the run. This must be an exception.
         self.again += "starts again" in said
         self.continued += ("was lost: the run continues on" if has_ulfm() else "it starts again") in said
         self.assertEqual(self.weights(STEPS, name), self.undisturbed, f"{overrides} on {ranks} ranks: {said}")
         self.assertEqual(self.column("step", "steps", name), list(range(1, STEPS + 1)), said)
         resumed = re.search(r"resumed from \S+: step (\d+)", said)
         if "checkpoint.memory_every_steps=1" in overrides and kills == 1 and resumed and "starts again" not in said:
-            self.assertGreaterEqual(int(resumed[1]), seen - 1, said)  # the copies of the step before the one that was said are complete
+            self.assertGreaterEqual(int(resumed[1]), seen - 1, said)  # the copies of the step before the last reported one are complete
             if int(resumed[1]) < STEPS:
                 self.from_memory += 1
                 self.assertRegex(said, r"wrote \S+ from the copies in memory")
@@ -135,7 +135,7 @@ class KilledRanks(TrainingTest):
 
 class ScriptSignals(KilledRanks):
     def test_a_signal_to_the_script_saves_a_checkpoint(self):
-        """Also when the step and the checkpoint take longer than a launcher waits for ranks after a signal."""
+        """Also if the step and the checkpoint take longer than the launcher waits for ranks after a signal."""
         for what, number in (("stop", signal.SIGTERM), ("shrink", signal.SIGINT)):
             with self.subTest(on_lost_rank=what):
                 running, lines, reader = self.start_run(what, 2, "checkpoint.every_minutes=600", f"parallel.on_lost_rank={what}", steps=1000000)
@@ -157,7 +157,7 @@ class LostRanks(KilledRanks):
 
     def test_a_rank_that_is_lost_with_its_partner_costs_the_steps_since_the_checkpoint(self):
         self.train_well(*SAME_BITS, f"run.steps={STEPS}", ranks=2, name="undisturbed")
-        # Any two of three ranks are partners.
+        # Any two of three ranks store copies for each other.
         running, lines, reader = self.start_run("both", 3, "checkpoint.memory_every_steps=1", "checkpoint.every_steps=20")
         self.await_step(running, lines, what=r"step +50/")
         for process in sorted(processes(self.path("both")))[:2]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory in the record is what `trireme plan` predicted, part by part; the optimizer's falls as 1 / ranks."""
+"""The memory in the record matches the prediction of `trireme plan`, part by part. The optimizer's part is proportional to 1 / ranks."""
 import json
 import os
 import subprocess
@@ -29,7 +29,7 @@ class Memory(TrainingTest):
             return dict(file["memory"].attrs)
 
     def compared(self, ranks, *overrides, precision="fp32", steps=5):
-        """The plan and the record, every part of which is as planned."""
+        """Returns the plan and the record after checking that every part agrees."""
         overrides = (f"run.precision={precision}", *overrides)
         plan, record = self.planned(ranks, *overrides, steps=steps), self.recorded(ranks, *overrides, steps=steps)
         rank = plan["per_rank"][precision]
@@ -47,7 +47,7 @@ class Memory(TrainingTest):
     def test_the_record_holds_what_was_planned(self):
         for ranks in (1, 2, 4):
             plan, record = self.compared(ranks)
-            # Two fp32 moments of this rank's part of the parameters and of the padding.
+            # Two fp32 moments for this rank's shard of the parameters and of the padding.
             self.assertEqual(record["optimizer"] * ranks, 8 * (plan["parameter_elements"] + plan["padding_elements"]), ranks)
             self.assertLess(plan["padding_elements"], plan["parameter_elements"] / 10)
 
@@ -64,10 +64,10 @@ class Memory(TrainingTest):
             self.compared(ranks, *words)
 
     def resident(self, ranks, shard, precision="fp32"):
-        """Peak of a run, less that of a start of next to nothing on as many ranks: within 3 % of the plan."""
+        """Peak memory of a run minus that of a minimal run on as many ranks. It must be within 3 % of the plan."""
         if ranks not in self.nothing:
             self.nothing[ranks] = self.compared(ranks)[1]["peak_resident"]
-        # Big enough to stand out against libraries and tokens. The kernel maps 64 KiB around what is read of other ranks: few, large buckets.
+        # Larger than libraries and tokens. The kernel maps 64 KiB around reads of other ranks' memory: few, large buckets.
         plan, record = self.compared(ranks, "model.channels=640", "model.layers=6", f"batch.sequences={2 * ranks if LOCAL[0] in shard else ranks}", "checkpoint.every_steps=0",
                                      "parallel.bucket_elements=auto", "optimizer.schedule.warmup_steps=0", "record.spans=false", *shard, precision=precision, steps=2)
         rank = plan["per_rank"][precision]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bad input and a bad environment get: one clear line, the right code, no hang, nothing overwritten."""
+"""Bad input and a bad environment cause one clear error line and the right exit code, without a hang or overwritten files."""
 import fcntl
 import glob
 import os
@@ -17,7 +17,7 @@ USER, ENVIRONMENT = 2, 3
 
 
 def xxh64(data):
-    """XXH64 with seed 0, from its specification."""
+    """XXH64 with seed 0, written from its specification."""
     p1, p2, p3, p4, p5 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
     whole = (1 << 64) - 1
 
@@ -133,11 +133,11 @@ class Sources(TrainingTest):
 
 
 class Disagreement(TrainingTest):
-    """Ranks that were started differently."""
+    """Ranks with different options, data or directories."""
 
     def train_each(self, *words_of_ranks, prefixes=None):
-        """One rank per argument, each with its own command line. A shell chooses by rank: with `:` between command lines, the mpirun of
-        Open MPI 5.0.7 (Debian 13) ends with a segmentation fault, whatever the programs (open-mpi/ompi#13303)."""
+        """Each argument is the command line of one rank. A shell selects it by rank, because with `:` between command lines mpirun of Open
+        MPI 5.0.7 (Debian 13) crashes with any program (open-mpi/ompi#13303)."""
         choices = "".join(f" {rank}) exec {shlex.join([*(prefixes[rank] if prefixes else []), TRIREME, *own])} ;;"
                           for rank, own in enumerate(words_of_ranks))
         words = [MPIRUN, *FLAGS, str(len(words_of_ranks)), "bash", "-c", f"case {rank_in_shell()} in{choices} esac"]
@@ -161,7 +161,7 @@ class Disagreement(TrainingTest):
         self.assertEqual(run.code, USER, run)
         self.assertIn("verb: differs between ranks: tokenize on rank 0, tokenizer train on rank 1", run.errors[0], run)
         self.assertEqual(os.listdir(self.folder), ["text"])
-        run = self.train_each(learn("300"), learn("300", threads="2"))  # threads are each rank's own
+        run = self.train_each(learn("300"), learn("300", threads="2"))  # the number of threads may differ between ranks
         self.assertEqual(run.code, 0, run)
 
     def test_another_verb_on_one_rank_is_named(self):
@@ -174,7 +174,7 @@ class Disagreement(TrainingTest):
         self.assert_refused(run, USER, "unknown key", "run.sed")
 
     def test_data_that_differ_between_hosts(self):
-        """The same path shows other tokens to rank 1."""
+        """Rank 1 sees other tokens under the same path."""
         self.need_own_mounts()
         for number in (0, 1):
             header = struct.pack("<256i", 20240520, 1, 20000, *[0] * 253)
@@ -188,7 +188,7 @@ class Disagreement(TrainingTest):
         self.assert_refused(run, ENVIRONMENT, "[rank 1", "shard-0.bin", "or differs from that of rank 0")
 
     def test_a_run_directory_that_ranks_do_not_share(self):
-        """Found before the first step, not by the first checkpoint."""
+        """Detected before the first step, not at the first checkpoint."""
         words = [word.replace(self.path("run"), "run") for word in self.words("run", [f"data.cache={self.path('tokens')}"])]
         places = [self.path(str(rank)) for rank in (0, 1)]
         for place in places:
@@ -218,7 +218,7 @@ class Leftovers(TrainingTest):
         return self.path(f"run/checkpoints/step-00000012/{name}")
 
     def refused_without_a_trace(self, *overrides, parts=()):
-        """Refused, and every file is as it was."""
+        """The start fails, and no file has changed."""
         def fingerprint():
             return {os.path.join(at, name): os.stat(os.path.join(at, name)).st_mtime_ns
                     for at, _, names in os.walk(self.path("run")) for name in names if name not in ("lock", "log.txt")}
@@ -266,7 +266,7 @@ class Leftovers(TrainingTest):
     def test_a_checkpoint_of_another_format_version(self):
         with h5py.File(self.newest("manifest.h5"), "r+") as file:
             file.attrs["version"] = [file.attrs["version"][0] + 1, 0]
-        # Whole, but of another version: the sum that lies beside it is made anew.
+        # Intact, but with another version: the checksum is adapted.
         with open(self.newest("manifest.h5"), "rb") as file:
             digest = xxh64(file.read())
         with open(self.newest("manifest.xxh64"), "w", encoding="ascii") as out:
@@ -309,10 +309,10 @@ class Leftovers(TrainingTest):
 
 
 class Disks(TrainingTest):
-    """File systems that refuse."""
+    """File systems that report errors."""
 
     def mounted(self, options):
-        """A prefix that starts the job in a mount namespace of its own, with a file system on self.path('disk')."""
+        """Prefix of a command that runs it in a private mount namespace, with a file system mounted on self.path('disk')."""
         self.need_own_mounts()
         os.mkdir(self.path("disk"))
         return ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} none "{self.path("disk")}" && exec "$@"', "sh")

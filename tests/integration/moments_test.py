@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments in bf16: the same bits whatever the ranks and shards, before and after a checkpoint."""
+"""bf16 moments: the same bits with any number of ranks and shards, before and after a checkpoint."""
 import os
 import shutil
 import unittest

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are not finite: the run stops, or skips steps up to a limit that a new start does not begin anew."""
+"""Gradients that are not finite: the run stops, or skips steps up to a limit, which a restart does not reset."""
 import unittest
 
 from harness import TrainingTest
 
 
 class NotFinite(TrainingTest):
-    """Weights that grow ninefold with every step overflow after some forty."""
+    """The weights grow ninefold per step and overflow after about forty steps."""
     GROWING = ("run.steps=60", "optimizer.learning_rate=1", "optimizer.weight_decay=10",
                "evaluate.every_steps=0", "optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0")
     SKIPPING = (*GROWING, "optimizer.on_non_finite=skip", "optimizer.max_skipped_steps=3", "checkpoint.every_steps=1")

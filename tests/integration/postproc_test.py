@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""postproc on the records of a trainer that was killed, before its resume, and of one that goes on."""
+"""postproc on records of a trainer that was killed and not yet resumed, and of one that is still running."""
 import os
 import subprocess
 import sys
@@ -21,22 +21,22 @@ class Postproc(TrainingTest):
         return [sys.executable, "-m", "trireme_postproc.cli", verb, *words]
 
     def call(self, verb, *words):
-        """What the verb says; it must end well and say nothing on standard error."""
+        """Output of the verb, which must succeed and print nothing to standard error."""
         done = subprocess.run(self.command(verb, *words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
                               env={**os.environ, "PYTHONPATH": POSTPROC})
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         return done.stdout
 
     def start_alone(self, *overrides):
-        """A run without a launcher, so that the process that is killed is the trainer."""
+        """Starts a run without a launcher, so that the test kills the trainer itself."""
         running = subprocess.Popen([TRIREME, *self.words("run", (*ENDLESS, *overrides))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, errors="replace")
-        for close in (running.stdout.close, running.stderr.close, running.wait, running.kill):  # the last one first
+        for close in (running.stdout.close, running.stderr.close, running.wait, running.kill):  # called in reverse order
             self.addCleanup(close)
         return running
 
     def test_a_killed_run_before_its_resume(self):
-        """run.h5 is whole and older than the log, from which the verbs that read both take the newest rows."""
+        """run.h5 is intact but older than the log. Verbs that read both use the newest rows, from the log."""
         running = self.start_alone()
         self.wait_for_line(running, "checkpoints/step-00000200 ")
         running.kill()

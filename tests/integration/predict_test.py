@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bench reduce --fit`, `plan --machine` and dev/experiments/prediction.sh on the tiny deck: what they write and refuse, not how near they come."""
+"""`bench reduce --fit`, `plan --machine` and dev/experiments/prediction.sh on the tiny deck: output and errors, not accuracy."""
 import json
 import os
 import shutil
@@ -38,7 +38,7 @@ class Prediction(TrainingTest):
         two = rows[2]
         self.assertEqual((two["hosts"], two["links_carried_over"], two["compute_carried_over"], two["compute_estimated"]),
                          (1, False, False, False))
-        self.assertEqual(two["weak"], two["strong"])  # the deck's batch is that of the first number of ranks
+        self.assertEqual(two["weak"], two["strong"])  # the deck's batch is meant for the first number of ranks
         self.assertGreater(two["strong"]["step_s"], two["strong"]["compute_s"])
         self.assertGreater(two["checkpoint_s"], 0)
         with open(self.path("machine.yaml"), encoding="utf-8") as file:
@@ -68,11 +68,11 @@ class Prediction(TrainingTest):
         self.assertIsNone(many[16]["strong"])
 
     def check_bytes(self, ranks, *overrides):
-        """What is predicted for the fit at hand sends the bytes of the plan, and those that a run sends by its record of collectives."""
+        """The prediction for the fit sends as many bytes as the plan, and as a run according to its record of collectives."""
         row = self.rows("--ranks", str(ranks), *overrides)[ranks]
         self.assertEqual((row["missing"], row["links_carried_over"]), ("", False))
         step = row["strong"]
-        self.assertGreaterEqual(step["step_s"], step["least_s"] * (1 - 1e-12))  # sums of the same times in another order
+        self.assertGreaterEqual(step["step_s"], step["least_s"] * (1 - 1e-12))  # the same times are added in another order
         self.assertGreater(step["exposed_s"], 0)
         path = self.path("plan.json")
         self.assertEqual(self.plan("--ranks", str(ranks), "--json", path, *overrides).returncode, 0)
@@ -129,7 +129,7 @@ class Prediction(TrainingTest):
 
         self.assertIn("machine.yaml:2:1: error: cpu: unknown key: did you mean 'cpus'?", refused("version: 1\ncpu: 2\n"))
         self.assertIn("machine.yaml:1:10: error: a machine file of version 7", refused("version: 7\n"))
-        self.assertIn("version 7", self.fit(2, code=2).err)  # before anything is measured
+        self.assertIn("version 7", self.fit(2, code=2).err)  # reported before measuring
         self.assertEqual(self.plan("--machine", self.path("nowhere.yaml")).returncode, 2)
         several = self.plan("--ranks", "1,2")
         self.assertEqual(several.returncode, 2)

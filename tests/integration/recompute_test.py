@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""model.recompute as a list and as bytes: no bit changes, what a rank holds stays below, and the record has both the key and what came of it."""
+"""model.recompute as a list and as bytes: the same bits, memory below the limit, and both the key and the result in the record."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ DEEP = ("model.layers=5", "evaluate.every_steps=0")
 
 class Recompute(TrainingTest):
     def held(self, recompute, ranks, *overrides):
-        """Bytes of all that a rank holds, as planned."""
+        """Planned memory of a rank in bytes."""
         path = self.path("plan.json")
         subprocess.run([TRIREME, "plan", *self.words("none", [*DEEP, "run.steps=6", *overrides, f"model.recompute={recompute}"]), "--ranks", str(ranks),
                         "--json", path], check=True, capture_output=True, timeout=TIMEOUT_S)

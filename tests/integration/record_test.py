@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves for other programs: its log and run.h5, and the verbs checkpoints and record."""
+"""The files of a run for other programs: its log and run.h5, and the verbs `checkpoints` and `record`."""
 import csv
 import json
 import math
@@ -30,7 +30,7 @@ class RunLog(TrainingTest):
         return os.path.join(self.path("run"), name)
 
     def kill_after(self, line, every, *overrides):
-        """A run whose rank 0 dies by SIGKILL once it has said `line`."""
+        """A run whose rank 0 is killed with SIGKILL after it printed `line`."""
         running = self.popen(*ENDLESS, f"checkpoint.every_steps={every}", *overrides, ranks=2)
         self.wait_for_line(running, line)
         killed = 0
@@ -57,13 +57,13 @@ class RunLog(TrainingTest):
             self.assertEqual(running.wait(timeout=TIMEOUT_S), 0)
 
     def assert_state(self, word):
-        """What `trireme-postproc list` says."""
+        """The state of the run according to `trireme-postproc list`."""
         with self.postproc("list", self.path("run"), "--csv") as running:
             rows = list(csv.DictReader(running.communicate(timeout=TIMEOUT_S)[0].splitlines()))
         self.assertEqual([(row["run"], row["state"]) for row in rows], [(".", word)])
 
     def lines(self):
-        """The objects of the log, whose checksums are right."""
+        """The objects in the log, after checking their checksums."""
         found = []
         with open(self.folder_of("steps.jsonl"), "rb") as file:
             for line in file:
@@ -73,7 +73,7 @@ class RunLog(TrainingTest):
         return found
 
     def assert_agreement(self):
-        """run.h5 holds the rows of the log that count, and `trireme record` makes the same file from it."""
+        """run.h5 contains the valid rows of the log, and `trireme record` creates the same file from it."""
         tables = {"step": [], "validation": []}
         for line in self.lines():
             if line["kind"] == "rewind":
@@ -97,7 +97,7 @@ class RunLog(TrainingTest):
         self.kill_after("checkpoints/step-00000040 ", 20)
         self.assert_state("interrupted")
         with open(self.folder_of("steps.jsonl"), "a", encoding="ascii") as file:
-            file.write('{"kind": "step", "step": 1')  # a kill in the middle of a line
+            file.write('{"kind": "step", "step": 1')  # as if killed in the middle of a line
         self.kill_after("checkpoints/step-00000100 ", 20)
         newest = max(int(name[5:]) for name in os.listdir(self.folder_of("checkpoints")) if re.fullmatch(r"step-\d+", name))
         run = self.train_well(*CALM, "checkpoint.every_steps=20", f"run.steps={newest + 9}", ranks=1)
@@ -116,7 +116,7 @@ class RunLog(TrainingTest):
         end = time.monotonic() + TIMEOUT_S
         while opened < 1000 or newest == 0:
             self.assertLess(time.monotonic(), end, "the run never wrote it again")
-            with h5py.File(self.folder_of("run.h5"), "r") as file:  # with HDF5's locks, as by default
+            with h5py.File(self.folder_of("run.h5"), "r") as file:  # with HDF5's default locking
                 steps = file["steps/step"][:]
                 self.assertEqual(len(steps), len(file["steps/loss"][:]))
                 self.assertEqual(steps.tolist(), list(range(1, len(steps) + 1)))
@@ -152,12 +152,12 @@ class RunLog(TrainingTest):
         self.train_well()
         with open(os.path.join(self.path("run"), "deck.resolved.yaml"), encoding="utf-8") as before:
             self.train_well("run.steps=18")
-            self.assertRegex(before.read(), r"\n  steps: 12 ")  # a new file has its name now
+            self.assertRegex(before.read(), r"\n  steps: 12 ")  # a new file now has that name
         with open(before.name, encoding="utf-8") as after:
             self.assertRegex(after.read(), r"\n  steps: 18 ")
 
     def test_a_run_killed_before_its_first_checkpoint_leaves_its_record_aside(self):
-        self.kill_after("step     20/", 1000000)  # more steps than the next start makes
+        self.kill_after("step     20/", 1000000)  # more steps than the next start runs
         self.train_well()
         self.assert_agreement()
         names = os.listdir(self.path("run"))

@@ -19,7 +19,7 @@ MERGES = ["t h", "th e", "q u", "qu i", "qui c", "quic k", "o x", "o v", "\u0120
 
 
 def write_tokenizer(directory, merges=MERGES):
-    """A tokenizer.json of bytes, some merges and an end of text, made here."""
+    """Writes a tokenizer.json for bytes, some merges and an end of text."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
@@ -58,7 +58,7 @@ class Tokenized(TrainingTest):
 
     def test_a_vocabulary_is_the_same_on_every_number_of_ranks(self):
         self.many_texts()
-        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:  # its ranges go to several ranks
+        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:  # large enough to be divided among ranks
             for line in range(60000):
                 out.write(f"line {line} of many, and {line * line % 1009} words in it\n")
 
@@ -123,12 +123,12 @@ class Tokenized(TrainingTest):
         return done
 
     def begin_tokenize(self, output, *options):
-        """The process itself, without mpirun, whose rank would go on when mpirun is killed."""
+        """Starts the process without mpirun, because killing mpirun would not end its rank."""
         return subprocess.Popen([TRIREME, "tokenize", "--tokenizer", self.tokenizer, "--text", self.text, "--output", self.path(output),
                                  *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def begin_and_halt(self, output, *options):
-        """The process, halted by SIGSTOP after it has found its text and before its end."""
+        """Starts the process and halts it with SIGSTOP between finding its text and its end."""
         running = self.begin_tokenize(output, *options)
         deadline = time.monotonic() + TIMEOUT_S
         while not os.path.exists(self.path(output + ".parts/job")) and running.poll() is None and time.monotonic() < deadline:
@@ -144,7 +144,7 @@ class Tokenized(TrainingTest):
                     out.write(f"{i} {line}: the quick brown fox jumps over {line * 7 % 31} lazy dogs\n")
 
     def files(self, prefix):
-        """Name after the prefix, and hash, of all files of a corpus; the manifest's without the words for the job."""
+        """Maps the rest of each name of a corpus file to its hash. The manifest is hashed with NAME in place of the corpus's name."""
         folder, name = os.path.split(self.path(prefix))
         found = {}
         for file in sorted(os.listdir(folder)):
@@ -169,10 +169,10 @@ class Tokenized(TrainingTest):
             for table in ("steps", "validation"):
                 self.assertEqual(file[table]["bits_per_byte"].attrs["units"], "bit/byte")
             bits, loss = file["steps"]["bits_per_byte"][:], file["steps"]["loss"][:]
-        for b, nats in zip(bits, loss):  # a token is one to five bytes
+        for b, nats in zip(bits, loss):  # a token has one to five bytes
             self.assertLess(b, nats / math.log(2))
             self.assertGreater(b, nats / math.log(2) / 5)
-        os.rename(self.tokenizer, self.path("gone"))  # the checkpoint holds it
+        os.rename(self.tokenizer, self.path("gone"))  # the checkpoint contains the tokenizer
         say = [TRIREME, "sample", self.path("run"), "--prompt", "the quick", "--tokens", "12", "--temperature", "0"]
         said = subprocess.run(say, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         self.assertTrue(said.startswith("the quick"), said)
@@ -298,7 +298,7 @@ class Tokenized(TrainingTest):
         for attempt in range(12):
             running = self.begin_tokenize("parts/c", *options)
             deadline = time.monotonic() + TIMEOUT_S
-            wanted = attempt + 1  # records of finished units: the kill comes later each time
+            wanted = attempt + 1  # kill after this many finished units, later with each attempt
             while running.poll() is None and time.monotonic() < deadline:
                 folder = self.path("parts/c.parts")
                 if os.path.isdir(folder) and sum(name.endswith(".json") for name in os.listdir(folder)) >= wanted:

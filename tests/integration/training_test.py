@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job from end to end: what must not depend on ranks, on restarts or on switches."""
+"""Training from end to end: results must not depend on the number of ranks, restarts or switches."""
 import glob
 import json
 import os
@@ -36,14 +36,14 @@ class RankCounts(TrainingTest):
     def test_more_ranks_than_cores(self):
         run = self.train_well("run.threads=4", ranks=6)
         self.assertEqual(len(self.losses()), 12)
-        self.assertEqual((run.out + run.err).count("set run.threads"), 1, run)  # all ranks have the warning, one prints it
+        self.assertEqual((run.out + run.err).count("set run.threads"), 1, run)  # the warning applies to all ranks, and one prints it
 
 
 class Bits(TrainingTest):
     known = {}
 
     def results(self, *words, ranks=2):
-        """Losses and weights of a run to compare others with, which several tests have."""
+        """Losses and weights of a reference run, which several tests share."""
         if (words, ranks) not in self.known:
             name = f"known{len(self.known)}"
             self.train_well(*words, ranks=ranks, name=name)
@@ -61,7 +61,7 @@ class Bits(TrainingTest):
             self.assertEqual(self.losses(parts), self.losses(whole))
             self.assertEqual(self.column("step", "steps", parts), list(range(1, 13)))
 
-    # `trireme verify` (verify_test.py) has every combination of switches in one process; here whole runs have all of them at once.
+    # `trireme verify` (verify_test.py) tests all combinations of switches in one process. Here whole runs change many switches at once.
     EVERY, WHOLE = "parallel.reduce_every=micro_step", "batch.micro_sequences=6"
     OFF = "parallel.overlap_gradients=false parallel.overlap_parameters=false parallel.cached_shards=false parallel.bucket_elements=1"
 
@@ -75,7 +75,7 @@ class Bits(TrainingTest):
             self.assertEqual(self.weights(12, name), reference, switch)
 
     def test_one_reduction_per_micro_step_is_a_sum_in_another_order(self):
-        """The same bits under every switch; those of one reduction per step where a step has one micro-step, and nearly them else."""
+        """Same bits with all switches; those of one reduction per step if it has one micro-step, otherwise close to them."""
         (losses, weights), (each_losses, each_weights) = self.results(), self.results(self.EVERY)
         for ours, theirs in zip(each_losses, losses, strict=True):
             self.assertAlmostEqual(ours, theirs, delta=1e-5)
@@ -95,7 +95,7 @@ class Bits(TrainingTest):
         self.assertEqual(self.results(self.WHOLE, "parallel.shard=gradients"), self.results(self.WHOLE))
 
     def test_parameters_in_shards_have_the_same_bits_and_say_the_same(self):
-        """On 1 to 4 ranks; evaluations whose micro-batches do not come out even, and samples, are of all ranks together."""
+        """On 1 to 4 ranks, with uneven evaluation batches and with samples, for which all ranks work together."""
         more = ("evaluate.every_steps=4", "evaluate.batches=1", "evaluate.sets=[]", "sample.every_steps=12", "sample.tokens=20", "sample.prompt=the",
                 "model.layers=4")
 
@@ -117,20 +117,20 @@ class Bits(TrainingTest):
                 self.assertEqual(said(mine), said(run), switch)
 
     def test_a_run_resumes_with_other_shards(self):
-        """Checkpoints do not depend on buckets: with one reduction per micro-step the bits are the same whatever was in shards, and since when."""
+        """With one reduction per micro-step, the bits do not depend on what is sharded before or after a resume."""
         _, whole = self.results(self.EVERY)
         shards = ("none", "optimizer", "gradients", "parameters")
         for number, first in enumerate(shards):
             self.train_well(self.EVERY, f"parallel.shard={first}", "run.steps=6", "optimizer.schedule.steps=12", ranks=2, name=first)
-            for second in (shards[number - 1], shards[number - 3]):  # each is resumed as two others, and resumes two
+            for second in (shards[number - 1], shards[number - 3]):  # every setting is resumed with two others
                 name = f"{first}-{second}"
                 shutil.copytree(self.path(first), self.path(name))
                 self.train_well(self.EVERY, f"parallel.shard={second}", ranks=2, name=name)
                 self.assertEqual(self.weights(12, name), whole, name)
 
     def test_shards_resume_on_another_number_of_ranks(self):
-        """The bits are those of runs that change their number of ranks at the same step and hold nothing in shards; also where what is in
-        shards, whether it is kept after forward, or the number of copies changes with it."""
+        """The bits equal those of unsharded runs that change the number of ranks at the same step, even if sharding, resharding after
+        forward or the number of replicas changes too."""
         half = ("run.steps=6", "optimizer.schedule.steps=12")
         none, optimizer, gradients, parameters = (f"parallel.shard={word}" for word in ("none", "optimizer", "gradients", "parameters"))
         kept, copies = f"{parameters} parallel.reshard_after_forward=false", " parallel.replicate=2"
@@ -140,7 +140,7 @@ class Bits(TrainingTest):
                    (3, 1): ((parameters, parameters),)}
 
         def changed(before, first, after, second):
-            """The name of a run that has `before` on `first` ranks for half of its steps, and then `after` on `second`."""
+            """Name of a run that trains with `before` on `first` ranks for half of its steps and then with `after` on `second`."""
             began = re.sub("[ =]", "-", f"{before} {first}")
             name = re.sub("[ =]", "-", f"{began} {after} {second}")
             if not os.path.exists(self.path(began)):
@@ -156,7 +156,7 @@ class Bits(TrainingTest):
                 self.assertEqual(self.weights(12, name), reference, name)
 
     def test_copies_do_not_change_the_numbers(self):
-        """Shards inside of two groups of ranks, sums across: the bits of a run without copies, and of one that had others before."""
+        """Two replicas with sharding give the bits of a run without replicas, and of one that changes its replicas."""
         every = (self.EVERY, "evaluate.sets=[]")
         self.train_well(*every, ranks=4, name="whole")
         copies = "parallel.replicate=2"
@@ -189,7 +189,7 @@ class Bits(TrainingTest):
 
 
 class Muon(TrainingTest):
-    """Dropout off, a tree of leaves: the same bits on every number of ranks, and after every checkpoint."""
+    """No dropout and a tree of leaves: the same bits on every number of ranks, and after every checkpoint."""
     MUON = ("optimizer.kind=muon", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
 
     def test_resumes_to_the_bit_on_another_number_of_ranks(self):
@@ -232,7 +232,7 @@ class Muon(TrainingTest):
             self.assertGreater(rounds, 1)
             self.assertEqual({name: len(rows) for name, rows in of.items()},
                              {"optim.matrices": steps * (1 + rounds), "matrices.travel": steps * 2 * rounds, "matrices.wait": steps * 2 * rounds})
-            # Each wait lies in a span of matrices, and is exposed.
+            # Each wait is within a span of matrices and counts as exposed.
             spans = [(row["begin_s"] - 1e-6, row["begin_s"] + row["duration_s"] + 1e-6) for row in of["optim.matrices"]]
             for row in of["matrices.wait"]:
                 begin, end = row["begin_s"], row["begin_s"] + row["duration_s"]
@@ -242,7 +242,7 @@ class Muon(TrainingTest):
 
 
 class Schedules(TrainingTest):
-    """What changes with the steps: rate, momentum, weight decay and the batch."""
+    """Learning rate, momentum, weight decay and batch that change during training."""
     EVERY = ("checkpoint.every_steps=3", "checkpoint.keep=9")
     ALL = ("optimizer.kind=muon", "optimizer.muon.momentum_warmup_steps=8", "optimizer.weight_decay_schedule=rate", "optimizer.schedule.kind=wsd",
            "optimizer.schedule.decay_fraction=0.5", "batch.sequences=16", "batch.schedule=[{step: 5, sequences: 32}, {step: 8, sequences: 48}]",
@@ -254,7 +254,7 @@ class Schedules(TrainingTest):
             return steps, {name: file["noise_scale"][name][:].tolist() for name in ("sequences", "trace")}
 
     def cut(self, whole, parts, step):
-        """Another run that has come to `step`."""
+        """Copies the run `whole` without its checkpoints after `step`."""
         shutil.copytree(self.path(whole), self.path(parts))
         for later in range(step + 3, 13, 3):
             shutil.rmtree(os.path.join(self.path(parts), "checkpoints", f"step-{later:08d}"))
@@ -263,12 +263,12 @@ class Schedules(TrainingTest):
         self.train_well(*self.ALL, name="whole")
         steps, _ = self.rows("whole")
         self.assertEqual(steps["tokens"], [16 * tokens for tokens in (16, 32, 48, 64, 96, 128, 160, 208, 256, 304, 352, 400)])
-        for step, ranks in ((3, 1), (6, 4), (9, 2)):  # the momentum rises, the batch grows, the rate falls
+        for step, ranks in ((3, 1), (6, 4), (9, 2)):  # momentum rises, the batch grows, the rate falls
             parts = f"parts{step}"
             self.cut("whole", parts, step)
             self.train_well(*self.ALL, ranks=ranks, name=parts)
             self.assertEqual(self.weights(12, parts), self.weights(12, "whole"), step)
-            self.assertEqual(repr(self.rows(parts)), repr(self.rows("whole")), step)  # NaN is not equal to itself
+            self.assertEqual(repr(self.rows(parts)), repr(self.rows("whole")), step)  # compares as text, because NaN does not equal itself
 
     def test_a_batch_that_grows_is_that_of_a_run_with_another_batch(self):
         same = ("optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0", *self.EVERY)
@@ -285,7 +285,7 @@ class Schedules(TrainingTest):
 
 
 class Record(TrainingTest):
-    """What run.h5 says of all ranks."""
+    """The contents of run.h5 about all ranks."""
 
     def spans(self, file, name):
         """The rows of /timings/ranks of one span, as a dictionary of columns."""
@@ -309,10 +309,10 @@ class Record(TrainingTest):
             file.visititems(lambda name, item: units.update({name: item.attrs.get("units")}) if isinstance(item, h5py.Dataset) else None)
             for name in ("steps/seconds", "timings/samples", "timings/anchors/calendar_s", "validation/loss"):
                 self.assertTrue(units[name], units)
-            # xarray decodes units with the word "since" as calendar times, and refuses a group if it cannot.
+            # xarray decodes units with the word "since" as calendar times, and rejects a group if it cannot.
             times = {name: unit for name, unit in units.items() if unit and " since " in unit}
             self.assertEqual(times, {"timings/anchors/calendar_s": "seconds since 1970-01-01 00:00:00"})
-            # What rank 0 waited for the network holds the waits for sums and for the agreement on stops.
+            # The network wait of rank 0 includes the waits for sums and for the agreement on stops.
             names = [text.decode() for text in file["timings/names"][:]]
             waits = [sum(samples["duration_s"][(samples["name"] == names.index(name)) & (samples["rank"] == 0)])
                      for name in ("step.sums", "step.control")]
@@ -324,7 +324,7 @@ class Record(TrainingTest):
                 self.assertEqual(printed, committed.read())
 
     def test_parts_of_a_step_lie_within_it(self):
-        """Evaluations, checkpoints and the end of the run wait for gathers as well, between steps."""
+        """Between steps, evaluations, checkpoints and the end of the run also wait for gathers."""
         self.train_well("parallel.bucket_elements=1", "evaluate.every_steps=2", ranks=2)
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
             names = [text.decode() for text in file["timings/names"][:]]
@@ -346,15 +346,15 @@ class Record(TrainingTest):
                             f"{names[row['name']]} {row}: the step is from {begin} to {end}")
 
     def test_every_collective_of_a_step_has_its_spans(self):
-        """Where micro-steps are reduced one by one, and layers gathered in each of them: no wait covers another."""
+        """Each micro-step reduces gradients and gathers layers. Waits must not overlap."""
         self.train_well("parallel.shard=parameters", "model.layers=4", "parallel.bucket_elements=1", "evaluate.every_steps=0", ranks=2)
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
             names = [text.decode() for text in file["timings/names"][:]]
             samples = file["timings/samples"][:]
-            samples = samples[(samples["rank"] == 0) & (samples["step"] == 8)]  # after step 6 the checkpoint waited for the next
+            samples = samples[(samples["rank"] == 0) & (samples["step"] == 8)]  # step 7 is affected by the checkpoint of step 6
             buckets = file["buckets/bucket"].shape[0]
         of = {name: samples[samples["name"] == names.index(name)] for name in ("reduce.bucket", "gather.bucket", "gather.wait", "reduce.exposed")}
-        # 12 sequences on two ranks, one at a time.
+        # 12 sequences on two ranks, one per micro-step
         self.assertEqual(sorted(zip(of["reduce.bucket"]["index"].tolist(), of["reduce.bucket"]["micro"].tolist())),
                          [(bucket, micro) for bucket in range(buckets) for micro in range(6)])
         self.assertGreater(len(of["gather.bucket"]), 6 * buckets)
@@ -366,7 +366,7 @@ class Record(TrainingTest):
 
 
 class FindRate(TrainingTest):
-    """trireme find-rate: a sweep that touches no run directory."""
+    """trireme find-rate: a sweep that does not touch a run directory."""
     TREE = ("batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
 
     def sweep(self, *words, ranks=1, name="sweep.json"):
@@ -384,7 +384,7 @@ class FindRate(TrainingTest):
         self.assertLess(len(found.out.splitlines()), 50)
         self.assertFalse(os.path.exists(self.path("run")))
         self.assertEqual(sorted(os.listdir(self.folder)), ["sweep.json", "text"])
-        # The first step of a run has the same parameters and the same batch.
+        # The first step of the sweep has the same parameters and batch as that of a run.
         self.train_well()
         self.assertEqual(self.losses()[0], sweep["loss"][0])
 
@@ -470,21 +470,21 @@ class RunDirectory(TrainingTest):
     def test_signals_in_the_middle_of_kernels_save_and_change_nothing(self):
         often = ("optimizer.schedule={kind: constant}", "checkpoint.every_steps=0", "checkpoint.keep=0")
         self.train_well("run.steps=120", *often, ranks=2, name="calm")
-        # It ends by the last signal alone: mpirun, which hands them on, dies of one that comes when the ranks have ended.
+        # Only the last signal may end it: mpirun forwards signals, and one that arrives after the ranks have ended would kill it.
         running = self.popen("run.steps=1000000", *often, ranks=2, name="shaken")
-        self.wait_for_line(running, "step      1/")  # mpirun has its handlers by then
+        self.wait_for_line(running, "step      1/")  # mpirun has installed its handlers
         long_enough = threading.Event()
 
         def read():
             for line in running.stdout:
                 if "  checkpoint" in line and int(line.split("/")[0].split()[-1]) >= 120:
                     long_enough.set()
-            long_enough.set()  # it has ended
+            long_enough.set()  # the run has ended
 
         reader = threading.Thread(target=read)
         reader.start()
         sent = 0
-        while not long_enough.wait(0.02):  # sets the rate of signals
+        while not long_enough.wait(0.02):  # the interval between signals
             running.send_signal(signal.SIGUSR1)
             sent += 1
         running.send_signal(STOP_SIGNAL)
@@ -496,7 +496,7 @@ class RunDirectory(TrainingTest):
         self.assertEqual(self.losses("shaken")[:120], self.losses("calm"))
 
     def test_a_stop_signal_ends_after_a_checkpoint_and_the_run_resumes(self):
-        # No end in sight: the signal finds it on its way however late it comes. No checkpoint but this one: its snapshot is made then.
+        # The run has no end, so the signal always arrives in time. It saves no other checkpoint, so the signal triggers the snapshot.
         schedule = "optimizer.schedule={kind: constant}"
         running = self.popen("run.steps=1000000", "checkpoint.every_steps=0", schedule, ranks=2, name="stopped")
         self.wait_for_line(running, "step     10/")
@@ -527,7 +527,7 @@ class RunDirectory(TrainingTest):
             self.assertTrue(all(seconds > 0 for seconds in self.column("write_s", "checkpoints", name)))
 
     def test_a_checkpoint_that_is_old_enough_is_followed_by_the_next(self):
-        # Every step takes longer than the one, and the run less than the other.
+        # Every step takes longer than 1e-9 minutes, and the run takes less than 1000.
         for minutes, expected in (("1e-9", list(range(1, 13))), ("1000", [12])):
             self.train_well("checkpoint.every_steps=0", f"checkpoint.every_minutes={minutes}", "checkpoint.keep=0", ranks=2, name=minutes)
             self.assertEqual(self.column("step", "checkpoints", minutes), expected)
@@ -542,7 +542,7 @@ class RunDirectory(TrainingTest):
         self.train_well(*often, "checkpoint.keep_every=4", "run.steps=10", ranks=2)
         self.assertEqual(self.steps_on_disk(), [4, 8, 10])
         run = self.train_well(*often, "checkpoint.keep_every=6", "run.steps=14")
-        self.assertIn("checkpoint.keep_every", run.out)  # a change that is told, and asks for no permission
+        self.assertIn("checkpoint.keep_every", run.out)  # reported, but allowed without permission
         self.assertEqual(self.steps_on_disk(), [4, 8, 12, 14])
         self.train_well(*often, "run.steps=18")
         self.assertEqual(self.steps_on_disk(), [4, 8, 12, 18])
@@ -572,7 +572,7 @@ class RunDirectory(TrainingTest):
         self.assertTrue(os.path.isdir(self.path(f"run/checkpoints/step-{steps[-1]:08d}")), run)
 
     def test_the_end_of_a_slurm_job_stops_it_too(self):
-        # That it stops in time is tests/session/stop_test.cpp's, with a clock that goes on.
+        # tests/session/stop_test.cpp tests that it stops in time, with a simulated clock.
         self.addCleanup(os.environ.pop, "SLURM_JOB_END_TIME")
         for name, left_s, steps, code in (("near", 9, 100000, 75), ("far", 3600, 12, 0)):
             os.environ["SLURM_JOB_END_TIME"] = str(int(time.time()) + left_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums in pairs: the same bits on every number of ranks, and what is measured of a step's leaves."""
+"""Tree reduction: the same bits on every number of ranks, and measurements on the leaves of a step."""
 import math
 import os
 import shutil
@@ -25,7 +25,7 @@ class Tree(TrainingTest):
                 "validation": self.column("loss", "validation", name), "weights": self.weights(20, name)}
 
     def assert_same(self, trained, expected, what):
-        """The first step that differs, or the names of the parameters; not the bytes, which take minutes to print."""
+        """Reports the first step that differs, or the names of parameters, but not their bytes, which take minutes to print."""
         for series in ("losses", "norms", "validation"):
             self.assertEqual(trained[series], expected[series], f"{series} of {what}")
         self.assertEqual(trained["weights"].keys(), expected["weights"].keys())
@@ -38,7 +38,7 @@ class Tree(TrainingTest):
         self.assertLess(one["losses"][-1], one["losses"][0])
         for ranks in (2, 4):
             self.assert_same(self.trained(ranks, 4), one, f"{ranks} ranks")
-        # Two micro-steps per leaf are added one after another, so the number of leaves shows.
+        # Two micro-steps of a leaf are added one after the other, so the number of leaves changes the bits.
         self.assertNotEqual(self.trained(1, 8)["losses"], one["losses"])
 
     def test_8_leaves_have_the_same_bits_on_1_to_8_ranks(self):
@@ -69,7 +69,7 @@ class Tree(TrainingTest):
 
 
 class NoiseScale(TrainingTest):
-    """evaluate.noise_scale and record.norms_every_steps: rows with the same bits on every number of ranks, dropout on."""
+    """evaluate.noise_scale and record.norms_every_steps: rows with the same bits on every number of ranks, with dropout."""
     DECK = ("run.steps=12", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.noise_scale.every_steps=3",
             "evaluate.noise_scale.smoothing=0.5", "record.norms_every_steps=4")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dev/experiments/tune-goals.sh on the tiny deck, in shared memory and over a link: it tunes, runs both decks in turns and judges. Whether the goals
-hold is for a quiet machine to say."""
+"""dev/experiments/tune-goals.sh on the tiny deck, in shared memory and over a link: it tunes, runs both decks alternately and judges them.
+Whether the goals are reached can be measured only on a quiet machine."""
 import json
 import os
 import subprocess

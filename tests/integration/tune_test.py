@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trireme tune` on the tiny deck: what it measures, decides and writes. How much it gains is not for a busy machine to say."""
+"""`trireme tune` on the tiny deck: what it measures, decides and writes. The gain cannot be checked on a busy machine."""
 import json
 import os
 import re
@@ -25,7 +25,7 @@ class Tune(TrainingTest):
         return run
 
     def tuned(self, *words, ranks=2):
-        """The report, the deck that was written, and the printed text."""
+        """The report, the tuned deck, and the printed text."""
         run = self.tune(*words, "--seconds", "2", "--output", self.path("tuned.yaml"), "--json", self.path("tuned.json"), ranks=ranks)
         with open(self.path("tuned.json"), encoding="utf-8") as file:
             report = json.load(file)
@@ -34,11 +34,11 @@ class Tune(TrainingTest):
 
     @staticmethod
     def above(repeated):
-        """Rounds that took longer than with the deck's own values."""
+        """Number of rounds in which the tuned deck was not faster than the original values."""
         return sum(a >= b for a, b in zip(repeated["measured_s"], repeated["own_measured_s"], strict=True))
 
     def check_decision(self, report):
-        """The rules by which values are chosen, on what was measured."""
+        """Checks that the measured values were chosen according to the rules."""
         own = report["runs"][0]
         self.assertEqual(own["ratio"], 1)
         best = report["runs"][report["chosen"]]
@@ -65,7 +65,7 @@ class Tune(TrainingTest):
         self.assertEqual((report["filetype"], report["ranks"], report["hosts"]), ("trireme-tune", 2, 1))
         self.check_decision(report)
         self.assertIn("settings were tried", out)
-        # The user's text follows, with the chosen values and nothing else changed.
+        # The user's text follows, with only the chosen values changed.
         comments, text = deck.split("\n\n", 1)
         self.assertTrue(all(line.startswith("#") for line in comments.splitlines()), comments)
         self.assertTrue(text.startswith("# my deck\n") and text.endswith("# its end\n"), text)
@@ -76,9 +76,9 @@ class Tune(TrainingTest):
         for key, value in report["runs"][report["chosen"]]["values"].items():
             if value != report["runs"][0]["values"][key]:
                 self.assertRegex(text, re.escape(f"{key.split('.')[1]}: {value}"))
-        # Nothing else was left.
+        # No other file remains.
         self.assertEqual(sorted(os.listdir(self.folder)), ["deck.yaml", "text", "tuned.json", "tuned.yaml"])
-        # A run that began with the deck goes on with the tuned one, and with all other values that were considered last.
+        # A run that started with the deck can resume with the tuned deck, and with all other values of the last candidate.
         for steps, deck, values in ((4, self.deck, {}), (8, self.path("tuned.yaml"), {}), (12, self.deck, report["runs"][-1]["values"])):
             trained = start(deck, f"run.steps={steps}", "optimizer.schedule.steps=12", *(f"{key}={value}" for key, value in values.items()), ranks=2)
             self.assertEqual(trained.code, 0, trained)
@@ -99,7 +99,7 @@ class Tune(TrainingTest):
         report, _, _ = self.tuned("parallel.reduction=tree", "parallel.logical_shards=4", "model.recompute=block", ranks=1)
         self.check_decision(report)
         for run in report["runs"]:
-            self.assertIn(run["values"]["batch.micro_sequences"], ("1", "3"))  # of 12 sequences in 4 leaves
+            self.assertIn(run["values"]["batch.micro_sequences"], ("1", "3"))  # 12 sequences in 4 leaves
             self.assertEqual(run["transport"], "self")
 
     def test_a_rank_with_few_leaves_has_micro_steps_to_measure(self):
@@ -119,7 +119,7 @@ class Tune(TrainingTest):
             self.assertLessEqual(run["memory_bytes"], 1 << 20)
 
     def test_recomputation_is_the_least_that_fits(self):
-        """A word where it is the same for all blocks; bytes where only some of them need it."""
+        """One word if it is the same for all blocks, or bytes if only some blocks need it."""
         shape = ("model.layers=6", "batch.micro_sequences=6")
         whole = {}
         for recompute in ("none", "gelu", "block"):
@@ -143,7 +143,7 @@ class Tune(TrainingTest):
         self.tuned(ranks=1)
 
     def test_an_interrupted_one_leaves_nothing(self):
-        # Steps so long that measuring takes minutes: the signal comes before its end, on a busy machine too.
+        # The steps are long enough that the signal arrives before the measurement ends, even on a busy machine.
         command = [*launch(2), "tune", self.deck, "model.layers=12", "model.channels=512", "--seconds", "600", "--output", self.path("tuned.yaml")]
         temporary = self.path("temporary")
         os.mkdir(temporary)

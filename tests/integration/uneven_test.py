@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that the number of ranks does not divide: the same samples and, but for rounding, the same run on any number of ranks."""
+"""Batches that the number of ranks does not divide: the same samples and, except for rounding, the same results on any number of ranks."""
 import os
 import shutil
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trireme verify`: every combination of switches gives the same bits, at any rank count."""
+"""`trireme verify`: every combination of switches gives the same bits on any number of ranks."""
 import os
 import re
 import unittest
@@ -15,8 +15,8 @@ class VerifyTest(TrainingTest):
         return run
 
     def assert_all_equal(self, run, steps, combinations=694, groups=12):
-        """694: a step has several micro-steps; 693: it has one; 384: shards of gradients do not go with the deck. 69 or 24 more with copies. 48:
-        of compressed gradients."""
+        """Numbers of combinations: 694 with several micro-steps per step; 693 with one; 384 if the deck excludes sharded gradients; 48 with
+        compressed gradients. Replicas add 69 or 24."""
         self.assertEqual(run.code, 0, run)
         settings = [int(number) for number in re.findall(r"(\d+) settings equal", run.out)]
         self.assertEqual((len(settings), sum(settings)), (groups, combinations), run)
@@ -26,10 +26,10 @@ class VerifyTest(TrainingTest):
 
 class Verify(VerifyTest):
     def test_all_combinations_on_1_and_4_ranks(self):
-        # The other tests have 2 and 3.
+        # The other tests use 2 and 3 ranks.
         for ranks, steps in ((1, 3), (4, 2)):
             with self.subTest(ranks=ranks):
-                # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
+                # One layer, because a bucket per parameter, padded to 2^16 elements, needs a lot of memory.
                 self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=8", "--steps", str(steps), ranks=ranks), steps,
                                       combinations=694 if ranks == 1 else 694 + 69)
 
@@ -52,10 +52,10 @@ class Verify(VerifyTest):
 
 
 class VerifyMore(VerifyTest):
-    """The same for settings each of which has a test of its own elsewhere."""
+    """The same with more settings, each of which is also tested elsewhere."""
 
     def test_micro_steps_launched_as_graphs(self):
-        # They are captured in step 2; what the replays of step 4 read was held back in step 3.
+        # Graphs are captured in step 2. Inputs of the replays in step 4 were delayed in step 3.
         self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "gpu.graphs=true", "--steps", "4", ranks=2), 4)
 
     def test_messages_instead_of_shared_memory_and_one_micro_step(self):

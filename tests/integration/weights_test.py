@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights out of a run, into one, and what is said where they do not fit."""
+"""Exporting and importing weights, and the errors if they do not fit."""
 import json
 import os
 import shutil
@@ -16,7 +16,7 @@ SIZES = ("model.layers=2", "model.heads=2", "model.channels=32", "model.context=
 
 
 def read_safetensors(path):
-    """Name -> array, from the description of the format alone."""
+    """Reads name -> array, written from the description of the format only."""
     with open(path, "rb") as file:
         data = file.read()
     (length,) = struct.unpack_from("<Q", data)
@@ -48,13 +48,13 @@ class WeightsTest(TrainingTest):
         return {name: value for name, value in self.weights(step, run).items() if name.startswith("master/")}
 
     def trained(self):
-        """A run of 12 steps, and its weights as a folder."""
+        """A run of 12 steps, and the folder of its exported weights."""
         self.train_well(ranks=2)
         self.good("export", self.path("run"), "--format", "huggingface", "--output", self.path("hf"))
         return self.path("hf")
 
     def more(self, step, run):
-        """The facts of a checkpoint."""
+        """The facts about a checkpoint."""
         with h5py.File(os.path.join(self.path(run), "checkpoints", f"step-{step:08d}", "manifest.h5"), "r") as file:
             return {name: value.decode() if isinstance(value, bytes) else value for name, value in file["more"].attrs.items()}
 
@@ -109,7 +109,7 @@ class Export(WeightsTest):
             run = start("export", self.path("run"), "--format", form, "--output", self.path("out"))
             self.assert_refused(run, USER, "model.logit_softcap: 15")
             self.assertFalse(os.path.exists(self.path("out")))
-        self.good("import", self.path("run"), "--output", self.path("back"))  # a checkpoint can say it
+        self.good("import", self.path("run"), "--output", self.path("back"))  # a checkpoint can store the softcap
         words = ("--tokens", "30")
         self.assertEqual(self.good("sample", self.path("run"), *words).out, self.good("sample", self.path("back"), *words).out)
 
@@ -191,14 +191,14 @@ class InitialWeights(WeightsTest):
         self.assertTrue(self.weights(12, "next") == self.weights(12, "straight"))
         run = self.train_well("run.steps=13", ranks=2, name="next")
         self.assertRegex(run.out, r'run\.initial_weights +\S*moved -> ""\n')
-        # What the run began with stays known, whatever later decks say.
+        # The initial weights of the run remain recorded, whatever later decks say.
         names = ("initial_weights", "initial_weights_format", "initial_weights_hash", "run_id")
         first, last = self.more(6, "next"), self.more(13, "next")
         self.assertEqual([last[name] for name in names], [first[name] for name in names])
         self.assertEqual(first["initial_weights"], folder)
         with h5py.File(self.path("next/run.h5"), "r") as file:
             self.assertEqual(file.attrs["initial_weights_hash"], first["initial_weights_hash"])
-        # A run that began with random weights says so.
+        # A run that started from random weights is recorded as such.
         run = self.train_well(f"run.initial_weights={moved}", "run.steps=13", ranks=2)
         self.assertIn("run.initial_weights: not read, since the run resumes from step 12; it began with random weights\n", run.out)
         self.assertNotIn("initial_weights", self.more(13, "run"))
@@ -268,7 +268,7 @@ class InitialWeights(WeightsTest):
         self.good("export", self.path("imported"), "--format", "huggingface", "--output", self.path("again"))
         for name in ("model.safetensors", "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "config.json"):
             with open(os.path.join(self.path("hf"), name), "rb") as one, open(os.path.join(self.path("again"), name), "rb") as other:
-                if name != "config.json":  # dropout is the deck's
+                if name != "config.json":  # it contains the deck's dropout
                     self.assertEqual(one.read(), other.read(), name)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spack's recipes, read with a stand-in for Spack: the names that they use exist, and trireme's dependencies and check() are those of +tests.
+"""Reads Spack's recipes with a fake Spack: the names that they use must exist, and trireme's dependencies and check() must match +tests.
 
 usage: spack_test.py FOLDER_OF_PACKAGES
 """

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures across two hosts: the ring against the wire, and how much of the communication overlap hides. No test: numbers count on a
-quiet machine only, and the load is printed with them.
+"""Measures across two hosts: the ring compared with the wire, and how much of the communication is hidden by overlap. Not a test: numbers
+are meaningful only on a quiet machine, so the load is printed with them.
 
 usage: bash hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3] [--shard optimizer]
 
-ring      median of `trireme bench reduce` against wire time: each rank sends half of the bytes, at 1448 of 1514 bytes per frame
-overlap   overlap.yaml with both overlaps on and off, taking turns. Communication is the time that a step without overlap spends in
-          its buckets' reductions and gathers, by the record's samples of rank 0; compute is what such a step takes when what it
-          waits for (/steps/exposed_s) is left out. `off` and `on`: what is waited for without and with overlap, as a part of
-          communication; `wall`: how much longer than compute the step with overlap is, as a part of communication. `bound`: the
-          least that any transport could leave exposed, as a part of communication: the same schedule with collectives that take as
-          long as without overlap, one after another, each from when it was ready until compute asks for it. `buckets`: what is waited for
-          buckets alone with overlap, to compare with it.
+ring      median of `trireme bench reduce` compared with wire time: each rank sends half of the bytes, at 1448 of 1514 bytes per frame
+overlap   overlap.yaml with both overlaps on and off, alternating. Communication is the time of a step without overlap in reductions and
+          gathers of buckets, from the samples of rank 0. Compute is the time of that step minus its waiting time (/steps/exposed_s).
+          These columns are fractions of communication: `off` and `on`, the waiting time without and with overlap; `wall`, the time of
+          the step with overlap beyond compute; `bound`, the least exposed time of any transport. The bound assumes the same schedule
+          and collectives that take as long as without overlap and run one after another, each from when it was ready until compute
+          asks for it. `buckets`: the waiting time for buckets alone with overlap, to compare with the bound.
 """
 import argparse
 import json
@@ -54,7 +53,7 @@ def ring(arguments, folder):
 
 
 def spans_of(file):
-    """Of rank 0 after the warm-up, in the order of their beginnings: (begin, seconds, name, step, bucket)."""
+    """Spans of rank 0 after the warm-up, sorted by begin: (begin, seconds, name, step, bucket)."""
     names = [name.decode() for name in file["timings/names"][:]]
     rows = file["timings/samples"][:]
     rows = rows[(rows["rank"] == 0) & (rows["step"] > WARM_UP)]
@@ -62,11 +61,11 @@ def spans_of(file):
 
 
 def lower_bound(spans, seconds):
-    """Seconds per step that compute has to wait, for the schedule in `spans`: a queue in which collectives take `seconds[name, bucket]`."""
+    """Least seconds per step that compute waits with the schedule in `spans`: a queue of collectives that take `seconds[name, bucket]`."""
     waits = [(begin, took) for begin, took, name, _, _ in spans if name in COLLECTIVES.values()]
 
     def computed(moment):
-        """What of the time until then compute did not wait."""
+        """Time until `moment` without the waits."""
         return moment - sum(min(took, max(0.0, moment - begin)) for begin, took in waits)
 
     moments = {}  # when each collective was ready, and when compute asked for it
@@ -78,7 +77,7 @@ def lower_bound(spans, seconds):
         ready = moments[READY[name], step, bucket].pop(0)
         events.append((computed(ready), 0, number, seconds[name, bucket]))
         asked = moments.get((COLLECTIVES[name], step, bucket))
-        if asked:  # not for what was gathered ahead when the run ended
+        if asked:  # None for what was gathered ahead at the end of the run
             events.append((max(computed(asked.pop(0)), computed(ready)), 1, number, 0.0))
     waited, free, ends = 0.0, float("-inf"), {}
     for moment, asks, number, took in sorted(events):
@@ -90,7 +89,7 @@ def lower_bound(spans, seconds):
 
 
 def step_times(arguments, folder, name, sequences, overlap):
-    """Medians over the steps: seconds, exposed seconds, and seconds in reductions and gathers, and the spans, all of rank 0."""
+    """Of rank 0: medians over the steps of total, exposed and communication seconds, and the spans."""
     run = os.path.join(folder, name)
     word = "true" if overlap else "false"
     mpirun(arguments.trireme, os.path.join(HERE, "overlap.yaml"), f"run.directory={run}", f"data.train.text=[{folder}/text]",
@@ -107,7 +106,7 @@ def step_times(arguments, folder, name, sequences, overlap):
 
 
 def bounds(on, off):
-    """Medians over the runs: the lower bound of what waits for buckets in runs with overlap, and what did."""
+    """Medians over the runs with overlap: the lower bound of the time that compute waits for buckets, and the measured time."""
     taken = {}
     for spans in off:
         for _, took, name, _, bucket in spans:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training across hosts: the same numbers as on one, the bytes that are planned, and an end in words when a rank or the link dies.
+"""Training across hosts: the same numbers as on one host, the planned number of bytes, and an error when a rank or the link fails.
 
-To be started by hosts.sh --hosts 4, which gives mpirun the hosts north, south, east and west.
+Start this with hosts.sh --hosts 4, which gives mpirun the hosts north, south, east and west.
 """
 import glob
 import json
@@ -17,8 +17,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, has_ulfm, is_rank, processes  # noqa: E402
 
-# A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the watchdog are over. The rest
-# is for a machine that pauses; the failure to be found takes minutes.
+# A run that lost a rank ends after one or two seconds. One that lost its link ends after its deadline of 8 s and the watchdog's 5 s. The
+# rest is for a machine that stalls. If failures were not detected, the run would take minutes.
 MOST_S = 60
 MPIRUN_SH = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "jobs", "mpirun.sh")
 QUIET = () if has_ulfm() else ("-q",)  # Open MPI 5 has no such option
@@ -31,7 +31,7 @@ def link(change):
 
 
 def processes_of_rank(rank):
-    """The process that runs the executable as this rank, from what mpirun told it."""
+    """The processes that run the executable as this rank, found by the environment variables of mpirun."""
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
@@ -39,14 +39,14 @@ def processes_of_rank(rank):
                 told = file.read()
             if is_rank(told, rank) and os.path.samefile(path[:-7] + "exe", TRIREME):
                 found.append(int(path.split("/")[2]))
-        except OSError:  # it ended meanwhile, or is a kernel thread
+        except OSError:  # the process has ended, or is a kernel thread
             pass
     return found
 
 
 class Network(TrainingTest):
     def launch(self, *overrides, hosts, name, placed=()):
-        """`hosts` as in north:1,south:1; one rank per slot. `placed`: how mpirun deals ranks to them."""
+        """`hosts` is like north:1,south:1, with one rank per slot. `placed`: options for mpirun to place ranks."""
         ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
         command = [MPIRUN, *QUIET, "-H", hosts, "--bind-to", "none", *placed, "-n", str(ranks), TRIREME, DECK,
                    f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides]
@@ -64,7 +64,7 @@ class Network(TrainingTest):
         return run
 
     def break_after_step(self, step, damage, *overrides, hosts=BOTH_HOSTS % (1, 1), name="broken"):
-        """Starts a long run, does damage to it once rank 0 reports `step`, and sees it end: the run, and the seconds it took to end."""
+        """Starts a long run, calls `damage` when rank 0 reports `step`, and returns the run and the seconds until it ended."""
         with self.launch("run.steps=1000000", "checkpoint.every_steps=0", "evaluate.every_steps=0", *overrides, hosts=hosts,
                          name=name) as process:
             end = threading.Timer(TIMEOUT_S, process.kill)
@@ -109,7 +109,7 @@ class Bits(Network):
                 self.assert_same_training(name, reference)
 
     def test_hosts_with_different_numbers_of_ranks_compute_what_one_does(self):
-        """One, two and three ranks on three hosts; ranks dealt to them in turn; and more ranks than the unit tests have."""
+        """One, two and three ranks on three hosts; ranks placed round-robin; and more ranks than in the unit tests."""
         short = ("run.steps=5", "checkpoint.every_steps=5", "evaluate.every_steps=0", "batch.sequences=18")
         cases = (("north:1,south:2,east:3", ()), ("north:1,south:2,east:3", ("--map-by", "node")), ("north:3,south:4,east:2", ()))
         for number, (hosts, placed) in enumerate(cases):
@@ -129,7 +129,7 @@ class Bits(Network):
             self.train_on(ONE_HOST % ranks, *every, name=f"one-host-{ranks}")
         kept = "parameters parallel.reshard_after_forward=false"
         cases = (*((4, BOTH_HOSTS % (2, 2), "node", shard, "shared_memory") for shard in ("optimizer", "gradients", "parameters", kept)),
-                 # Each copy lies on two hosts, and one host has ranks of both; with six ranks a copy has two of its three on one host.
+                 # Each replica spans two hosts, and one host has ranks of both. With six ranks, it has two of its three on one host.
                  *((4, "north:1,south:2,east:1", "2", shard, "mpi") for shard in ("optimizer", "parameters")),
                  *((6, "north:2,south:2,east:2", "2", shard, "hierarchical") for shard in ("gradients", "parameters")))
         for number, (ranks, hosts, copies, shard, transport) in enumerate(cases):
@@ -147,7 +147,7 @@ class Bits(Network):
             self.assert_refused(run, 2, "parallel.replicate", why)
 
     def sent_per_step(self, hosts, *overrides, name):
-        """Bytes that the one of two hosts that sends more gives to its link in a step: those of a long run less those of a short one."""
+        """Bytes per step that the busier of two hosts sends over its link: those of a long run minus those of a short one."""
         def sent(host):
             return int(subprocess.run(["bash", os.environ["TRIREME_HOSTS_SH"], "sent", host], check=True, timeout=TIMEOUT_S,
                                       capture_output=True, text=True).stdout)
@@ -169,7 +169,7 @@ class Bits(Network):
 
     def test_a_host_sends_what_is_planned(self):
         model = ("model={layers: 2, heads: 2, channels: 96, context: 16}", "batch.sequences=12")
-        # All transports, dtypes and copies, message by message, are tests/comm/traffic_test.cpp's.
+        # tests/comm/traffic_test.cpp checks all transports, dtypes and replicas, message by message.
         for words in (("parallel.reduction=sum",), ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi"),
                       ("parallel.reduction=sum", "optimizer.kind=muon"), ("parallel.reduction=ordered", "parallel.replicate=node"),
                       ("parallel.reduction=sum", "parallel.replicate=node", "parallel.shard=parameters"),
@@ -183,12 +183,12 @@ class Bits(Network):
             sent = self.sent_per_step(BOTH_HOSTS % (ranks - ranks // 2, ranks // 2), *model, *words, name=name)
             planned = self.planned_per_step(ranks, 2, *model, *words, name=name)
             print(f"{name}: {sent:.0f} bytes sent per step, {planned} planned")
-            # Beside the buckets: 1448 of 1514 bytes of a frame, acknowledgements, the step's sums.
+            # Overhead: 1448 of 1514 bytes of a frame are data, plus acknowledgements and the step's sums.
             self.assertGreater(sent, planned)
             self.assertLess(sent, 1.1 * planned)
 
     def test_the_link_carries_the_buckets(self):
-        # 4 bytes of each of some 30 000 parameters cross twice per step, half of them each way; at 2 Mbit/s that is half a second.
+        # Some 30 000 parameters of 4 bytes cross the link twice per step, half of them in each direction. That takes 0.5 s at 2 Mbit/s.
         link("2mbit")
         self.addCleanup(link, "2gbit")
         self.train_on(BOTH_HOSTS % (1, 1), "run.steps=6", name="slow")
@@ -227,7 +227,7 @@ class Faults(Network):
                 self.assertEqual([pid for rank in range(4) for pid in processes_of_rank(rank)], [])
 
     def test_a_dead_link_ends_the_job_and_is_named(self):
-        # A step takes half a second on the wire, so at this rate the ranks are inside a bucket when the link goes down.
+        # At this rate a step sends for half a second, so the ranks are communicating when the link goes down.
         link("2mbit")
         self.addCleanup(link, "2gbit")
         self.addCleanup(link, "up")
@@ -235,8 +235,8 @@ class Faults(Network):
         print(f"ended {took:.1f} s after the link went down: {run.errors}")
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
-        # Most of a step is spent in buckets; a rank that was between them is in a sum of the step's instead. Each side may
-        # be the first to report that the other does not answer.
+        # Most of a step is spent in buckets; a rank that is between them fails in one of the step's sums. Either side may be the first to
+        # report that the other does not answer.
         self.assertRegex("\n".join(run.errors),
                          r"((reduce_scatter|all_gather|all_reduce) of (bucket \d+|the step's sums)|a sum over the ranks) failed: "
                          r"no progress for \d+\.\d s; rank (0 on north|1 on south) does not answer")
@@ -247,7 +247,7 @@ class LostHost(Network):
     TREE = ("parallel.reduction=tree", "parallel.logical_shards=4")
 
     def lose(self, hosts, damage, continues, *words):
-        """What a run of 300 steps says that goes through `damage`, between two steps or in one."""
+        """The output of a run of 300 steps that suffers `damage` between two steps or during one."""
         ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
         command = ["bash", MPIRUN_SH, *QUIET, "-H", hosts, "-n", str(ranks), TRIREME, DECK, f"run.directory={self.path('lost')}",
                    f"data.train.text=[{self.text}]", "parallel.on_lost_rank=shrink", "run.steps=300", "evaluate.every_steps=0", *words]
@@ -281,7 +281,7 @@ class LostHost(Network):
         self.assertEqual(self.weights(300, "lost"), self.weights(300, "undisturbed"))
 
     def lose_host(self, host, *words):
-        """The host is gone for good, so each test loses another one."""
+        """The lost host cannot come back, so each test loses another one."""
         def end():
             pids = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, check=True).stdout.split()
             self.assertTrue(pids)
@@ -310,7 +310,7 @@ class LostHost(Network):
                     said += line
                     if begun is None and re.match(r"step +20/", line):
                         begun = time.monotonic()
-                    if begun is not None and time.monotonic() - begun > 45:  # longer than a launcher may be without a child
+                    if begun is not None and time.monotonic() - begun > 45:  # longer than a launcher may exist without children
                         break
                 self.assertNotIn("it starts again", said)
                 silent = subprocess.run(["ip", "netns", "pids", "east"], capture_output=True, text=True, check=True).stdout.split()
@@ -322,7 +322,7 @@ class LostHost(Network):
                     said += line
                     if re.match(r"step +\d+/", line) and "it starts again on north:1 south:1" in said:
                         break
-                subprocess.run(["kill", "-KILL", *silent], stderr=subprocess.DEVNULL, check=False)  # what is left holds the end of the pipe
+                subprocess.run(["kill", "-KILL", *silent], stderr=subprocess.DEVNULL, check=False)  # the others keep the pipe open
                 process.send_signal(signal.SIGTERM)
                 said += process.stdout.read()
                 self.assertEqual(process.wait(), 75, said)
@@ -355,7 +355,7 @@ class LostHost(Network):
 
 class Start(Network):
     def test_hosts_that_do_not_reach_each_other_end_the_start(self):
-        # Their packets go to a network card that does not exist, as behind a firewall that drops them.
+        # Packets are routed to a network device that does not exist, as with a firewall that drops them.
         for host, other in (("north", "10.78.0.2"), ("south", "10.78.0.1")):
             entry = [other, "dev", "wire"]
             subprocess.run(["ip", "-n", host, "neigh", "replace", *entry, "lladdr", "02:00:00:00:00:99", "nud", "permanent"], check=True)
@@ -378,7 +378,7 @@ class Start(Network):
             self.assertIn("--mca btl_tcp_if_include", lines[0])
 
     def test_an_address_that_two_hosts_have_is_named(self):
-        for host in ("north", "south"):  # as every host with a container engine has it
+        for host in ("north", "south"):  # as on every host with a container engine
             subprocess.run(["ip", "-n", host, "link", "add", "docker0", "type", "bridge"], check=True)
             self.addCleanup(subprocess.run, ["ip", "-n", host, "link", "del", "docker0"], check=False)
             subprocess.run(["ip", "-n", host, "address", "add", "172.17.0.1/16", "dev", "docker0"], check=True)

@@ -49,7 +49,7 @@ class AblationTest(unittest.TestCase):
         self.assertGreater(min(png_size(self.path[:-3] + ".png")), 300)
 
     def test_texts_of_the_picture_can_be_read(self):
-        """With one row in each of both panels, and with many."""
+        """With one row in each panel, and with many."""
         def picture():
             return problems(plot_ablation, Ablation(self.path), self.path[:-3] + ".png")
 
@@ -107,7 +107,7 @@ class AblationTest(unittest.TestCase):
 
 
 class GatherTest(unittest.TestCase):
-    """Runs with bucket 0 of 1000 elements, without padding, and bucket 1 of 3000, 1000 of them padding where it is on."""
+    """Runs with bucket 0 of 1000 elements without padding, and bucket 1 of 3000 of which 1000 are padding if padding is on."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -125,7 +125,7 @@ class GatherTest(unittest.TestCase):
                     file[f"buckets/{name}"] = np.array(values)
 
     def gathered(self, quantity, source="pair"):
-        """The row of that quantity: its values, off and on."""
+        """The values of the row for a quantity: off and on."""
         fields = {"key": "row", "source": source, "quantity": quantity}
         with open(os.path.join(self.folder, "rows.tsv"), "w", encoding="utf-8") as file:
             file.write("\t".join(fields.get(name, "") for name in FIELDS) + "\n")
@@ -134,13 +134,13 @@ class GatherTest(unittest.TestCase):
             return [file["row"][side][:] for side in ("off", "on")]
 
     def test_bandwidth_is_that_of_gradients_and_not_of_padding(self):
-        seconds = SECONDS["reduce.bucket"] / 2  # of a bucket
+        seconds = SECONDS["reduce.bucket"] / 2  # per bucket
         for side in self.gathered("bandwidth of reductions"):  # two ranks, two steps after warm-up
             np.testing.assert_allclose(np.sort(side), [2 * 1000 / seconds] * 4 + [2 * 2000 / seconds] * 4)
 
     def test_a_step_has_the_communication_and_compute_of_its_runs(self):
         self.gathered("step")
-        compute = SECONDS["model.train"] + SECONDS["optim.step"] - SECONDS["reduce.exposed"]  # which lies inside of optim.step
+        compute = SECONDS["model.train"] + SECONDS["optim.step"] - SECONDS["reduce.exposed"]  # is within optim.step
         for name, value in (("compute_s", compute), ("communication_s", SECONDS["reduce.bucket"]), ("exposed_share", SECONDS["reduce.exposed"] / SECONDS["step"])):
             with h5py.File(self.output, "r") as file:
                 np.testing.assert_allclose(file["row"].attrs[name], [value] * 2, rtol=1e-6)

@@ -28,7 +28,7 @@ class AgreementTest(unittest.TestCase):
         self.directory = temporary.name
 
     def run_of(self, losses, every=1):
-        """A run whose first steps had these losses, with a row every so many steps."""
+        """A run with the given losses in its first steps, and a row for every `every` steps."""
         path = f"{self.directory}/{len(os.listdir(self.directory))}"
         os.mkdir(path)
         made_up.write(path + "/run.h5", steps=len(losses), spans=False, validation=False)
@@ -41,7 +41,7 @@ class AgreementTest(unittest.TestCase):
         return RunFile(path + "/run.h5")
 
     def ratios_drawn(self, runs):
-        """The y values of the curves in the picture of ratios."""
+        """The y values of the curves in the plot of ratios."""
         drawn = []
         whole = compare_picture._ratios
 
@@ -63,7 +63,7 @@ class AgreementTest(unittest.TestCase):
                 runs = [self.run_of(losses[:length], rows) for length, rows in zip(lengths, every)]
                 for name in ("step", "tokens"):
                     for row in losses_at_equal(runs, name):
-                        if row.spreads[0].count:  # there is a row of all runs before the place
+                        if row.spreads[0].count:  # all runs have a row before this point
                             self.assertEqual([spread.ratio(row.spreads[0]) for spread in row.spreads], [1.0] * len(runs), row.text)
                 for ratios in self.ratios_drawn(runs):
                     self.assertGreater(len(ratios), 0)
@@ -71,7 +71,7 @@ class AgreementTest(unittest.TestCase):
                 self.assertNotIn("first differ", compare(runs))
 
     def test_curves_of_runs_with_equal_bits_are_the_same(self):
-        """Until half of a window before the end of the shorter run, where its median has fewer values."""
+        """Except for the last half window of the shorter run, where its median is over fewer values."""
         losses = np.random.default_rng(8).normal(5, 1, 900)
         for shorter in (59, 200, 899):
             runs = [self.run_of(losses), self.run_of(losses[:shorter])]
@@ -91,12 +91,12 @@ class AgreementTest(unittest.TestCase):
         places, ratio = ratio_curve(x, y, np.arange(1, 101) * 7.0, np.full(100, 4.0))
         self.assertTrue(np.all(ratio == 0.5))
         self.assertLessEqual(places[-1], 600)
-        y[3] = np.nan  # a value that is not finite is left out
+        y[3] = np.nan  # values that are not finite are left out
         self.assertTrue(np.all(ratio_curve(x, y, x, np.full(200, 4.0))[1] == 0.5))
         self.assertEqual(len(ratio_curve(x[:0], y[:0], x, y)[0]), 0)
 
     def run_with_spans(self, seed):
-        """Begins and durations are random: parts overlap, stand out of their step, and are missing in some steps."""
+        """Random begins and durations: parts overlap, extend beyond their step, or are missing in some steps."""
         dice = np.random.default_rng(seed)
         path = made_up.write(f"{self.directory}/spans-{seed}.h5", steps=30, muon=bool(seed % 2), noise=0.3)
         with h5py.File(path, "a") as file:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A headless Chromium for tests: opens a page, moves the pointer, evaluates JavaScript, takes a picture.
 
-It is spoken to through the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) over two pipes, the browser's
-descriptors 3 and 4, in JSON that ends with a zero byte: no port, no driver, no package.
+The tests talk to it with the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) over two pipes, the browser's
+descriptors 3 and 4. Messages are JSON, terminated by a zero byte. This needs no port, driver or package.
 """
 
 import base64
@@ -19,23 +19,23 @@ import tempfile
 import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PATIENCE = 120.0  # seconds for one answer: a busy machine is slow, a browser that hangs must not hang the tests
-# Containers are often root's, without user namespaces for the sandbox, and with 64 MiB of /dev/shm. No display and no GPU is asked for.
+PATIENCE = 120.0  # seconds per answer; long enough for a busy machine
+# Containers often run as root without user namespaces for the sandbox, and with 64 MiB of /dev/shm. No display or GPU is needed.
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
            "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe")
 
 
 class NoBrowser(Exception):
-    """There is none, or it does not start; says why."""
+    """No browser is installed, or it does not start. The message says why."""
 
 
 class BrowserError(Exception):
-    """It started, and then failed or did not answer."""
+    """The browser failed or did not answer after it had started."""
 
 
 class Browser:
-    """A browser with one page; a context manager. `errors` has what went wrong in the page since it was opened: exceptions, and what the
-    browser logs as an error, such as a script that the page's policy forbids."""
+    """A browser with one page, as a context manager. `errors` lists errors in the page since it was opened: exceptions, and errors that the
+    browser logs, such as a script that the page's policy forbids."""
 
     def __init__(self, width=1100, height=900):
         program = next(filter(None, map(shutil.which, NAMES)), None)
@@ -45,7 +45,7 @@ class Browser:
         self.folder = tempfile.TemporaryDirectory()
         theirs_in, self.output = os.pipe()
         self.input, theirs_out = os.pipe()
-        # Away from 3 and 4, so that neither is overwritten before it was copied.
+        # Move the pipes away from 3 and 4, so that neither is overwritten before it is copied.
         high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (theirs_in, theirs_out)]
         self.log = open(os.path.join(self.folder.name, "log"), "w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
@@ -72,11 +72,11 @@ class Browser:
         self.close()
 
     def close(self):
-        os.close(self.output)  # the browser ends when its pipe does
+        os.close(self.output)  # the browser exits when its pipe is closed
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=10)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # helpers may live a moment longer, and write into the folder
+            os.killpg(self.process.pid, signal.SIGKILL)  # child processes may still write to the folder
         self.process.wait()
         os.close(self.input)
         self.log.close()
@@ -110,7 +110,7 @@ class Browser:
             self.events.append(event["method"])
 
     def send(self, method, **parameters):
-        """A command of the protocol; its result."""
+        """Sends a command of the protocol and returns its result."""
         self.number += 1
         request = {"id": self.number, "method": method, "params": parameters}
         if self.session:
@@ -131,7 +131,7 @@ class Browser:
         return answer["result"]
 
     def open(self, address):
-        """Returns when the page and its scripts are loaded."""
+        """Opens a page and waits until it and its scripts are loaded."""
         self.errors.clear()
         self.events.clear()
         failed = self.send("Page.navigate", url=address).get("errorText")
@@ -144,14 +144,14 @@ class Browser:
                 self.keep(event)
 
     def evaluate(self, expression):
-        """The value of JavaScript, of a promise what it resolves to."""
+        """The value of a JavaScript expression. Promises are awaited."""
         found = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise BrowserError(found["exceptionDetails"].get("exception", {}).get("description", found["exceptionDetails"]["text"]))
         return found["result"].get("value")
 
     def pointer(self, kind, x, y):
-        """kind: mouseMoved, mousePressed or mouseReleased; x and y in the window."""
+        """Sends a mouse event. `kind` is mouseMoved, mousePressed or mouseReleased; x and y are coordinates in the window."""
         pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
         self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **pressed)
 

@@ -39,7 +39,7 @@ class CommandLineTest(unittest.TestCase):
         self.path = self.directory + "/run.h5"
 
     def svg(self):
-        """The picture, with its words as text."""
+        """The plot as SVG, with text kept as text."""
         import matplotlib
 
         with matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -48,7 +48,7 @@ class CommandLineTest(unittest.TestCase):
             return file.read().replace("&gt;", ">")
 
     def refused(self, *arguments):
-        """The one line of an error with exit code 2."""
+        """Checks for exit code 2 and returns the one line of the error."""
         code, out, err = run(*arguments)
         self.assertEqual((code, out), (2, ""))
         self.assertEqual(err.count("\n"), 1, err)
@@ -257,7 +257,7 @@ class CommandLineTest(unittest.TestCase):
         for part in ("Losses of evaluate.sets", "loss [nat/token]", "code  2.500 nat/token", "Multiple choice of evaluate.sets",
                      "right answers [%]", "choices, accuracy  28.42 ± 0.45 %", "choices, per character  33.00 ± 1.12 %"):
             self.assertIn(f">{part}", shown, part)
-        # One row is a point, and a set that was not evaluated yet is nothing.
+        # One row is drawn as a point. A set that was not evaluated yet is not drawn.
         made_up.write(self.path, steps=5, sets={"code": {"step": [0], "loss": [4.0]}, "later": {"step": [], "loss": []}})
         self.assertEqual(run("plot", self.path)[0], 0)
         self.assertRegex(run("summary", self.path)[1], r"(?m)^set code +4\.000 nat/token \(step 0\)$")
@@ -267,7 +267,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(run("plot", self.path)[0], 0)
 
     def sweep(self, **changes):
-        """A file of trireme find-rate, with some entries changed."""
+        """A file of trireme find-rate with some entries changed."""
         found = {"filetype": "trireme-rates", "version": [1, 0], "ended": "", "suggested": 1e-3, "steepest": 1e-3, "diverges": None,
                  "rate": [1e-4, 1e-3, 1e-2], "loss": [5.0, 4.0, 4.5], "smoothed": [5.0, 4.1, 4.4], "slope": [-1.0, -1.0, 1.0], **changes}
         path = self.directory + "/sweep.json"

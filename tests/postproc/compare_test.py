@@ -39,7 +39,7 @@ class CompareTest(unittest.TestCase):
         return path
 
     def rows(self, text, title):
-        """The cells of the rows below a title."""
+        """Cells of the rows below a title."""
         lines = text.splitlines()
         start = next(at for at, line in enumerate(lines) if line.startswith(title))
         rows = []
@@ -70,7 +70,7 @@ class CompareTest(unittest.TestCase):
         by_name = dict(zip((row[0] for row in speeds[::2]), speeds[1::2]))
         self.assertEqual(by_name["step"][-1], "2.000")
         self.assertEqual(by_name["exposed communication (rank 0)"][-1], "6.000")
-        # 6 times 4 ms of twice as long steps: three times the share.
+        # 6 times 4 ms in a step that takes twice as long: three times the share.
         share = statistics.median(100 * 0.024 / (2 * seconds) for seconds in columns["seconds"])
         self.assertEqual(by_name["exposed share of the step (rank 0)"][1], f"{share:.2f} %")
         self.assertEqual(by_name["exposed share of the step (rank 0)"][-1], "3.000")
@@ -114,7 +114,7 @@ class CompareTest(unittest.TestCase):
         for path, ceiling in ((self.first, 1.0e12), (self.second, 0.5e12)):
             with h5py.File(path + "/run.h5", "a") as file:
                 file["timings"].attrs["ceiling_flops_per_s"] = ceiling
-                file["steps/flops_per_s"][:] = 0.25e12  # of two ranks
+                file["steps/flops_per_s"][:] = 0.25e12  # for two ranks
         rows = [row for row in self.rows(self.compared(self.first, self.second), "speed") if "ceiling" in row[0] or row[-2] == "40"]
         at = next(at for at, row in enumerate(rows) if row[0] == "share of ceiling")
         self.assertEqual((rows[at][2], rows[at + 1][1], rows[at + 1][-1]), ("12.50 %", "25.00 %", "2.000"))
@@ -181,11 +181,11 @@ class MeasuresTest(unittest.TestCase):
         self.assertEqual(groups([1, 9, 2, 8, 3], 2).tolist(), [5.0, 5.0, 3.0])
         self.assertEqual(groups([1, 2], 1).tolist(), [1.0, 2.0])
         x, y = smooth_curve(np.arange(59), np.arange(59) ** 2, common_window([np.arange(59)]))
-        self.assertEqual(y.tolist(), [value**2 for value in range(59)])  # a short one stays as it is
+        self.assertEqual(y.tolist(), [value**2 for value in range(59)])  # short curves are not smoothed
         x, y = smooth_curve(np.arange(40000), np.where(np.arange(40000) == 20000, 1e9, np.arange(40000)), common_window([np.arange(40000)]))
         self.assertEqual(len(x), len(y))
         self.assertLessEqual(len(x), 1500)
-        np.testing.assert_allclose(y, x, atol=27)  # the width of a group: also at its ends, and the spike is gone
+        np.testing.assert_allclose(y, x, atol=27)  # the width of a group, also at its ends; the spike is removed
         self.assertEqual(len(smooth_curve(x[:0], y[:0], common_window([x]))[0]), 0)
 
     def test_windows(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy per token, wherever runs are shown; a run without counters shows none."""
+"""Energy per token in all views of a run. Nothing is shown for a run without counters."""
 import os
 import tempfile
 import time
@@ -21,7 +21,7 @@ class EnergyTest(unittest.TestCase):
         self.directory = temporary.name
 
     def run_on(self, ranks, steps=8, **joules):
-        """A run of steps of 4096 tokens, with these joules in each."""
+        """A run with steps of 4096 tokens and the given joules in each."""
         path = f"{self.directory}/{ranks}"
         os.mkdir(path)
         made_up.write(path + "/run.h5", steps=steps)
@@ -77,7 +77,7 @@ class EnergyTest(unittest.TestCase):
         self.assertEqual(shown[1:].tolist(), [2.0] * (count - 1))
 
     def test_ranks_that_use_least_and_most_are_named(self):
-        """In a record of three ranks, whose intervals have 4 steps; rank 1 counts nothing at first."""
+        """The record has three ranks and intervals of 4 steps. Rank 1 reports nothing at first."""
         path = self.run_on(3, gpu_joules=np.full(8, 1.0))
         with h5py.File(path + "/run.h5", "a") as file:
             rows = [(1, 4, 0, 100), (1, 4, 1, np.nan), (1, 4, 2, 300), (5, 8, 0, 100), (5, 8, 1, 200), (5, 8, 2, 300)]

@@ -21,7 +21,7 @@ UPLOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "p
 
 
 def records(data):
-    """The data of the records of an event file; each one's sums are compared."""
+    """The data of the records in an event file, after checking their checksums."""
     found = []
     while data:
         (size,) = struct.unpack("<Q", data[:8])
@@ -67,7 +67,7 @@ class ExportTest(unittest.TestCase):
         return out.splitlines()
 
     def test_json_lines(self):
-        with open(self.directory + "/steps.jsonl", "w", encoding="ascii") as log:  # of the run itself
+        with open(self.directory + "/steps.jsonl", "w", encoding="ascii") as log:  # the run's own log
             log.write("{}\n")
         paths = self.export("jsonl")
         self.assertEqual(paths, [f"{self.directory}/jsonl/steps.jsonl", f"{self.directory}/jsonl/validation.jsonl"])

@@ -24,7 +24,7 @@ from trireme_postproc.run_log import Log
 
 
 def fields(data):
-    """Pairs (number, value) of a message of Protocol Buffers."""
+    """(number, value) pairs of a Protocol Buffers message."""
     at = 0
 
     def varint():
@@ -49,7 +49,8 @@ def fields(data):
 
 
 def scalars(directory):
-    """Values by (tag, step) as TensorBoard has them: files in the order of their names; a start takes back its step and later ones."""
+    """Values by (tag, step), as TensorBoard reads them: files in order of their names, each start replacing its first step and later
+    ones."""
     found = {}
     for name in sorted(os.listdir(directory)):
         with open(os.path.join(directory, name), "rb") as file:
@@ -60,7 +61,7 @@ def scalars(directory):
                 found = {key: value for key, value in found.items() if key[1] < step}
             for _, value in fields(event.get(5, b"")):
                 parts = dict(fields(value))
-                if 2 in parts:  # not the hyperparameters
+                if 2 in parts:  # not a hyperparameter
                     found[parts[1].decode(), step] = struct.unpack("<f", parts[2])[0]
     return found
 
@@ -106,7 +107,7 @@ class FollowTest(unittest.TestCase):
         return [int(row.split(",")[0]) for row in self.text(name).splitlines()[1:]]
 
     def test_a_run_in_progress_is_followed(self):
-        """Every look of follow() comes after the run has written something else."""
+        """The run writes something before every poll of follow()."""
         path = made_up.write(self.at("run.h5"), steps=20, validation=True)
         whole = RunFile(path)
         lines = {"steps": list(lines_of(whole.steps, "step")), "validation": list(lines_of(whole.validation, "validation"))}
@@ -120,7 +121,7 @@ class FollowTest(unittest.TestCase):
         def pause(_):
             seen.append(self.steps_of_csv()[-1])
             if len(seen) == 1:
-                self.append(lines["steps"][3] + lines["steps"][4][:9])  # half of a line
+                self.append(lines["steps"][3] + lines["steps"][4][:9])  # half a line
             elif len(seen) == 2:
                 self.append(lines["steps"][4][9:] + "".join(lines["steps"][5:]))
                 self.append("".join(lines["validation"]))
@@ -130,14 +131,14 @@ class FollowTest(unittest.TestCase):
         follow(self.directory, "csv", pause=pause, say=said.append)
         self.assertEqual(seen, [3, 4, 20])
         self.assertEqual(said, [self.at("steps.csv"), self.at("validation.csv"), "the run is over: finished"])
-        for table in lines:  # the bytes of the export of run.h5
+        for table in lines:  # the same bytes as the export of run.h5
             self.assertEqual(self.text(f"{table}.csv"), "".join(csv_lines(getattr(whole, table))))
 
     def test_the_same_scalars_as_the_export(self):
         path = made_up.write(self.at("run.h5"), steps=20)
         with h5py.File(path, "r+") as file:
             file["steps/loss"][4] = math.nan
-            file["steps/grad_norm"][5] = 1e300  # beyond what 32 bits hold
+            file["steps/grad_norm"][5] = 1e300  # exceeds the range of fp32
         whole = RunFile(path)
         self.append("".join(lines_of(whole.steps, "step")) + "".join(lines_of(whole.validation, "validation")))
         self.assertEqual(run("export", self.directory, "--format", "tensorboard", "-o", self.at("whole"))[0], 0)
@@ -148,7 +149,7 @@ class FollowTest(unittest.TestCase):
         self.assertEqual(found.keys(), expected.keys())
         for key, value in expected.items():
             self.assertTrue(found[key] == value or math.isnan(value) and math.isnan(found[key]), key)
-        # A second start writes a new file, which replaces what the first holds.
+        # A second start writes a new file, which replaces the contents of the first.
         os.remove(self.at("steps.jsonl"))
         self.append(line(1, 7.0))
         os.remove(path)
@@ -177,7 +178,7 @@ class FollowTest(unittest.TestCase):
         self.assertEqual(list(self.log.tables["steps"].columns["loss"]), [1.0, 2.0])
 
     def test_a_rewind_is_handled(self):
-        """Of both tables, also when more was written by the time of the next look."""
+        """Both tables are rewound, also if more was written before the next poll."""
         sink = self.csv()
         events, log_of_events = EventFiles(self.directory), Log(self.directory)
         self.addCleanup(events.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package installs without a network into an environment that sees the system's packages."""
+"""The package can be installed without a network into an environment that uses the system's packages."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ class InstallTest(unittest.TestCase):
         self.assertIn("made-up", self.call(tool, "summary", run))
         self.call(tool, "plot", run)
         self.assertTrue(os.path.exists(self.directory + "/run.png"))
-        self.call(tool, "report", run, "-o", self.directory + "/run.html")  # which needs files that are not Python
+        self.call(tool, "report", run, "-o", self.directory + "/run.html")  # this needs files that are not Python
         self.assertTrue(os.path.exists(self.directory + "/run.html"))
 
 

@@ -28,7 +28,7 @@ class RunsTest(unittest.TestCase):
         self.directory = temporary.name
 
     def write(self, name, process=None, host=None, log=None, rate="0.001", best=None, **options):
-        """A run directory; `process`: the one in its file lock."""
+        """Writes a run directory. `process` is the process in its file lock."""
         directory = f"{self.directory}/{name}"
         os.makedirs(directory)
         path = made_up.write(directory + "/run.h5", **{"spans": False, **options})
@@ -197,7 +197,7 @@ class ListTest(RunsTest):
 
 class RequirementsTest(unittest.TestCase):
     def test_a_python_without_a_package(self):
-        """A module that fails to import as a missing one does stands in for it."""
+        """Simulated with a module that fails to import as a missing one does."""
         with tempfile.TemporaryDirectory() as directory:
             for package, words in (("h5py", ("-m", "trireme_postproc", "summary", "x")), ("h5py", ("-m", "trireme_postproc.cli", "--help")),
                                    ("matplotlib", ("-m", "trireme_postproc", "plot", directory + "/run.h5"))):

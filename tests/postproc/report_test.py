@@ -27,7 +27,7 @@ ID = {row[0]: position for position, row in enumerate(made_up.SPANS)}
 
 
 class Parser(html.parser.HTMLParser):
-    """Tags with their attributes, the text outside of script and style, and what the scripts hold."""
+    """Collects tags with their attributes, text outside of script and style, and the contents of scripts."""
 
     def __init__(self, text):
         super().__init__()
@@ -111,7 +111,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("50.0 %", text)
 
     def test_a_step_with_too_many_spans_for_a_page(self):
-        """Its timeline is left out, and nothing else."""
+        """Only the timeline is left out."""
         whole = self.report()[1]
         with mock.patch.object(report_data, "MOST_BARS", 10):
             _, page, data = self.report("--step", "7", self.path)
@@ -133,7 +133,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(re.findall(r"https?://[^\s\"']+", text), ["http://www.w3.org/2000/svg"])
 
     def hostile(self):
-        """A run whose every text tries to become script."""
+        """A run in which every text tries to inject a script."""
         with h5py.File(self.path, "a") as file:
             for key in ("run.name", "model.layers", HOSTILE.replace("/", "")):
                 file["deck"].attrs[key] = HOSTILE
@@ -243,7 +243,7 @@ class ReportTest(unittest.TestCase):
 
 
 def open_browser(test, **options):
-    """A browser; the test is skipped where none starts."""
+    """Starts a browser. Skips the test if none starts."""
     try:
         return Browser(**options)
     except NoBrowser as why:
@@ -252,7 +252,7 @@ def open_browser(test, **options):
 
 
 class PageTest(unittest.TestCase):
-    """The page as a browser shows it and as a pointer works in it. Positions are those of a chart's own coordinates, 900 wide."""
+    """The page in a real browser, with pointer events. Positions are in the coordinates of a chart, which is 900 wide."""
 
     def setUp(self):
         self.browser = open_browser(self)
@@ -269,11 +269,11 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.browser.errors, [])
 
     def of(self, drawing, expression):
-        """Of a drawing (`chart="0"`), a JavaScript value in which `node` is its element."""
+        """The value of a JavaScript expression in which `node` is the element of a drawing (such as `chart="0"`)."""
         return self.browser.evaluate(f"(() => {{ const node = document.querySelector('[data-{drawing}]'); return {expression}; }})()")
 
     def place(self, drawing, x, y):
-        """Of a point of the drawing in the window, into which it is scrolled."""
+        """The position in the window of a point in a drawing, after scrolling the drawing into view."""
         left, top, width, height = self.of(drawing, """(() => { const svg = node.querySelector('svg[role=img]'); svg.scrollIntoView({block: 'center'});
             const at = svg.getBoundingClientRect(); return [at.left, at.top, at.width / svg.viewBox.baseVal.width, at.height / svg.viewBox.baseVal.height]; })()""")
         return left + x * width, top + y * height
@@ -282,11 +282,11 @@ class PageTest(unittest.TestCase):
         self.browser.pointer("mouseMoved", *self.place(drawing, x, y))
 
     def box(self, drawing):
-        """The lines beside the pointer."""
+        """The lines of the box next to the pointer."""
         return self.of(drawing, "node.querySelector('.box').hidden ? [] : [...node.querySelectorAll('.box div')].map((line) => line.textContent)")
 
     def ticks(self, drawing):
-        """The numbers below the axis."""
+        """Labels of the x axis."""
         return self.of(drawing, "[...node.querySelectorAll('svg[role=img] text[text-anchor=middle]')].map((one) => one.textContent)"
                                 ".filter((text) => /^[0-9.]/.test(text))")
 
@@ -350,10 +350,10 @@ class PageTest(unittest.TestCase):
     def test_a_lone_point_with_its_error(self):
         at = next(at for at, chart in enumerate(self.data["charts"]) if chart["title"].startswith("Multiple choice"))
         drawing = f'chart="{at}"'
-        self.assertEqual(self.ticks(drawing), ["100"])  # no parts of a step
+        self.assertEqual(self.ticks(drawing), ["100"])  # no fractions of a step
         heights = self.of(drawing, "[...node.querySelectorAll('line.error')].map((one) => one.getBBox().height)")
         self.assertEqual(len(heights), 1)
-        self.assertGreater(heights[0], 200)  # the whole range, but for some room
+        self.assertGreater(heights[0], 200)  # the full height except for margins
 
     CONTRASTS = """(() => {
         const linear = (part) => part <= 0.04045 ? part / 12.92 : Math.pow((part + 0.055) / 1.055, 2.4);
@@ -409,7 +409,7 @@ class FindingsTest(unittest.TestCase):
         self.path = made_up.write(temporary.name + "/run.h5", steps=10, noise=0)
 
     def found(self, change):
-        """The sentences after `change` got the samples and the file."""
+        """Findings after `change` has modified the samples and the file."""
         with h5py.File(self.path, "a") as file:
             rows = file["timings/samples"][:]
             change(rows, file)
@@ -418,18 +418,19 @@ class FindingsTest(unittest.TestCase):
 
     def test_nothing_remarkable(self):
         self.assertEqual(findings(RunFile(self.path)), [])
-        # Two waits of 2 ms in each of 10 steps of 2 ranks.
+        # Two waits of 2 ms in each of 10 steps on 2 ranks.
         self.assertAlmostEqual(exposed_percent(RunFile(self.path)), 4.0)
         self.assertEqual({key: round(value, 9) for key, value in waits(RunFile(self.path)).items()}, {("reduce.exposed", 0): 0.04, ("reduce.exposed", 1): 0.04})
 
     def exposed(self, rows, ready, queue, length, late=1.0):
-        """Bucket 1 of every rank: ready so many seconds before compute ends, then so long in the queue and in its reduction."""
+        """Sets bucket 1 of every rank: ready `ready` seconds before compute ends, then `queue` in the queue and `length` in its
+        reduction."""
         at = (rows["name"] == ID["reduce.exposed"]) & (rows["index"] == 1)
         rows["duration_s"][at], rows["begin_s"][at] = 0.016, 0.1 * rows["step"][at] + 0.082
         buckets = rows["name"] == ID["reduce.bucket"]
         rows["duration_s"][buckets & (rows["rank"] == 0)] = length
         rows["duration_s"][buckets & (rows["rank"] == 1)] = length * late
-        for row in np.flatnonzero(buckets & (rows["index"] == 1)):  # rows of another kind become those of reduce.ready
+        for row in np.flatnonzero(buckets & (rows["index"] == 1)):  # rows of data.next are reused for reduce.ready
             spare = np.flatnonzero((rows["name"] == ID["data.next"]) & (rows["rank"] == rows["rank"][row]) & (rows["step"] == rows["step"][row]))[0]
             rows[spare] = (rows["step"][row], 0, len(made_up.SPANS) - 1, 1, rows["rank"][row], 0.1 * rows["step"][row] + 0.082 - ready, queue)
 
@@ -462,7 +463,7 @@ class FindingsTest(unittest.TestCase):
     def test_other_losses_of_time(self):
         def change(rows, file):
             rows["duration_s"][rows["name"] == ID["data.next"]] = 0.004
-            file["timings"].attrs["ceiling_flops_per_s"] = 1e12  # of one of two ranks that reach 204.8e9 together
+            file["timings"].attrs["ceiling_flops_per_s"] = 1e12  # per rank; both ranks together reach 204.8e9
             file["checkpoints/stall_s"] = [0.25]
             file["checkpoints/stall_s"].attrs["units"] = "s"
             for name, values in (("name", [ID["model.train"]] * 2), ("median_s", [1.0, 1.0]), ("max_s", [1.5, 1.1]), ("max_rank", [3, 3])):

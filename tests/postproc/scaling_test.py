@@ -21,7 +21,7 @@ class ScalingTest(unittest.TestCase):
         self.directory = temporary.name
 
     def run_on(self, ranks, batch, speed, name=None, **deck):
-        """A run of eight steps: three slow ones, then so many tokens/s."""
+        """A run of eight steps: three slow ones, then steps with `speed` tokens/s."""
         name = name or f"r{ranks}b{batch}"
         path = f"{self.directory}/{name}"
         os.mkdir(path)
@@ -56,7 +56,7 @@ class ScalingTest(unittest.TestCase):
         self.assertNotIn("weak", out)
 
     def test_weak_scaling(self):
-        # On 2, 4 and 8 ranks: the reference is the run on two.
+        # Runs on 2, 4 and 8 ranks. The reference is the run on 2 ranks.
         paths = [self.run_on(ranks, 4 * ranks, speed) for ranks, speed in ((2, 2000.0), (4, 3800.0), (8, 6000.0))]
         found = series([RunFile(path) for path in paths])
         self.assertEqual([one.title() for one in found], ["weak scaling, 4 sequences per step and rank"])

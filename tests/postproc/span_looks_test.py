@@ -12,7 +12,7 @@ from trireme_postproc.timeline import OTHER, Interval
 from trireme_postproc.timings import ROOT
 
 NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "foundation", "device", "span_names.hpp")
-# How colours look with each kind of colour blindness, of linear RGB: Machado, Oliveira, Fernandes 2009, "A physiologically-based model for
+# Colours as seen with each kind of colour blindness, in linear RGB: Machado, Oliveira, Fernandes 2009, "A physiologically-based model for
 # simulation of color vision deficiency", severity 1.
 SIGHTS = {
     "all colours": np.eye(3),
@@ -35,12 +35,12 @@ def lab(rgb):
 
 
 def contrast_with_white(colour):
-    """As the Web Content Accessibility Guidelines 2.1 define it, which ask for 3 in pictures."""
+    """Contrast ratio of the Web Content Accessibility Guidelines 2.1, which require 3 for graphics."""
     return 1.05 / (TO_XYZ[1] @ linear(colour) + 0.05)
 
 
 def drawn():
-    """The spans of the trainer's own table that a timeline draws."""
+    """Spans in the trainer's table that a timeline draws."""
     with open(NAMES, encoding="utf-8") as file:
         rows = re.findall(r'\{SpanName::\w+, "([^"]+)", "([^"]*)",\s*((?:"[^"]*"\s*)+)\}', file.read())
     spans = [Span(name, index_of, "".join(re.findall('"([^"]*)"', text))) for name, index_of, text in rows]

@@ -60,7 +60,7 @@ class SummaryTest(unittest.TestCase):
         depth = {name: len(line) - len(line.lstrip()) for name, line in rows.items()}
         self.assertEqual(depth["model.train"] - depth["step"], 2)
         self.assertEqual(depth["model.backward"] - depth["step"], 4)
-        self.assertEqual(depth["reduce.bucket"], depth["step"])  # overlaps the step, no part of it
+        self.assertEqual(depth["reduce.bucket"], depth["step"])  # it overlaps the step but is not a part of it
         self.assertNotIn("%", rows["reduce.bucket"])
         self.assertNotIn("evaluate", rows)
 
@@ -135,7 +135,7 @@ class TimingsTest(unittest.TestCase):
             ["data.next", "model.train", "model.forward", "model.backward", "reduce.exposed", "optim.step", "rest"],
         )
         np.testing.assert_allclose(sum(seconds for _, seconds in parts), 0.1)
-        # Waits lie inside optim.step, and count once.
+        # Waits are inside optim.step and are counted once.
         np.testing.assert_allclose(dict(parts)["reduce.exposed"], 0.004)
         np.testing.assert_allclose(dict(parts)["optim.step"], 0.006)
         np.testing.assert_allclose(dict(parts)["rest"], 0.008)
@@ -143,7 +143,7 @@ class TimingsTest(unittest.TestCase):
         np.testing.assert_allclose(dict(parts)["model.train"], 0.005)
 
     def test_spans_inside_spans_inside_parts(self):
-        """Muon's: a part counts without its inner ones, and nothing is lost between them."""
+        """With Muon's spans: the time of a part excludes that of inner parts, and the sum is complete."""
         with tempfile.TemporaryDirectory() as directory:
             run = RunFile(made_up.write(directory + "/run.h5", steps=5, muon=True))
         parts = dict(timings.step_table(run)[1])
@@ -164,12 +164,12 @@ class TimingsTest(unittest.TestCase):
                     rows[field][at["optim.matrices"]] = rows[field][at["optim.step"]]
                 file["timings/samples"][:] = rows
             parts = dict(timings.step_table(RunFile(path))[1])
-        # The waits for buckets are now in time inside optim.matrices as well, the shortest one around them.
+        # The waits for buckets are now also inside optim.matrices, the shortest span around them.
         for name, seconds in (("optim.step", 0), ("optim.matrices", 0.004), ("matrices.wait", 0.002), ("reduce.exposed", 0.004), ("rest", 0.008)):
             np.testing.assert_allclose(parts[name], seconds, atol=1e-12, err_msg=name)
 
     def test_a_session_begins_another_clock(self):
-        """Steps 3 and 4 are of a second session, half a millisecond later by its clock than steps 1 and 2 by theirs."""
+        """Steps 3 and 4 are in a second session, whose clock is half a millisecond ahead."""
         with tempfile.TemporaryDirectory() as directory:
             path = made_up.write(directory + "/run.h5", steps=4)
             with h5py.File(path, "a") as file:

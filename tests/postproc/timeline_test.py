@@ -22,7 +22,7 @@ class TimelineTest(unittest.TestCase):
         self.path = made_up.write(self.directory + "/run.h5", steps=4)
 
     def change(self, function):
-        """Replaces the samples by what `function` makes of them."""
+        """Replaces the samples by the result of `function`."""
         with h5py.File(self.path, "a") as file:
             rows = function(file["timings/samples"][:])
             file["timings/samples"].resize(rows.shape)
@@ -36,7 +36,7 @@ class TimelineTest(unittest.TestCase):
     def test_the_table(self):
         code, out, err = run("timeline", self.directory, "--step", "3")
         self.assertEqual((code, err), (0, ""))
-        # made_up: a step of 100 ms, in which compute waits 2 ms for each of two buckets.
+        # made_up writes steps of 100 ms, in which compute waits 2 ms for each of two buckets.
         for rank in (0, 1):
             self.assertRegex(out, rf"(?m)^  {rank} +0 +100\.0 +96\.00 +4\.000 +4\.0 %$")
         self.assertIn("every rank from the beginning of its step", out)
@@ -62,7 +62,7 @@ class TimelineTest(unittest.TestCase):
         self.assertEqual([(event["name"], event["tid"], event["dur"]) for event in waits], [("reduce.exposed", 0, 2000.0)] * 2)
         names = {(event["tid"], event["args"]["name"]) for event in found["traceEvents"] if event["name"] == "thread_name"}
         self.assertEqual(names, {(0, "compute"), (10, "bucket 0"), (11, "bucket 1")})
-        # On a thread, slices are one after the other or one inside the other, which the format asks for.
+        # The format requires that slices of a thread are either nested or disjoint.
         for tid in (0, 10, 11):
             ends = []
             for event in (event for event in events if event["tid"] == tid):
@@ -73,8 +73,8 @@ class TimelineTest(unittest.TestCase):
                 ends.append(end)
 
     def test_the_trace_has_the_documented_format(self):
-        """Google's "Trace Event Format" of October 2016, sections "Complete Events" and "Metadata Events", and no times before 0, which
-        Perfetto drops."""
+        """Google's "Trace Event Format" of October 2016, sections "Complete Events" and "Metadata Events". Times before 0 must not occur,
+        because Perfetto drops them."""
         made_up.begin_early(self.path, 2)
         found = trace(step_timeline(RunFile(self.path), 2))
         self.assertIn(found["displayTimeUnit"], ("ms", "ns"))
@@ -135,7 +135,7 @@ class TimelineTest(unittest.TestCase):
         self.assertEqual(run("timeline", self.path, "--step", "1", "--trace", self.directory + "/none/x.json")[0], 2)
 
     def test_a_step_that_was_cut(self):
-        """Killed before the spans of rank 1's whole step, and of all buckets, were written."""
+        """The run was killed before it wrote rank 1's span of the step and all spans of buckets."""
         self.change(lambda rows: rows[~((rows["name"] == ROOT) & (rows["rank"] == 1) | (rows["name"] == BUCKET) | (rows["name"] == EXPOSED))])
         code, out, err = run("timeline", self.path, "--step", "1", "--png", self.directory + "/step.png")
         self.assertEqual((code, err), (0, ""))

@@ -20,7 +20,7 @@ class TuneGoalsTest(unittest.TestCase):
         self.directory = temporary.name
 
     def link(self, name, rounds, chosen=2):
-        """A link's folder: (own, tuned) seconds of a step in each round; the second runs of a round are a tenth slower."""
+        """Writes a link's folder. `rounds` are (own, tuned) seconds per step; the second run of each round is a tenth slower."""
         folder = f"{self.directory}/{name}"
         os.mkdir(folder)
         values = [{"batch.micro_sequences": "4", "parallel.bucket_elements": "auto"}, {}, {"batch.micro_sequences": "12", "parallel.bucket_elements": "auto"}]
@@ -35,7 +35,7 @@ class TuneGoalsTest(unittest.TestCase):
                         file["steps/seconds"][:] = [9, 9, 9, seconds * (1 + 0.1 * (turn - 1)), seconds * (1 + 0.1 * (turn - 1))]
 
     def judged(self):
-        """Exit code, the lines of the table, and the file's links by name."""
+        """Exit code, lines of the table, and links in the file by name."""
         output, out = self.directory + "/goals.json", io.StringIO()
         with contextlib.redirect_stdout(out):
             code = main(self.directory, output, {"deck": "made_up.yaml"})

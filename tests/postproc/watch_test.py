@@ -117,7 +117,7 @@ class WatchTest(unittest.TestCase):
             self.lock(process, host)
             self.assertEqual(state_of(found.path), word)
         self.lock(os.getpid())
-        os.utime(self.directory + "/lock", (1e9, 1e9))  # before this process began: its number was that of another one
+        os.utime(self.directory + "/lock", (1e9, 1e9))  # before this process started, so another process had its number
         self.assertEqual(state_of(found.path), "ended")
 
     def test_a_process_that_nobody_has_waited_for_has_ended(self):
@@ -169,7 +169,7 @@ class WatchTest(unittest.TestCase):
         append(*(made_up.log_line("step", step=step, loss=4.5, tokens_per_s=100.0) for step in (1, 2)))
         append(made_up.log_line("run_file", bytes=os.path.getsize(self.path), crc32_of_file="00000000"))
         self.assertEqual(RunFile(self.path).steps["loss"].unit, "nat/token")
-        self.assertNotEqual(RunFile(self.path).steps["loss"].values[0], 4.5)  # nothing is newer: the log is not read
+        self.assertNotEqual(RunFile(self.path).steps["loss"].values[0], 4.5)  # nothing is newer, so the log is not read
         append(*(made_up.log_line("step", step=step, loss=4.5, tokens_per_s=100.0, new=7.0) for step in (3, 4, 5)),
                *(made_up.log_line("skipped", step=step, found=f"wte on rank {step}") for step in (4, 5)),
                *(made_up.log_line("rank_spans", first_step=step, last_step=step, name=2, median_s=1.0, max_s=2.0, max_rank=1) for step in (4, 5)),
@@ -184,7 +184,7 @@ class WatchTest(unittest.TestCase):
         self.assertEqual(run("export", self.directory, "--format", "csv")[0], 0)
         with open(os.path.join(self.directory, "steps.csv"), encoding="ascii") as file:
             self.assertEqual(len(file.readlines()), 5)
-        aside = self.path + ".earlier-1"  # of which the log is not
+        aside = self.path + ".earlier-1"  # this log belongs to another file
         os.rename(self.path, aside)
         self.assertEqual(RunFile(aside).steps["step"].values.tolist(), [1, 2])
 
@@ -205,7 +205,7 @@ class WatchTest(unittest.TestCase):
 
         out = io.StringIO()
         watch([self.directory], out=out, every_s=100.0, clock=lambda: now[0], pause=pause)
-        self.assertEqual(now[0], 1000.0)  # the first look after 900 s
+        self.assertEqual(now[0], 1000.0)  # the first poll after 900 s
         self.assertIn("nothing new for 16 min 40 s", out.getvalue())
 
     def test_on_a_terminal(self):
@@ -234,7 +234,7 @@ class WatchTest(unittest.TestCase):
             read_while_written(self.path, tries=3)
         self.assertEqual(slept.call_count, 2)
         made_up.write(self.path, version=(2, 0))
-        with mock.patch.object(run_file.time, "sleep") as slept:  # what is no matter of time is told at once
+        with mock.patch.object(run_file.time, "sleep") as slept:  # errors that do not pass with time are reported at once
             self.assertEqual(run("watch", self.path)[0], 2)
         self.assertEqual(slept.call_count, 0)
 

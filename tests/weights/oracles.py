@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The room `weights` beside transformers: equal losses and logits, equal files, no warnings.
+"""Compares the room `weights` with transformers: equal losses and logits, equal files, no warnings.
 
 usage: oracles.py TRIREME WEIGHTS_TOOL     exit code 77 with the reason where the packages are not there
-TRIREME_ORACLES names a virtual environment that has them. No GPU, no network: the models are made at random here.
+TRIREME_ORACLES names a virtual environment with these packages. No GPU or network is needed: the models are random.
 """
 import array
 import importlib.util
@@ -54,7 +54,7 @@ def numbers(kind, model, tokens, options=()):
 
 
 def random_model(seed, tied, **sizes):
-    """Far from the initial values, so that no part is nearly silent."""
+    """A random GPT-2. Its weights are far from the initial values, so that every part affects the result."""
     torch.manual_seed(seed)
     ids = {"bos_token_id": None, "eos_token_id": None}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(tie_word_embeddings=tied, **{**ids, **sizes}))
@@ -65,7 +65,7 @@ def random_model(seed, tied, **sizes):
 
 
 def random_decoder(kind, seed, tied, **sizes):
-    """Of one of the families that have Llama's layers."""
+    """A random model of a family with Llama's layers."""
     torch.manual_seed(seed)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     name = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3", "nanochat": "NanoChat"}[kind]
@@ -78,12 +78,12 @@ def random_decoder(kind, seed, tied, **sizes):
 
 
 def halves_swapped(weight, heads):
-    """The rows of each head, its second half first: nanochat's positions turn the other way."""
+    """Swaps the halves of each head's rows, because nanochat rotates positions in the opposite direction."""
     return weight.unflatten(0, (heads, 2, -1)).flip(1).flatten(0, 2)
 
 
 def decoder_gradients(model):
-    """Names and gradients, in the order and the parts of our parameter table."""
+    """Names and gradients, in the order and partition of our parameter table."""
     base, config = model.model, model.config
     inverse_rotation = config.model_type == "nanochat"
 
@@ -119,7 +119,7 @@ def decoder_gradients(model):
 
 
 def gpt2_gradients(model):
-    """As decoder_gradients; GPT-2 of transformers keeps the weights of its linear layers as [in, out]."""
+    """Like decoder_gradients. transformers stores the weights of GPT-2's linear layers as [in, out]."""
     base = model.transformer
     yield "wte", base.wte.weight.grad
     yield "wpe", base.wpe.weight.grad
@@ -150,7 +150,7 @@ def compare_gradients(name, theirs, ours, tokens, options=()):
 
 
 def load_without_warnings(folder, **options):
-    """In a process of its own, which returns all that was warned of, by Python or by the library's log."""
+    """Loads a model in a separate process, which returns all warnings of Python and of the library's log."""
     script = ("import sys, warnings; warnings.simplefilter('error'); import transformers; "
               "transformers.utils.logging.set_verbosity_info(); "
               "m, told = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], output_loading_info=True); "
@@ -186,7 +186,7 @@ def same_tensors(name, one, two):
 
 
 def check_model(folder, name, tied, tokenizer="bytes", **sizes):
-    """Imported, the same numbers; exported, the same bits; loaded again, the same numbers."""
+    """Importing gives the same numbers, exporting the same bits, and loading the export the same numbers."""
     theirs = random_model(len(name), tied, **sizes)
     draw = np.random.default_rng(7)
     vocabulary, context = sizes["vocab_size"], sizes["n_positions"]
@@ -208,7 +208,7 @@ def check_model(folder, name, tied, tokenizer="bytes", **sizes):
 
 
 def check_decoder(folder, name, tied, spelling=None, kind="llama", **sizes):
-    """As check_model, gradients besides; `spelling` rewrites config.json as older files have it."""
+    """Like check_model, and also checks gradients. `spelling` rewrites config.json in the form of older files."""
     theirs = random_decoder(kind, len(name), tied, **sizes)
     draw = np.random.default_rng(8)
     vocabulary, context = sizes["vocab_size"], sizes["max_position_embeddings"]
@@ -234,13 +234,13 @@ def check_decoder(folder, name, tied, spelling=None, kind="llama", **sizes):
 
 
 def document_starts(tokens, document):
-    """For each position that of the token that begins its document, 0 before the first such token. tokens = [rows, T]"""
+    """For each position, the position of the token that begins its document, or 0 before the first such token. tokens = [rows, T]"""
     places = torch.where(tokens == document, torch.arange(tokens.shape[1]), 0)
     return torch.cummax(places, 1).values
 
 
 class Sight:
-    """Overrides what the layers of a model of transformers see, by a mask for each layer of its own."""
+    """Overrides the attention mask of a transformers model, with a separate mask for each layer."""
 
     def __init__(self, theirs, windows, document):
         self.windows, self.document, self.on = windows, document, True
@@ -268,7 +268,7 @@ class Sight:
 
 
 def check_sight(folder, name, kind, tied, window, layers, document, **sizes):
-    """Logits, losses and gradients of a model whose layers with an S have a window, and in which documents do not see one another."""
+    """Logits, losses and gradients of a model with documents that do not see each other, and with windows in the layers marked S."""
     theirs = random_model(len(name), tied, **sizes) if kind == "gpt2" else random_decoder(kind, len(name), tied, **sizes)
     vocabulary = sizes["vocab_size"]
     context = sizes["n_positions" if kind == "gpt2" else "max_position_embeddings"]
@@ -295,7 +295,7 @@ def check_sight(folder, name, kind, tied, window, layers, document, **sizes):
 
 
 def check_packed(folder, name, kind, document, **sizes):
-    """transformers' own form of documents in a row: positions that begin again, here of windows in some layers as well."""
+    """transformers' packed form of documents, with position ids that start again; here some layers also have windows."""
     theirs = random_decoder(kind, len(name), False, **sizes)
     context, vocabulary = sizes["max_position_embeddings"], sizes["vocab_size"]
     draw = np.random.default_rng(10)
@@ -316,14 +316,14 @@ def check_packed(folder, name, kind, document, **sizes):
 
 
 def older_spelling(config):
-    """rope_theta and rope_scaling beside one another, as up to transformers 4."""
+    """rope_theta and rope_scaling as separate keys, as in transformers up to version 4."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
 
 
 def check_roles(folder):
-    """A folder like Llama 3's: a list of ends, and other ids in generation_config.json."""
+    """A folder like Llama 3's, with several end tokens and other ids in generation_config.json."""
     source, out = folder / "roles", folder / "roles-out"
     config = {"bos_token_id": 280, "eos_token_id": [281, 289], "pad_token_id": 284}
     random_decoder("llama", 1, True, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, vocab_size=300,
@@ -338,7 +338,7 @@ def check_roles(folder):
 
 
 def gguf_tensors_of(model):
-    """By llama.cpp's names and in its order of rows, fp32."""
+    """Tensors with llama.cpp's names and order of rows, in fp32."""
     import gguf
     config, kind = model.config, model.config.model_type
     arch = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}[kind]
@@ -355,7 +355,7 @@ def gguf_tensors_of(model):
 
 
 class LlamaCpp:
-    """A model in llama.cpp's server."""
+    """Runs a model in llama.cpp's server."""
 
     def __init__(self, path, context):
         import xllamacpp
@@ -381,7 +381,7 @@ class LlamaCpp:
 
 
 def make_tokenizer(pattern, text, made):
-    """Makes a folder with a tokenizer of 500 tokens; returns how its peer encodes."""
+    """Creates a folder with a tokenizer of 500 tokens. Returns the encoder of the other library."""
     if not pattern.startswith("sentencepiece"):
         run("tokenizer", "train", "--text", text, "--vocabulary", 500, "--pattern", pattern, "--output", made)
         return transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json")).encode
@@ -392,7 +392,7 @@ def make_tokenizer(pattern, text, made):
         allow_whitespace_only_pieces=True, normalization_rule_name="identity", remove_extra_whitespaces=False, character_coverage=0.9995, minloglevel=2)
     (made / "tokenizer.vocab").unlink()
     encode = sentencepiece.SentencePieceProcessor(model_file=str(made / "tokenizer.model")).encode
-    if pattern == "sentencepiece-listed":  # as tokenizer.json has it
+    if pattern == "sentencepiece-listed":  # as in tokenizer.json
         model = made.with_name(made.name + "-model")
         random_decoder("llama", 1, True, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, vocab_size=500,
                        max_position_embeddings=16).save_pretrained(model)
@@ -405,7 +405,7 @@ def make_tokenizer(pattern, text, made):
 
 
 def check_gguf(folder, kind, pattern, **sizes):
-    """Read by gguf as torch has it, in all types; continued and cut into tokens by llama.cpp as transformers does."""
+    """gguf reads the same values as torch, in all types. llama.cpp continues and tokenizes texts as transformers does."""
     import gguf
     name = f"gguf-{kind}-{pattern}{'-' + sizes['rope_parameters']['rope_type'] if 'rope_parameters' in sizes else ''}"
     source, made = folder / name, folder / f"{name}-tokenizer"
@@ -448,9 +448,9 @@ def check_gguf(folder, kind, pattern, **sizes):
         continued = model.continued(prompt, 40)
         with torch.no_grad():
             logits = theirs(torch.tensor([prompt + continued])).logits[0, 19:-1]
-        logits[:, ends] = -torch.inf  # llama.cpp was told to ignore them
+        logits[:, ends] = -torch.inf  # llama.cpp was told to ignore these
         expect(len(continued) == 40, f"{name}: 40 tokens")
-        # llama.cpp looks GELU up in a table of fp16, so close rivals may win.
+        # llama.cpp looks up GELU in an fp16 table, so it may choose another token if two are close.
         behind = logits.max(1).values - logits[torch.arange(40), torch.tensor(continued)]
         expect(behind.max() < 0.01, f"{name}: a token of llama.cpp is {behind.max()} below the best one of transformers")
         same += int((behind == 0).sum())
@@ -474,7 +474,7 @@ def check_ggufs(folder):
 
 
 def check_dtypes(folder):
-    """bf16 and fp16 files are read as what they are; bf16 is written as torch rounds it."""
+    """bf16 and fp16 files are read exactly. bf16 is written with torch's rounding."""
     theirs = random_model(3, True, n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256)
     theirs.save_pretrained(folder / "fp32")
     for dtype in (torch.bfloat16, torch.float16):
@@ -490,7 +490,7 @@ def check_dtypes(folder):
     run("export", folder / "fp32-run", "--format", "huggingface", "--dtype", "bf16", "--output", folder / "rounded")
     rounded, expected = (safetensors.torch.load_file(folder / f"{part}/model.safetensors") for part in ("rounded", "bfloat16"))
     expect(all(torch.equal(rounded[key], value) for key, value in expected.items()), "bf16 is written as torch rounds it")
-    run("import", folder / "rounded", "--output", folder / "rounded-run", "--tokenizer", "bytes")  # its hashes are right
+    run("import", folder / "rounded", "--output", folder / "rounded-run", "--tokenizer", "bytes")  # checks its hashes
     expect(load_without_warnings(folder / "rounded").dtype == torch.bfloat16, "transformers takes the dtype from config.json")
 
 
@@ -508,7 +508,7 @@ def check_shards(folder):
 
 
 def check_tokenizer(folder):
-    """A trained vocabulary leaves with the model and gives the same ids there."""
+    """A trained vocabulary is exported with the model and gives the same ids there."""
     text = pathlib.Path(__file__).read_text(encoding="utf-8")
     (folder / "text").write_text(text, encoding="utf-8")
     for pattern in ("gpt2", "llama3"):
@@ -529,7 +529,7 @@ def check_tokenizer(folder):
 
 
 def check_sights(folder, llama, qwen3, nanochat):
-    """Rows of 150 tokens, so that windows and documents end inside of tiles of 64 and beyond them."""
+    """Rows of 150 tokens, so that windows and documents end both inside and outside of the first tiles of 64."""
     long, few = {"max_position_embeddings": 150}, {"vocab_size": 70}
     gpt2 = {"n_layer": 3, "n_head": 4, "n_embd": 48, "n_positions": 150, **few}
     llama, qwen3, nanochat = ({**sizes, **long, **few, "num_key_value_heads": 2} for sizes in (llama, qwen3, nanochat))
@@ -543,7 +543,7 @@ def check_sights(folder, llama, qwen3, nanochat):
     check_sight(folder, "qwen3-both", "qwen3", False, 65, "LSS", 5, **qwen3)
     check_sight(folder, "nanochat-window", "nanochat", False, 20, "SSL", None, **nanochat)
     check_sight(folder, "nanochat-both", "nanochat", False, 70, "SSL", 5, **nanochat)
-    # Qwen3's config.json has windows, and then no mask of ours is needed.
+    # Qwen3's config.json supports windows, so this needs no mask of ours.
     slides = {"use_sliding_window": True, "sliding_window": 21, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
     check_decoder(folder, "qwen3-slides", False, kind="qwen3", **qwen3, **slides)
     check_packed(folder, "llama-packed", "llama", 5, **llama)
