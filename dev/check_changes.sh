@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formats the C++ files that differ from a commit, runs clang-tidy on the sources among them (where clang-tidy 16 is installed), and looks for
-# unclear words in changed lines (dev/plain_words.py).
+# Checks the files that differ from a commit. Looks for unclear words in changed lines (dev/plain_words.py), formats all C++ files, and runs
+# clang-tidy on the changed sources in src/ if clang-tidy 16 is installed.
 #   usage: bash dev/check_changes.sh [COMMIT]        default: HEAD, so what is not committed yet
-# Exit code 1 when a file had to be formatted, or clang-tidy or plain_words.py found something. As a hook: see .pre-commit-config.yaml.
+# Exit code 1 if a changed file had to be formatted, or clang-tidy or plain_words.py found something. As a hook: .pre-commit-config.yaml.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "${1:-HEAD}"; git ls-files --others --exclude-standard; } |

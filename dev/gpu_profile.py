@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Summarizes the kernels of a micro-step from the CSV that the item `ncu` of tests/gpu_session.sh writes.
+"""Summarizes the kernels of a micro-step from the CSV file that the item `ncu` of tests/gpu_session.sh writes.
 
   python3 dev/gpu_profile.py ncu.csv > docs/results/gpu_kernels.csv     one row per kernel in the order of the step
   python3 dev/gpu_profile.py --table docs/results/gpu_kernels.csv       the same as a Markdown table for a page
 
-What runs before the first layer norm is left out: conversions of the initial weights, which run once, and the embedding.
-Kernels of one name that take about the same time are one row with their number and their mean.
+Launches before the first layer norm are omitted: the conversions of the initial weights, which run once, and the embedding.
+Launches of the same kernel that take about the same time are combined into one row with their count and their mean.
 """
 import csv
 import itertools
@@ -18,7 +18,7 @@ SHORT = re.compile(r"^(?:void )?(?:trireme::)?(?:<unnamed>::)?([\w:]+)")  # with
 
 
 def launches(path):
-    """Name, microseconds, megabytes and registers of every launch."""
+    """Yields the name, microseconds, megabytes and registers of every launch."""
     with open(path, encoding="utf-8") as file:
         rows = list(csv.reader(line for line in file if line.startswith('"')))
     head = rows[0]
@@ -29,9 +29,9 @@ def launches(path):
 
 
 def summary(path):
-    """Rows of FIELDS: launches of equal name that take equal time, within a fifth, are one row with their mean."""
+    """Yields rows of FIELDS. Launches of one kernel whose times differ by less than about 20 % are averaged in one row."""
     groups = []
-    of_a_step = itertools.dropwhile(lambda launch: launch[0] == "loop_kernel", launches(path))  # drops conversions of weights
+    of_a_step = itertools.dropwhile(lambda launch: launch[0] == "loop_kernel", launches(path))  # the conversions of the weights
     for name, us, mbytes, registers in of_a_step:
         for group in groups:
             if group["kernel"] == name and abs(group["us"] - us) < 0.2 * us + 1:

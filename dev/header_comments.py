@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the headers of src/ is comment: about a third is the aim (CONTRIBUTING.md).
+"""Measures which share of the lines in the headers of src/ is comments. The aim is about a third (CONTRIBUTING.md).
 
-    python3 dev/header_comments.py            # a line per room, and all of them
-    python3 dev/header_comments.py ROOM …     # a line per header of these rooms
+    python3 dev/header_comments.py            # a line per room, and the total
+    python3 dev/header_comments.py ROOM …     # a line per header of these rooms, and their total
 
-Counted are lines with something on them, without the licence's, includes, #pragma once and the braces of namespaces. A line of comment
-counts as one, a comment after code as half of one.
+Blank lines, licence lines, includes, #pragma once and namespace lines are not counted. A comment line counts as one line of comment, and a
+comment after code as half a line.
 """
 import pathlib
 import re
@@ -29,7 +29,7 @@ def count(header):
 def main(rooms):
     shares = {}
     for header in sorted(SRC.rglob("*.hpp")):
-        name = header.relative_to(SRC / header.relative_to(SRC).parts[0])  # ROOM/…, without its wing
+        name = header.relative_to(SRC / header.relative_to(SRC).parts[0])  # ROOM/…, without the folder above it
         if rooms and name.parts[0] not in rooms:
             continue
         comment, lines = count(header)

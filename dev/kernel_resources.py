@@ -22,15 +22,15 @@ import subprocess
 import sys
 
 Row = collections.namedtuple("Row", "registers shared stack local")
-KEPT = ("stack", "local")  # zero under every compiler
+KEPT = ("stack", "local")  # must be zero with every compiler
 
 
 class Skipped(Exception):
-    """There is nothing to look at."""
+    """The check cannot run here: a tool or the kernels are missing."""
 
 
 def nvcc_of(build):
-    """Path and version of the CUDA compiler that a tree of CMake's was configured with."""
+    """Returns the path and version of the CUDA compiler that a CMake build folder was configured with."""
     for file in build.glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
         text = file.read_text()
         found = [re.search(rf'set\({name} "([^"]*)"\)', text) for name in ("CMAKE_CUDA_COMPILER", "CMAKE_CUDA_COMPILER_VERSION")]
@@ -49,7 +49,7 @@ def cuobjdump_next_to(nvcc):
 
 
 def demangled(names):
-    """Names without parameters; without the anonymous namespaces, whose mangled names hold a hash of the path."""
+    """Demangles names and removes parameters, `trireme::` and anonymous namespaces (whose mangled names contain a hash of the path)."""
     names = list(names)
     tool = shutil.which("c++filt")
     if tool is None:
@@ -59,7 +59,7 @@ def demangled(names):
 
 
 def rows_of(text, arch):
-    """{kernel: Row} of what cuobjdump said of one object, for one architecture."""
+    """Parses the output of cuobjdump for one object. Returns {kernel: Row} for one architecture."""
     mangled = {}
     here = kernel = None
     for line in text.splitlines():
@@ -76,7 +76,7 @@ def rows_of(text, arch):
 
 
 def kernels_of(build, arch):
-    """{"room/file.cu kernel": Row} of all objects."""
+    """Returns the version of nvcc, and {"ROOM/FILE.cu KERNEL": Row} for all objects."""
     nvcc, version = nvcc_of(build)
     tool = cuobjdump_next_to(nvcc)
     all_rows = {}
@@ -85,7 +85,7 @@ def kernels_of(build, arch):
         if said.returncode != 0:
             print(f"error: {tool} failed on {item}: {said.stderr.strip()}", file=sys.stderr)
             sys.exit(3)
-        source = "/".join(item.relative_to(build / "src").parts[1:])  # ROOM/…, without its wing
+        source = "/".join(item.relative_to(build / "src").parts[1:])  # ROOM/…, without the folder above it
         source = re.sub(r"CMakeFiles/[^/]*/", "", source.removesuffix(".o"))
         for kernel, row in rows_of(said.stdout, arch).items():
             all_rows[f"{source} {kernel}"] = row
@@ -111,7 +111,7 @@ def parsed(text):
 
 
 def differences(version, arch, rows, table):
-    """Lines that say what is wrong, and whether all numbers were compared."""
+    """Returns lines that say what is wrong, and whether all numbers were compared."""
     told = [f"{name}: {getattr(row, kind)} bytes of {kind} memory per thread" for name, row in sorted(rows.items()) for kind in KEPT
             if getattr(row, kind) > 0]
     its_version, its_arch, its_rows = table

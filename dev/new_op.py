@@ -165,11 +165,11 @@ def files_of(name):
 
 
 def with_source(text, begin, source):
-    """Adds `source` to the list of files that follows `begin`, where the alphabet has it among those of its folder."""
+    """Inserts `source` into the list of files that follows `begin`, in alphabetical order among the files of its folder."""
     match = re.search(re.escape(begin) + r"([\w./]+(?:\s+[\w./]+)*)", text)
     if not match:
         sys.exit(f"error: no list after '{begin}' in CMakeLists.txt")
-    parts = re.split(r"(\s+)", match.group(1))  # names at even places, what separates them at odd ones
+    parts = re.split(r"(\s+)", match.group(1))  # names at even indices, separators at odd indices
     folder = pathlib.PurePath(source).parent
     siblings = [i for i in range(0, len(parts), 2) if pathlib.PurePath(parts[i]).parent == folder]
     after = [i for i in siblings if parts[i] < source]

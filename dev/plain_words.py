@@ -14,7 +14,7 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir)
 FOLDERS = ("src", "docs", "jobs", "dev", "postproc", "input", "modules", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-MOST = 10  # of one habit in the whole tree, for its normal sense
+MOST = 10  # occurrences per habit that are accepted in the whole tree, because a phrase can be used in its normal sense
 HABITS = {
     r"besides?": "next to, in addition to, compared with, or during",
     r"lies?": "is, or is stored",
@@ -41,7 +41,7 @@ def git(*words):
 
 
 def tree():
-    """(file, text) of all texts that git has, or that a copy without git has."""
+    """Yields (file, text) for all text files that git lists, or that are on disk if this is not a git repository."""
     try:
         names = git("ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS).splitlines()
     except (OSError, subprocess.CalledProcessError):
@@ -55,7 +55,7 @@ def tree():
 
 
 def found_in(lines):
-    """(place, habit, line) for lines (place, text)."""
+    """Yields (place, habit, line) for each habit found in `lines`, which are pairs (place, text)."""
     for place, text in lines:
         for habit, pattern in PATTERNS.items():
             if pattern.search(text):

@@ -37,7 +37,7 @@ Format version {version}. A checkpoint is valid when all files are there and eve
 - `rank-#####.h5`: the data of one rank in `/STATE/PARAMETER`, later ranges in
   `/STATE/PARAMETER@BEGIN`
 """
-MANIFEST = {  # what the datasets of the manifest hold
+MANIFEST = {  # descriptions of the datasets of the manifest
     "/files/bytes": "Size of each rank's file in bytes.",
     "/files/frame": "XXH64 of each rank's file without the data of its pieces.",
     "/parameters/name": "Names of the parameters, in the order of registration.",
@@ -69,7 +69,7 @@ def type_of(item):
 
 
 def tables(group):
-    """Pairs of a group and its datasets, first the dimension scale, for all groups below `group` that have any."""
+    """Yields (name, datasets) for every group at or below `group` that has datasets. The dimension scale comes first."""
     import h5py
     datasets = [(name, item) for name, item in group.items() if isinstance(item, h5py.Dataset)]
     datasets.sort(key=lambda pair: (not h5py.h5ds.is_scale(pair[1].id), pair[0]))

@@ -23,7 +23,7 @@ TABLE = re.compile(r"(<!-- table: ([\w.-]+\.csv)(?:: ([^\n]*?))? -->\n).*?(<!-- 
 
 
 def read_data(name):
-    """The names of the columns, and a dictionary for each row."""
+    """Returns the names of the columns, and a dictionary for each row."""
     with open(os.path.join(DOCS, "results", name), encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
     columns = rows[0] if rows else []
@@ -57,7 +57,7 @@ def markdown(name, wanted, page):
 
 
 def check_links():
-    """Every data file must be found from a page."""
+    """Raises ValueError if a data file is malformed or no page has a link to it."""
     text = ""
     for page in (*PAGES, "portability.md"):
         with open(os.path.join(DOCS, page), encoding="utf-8") as file:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes unicode_ranges.hpp: the kinds of all code points, and what normalization form C needs.
+"""Writes unicode_ranges.hpp: the kinds of all code points, and the tables for normalization form C.
 
 usage: unicode_ranges.py > src/data/text/unicode_ranges.hpp
 
-Data come from Python's unicodedata, or from the package unicodedata2 of PyPI where that is installed, which offers other versions of
-Unicode (unicodedata2==16.0.0 made the file that is here: the version of tokenizers and tiktoken at that time). White_Space is no
-category; its 25 code points, the same since Unicode 6.3, are listed here (PropList.txt of the Unicode Character Database).
+The data come from the package unicodedata2 of PyPI if it is installed, otherwise from Python's unicodedata. The committed file was made
+with unicodedata2==16.0.0, the version of Unicode that tokenizers and tiktoken used at that time. White_Space is not a category, so its
+25 code points, unchanged since Unicode 6.3, are listed here (PropList.txt of the Unicode Character Database).
 """
 import sys
 
@@ -19,13 +19,13 @@ WHITE_SPACE = [(0x09, 0x0D), (0x20, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 
                (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)]
 WIDTH = 94
 HANGUL = range(0xAC00, 0xD7A4)
-# As the enumeration Kind of characters.hpp.
+# General category -> value of the enumeration Kind in characters.hpp.
 KINDS = {"Lm": 1, "Lo": 1, "Nd": 2, "Nl": 2, "No": 2, "Lu": 4, "Lt": 4, "Ll": 5, "Mn": 6, "Mc": 6, "Me": 6,
          "Pc": 7, "Pd": 7, "Ps": 7, "Pe": 7, "Pi": 7, "Pf": 7, "Po": 7, "Sm": 8, "Sc": 8, "Sk": 8, "So": 8}
 
 
 def coded(number):
-    """Five bits a character, the lowest first; what is not the last has 32 added."""
+    """Encodes a number as characters of five bits each, the lowest bits first. All characters but the last have 32 added."""
     text = ""
     while True:
         number, digit = number >> 5, number & 31
@@ -35,7 +35,7 @@ def coded(number):
 
 
 def runs_of(value):
-    """Value and length of runs of equal ones over all code points."""
+    """Returns [value, length] for each run of consecutive code points that have the same `value`."""
     runs = []
     for code in range(sys.maxunicode + 1):
         if runs and runs[-1][0] == value(code):
@@ -46,7 +46,7 @@ def runs_of(value):
 
 
 def alternations_joined(runs):
-    """Runs with each sequence of single capitals and small letters in turn as one of its length, of kind 9."""
+    """Replaces runs of alternating single upper-case and lower-case letters (two pairs or more) by one run of kind 9."""
     joined, at = [], 0
     while at < len(runs):
         end = at
@@ -70,8 +70,8 @@ def combining_class(code):
 
 
 def decompositions():
-    """For each code point that has a canonical one: its distance from the one before, that of its first part from the first part of
-    the one before, and its second part (0: there is none); then whether composition makes it of them."""
+    """Encodes three numbers for each code point with a canonical decomposition: its distance from the previous such code point, the
+    signed distance of its first part from the previous first part, and 2 * second part (0: none) + whether composition restores it."""
     text, before, first_before = "", 0, 0
     for code in range(sys.maxunicode + 1):
         parts = unicodedata.decomposition(chr(code))

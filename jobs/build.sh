@@ -3,8 +3,8 @@
 # Configures and builds one preset of CMakePresets.json.
 #   usage: bash jobs/build.sh [TARGET …]
 # PRESET=cpu (default: build/), cuda, mpich, dev-cpu, audit, asan, tsan or fuzz; JOBS=number of compilers.
-# ccache is used where it is installed; clones in different folders share what it holds. Where nvcc is found and another part of CUDA is
-# missing, the build continues without CUDA and says so.
+# ccache is used if it is installed; clones in different folders share its contents. If nvcc is found but another part of CUDA is missing,
+# the build continues without CUDA and prints what is missing.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 preset=${PRESET:-cpu}
@@ -20,7 +20,7 @@ if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1; then
   cat "$log" >&2
   exit 3
 fi
-# What CMake says about missing parts of CUDA. Without nvcc this is a machine for CPUs, and nothing is printed.
+# The parts of CUDA that CMake reports as missing. Without nvcc, this is taken for a machine without GPUs, and nothing is printed.
 missing=$(sed -n '/^-- Without CUDA; it would take$/,/^[^ ]/{/^  /p}' "$log")
 if [ -n "$missing" ] && ! grep -q 'no nvcc on PATH' <<<"$missing"; then
   printf 'build: nvcc was found, but this build has no CUDA. It needs:\n%s\n' "$missing" >&2

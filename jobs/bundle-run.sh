@@ -4,17 +4,17 @@
 #   usage: run.sh -n RANKS DECK [section.key=value …]     under the bundle's mpirun, on this machine
 #          run.sh WORD …                                  trireme alone: DECK, check, plan, sample, speed, bench, help, --version
 #          run.sh --exec PROGRAM …                        another program with the bundle's libraries
-# A deck that reads text from somewhere else can read the bundle's: data.train.text=[BUNDLE/text]. For a build with CUDA,
-# CUDA_LIBRARIES=DIR[:DIR…] names the folders of cuBLASLt, cuDNN and NCCL where this script does not find them. Under srun, give srun
-# run.sh as its program, without -n.
+# To train any deck on the text in the bundle, add data.train.text=[BUNDLE/text]. For a build with CUDA, set CUDA_LIBRARIES=DIR[:DIR…] to
+# the folders of cuBLASLt, cuDNN and NCCL if this script does not find them. Under Slurm, start run.sh itself with srun (srun … run.sh DECK)
+# and omit the option -n of run.sh.
 set -euo pipefail
-here=$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null) || here=${BASH_SOURCE[0]} # of a link to it, where readlink is
+here=$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null) || here=${BASH_SOURCE[0]} # resolves symbolic links if readlink exists
 [[ $here == */* ]] && here=${here%/*} || here=.
 here=$(CDPATH='' cd "$here" && pwd)
 [ -f "$here/cuda-libraries" ] || { echo "error: this script runs inside a bundle. Make one with bash jobs/bundle.sh" >&2; exit 2; }
 
-# Folders with CUDA's libraries: the bundle's own, what the caller names, the usual ones, then those of Python environments, where wheels
-# of NVIDIA's put cuDNN, NCCL and NVRTC.
+# Search CUDA's libraries in this order: the bundle, the folders that the caller names, the usual system folders, and Python environments,
+# where NVIDIA's wheels install cuDNN, NCCL and NVRTC.
 mapfile -t needed <"$here/cuda-libraries"
 cuda=
 if [ ${#needed[@]} -gt 0 ]; then
@@ -30,9 +30,9 @@ if [ ${#needed[@]} -gt 0 ]; then
   taken=()
   for library in "${needed[@]}"; do
     for folder in "${folders[@]}"; do
-      # The builtins of NVRTC are given as a pattern: any minor version.
+      # $library is a pattern for the builtins of NVRTC: any minor version fits.
       if [ -n "$folder" ] && compgen -G "$folder/$library" >/dev/null; then
-        # The system's folder holds more than CUDA, and the loader looks there anyway.
+        # Do not add system folders: the loader searches them anyway, and they hold more than CUDA.
         case $folder in
           /usr/lib*) ;;
           *) [[ :$cuda: == *":$folder:"* ]] || { cuda+=:$folder && taken+=("$folder"); } ;;
@@ -43,16 +43,16 @@ if [ ${#needed[@]} -gt 0 ]; then
     echo "error: this bundle was built for CUDA and needs $library; set CUDA_LIBRARIES=DIR[:DIR] to its place" >&2
     exit 3
   done
-  # Once per job, not from every rank under srun.
+  # Under srun, only rank 0 prints this.
   [ ${#taken[@]} -eq 0 ] || [ "${SLURM_PROCID:-0}" != 0 ] || echo "libraries of CUDA: ${taken[*]}" >&2
 fi
 export LD_LIBRARY_PATH=$here/lib$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPAL_PREFIX=$here/mpi PATH=$here/mpi/bin:$PATH
-export PMIX_MCA_mca_base_component_show_load_errors=0 PMIX_MCA_pcompress_base_silence_warning=1 # its plugins are left out
-export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--gl} # as jobs/mpirun.sh
+export PMIX_MCA_mca_base_component_show_load_errors=0 PMIX_MCA_pcompress_base_silence_warning=1 # the plugins of PMIx are not in the bundle
+export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--gl} # see jobs/mpirun.sh
 # mpirun looks for ssh even when every rank is on this machine.
 command -v ssh >/dev/null || export OMPI_MCA_plm_rsh_agent=bash
-if [ "$EUID" -eq 0 ]; then # root is normal in a container, and Open MPI asks twice
+if [ "$EUID" -eq 0 ]; then # root is normal in a container; Open MPI requires both variables
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
@@ -68,12 +68,12 @@ while read -r word _; do
 done </proc/cpuinfo
 options=(--bind-to none --oversubscribe)
 [ "$2" -le "$cores" ] || options+=(--mca mpi_yield_when_idle 1)
-# As jobs/mpirun.sh: after an INT or a TERM, mpirun kills the ranks in a second, whatever they save. The second signal ends the run at once.
+# See jobs/mpirun.sh: the first signal is sent on as USR2 (save and end), because mpirun kills ranks soon after TERM. The second is TERM.
 stop=USR2
 for name in INT TERM HUP XCPU USR2; do trap 'signalled=1; kill -$stop $child 2>/dev/null || true; stop=TERM' $name; done
 trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
 [ ! -t 0 ] || exec </dev/null
-set -m # a process group of its own: Ctrl-C reaches this script alone
+set -m # own process group for mpirun, so that Ctrl-C reaches only this script
 mpirun "${options[@]}" -n "$2" "$here/bin/trireme" "${@:3}" <&0 &
 child=$!
 set +m

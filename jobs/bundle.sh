@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Packs the built executable for nodes without MPI, HDF5, yaml-cpp and oneDNN: with shared libraries, Open MPI's launcher and plugins, the
-# decks, some text to train on, and run.sh. The archive can be unpacked anywhere:
+# Packs the built executable for nodes without MPI, HDF5, yaml-cpp and oneDNN. The archive also has shared libraries, Open MPI's launcher
+# and plugins, the decks, some text to train on, and run.sh. It can be unpacked anywhere:
 #
 #     tar -xJf trireme-bundle.tar.xz && trireme-bundle/run.sh -n 2 trireme-bundle/input/quickstart.yaml
 #
-# The node needs bash and a C library of this machine's version or later. A build with CUDA also needs cuBLASLt, cuDNN and NCCL on the node
-# (run.sh looks for them), unless --with-cuda packs them, which makes the archive larger by gigabytes.
+# The node needs bash and a C library of this machine's version or later. A build with CUDA also needs cuBLASLt, cuDNN and NCCL on the node,
+# where run.sh searches for them. --with-cuda packs them instead, which makes the archive gigabytes larger.
 #   usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]     default: build/trireme-bundle.tar.xz
 # --tests packs tests/gpu_session.sh and the test executables that it runs.
 set -euo pipefail
@@ -35,11 +35,11 @@ trap 'rm -rf "$scratch"' EXIT
 top=$scratch/trireme-bundle
 mkdir -p "$top/bin" "$top/lib" "$top/mpi/bin"
 
-# The C library and its loader belong together and to the node; so do the drivers.
+# Not packed: the C library and its loader, which must match each other and the node, and the drivers.
 of_the_node='^(ld-linux.*|linux-vdso.*|lib(c|m|dl|rt|pthread|util|resolv|nsl|anl|mvec|BrokenLocale|thread_db|nss_.*|cuda|nvidia-.*))\.so'
 of_cuda='^lib(cublas|cublasLt|cudnn.*|nccl|cudart|nvrtc.*|nvJitLink|cupti)\.so'
 
-# Copies the libraries that the given files need, and theirs. LD_LIBRARY_PATH as the loader of these files would have it.
+# Copies the direct and indirect dependencies of the given files, as ldd finds them with the present LD_LIBRARY_PATH.
 : >"$scratch/cuda"
 collect() {
   local name path
@@ -60,8 +60,8 @@ collect() {
 cp build/trireme "$top/bin/"
 collect build/trireme
 
-# Open MPI, where it would be below its prefix; OPAL_PREFIX moves it there. Network hardware that only HPC fabrics have is left out, as
-# are the tools and the debugger's parts: buckets of GPUs travel through NCCL, those of one host through shared memory.
+# Pack Open MPI with the folder structure below its prefix; run.sh sets OPAL_PREFIX to the new place. Plugins for HPC fabrics, tools and
+# debuggers are omitted: GPUs communicate through NCCL, and the ranks of one host through shared memory.
 # The output of ompi_info is "path:pkglibdir:/usr/lib/…".
 where() { "${mpirun%/*}/ompi_info" --parsable --path "$1" | sed -n "s/^path:$1://p"; }
 prefix=$(where prefix) plugins=$(where pkglibdir) data=$(where pkgdatadir)
@@ -91,7 +91,7 @@ if [ $tests = 1 ]; then
   mkdir -p "$top/tests/bin"
   while read -r test; do
     if [ ! -x "build/$test" ]; then
-      [[ $test != *_nccl ]] || continue # in builds with CUDA only
+      [[ $test != *_nccl ]] || continue # exists only in builds with CUDA
       echo "error: no build/$test: build the tests first (bash jobs/build.sh)" >&2
       exit 3
     fi
@@ -101,7 +101,7 @@ if [ $tests = 1 ]; then
   cp tests/gpu_session.sh tests/gpu_session.py tests/gpu_items.py tests/torch_gpt2.py "$top/tests/"
 fi
 
-# cuBLASLt is opened by name, cuDNN opens NVRTC so, and that opens its builtins: ldd sees none of them. NVRTC is in the folder of cuBLASLt.
+# ldd does not see libraries that are loaded with dlopen: cuBLASLt, NVRTC (by cuDNN) and its builtins. NVRTC is next to cuBLASLt.
 cublaslt=$(sed -n 's/^CUDA_cublasLt_LIBRARY:FILEPATH=//p' build/CMakeCache.txt)
 if [ -s "$scratch/cuda" ]; then
   for library in "${cublaslt%/*}"/libcublasLt.so.[0-9]* "${cublaslt%/*}"/libnvrtc.so.[0-9]* "${cublaslt%/*}"/libnvrtc-builtins.so.[0-9]*; do
@@ -111,14 +111,14 @@ if [ -s "$scratch/cuda" ]; then
 fi
 sort -u "$scratch/cuda" >"$scratch/cuda.unique"
 if [ $with_cuda = 1 ]; then
-  # cuDNN opens its parts by name, so ldd does not see them.
+  # cuDNN loads its parts with dlopen, so ldd does not see them either.
   while read -r name path; do
     mkdir -p "$top/cuda"
     cp -L "$path" "$top/cuda/$name"
     case $name in libcudnn.*) cp -L "${path%/*}"/libcudnn_*.so.9 "$top/cuda/" ;; esac
   done <"$scratch/cuda.unique"
 fi
-# Another minor version of NVRTC will do, with its own builtins.
+# Any minor version of NVRTC is accepted, with the builtins of that version.
 cut -d' ' -f1 "$scratch/cuda.unique" | sed 's/^\(libnvrtc-builtins\.so\.[0-9]*\)\..*/\1.*/' >"$top/cuda-libraries"
 
 cp -r input "$top/input"
@@ -129,8 +129,8 @@ cp LICENSE "$top/"
 build/trireme --version >"$top/VERSION"
 find "$top/bin" "$top/lib" "$top/mpi" "$top/tests" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true
 
-# The test executables contain the same libraries of trireme: a dictionary that spans them makes the archive a quarter as large. Preset 0
-# takes a third of the time of preset 2 for 5 % more bytes.
+# The test executables contain the same code of trireme, so a dictionary larger than all of them makes the archive a quarter as large.
+# Compared with preset 2, preset 0 takes a third of the time and makes the archive 5 % larger.
 case $archive in *.xz) pack=(xz --lzma2=preset=0,dict=96MiB) ;; *) pack=(gzip -6) ;; esac
 tar -C "$scratch" --sort=name --owner=0 --group=0 -cf - trireme-bundle | "${pack[@]}" >"$scratch/packed"
 mv "$scratch/packed" "$archive"

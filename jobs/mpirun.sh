@@ -5,12 +5,12 @@
 # Root may run it, as in a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
 #          bash jobs/mpirun.sh --flags LAUNCHER       prints the options only; CMake uses this for the tests
-# With parallel.on_lost_rank: shrink in the deck, the run continues after a rank or a host is lost: with Open MPI 5 in place, otherwise by a
-# new start on the hosts that still answer, from the newest checkpoint.
-# INT, TERM, HUP, XCPU or USR2 saves a checkpoint and ends the run, and USR1 saves one. The second signal to end ends it at once.
+# With parallel.on_lost_rank: shrink in the deck, the run continues after a rank or a host is lost. With Open MPI 5 the remaining ranks
+# continue. With other launchers, this script restarts the run from the newest checkpoint on the hosts that still answer.
+# INT, TERM, HUP, XCPU and USR2 save a checkpoint and end the run; a second such signal ends it at once. USR1 only saves a checkpoint.
 # Environment variables:
-#   TRIREME_MPIRUN     another launcher than the one that build/ was configured with
-#   TRIREME_RESTARTS   the script ends after this many such starts in a row that made no checkpoint; default: 3
+#   TRIREME_MPIRUN     launcher to use instead of the one that build/ was configured with
+#   TRIREME_RESTARTS   number of consecutive restarts without a new checkpoint after which the script gives up; default: 3
 set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 
@@ -19,7 +19,7 @@ options_of() { # launcher
     *"Open MPI"* | *OpenRTE*) echo --bind-to none --oversubscribe ;;
     *"Intel(R) MPI"*) echo -genv I_MPI_PIN off ;;
     *HYDRA*) echo -bind-to none ;;
-    *) ;; # another launcher's own defaults
+    *) ;; # keep the defaults of any other launcher
   esac
 }
 if [ $# -eq 0 ] || [ "$*" = --flags ]; then
@@ -31,19 +31,19 @@ if [ "$1" = --flags ]; then
   exit
 fi
 
-# The launcher must belong to the library that the program was linked with: CMake's cache names it.
+# The launcher must match the MPI library that the program was linked with. CMake's cache has its path.
 mpirun=${TRIREME_MPIRUN:-$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null)} || true
 mpirun=$(command -v "${mpirun:-mpirun}" || command -v "${TRIREME_MPIRUN:-mpirun}") || {
   echo "error: no ${TRIREME_MPIRUN:-mpirun}: build first (bash jobs/quickstart.sh), load an MPI module, or set TRIREME_MPIRUN" >&2
   exit 3
 }
 
-if [ "$(id -u)" -eq 0 ]; then # root is normal in a container, and Open MPI asks twice
+if [ "$(id -u)" -eq 0 ]; then # root is normal in a container; Open MPI requires both variables
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-# hwloc would look for X displays and ask for the address of localhost: seconds, on a machine whose name service is slow.
+# Otherwise hwloc searches for X displays and resolves localhost, which takes seconds if the name service is slow.
 export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--gl}
-# A rank that waits gives its core to the one that computes, should there be more ranks than cores.
+# With more ranks than cores, a rank that waits yields its core to a rank that computes.
 ranks=1 arguments=("$@")
 for ((i = 0; i + 1 < $#; ++i)); do
   case ${arguments[i]} in -n | -np | --np | -c) ranks=${arguments[i + 1]} ;; esac
@@ -54,7 +54,7 @@ if [[ $ranks =~ ^[0-9]+$ ]] && [ "$ranks" -gt "$cores" ]; then
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1} MPIR_CVAR_POLLS_BEFORE_YIELD=${MPIR_CVAR_POLLS_BEFORE_YIELD:-1}
 fi
 
-# The program and what follows it, to ask for a value of its deck. A mistake in the deck is reported by the run.
+# The program and its arguments, with which value_of() reads a key of the deck. Mistakes in the deck are reported by the run.
 program=("$@")
 while [ ${#program[@]} -gt 0 ] && ! { [[ ${program[0]} == */* || ${program[0]} == trireme ]] && [ -x "$(command -v "${program[0]}")" ]; }; do
   program=("${program[@]:1}")
@@ -62,16 +62,16 @@ done
 value_of() { "${program[0]}" check "${program[@]:1}" --ranks "$ranks" --value "$1" 2>/dev/null || true; }
 [ -f "${program[1]:-}" ] || exec "$mpirun" "${options[@]}" "$@"
 on_lost_rank=$(value_of parallel.on_lost_rank)
-# After an INT or a TERM, Open MPI's launcher kills the ranks in a second, whatever they save. A USR2 it only passes on; Hydra does not.
+# After INT or TERM, Open MPI's launcher kills the ranks within a second, before they can save. It only forwards USR2, which Hydra does not.
 stop=TERM in_place='' version=$("$mpirun" --version 2>&1) || true
 [[ $version != *"Open MPI"* && $version != *OpenRTE* ]] || stop=USR2
-# MPI_Finalize would sometimes wait for the lost ranks, without the second option.
+# Without the second option, MPI_Finalize sometimes waits for the lost ranks.
 [[ $on_lost_rank != shrink || $version != *"Open MPI) "[5-9]* ]] || { in_place=1 && options+=(--with-ft ulfm --mca async_mpi_finalize true); }
 watch='' # see end_after_loss
 [[ $on_lost_rank != shrink || ! $version =~ (Open\ MPI|OpenRTE)\)\ [1-4]\. ]] || { watch=1 && options+=(--leave-session-attached); }
 command=("$@")
 
-# Takes the hosts that no longer answer, and their share of the ranks, out of the command.
+# Removes the hosts that no longer answer, and their share of the ranks, from the command.
 leave_out_lost_hosts() {
   local others=() all=() left=() option=-H number='' slots=0 left_slots=0 host answer
   set -- "${command[@]}"
@@ -91,7 +91,7 @@ leave_out_lost_hosts() {
   for host in ${all[@]+"${all[@]}"}; do
     [[ $host == *:* ]] || host+=:1
     slots=$((slots + ${host##*:}))
-    # Just after a loss a launcher may fail on a host that is there: it is asked once more, unless it took too long.
+    # Just after a loss, the launcher may fail on a healthy host. Try once more, unless the first attempt timed out (124).
     for _ in 1 2; do
       answer=0
       timeout 30 "$mpirun" "${options[@]}" ${others[@]+"${others[@]}"} $option "${host%:*}" -n 1 true </dev/null >/dev/null 2>&1 || answer=$?
@@ -106,19 +106,19 @@ leave_out_lost_hosts() {
   on=" on ${left[*]}"
 }
 
-# pgrep is not everywhere, and /proc/PID/task/*/children not in every kernel.
+# Prints the child processes. pgrep is not always installed, and not every kernel has /proc/PID/task/*/children.
 children() { # PID
   local at told
   for at in /proc/[0-9]*; do
-    { read -r told <"$at/stat"; } 2>/dev/null || continue # it ended meanwhile
-    told=${told##*) } && told=${told#* }                  # without number, (name) and state
+    { read -r told <"$at/stat"; } 2>/dev/null || continue # the process has ended
+    told=${told##*) } && told=${told#* }                  # remove PID, (name) and state
     [ "${told%% *}" != "$1" ] || echo "${at#/proc/}"
   done
 }
-# After the loss of a host, Open MPI 4 sometimes waits for it forever. Its launcher has a child for each rank here and, with
-# --leave-session-attached, for the daemons on other hosts, as long as all goes well. This ends it when one has been gone for 30 s.
+# Kills the launcher if one of its child processes has been missing for 30 s, because after the loss of a host, Open MPI 4 sometimes waits
+# forever. In normal operation the launcher has a child for each local rank and, with --leave-session-attached, for each remote daemon.
 end_after_loss() { # PID
-  local most=0 now missing=0 looks=0 pause=1 # often at first: a host may be lost in the first seconds
+  local most=0 now missing=0 looks=0 pause=1 # check often at first: a host may be lost in the first seconds
   while sleep $pause && kill -0 "$1" 2>/dev/null; do
     mapfile -t now < <(children "$1")
     if [ ${#now[@]} -ge $most ]; then most=${#now[@]} missing=0; elif [ $((missing += pause)) -ge 30 ]; then kill -KILL "$1" ${now[@]+"${now[@]}"}; fi
@@ -128,36 +128,36 @@ end_after_loss() { # PID
 
 ended='' early='' failures=0 child='' on=''
 directory=$(value_of run.directory) && directory=${directory%/}
-# The newest checkpoint of the run in this directory, and of those in its numbered siblings (run.when_finished: new).
+# The newest checkpoints of the run in this directory and of the runs in DIRECTORY-2, … (run.when_finished: new).
 newest_checkpoints() { cat -- "$directory"/checkpoints/latest "$directory"-[0-9]*/checkpoints/latest 2>/dev/null || true; }
 steps=$(value_of run.steps)
-# The launcher of Open MPI 5 ends the run when it loses a host, with exit code 0. The log of a finished run has this line last, unless
-# a rank was lost after the checkpoint of the last step.
+# Whether a run that ended with exit code 0 is incomplete: Open MPI 5's launcher exits with 0 when it loses a host. The log of a finished
+# run ends with the line "all files are in", unless a rank was lost after the checkpoint of the last step.
 was_cut() {
   local log latest
   log=$(ls -t -- "$directory"/log.txt "$directory"-[0-9]*/log.txt 2>/dev/null | head -n 1)
   latest=$(cat "${log%/*}/checkpoints/latest" 2>/dev/null) || true
   [ -n "$in_place" ] && [[ ! $latest =~ ([0-9]+)$ || 10#${BASH_REMATCH[1]} -lt ${steps:-0} ]] && ! tail -n 1 "$log" | grep -q ' all files are in '
 }
-# Waits, but not beyond a signal.
+# Sleeps, but returns early on a signal.
 pause() { # seconds
   sleep "$1" &
   wait $! || true
   kill $! 2>/dev/null || true
 }
-# The second signal ends the run at once.
+# The first signal asks for a checkpoint and the end; the second ends the run at once.
 for name in INT TERM HUP XCPU USR2; do
   trap 'signalled=1; if [ -n "$child" ]; then kill -${ended:-$stop} $child 2>/dev/null || true; else early=1; fi; ended=TERM' $name
 done
 trap 'signalled=1; kill -USR1 $child 2>/dev/null || true' USR1
-[ ! -t 0 ] || exec </dev/null # which the launcher may not read in the background
+[ ! -t 0 ] || exec </dev/null # a background process may not read the terminal
 while :; do
   newest=$(newest_checkpoints) child=''
-  set -m # a process group of its own: Ctrl-C reaches this script alone
+  set -m # own process group for the launcher, so that Ctrl-C reaches only this script
   "$mpirun" "${options[@]}" "${command[@]}" <&0 &
   child=$!
   set +m
-  [ -z "$early" ] || kill -$stop $child 2>/dev/null || true # a signal that came before there was anything to end
+  [ -z "$early" ] || kill -$stop $child 2>/dev/null || true # a signal that arrived before the launcher was started
   watcher=
   if [ -n "$watch" ]; then
     end_after_loss $child </dev/null >/dev/null 2>&1 &
@@ -166,11 +166,11 @@ while :; do
   while :; do
     signalled=''
     wait $child && code=0 || code=$?
-    [ -n "$signalled" ] || break # otherwise a trap ended `wait`, not the run
+    [ -n "$signalled" ] || break # a signal interrupts `wait` while the run continues
   done
   [ -z "$watcher" ] || kill $watcher 2>/dev/null || true
   [ "$on_lost_rank" = shrink ] || exit $code
-  # 0: finished; 2: a mistake of the user; 4: a bug; 75: checkpointed; 76: `trireme stop`. After another code a rank or host was lost.
+  # 0: finished; 2: user error; 4: bug; 75: checkpointed; 76: `trireme stop`. Any other code means that a rank or host was lost.
   [ $code -ne 0 ] || ! was_cut || code=3
   case $code in 0 | 2 | 4 | 75 | 76) exit $code ;; esac
   [ -z "$ended" ] || exit $code
@@ -180,7 +180,7 @@ while :; do
     exit $code
   fi
   leave_out_lost_hosts || { echo "error: no host answers" >&2 && exit $code; }
-  [ $failures -eq 1 ] || pause $((failures > 7 ? 60 : 1 << (failures - 2))) # a fault of the machine may pass
+  [ $failures -eq 1 ] || pause $((failures > 7 ? 60 : 1 << (failures - 2))) # growing pause: the fault may be temporary
   [ -z "$ended" ] || exit $code
   echo "mpirun.sh: the run ended with exit code $code; it starts again$on from its newest checkpoint" >&2
 done

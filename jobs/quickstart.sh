@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and shows
-# the run as a table and a picture.
+# Goes from a fresh Debian to a trained model: installs missing packages, builds into build/, trains input/quickstart.yaml on two ranks, and
+# shows the run as a table and a picture.
 #   usage: bash jobs/quickstart.sh [section.key=value …]
 set -euo pipefail
 for word in "$@"; do
@@ -15,13 +15,13 @@ bash jobs/build.sh trireme
 
 bash jobs/mpirun.sh -n 2 build/trireme "$deck" "$@" </dev/null
 
-# A finished run is kept, and the next one gets a number at the end of its name. The newest record is that of this run.
+# A finished run is kept, and the next one gets a numbered directory (run.when_finished: new). The newest record belongs to this run.
 run=$(build/trireme check "$deck" "$@" --ranks 2 --value run.directory)
 run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 
 post=build/postproc
 if [ ! -x "$post/bin/trireme-postproc" ] || [ -n "$(find postproc/trireme_postproc -type f -not -name '*.pyc' -newer "$post/bin/trireme-postproc" -print -quit)" ]; then
-  # Debian's own python, whose h5py, numpy and matplotlib setup.sh installed; nothing is downloaded.
+  # Use Debian's Python, for which setup.sh installed h5py, numpy and matplotlib. Nothing is downloaded.
   python=/usr/bin/python3
   [ -x "$python" ] || python=$(command -v python3)
   "$python" -m venv --system-site-packages "$post"

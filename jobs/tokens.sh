@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From text to a sample with byte-pair tokens: builds what is missing, trains a tokenizer on the C++ headers, writes token shards, trains
-# input/tokens.yaml on two ranks and prints a sample. Steps that are done already are skipped.
+# Goes from text to a sample with byte-pair tokens: builds trireme, trains a tokenizer on the C++ headers, writes token shards, trains
+# input/tokens.yaml on two ranks and prints a sample. A tokenizer and token shards that are complete are used again.
 #   usage: bash jobs/tokens.sh [section.key=value …]     TEXT=DIR uses other text
 set -euo pipefail
 for word in "$@"; do

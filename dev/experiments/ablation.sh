@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares each optimization with its absence on this machine, in runs that alternate (off, on, on, off). Writes a Markdown table, an HDF5
-# file with every value, and a picture, with the claims of the literature. docs/results/README.md explains the rows. Needs a build, h5py and
-# matplotlib; takes less than ten minutes on two cores. Decks of any model, on CPUs, in fp32.
-# In a job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the top folder of the project.
+# Measures each optimization on this machine by running with and without it in alternation (off, on, on, off). Writes a Markdown table, an
+# HDF5 file with every value, and a picture, and shows next to each result what the literature claims. docs/results/README.md explains the
+# rows. Needs a build, h5py and matplotlib; takes less than ten minutes on two cores. The deck may have any model. Runs use CPUs and fp32.
+# In a Slurm job: sbatch -n 8 dev/experiments/ablation.sh --ranks 8 DECK, from the top folder of the project.
 #   usage: bash dev/experiments/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
-# A round is four runs of every pair. Steps include three of warm-up, which do not count.
-# --hosts: one rank on each, for example inside tests/network/hosts.sh, which creates hosts and a slow link:
+# A round is four runs of every pair. The first three of the --steps are warm-up steps and are not measured.
+# --hosts: starts one rank on each host, for example inside tests/network/hosts.sh, which creates hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash dev/experiments/ablation.sh --hosts north,south tests/network/overlap.yaml …
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")/../..
@@ -39,10 +39,10 @@ launch=(bash jobs/mpirun.sh ${hosts:+-q -H "${hosts//,/:1,}:1"} -n "$ranks")
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.device=cpu run.precision=fp32)
 mkdir -p "$(dirname "$output")"
-folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
+folder=$(mktemp -d -p "$(dirname "$output")") # must be readable by every host of the job
 trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
-parts=${TRIREME_PARTS:-$(dirname "$trireme")/bench_parts} # of the same build
+parts=${TRIREME_PARTS:-$(dirname "$trireme")/bench_parts} # must be from the same build
 [ -x "$parts" ] || { echo "error: $parts is missing: build the target bench_parts" >&2 && exit 3; }
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
@@ -61,7 +61,7 @@ pair() { # key, title, claim, ratio claimed, off: overrides, on: overrides, both
   pairs+=("$1|$5|$6|${7:-}")
   last=("$1" "$2" "$5" "$6")
 }
-also() { # another quantity of the last pair's runs: end of the key, quantity, claim, ratio claimed
+also() { # adds a row for another quantity of the last pair's runs: suffix of the key, quantity, claim, ratio claimed
   row "${last[0]}_$1" "${last[0]}" "$2" "${last[1]}" "$3" "$4" "${last[2]}" "${last[3]}"
 }
 planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
@@ -71,8 +71,8 @@ planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
   row "$1" "$1" "$2" "$3, $8 ranks" "$4" "$5" "$6" "$7"
 }
 
-# Buckets of a twentieth of the model, for what is about buckets; the parameter that ends the first half of those that may share a bucket (an
-# embedding may not); micro-steps of a step.
+# Get from plans: a bucket size of a twentieth of the model (for the pairs about buckets), the parameter at which the parameters that may
+# share a bucket are cut in half (embeddings may not share one), and the number of micro-steps per step.
 plan "$folder/parameters.json" "$ranks" parallel.bucket_elements=1
 plan "$folder/shared.json" "$ranks" parallel.bucket_elements=1000000000000
 plan "$folder/step.json" "$ranks" parallel.reduce_every=step

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What ablation.sh derives from plans in FOLDER: a twentieth of the model in elements, the last parameter of its first half, and the
-number of micro-steps (empty where nothing is sent).
+"""Prints the settings that ablation.sh derives from the plans in FOLDER: a twentieth of the model in elements, the last parameter of its
+first half, and the number of micro-steps per step (empty if nothing is sent, as on one rank).
   usage: ablation_settings.py FOLDER"""
 import itertools
 import json
@@ -17,7 +17,7 @@ def read_plan(name):
 def main():
     single, shared = read_plan("parameters"), read_plan("shared")
     elements = {bucket["parameters"][0]: bucket["elements"] - bucket["padding"] for bucket in single["buckets"]}
-    names = max((bucket["parameters"] for bucket in shared["buckets"]), key=len)  # an embedding may not share its bucket
+    names = max((bucket["parameters"] for bucket in shared["buckets"]), key=len)  # the largest bucket: an embedding has a bucket of its own
     ends = list(itertools.accumulate(elements[name] for name in names))
     middle = min(zip(names[:-1], ends), key=lambda end: abs(2 * end[1] - ends[-1]))[0]
     once, each = (read_plan(name)["per_rank"]["fp32"]["gradient_wire_bytes"] for name in ("step", "micro"))

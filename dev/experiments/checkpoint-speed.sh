@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures how fast this disk takes checkpoints, compared with `dd conv=fsync` of the same number of random bytes; the two alternate. Prints
-# medians of the write during the steps, of the write while the run waits, of dd, and of the pause of the run beyond the copy.
+# Measures how fast checkpoints are written to a disk, in alternation with `dd conv=fsync` of the same number of random bytes. Prints the
+# medians of four times: writing during steps, writing while the run waits, dd, and the pause of the run in addition to the copy.
 # Needs a build and an otherwise idle machine; takes about two minutes on two cores. Keeps no files.
 #   usage: bash dev/experiments/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      measures the disk of FOLDER; default: runs/
 set -euo pipefail
@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 mkdir -p "${1:-runs}"
 folder=$(mktemp -d "${1:-runs}/checkpoint-speed-XXXXXX")
-source=$(mktemp /dev/shm/trireme-XXXXXX) # memory, so that dd waits for the disk only
+source=$(mktemp /dev/shm/trireme-XXXXXX) # in memory, so that dd only waits for the disk it writes to
 trap 'rm -rf "$folder" "$source"' EXIT
 ranks=${2:-2} turns=${3:-4}
 

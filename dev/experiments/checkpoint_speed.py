@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of checkpoint-speed.sh: checkpoints of FOLDER/run*/run.h5 compared with the times of dd in FOLDER/dd.txt.
+"""Prints the table of checkpoint-speed.sh: the checkpoints in FOLDER/run*/run.h5 compared with the times of dd in FOLDER/dd.txt.
   usage: checkpoint_speed.py FOLDER"""
 import glob
 import statistics
@@ -17,7 +17,7 @@ def main():
             rows = {name: list(column[:]) for name, column in file["checkpoints"].items()}
             steps += list(file["steps/seconds"][1:])
         size = rows["bytes"][0]
-        # The run waits for the last checkpoint, and the one before is cut short by it.
+        # The run waits for the last checkpoint. The one before it has only one step to overlap with, so it is omitted.
         during += rows["write_s"][:-2]
         waiting += rows["write_s"][-1:]
         beyond += [stall - copy for stall, copy in zip(rows["stall_s"][:-2], rows["copy_s"])]

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures how many tokens the recipe input/recipe-llama-muon.yaml saves, compared with input/recipe-gpt2-adamw.yaml. Tunes the learning rate
-# of both alike (four rates each, at the deck's own length, seed 1), trains both with the best rate and three other seeds, and prints the
-# losses and the share of the baseline's tokens after which its loss is reached. Steps that are done already are skipped. Needs a build;
-# takes less than ten minutes on two cores.
+# Measures how many tokens the recipe input/recipe-llama-muon.yaml saves compared with input/recipe-gpt2-adamw.yaml. Tunes the learning rate
+# of both in the same way (four rates each, the deck's number of steps, seed 1), then trains both with the best rate and three other seeds.
+# Prints the losses, and the share of the baseline's tokens that the other recipe needs to reach the baseline's loss. Complete runs are not
+# repeated. Needs a build; takes less than ten minutes on two cores.
 #   usage: bash dev/experiments/compare-recipes.sh [FOLDER [RANKS [section.key=value …]]]      default: runs/recipes, 2 ranks
 set -euo pipefail
 [[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
@@ -22,7 +22,7 @@ train() { # RECIPE NAME [section.key=value …]
     exit 1
   }
 }
-best() { # RECIPE: the rate whose run has the lowest validation loss at its end
+best() { # RECIPE: prints the rate whose run has the lowest final validation loss
   "$python" dev/experiments/compare_recipes.py best "$folder/$1" "${rates[@]}"
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What compare-recipes.sh reads from its runs: the best learning rate of a recipe, and the table and picture of two recipes.
+"""Evaluates the runs of compare-recipes.sh: prints the best learning rate of a recipe, or a table and a picture that compare two recipes.
   usage: compare_recipes.py best FOLDER RATE …
          compare_recipes.py table FOLDER BASE OTHER SEED …"""
 import statistics
@@ -15,7 +15,7 @@ from matplotlib import pyplot  # noqa: E402
 
 
 def best(folder, *rates):
-    """Prints the rate whose run has the lowest validation loss at its end."""
+    """Prints the rate whose run has the lowest final validation loss."""
     found = {}
     for rate in rates:
         with h5py.File(f"{folder}/rate-{rate}/run.h5", "r") as file:
@@ -25,7 +25,7 @@ def best(folder, *rates):
 
 
 def curve(path):
-    """Tokens and validation losses of a run."""
+    """Returns the tokens trained on at each validation of a run, and the validation losses."""
     with h5py.File(path, "r") as file:
         tokens = dict(zip(file["steps/step"][:], file["steps/tokens"][:]))
         steps, losses = file["validation/step"][:], file["validation/loss"][:]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of speed.sh --against: the medians over all rounds of the median steps of FOLDER/DECK-PRECISION-{here,other}-ROUND, their
-ratio, and the lowest and highest ratio of a round.
+"""Prints the table of speed.sh --against. The runs are FOLDER/DECK-PRECISION-{here,other}-ROUND. For each side the table has the median
+over all rounds of the run's median step time, then the ratio of these medians and the lowest and highest ratio of a single round.
   usage: PYTHONPATH=postproc compare_speed.py FOLDER ROUNDS "DECK PRECISION …" …"""
 import sys
 
@@ -10,7 +10,7 @@ from trireme_postproc.run_file import RunFile
 
 
 def median_step(path):
-    return np.median(RunFile(path).steps["seconds"].values[1:])  # the first step warms up
+    return np.median(RunFile(path).steps["seconds"].values[1:])  # the first step is a warm-up
 
 
 def main():

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares predictions with measurements on this machine. For each number of ranks `bench reduce --fit` measures the machine, `plan --machine`
-# predicts the step and the checkpoint, and runs are timed, with overlap and without, in alternating rounds. Each run writes about five
-# checkpoints during its steps, at most one in 5 steps. Writes a Markdown table, a JSON file with every value, and a picture. Needs a build,
-# h5py and matplotlib; CPUs only.
+# Compares predicted with measured times on this machine. In every round and for each number of ranks, `bench reduce --fit` measures the
+# machine, `plan --machine` predicts the times of a step and of a checkpoint, and two runs are timed, one with overlap and one without.
+# Each run writes about five checkpoints during its steps, at most one every 5 steps. Writes a Markdown table, a JSON file with every value,
+# and a picture. Needs a build, h5py and matplotlib; CPUs only.
 #   usage: bash dev/experiments/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
-# --per-rank: weak scaling, batch.sequences is N for each rank. Otherwise the deck's batch is divided over the ranks (strong scaling).
-# --hosts: one rank on each, the first ones for fewer ranks, for example inside tests/network/hosts.sh, which creates hosts and a slow link:
+# --per-rank: weak scaling with batch.sequences = N times the number of ranks. Default: strong scaling, which divides the deck's batch.
+# --hosts: starts one rank on each of the first hosts, for example inside tests/network/hosts.sh, which creates hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash dev/experiments/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")/../..
@@ -35,9 +35,9 @@ while [[ ${1:-} == --* ]]; do
 done
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.device=cpu)
-every=$((steps >= 25 ? steps / 5 : 5)) # a checkpoint lengthens the steps during which it is written; the median ignores them
+every=$((steps >= 25 ? steps / 5 : 5)) # rare enough for the median to ignore the steps that a checkpoint slows
 mkdir -p "$(dirname "$output")"
-folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
+folder=$(mktemp -d -p "$(dirname "$output")") # must be readable by every host of the job
 trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Calculates what a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, by `trireme plan`.
-# Prints Markdown. One sequence per rank, one micro-step per step, bf16, recompute: block, eight ranks per host; without activations and the
-# snapshot for checkpoints, which on GPUs is in the host's memory. Needs a build; a build with CUDA plans for GPUs and needs none.
+# Calculates with `trireme plan` what a rank holds and sends for Llama 8B, 13B and 70B, for each number of ranks and each parallel.shard.
+# Prints Markdown. Settings: one sequence per rank, one micro-step per step, bf16, recompute: block, eight ranks per host. Not included:
+# activations, and the snapshot for checkpoints (in host memory on GPU nodes). Needs a build; one with CUDA plans for GPUs but needs none.
 #   usage: bash dev/experiments/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
 [[ ${1:-} != -* ]] || { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of sharding-table.sh, from FOLDER/MODEL-RANKS.json of `trireme plan`.
+"""Prints the tables of sharding-table.sh from the files FOLDER/MODEL-RANKS.json that `trireme plan` wrote.
   usage: sharding_table.py FOLDER cuda|cpu RANKS …"""
 import json
 import sys

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures how fast this machine trains: tokens/s and the share of its matrix ceiling, for the quickstart model and for GPT-2 124M with a
-# context of 1024, in fp32 and bf16. Needs a build and an otherwise idle machine; takes about four minutes on two cores. Keeps no files except
-# the table, where one is named.
+# context of 1024, in fp32 and bf16. Needs a build and an otherwise idle machine; takes about four minutes on two cores. Keeps no files
+# except TABLE.h5, if it is given.
 #   usage: bash dev/experiments/speed.sh [RANKS [TABLE.h5]]
 #          bash dev/experiments/speed.sh --against COMMIT|FOLDER [--rounds N] [RANKS]
-# --against: builds COMMIT in another folder, or takes FOLDER, a working tree of another commit with its build/trireme. Runs both alternately
-# (one first in odd rounds, the other in even ones; 3 rounds, about eight minutes each) and prints the ratio of their median steps. Each reads
-# its own decks of input/. Needs h5py.
+# --against: compares this build with COMMIT, which is built in a temporary folder, or with FOLDER, a working tree that has a build/trireme.
+# The runs alternate, and the side that runs first changes each round (3 rounds, about eight minutes each). Prints the ratio of the median
+# steps. Each side uses the decks in its own input/. Needs h5py.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }
@@ -28,9 +28,9 @@ ranks=${1:-2}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"; git worktree prune' EXIT
 
-# Deck, precision, steps, sequences per rank and step, sequences at a time.
+# Deck, precision, steps, sequences per rank and step, sequences per micro-batch.
 decks=("quickstart fp32 60 24 4" "quickstart bf16 60 24 4" "gpt2-124m fp32 3 8 4" "gpt2-124m bf16 3 8 4")
-train() { # project, run directory, what a row of `decks` has
+train() { # project, run directory, fields of a row of `decks`
   local project=$1 run=$2 deck=$3 precision=$4 steps=$5 sequences=$6 at_a_time=$7
   (cd "$project" && bash jobs/mpirun.sh -n "$ranks" build/trireme "input/$deck.yaml" run.directory="$run" run.steps="$steps" \
     run.precision="$precision" batch.sequences=$((ranks * sequences)) batch.micro_sequences="$at_a_time" data.cache="$run-tokens" \

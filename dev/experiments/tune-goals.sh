@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks whether `trireme tune` reaches its goals on this machine: on two ranks, over a slow link between two hosts (network namespaces, which
-# tests/network/hosts.sh creates) and in shared memory. It tunes the deck, and then runs the deck and the tuned deck alternately (own, tuned,
-# tuned, own; a round is four runs). Writes a Markdown table and a JSON file with every value. Goals: a step of the tuned deck takes at most
-# 0.95 of the deck's own over a slow link, and at most 1.01 of it anywhere. Needs a build, h5py and, for a link, what hosts.sh needs; CPUs
-# only. For figures, nothing else may run.
+# Checks on two ranks whether `trireme tune` reaches its goals on this machine, over a slow link between two hosts (network namespaces that
+# tests/network/hosts.sh creates) and in shared memory. It tunes the deck, then runs the original and the tuned deck in alternation
+# (own, tuned, tuned, own: a round of four runs). Writes a Markdown table and a JSON file with every value. Goals: compared with the
+# original deck, a step of the tuned deck takes at most 0.95 of the time over a slow link, and at most 1.01 of it anywhere. Needs a build,
+# h5py and, for a link, what hosts.sh needs; CPUs only. For results to publish, nothing else may run on the machine.
 #   usage: bash dev/experiments/tune-goals.sh [--links shared,RATE,…] [--seconds N] [--rounds N] [--steps N] [--output FILE.json] [DECK [section.key=value …]]
-# RATE: as tc writes it, 300mbit. --seconds: of tune. Steps include three of warm-up, which do not count.
-# exit code: 0, both goals hold; 1, one does not; 2, a mistake; 3, this machine cannot do it
+# RATE: as tc writes it, 300mbit. --seconds: time limit of tune. The first three of the --steps are warm-up steps and are not measured.
+# Exit code: 0: both goals hold; 1: a goal is missed; 2: wrong usage or input; 3: a command failed, or this machine has no such link.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -25,7 +25,7 @@ while [[ ${1:-} == --* ]]; do
       links=$2
       ;;
     --output) output=$2 ;;
-    --place) place=$2 ;; # of one link, inside of its hosts: how this script calls itself
+    --place) place=$2 ;; # internal: the folder of one link; this script calls itself with it inside the hosts of the link
     *) usage ;;
   esac
   shift 2
@@ -33,14 +33,14 @@ done
 [ "$steps" -gt 3 ] || usage
 deck=${1:-input/quickstart.yaml}
 trireme=$(realpath "${TRIREME:-build/trireme}")
-# One thread for each rank where the two hosts are one machine: `auto` would take all of its cores for either.
+# Half of the cores for each rank: both "hosts" are this machine, and with `auto` each rank would take all of its cores.
 threads=$(($(nproc) / 2))
 common=("run.threads=$((threads > 0 ? threads : 1))" run.precision=fp32 run.device=cpu "${@:2}")
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
 launch() { # command
   local start=(bash jobs/mpirun.sh -n 2)
-  [ -z "${TRIREME_HOSTS_SH:-}" ] || start=(bash jobs/mpirun.sh -q -H north:1,south:1 -n 2) # inside of hosts.sh
+  [ -z "${TRIREME_HOSTS_SH:-}" ] || start=(bash jobs/mpirun.sh -q -H north:1,south:1 -n 2) # inside hosts.sh
   "${start[@]}" "$@" </dev/null >"$place/log" 2>&1 || { cat "$place/log" >&2 && exit 3; }
 }
 train() { # deck, run directory
@@ -53,7 +53,7 @@ one_link() {
   launch "$trireme" tune "$deck" "${common[@]}" data.cache="$place/tokens" run.directory="$place/none" --seconds "$seconds" \
     --output "$place/tuned.yaml" --json "$place/tune.json"
   if grep -q '"chosen": 0$' "$place/tune.json"; then
-    return # the tuned deck has the deck's own values: a step of it takes what a step of the deck takes
+    return # nothing to compare: the tuned deck has the same values as the original
   fi
   for ((round = 1; round <= rounds; ++round)); do
     echo "$(basename "$place"): round $round of $rounds" >&2
