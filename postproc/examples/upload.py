@@ -24,7 +24,7 @@ else:
 for line in open(path, encoding="utf-8"):
     try:
         found = json.loads(line)
-    except ValueError:  # it is being written, or was cut off by a kill
+    except ValueError:  # the line is being written, or was truncated by a kill
         continue
     row = {key: value for key, value in found.items() if value is not None and key != "crc32"}  # null: not finite
     if row.pop("kind", "step") == "step":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each optimization against its absence, from the file that dev/experiments/ablation.sh writes: a Markdown table."""
+"""Prints the file that dev/experiments/ablation.sh writes as a Markdown table that compares steps with and without each optimization."""
 
 import os
 
@@ -18,9 +18,9 @@ FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
 
 
 class Row:
-    """One optimization and one quantity. `ratio` is off over on, of medians, and on over off where more is better: above 1 the optimization
-    pays; NaN where the divisor is 0. `spread` has the quartiles of the ratios of rounds; its count is the number of rounds with a ratio, which
-    is 1 for what does not vary (bytes of a plan)."""
+    """One optimization and one quantity. `ratio` is the median without the optimization over the median with it, or the inverse if more
+    is better. Above 1 the optimization pays. NaN: the divisor is 0. `spread` has the quartiles of the ratios of the rounds. Its count is
+    the number of rounds with a ratio, which is 1 for values that do not vary, such as the bytes of a plan."""
 
     def __init__(self, group):
         texts = {name: str(group.attrs[name]) for name in ("title", "claim", "quantity", "unit", "off", "on")}
@@ -34,14 +34,14 @@ class Row:
         self.ratio = above.ratio(below)
         rounds = np.intersect1d(sides[0][1], sides[1][1])
         medians = [[np.median(values[of == round_]) for round_ in rounds] for values, of in sides]
-        with np.errstate(divide="ignore", invalid="ignore"):  # nothing, as of allocations: there is no ratio
+        with np.errstate(divide="ignore", invalid="ignore"):  # no ratio if the divisor is 0, such as no allocations
             self.spread = Spread(np.divide(*medians[::order]))
 
         names = ("compute_s", "communication_s", "exposed_share")
         self.spent = [dict(zip(names, side)) for side in zip(*(group.attrs[name] for name in names if name in group.attrs))]
 
     def spent_cells(self):
-        """Of runs with spans: seconds of communication over those of compute, and the share of a step for which compute waited."""
+        """For runs with spans: seconds of communication over seconds of compute, and the share of a step during which compute waited."""
         cells = [self.title]
         for side in self.spent:
             communication, compute = side["communication_s"], side["compute_s"]
@@ -67,7 +67,7 @@ def _value(value, unit):
 
 
 class Ablation:
-    """The file: `facts` about how it was measured, and the rows in their order."""
+    """The content of the file: `facts` about the measurement, and the rows in their order."""
 
     def __init__(self, path):
         if not os.path.exists(path):
@@ -95,7 +95,7 @@ def _markdown(headings, rows):
 
 
 def table(ablation):
-    """Markdown: how it was measured, the rows, and the ratio of communication to compute in their runs, on which claims depend."""
+    """Returns Markdown: facts, rows, and the ratio of communication to compute in the runs, on which the claims depend."""
     lines = [", ".join(f"{name}: {value.strip()}" for name, value in ablation.facts), ""] if ablation.facts else []
     lines += _markdown(HEADINGS, [row.cells() for row in ablation.rows])
     spent = [row.spent_cells() for row in ablation.rows if row.spent]

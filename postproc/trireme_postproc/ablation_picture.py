@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of an ablation: off over on of each row, with the quartiles of the rounds and what the literature claims."""
+"""The picture of an ablation: the ratio off / on of each row, with the quartiles of the rounds and the claim of the literature."""
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
@@ -8,9 +8,9 @@ from .ablation_record import STEP
 from .style import BLUE, INK, STYLE, empty, expect_picture, plt, save
 from .texts import number
 
-FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # a panel whose ratios are all within such a factor has marks at tenths, at fifths, or at 1, 2, 3 and 5
-WIDTH, LINE, AROUND = 9.0, 0.25, 1.25  # inches: of the picture, of a line of a row's name, of what is around the rows of a panel
-CLAIMED = "#C08400"  # orange that can be seen on white
+FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # ticks: every 0.1, 0.2, or at 1, 2, 3, 5, if largest / smallest value is below this
+WIDTH, LINE, AROUND = 9.0, 0.25, 1.25  # inches: width; height of a text line; space around the rows of a panel
+CLAIMED = "#C08400"  # orange with enough contrast on white
 
 
 def _name(row):
@@ -53,7 +53,7 @@ def _panel(axes, rows, title):
 
 
 def plot_ablation(ablation, output):
-    """Writes the picture, one panel below the other; its kind follows from the name's ending."""
+    """Writes the panels one below the other. The extension of `output` selects the format."""
     expect_picture(output)
     drawn = [row for row in ablation.rows if np.isfinite(row.ratio)]
     panels = [(rows, title) for rows, title in (

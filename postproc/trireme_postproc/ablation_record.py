@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers what dev/experiments/ablation.sh measured into one HDF5 file: python3 -m trireme_postproc.ablation_record FOLDER FILE.h5 [NAME=VALUE …]
 
-FOLDER/rows.tsv has a line per row of the table: key, source, quantity, title, claim, ratio that the claim means (or nothing), off, on;
-tabs between. The files of a row are in FOLDER/SOURCE: `off-TURN` and `on-TURN`, a run directory or JSON of `trireme plan`, or
-`both-TURN.json` of a bench that measures both. Off and on of a turn ran next to each other.
+FOLDER/rows.tsv has a line per row of the table, with the fields key, source, quantity, title, claim, ratio that the claim means (or
+nothing), off and on, separated by tabs. The files of a row are in FOLDER/SOURCE: `off-N` and `on-N` are run directories or JSON files of
+`trireme plan`, and `both-N.json` is from a bench that measures both. off-N and on-N with the same N ran directly after each other.
 
-The file: attributes filetype, version, and every NAME=VALUE; a group per row with attributes title, claim, claimed_ratio (NaN: none),
-off, on, quantity, unit and position; data sets off, off_turn, on, on_turn: every value and the turn it is of. A row of steps whose runs
-recorded spans has as well the attributes compute_s, communication_s and exposed_share, each of off and of on.
+The HDF5 file has the attributes filetype, version and every NAME=VALUE. Each row is a group with the attributes title, claim, claimed_ratio
+(NaN: none), off, on, quantity, unit and position, and with the datasets off and on (values), off_turn and on_turn (the N of each value).
+A row of steps also has the attributes compute_s, communication_s and exposed_share, each for off and on, if its runs recorded spans.
 """
 
 import csv
@@ -29,7 +29,7 @@ VERSION = (1, 0)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
 STEP = "step"
 REDUCTION = "reduce.bucket"
-# Compute includes what is inside them, without waits.
+# Compute includes the spans nested inside these two, except waits.
 COMPUTE, COMMUNICATION = ("model.train", "optim.step"), (REDUCTION, "gather.bucket", "matrices.travel")
 EXPOSED = ("reduce.exposed", "gather.wait", "matrices.wait")
 BYTES = {"fp32": 4, "bf16": 2, "int8": 65 / 64, "fp8": 65 / 64}
@@ -42,17 +42,17 @@ def _json(path):
 
 
 def _step(path, _):
-    """Seconds of every step after warm-up."""
+    """Returns the seconds of every step after warm-up."""
     return warm_seconds(RunFile(path))
 
 
 def _allocations(path, _):
-    """Of scratch, in every step after warm-up."""
+    """Returns the number of allocations of scratch memory in every step after warm-up."""
     return RunFile(path, samples=False).steps["allocations"].values[WARM_UP:]
 
 
 def _bandwidth(path, _):
-    """Of every reduction of a bucket after warm-up: the bytes of its gradients as they travel, without padding, over its span."""
+    """Returns, for every bucket reduction after warm-up, the bytes of gradients as sent, without padding, over the duration."""
     run = RunFile(path)
     position = next(place for place, span in enumerate(run.spans) if span.name == REDUCTION)
     samples = run.samples[(run.samples["name"] == position) & (run.samples["step"] > WARM_UP) & (run.samples["duration_s"] > 0)]
@@ -78,7 +78,7 @@ def _bench(off, on, value=lambda row: row["seconds"]):
 
 
 def _growth(name):
-    """Of a pool whose blocks double when they are too small, and of one whose blocks grow by half."""
+    """Reads a value of two memory pools: off: the blocks of the pool double in size, on: they grow by half."""
     return lambda path, side: [row[name] for row in _json(path)["growth"] if row["factor"] == {"off": 2, "on": 1.5}[side]]
 
 
@@ -90,7 +90,7 @@ def _lease(touched):
     return read
 
 
-# What a row shows: how its files are read (file, "off" or "on" -> values) and the unit.
+# By quantity: a function (path, "off" or "on") that reads the values from a file, and their unit.
 QUANTITIES = {
     STEP: (_step, "s"),
     "bandwidth of reductions": (_bandwidth, "B/s"),
@@ -111,15 +111,15 @@ QUANTITIES = {
 
 
 def _files(folder, source, side):
-    """Pairs (path, turn) of one side."""
+    """Returns pairs (path, N) of one side."""
     paths = sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, source)), "*")))
     named = [(path, re.fullmatch(rf"(?:{side}|both)-(\d+)(?:\.json)?", os.path.basename(path))) for path in paths]
     return [(path, int(match[1])) for path, match in named if match]
 
 
 def _where(path):
-    """Of a run, per step after warm-up and rank: seconds of compute without its waits, seconds of communication, and the share of the step
-    for which compute waited for it. Nothing where no spans were recorded."""
+    """Returns means of a run per step after warm-up and per rank: seconds of compute without waits, seconds of communication, and the share
+    of the step during which compute waited for communication. None if no spans were recorded."""
     run = RunFile(path)
     run.samples = run.samples[run.samples["step"] > WARM_UP]
     seconds = {total.span.name: total.per_step for total in timings.totals(run)}
@@ -131,7 +131,7 @@ def _where(path):
 
 
 def _spent(folder, source):
-    """The attributes of a row of steps: what _where() has, the medians over the runs of each side."""
+    """Returns the attributes of a row of steps: the medians of the values of _where() over the runs of each side."""
     sides = [[_where(path) for path, _ in _files(folder, source, side)] for side in ("off", "on")]
     if any(run is None for runs in sides for run in runs):
         return {}
@@ -140,7 +140,7 @@ def _spent(folder, source):
 
 
 def _values(folder, source, read, side):
-    """All values of one side and the turn that each is of."""
+    """Returns all values of one side, and for each value the N of its file."""
     values, turns = [], []
     for path, turn in _files(folder, source, side):
         found = read(path, side)
@@ -152,7 +152,7 @@ def _values(folder, source, read, side):
 
 
 def gather(folder, output, facts):
-    """Writes the file `output` of the measurements in a folder; `facts`: texts about the machine and the way it was measured."""
+    """Writes the measurements in `folder` to the file `output`. `facts`: texts about the machine and the measurement."""
     with open(os.path.join(folder, "rows.tsv"), encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, FIELDS, delimiter="\t", quoting=csv.QUOTE_NONE))
     with h5py.File(output, "w") as file:

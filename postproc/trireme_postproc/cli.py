@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line; `trireme-postproc --help` lists the verbs. A verb's module is read when it is called for: some draw, some do not."""
+"""The command line; `trireme-postproc --help` lists the verbs. A verb imports its modules when it runs, since not all need matplotlib."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ except ImportError as error:
 USER_ERROR = 2
 ENVIRONMENT = 3
 INTERRUPTED = 130
-LONGEST_S = 1e9  # no clock sleeps for much longer
+LONGEST_S = 1e9  # time.sleep() rejects values that are much larger
 RUN_HELP = "a run directory, or the run.h5 in it"
 
 
@@ -44,7 +44,7 @@ def _export(options):
         return _follow(options)
     run = RunFile(options.run)
     directory = os.path.dirname(run.path) or "."
-    if options.format == "jsonl":  # the directory of the run has a steps.jsonl of its own: the log
+    if options.format == "jsonl":  # the run directory already has a steps.jsonl: the log
         directory = os.path.join(directory, "jsonl")
     for path in export(run, options.format, options.output or directory):
         print(path)
@@ -163,7 +163,7 @@ def _report(options):
 
 
 def _picture(output, data):
-    """`output`, which must be another file than `data`."""
+    """Returns `output` if it is a different file from `data`; otherwise raises RunFileError."""
     if os.path.realpath(output) == os.path.realpath(data):
         raise RunFileError(f"{output}: the picture would replace its data: name another with -o")
     return output
@@ -177,7 +177,7 @@ def _expect_different(paths):
 
 
 def _several(paths):
-    """The runs; each is named once."""
+    """Opens the runs. A run that is named twice is an error."""
     runs = [RunFile(path) for path in paths]
     _expect_different(paths)
     return runs
@@ -269,8 +269,8 @@ def _parser():
 
 
 class _Printable:
-    """A stream on which names and texts from files cannot move the cursor, set a title or fail to be encoded: control characters and
-    lone surrogates are written as \\xNN. `kept`: control characters that may pass."""
+    """A stream that writes control characters and lone surrogates as \\xNN. Names and texts from files can then not move the cursor, set
+    the title of the terminal or cause encoding errors. `kept`: control characters that are written unchanged."""
 
     def __init__(self, stream, kept="\n\t"):
         self._stream, self._kept = stream, kept
@@ -291,7 +291,7 @@ def main(arguments=None):
     if sys.stdout is None:
         print("error: the standard output is closed. Start the command with an open one", file=sys.stderr)
         return ENVIRONMENT
-    out = _Printable(sys.stdout, "\n\t\x1b" if options.verb == "watch" else "\n\t")  # `watch` draws, and checks its texts itself
+    out = _Printable(sys.stdout, "\n\t\x1b" if options.verb == "watch" else "\n\t")  # `watch` draws, and replaces such characters
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(_Printable(sys.stderr)):
         return _run(options)
 
@@ -307,7 +307,7 @@ def _run(options):
     except RunFileError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR
-    except BrokenPipeError:  # the reader of our output has left, as in `| head`
+    except BrokenPipeError:  # the reader of the output has ended, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         folder = os.path.dirname(error.filename or "")
@@ -316,7 +316,7 @@ def _run(options):
             return USER_ERROR
         print(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}", file=sys.stderr)
         return ENVIRONMENT
-    except ImportError as error:  # of what only some verbs need
+    except ImportError as error:  # of a package that only some verbs need
         if explain(error) is None:
             raise
         print(explain(error), file=sys.stderr)

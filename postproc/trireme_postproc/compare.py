@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares runs: what differs between them, and what they reached, with ratios to the first."""
+"""Compares runs: how their decks and results differ, with ratios to the first run."""
 
 import functools
 import math
@@ -19,27 +19,27 @@ ALWAYS_DIFFERENT = ("date_and_time", "run_id", "name")
 
 
 class Row:
-    """One quantity: a Spread for each run, or None where a run has none."""
+    """One quantity: for each run a Spread, or None if the run does not have it."""
 
     def __init__(self, text, spreads):
         self.text, self.spreads = text, spreads
 
 
 def common(runs, name):
-    """How far all runs came in a column of /steps; 0 where one has no rows."""
+    """Returns the largest value in a column of /steps that all runs reached; 0 if a run has no rows."""
     ends = [per_step(run, name) for run in runs]
     return min((float(end.values[-1]) if end is not None else 0.0 for end in ends), default=0.0)
 
 
 def losses_at_equal(runs, name):
-    """Rows: the loss when runs had trained for the same number of steps or tokens (`name`), at quarters of what they have in common."""
+    """Returns rows with the loss after equal numbers of steps or tokens (`name`), at each quarter of the range that all runs have."""
     end = common(runs, name)
     if end <= 0:
         return []
     rows = []
     places = [per_step(run, name).values if per_step(run, "loss") is not None else None for run in runs]
     shared = [one for one in places if one is not None]
-    shared = functools.reduce(np.intersect1d, shared) if shared else np.zeros(0)  # the same steps of all runs, where there are any
+    shared = functools.reduce(np.intersect1d, shared) if shared else np.zeros(0)  # the steps that all runs recorded, if there are any
     for place in sorted({np.floor(end * share) for share in SHARES} - {0.0}):
         spreads = []
         use_shared = len(window_inside(shared, place, WINDOW * end)) > 0
@@ -55,7 +55,7 @@ def losses_at_equal(runs, name):
 
 
 def same_losses(runs, names):
-    """Sentences: until which step the losses of each run are those of the first, to the bit."""
+    """Returns sentences that say up to which step the losses of each run and the first run are bit-identical."""
     texts = []
     known = [dict(zip(run.steps["step"].values.tolist(), run.steps["loss"].values.tolist())) if "loss" in run.steps and "step" in run.steps else {}
              for run in runs]
@@ -75,7 +75,7 @@ def same_losses(runs, names):
 
 
 def _last_common(tables, column):
-    """Of tables with a step: the last step at which all have a finite value, and these; None where there is none."""
+    """Returns the last step at which all tables have a finite value, and these values; None if there is no such step."""
     found = []
     for table in tables:
         if "step" not in table or column not in table:
@@ -87,7 +87,7 @@ def _last_common(tables, column):
 
 
 def evaluations(runs):
-    """Rows: validation and the sets of evaluate.sets at the last step that all runs evaluated."""
+    """Returns rows of validation and the sets of evaluate.sets, at the last step that all runs evaluated."""
     rows = []
     tables = {"validation": [run.validation for run in runs]}
     for name in runs[0].evaluation:
@@ -103,7 +103,7 @@ def evaluations(runs):
 
 
 def speeds(runs):
-    """Rows over all recorded steps of each run."""
+    """Returns rows of speeds over all recorded steps of each run."""
 
     def row(text, columns):
         return Row(text, [Spread(column.values, column.unit) if column is not None else None for column in columns])
@@ -121,7 +121,7 @@ def speeds(runs):
 
 
 def times(runs):
-    """Rows: the parts of the median step by span, which add up to the last row."""
+    """Returns rows with the parts of the median step by span. They add up to the last row."""
     parts = [dict(parts_of_run(run)) for run in runs]
     labels = list(dict.fromkeys(label for one in parts for label in one if label != timings.REST))
     labels += [timings.REST] if any(timings.REST in one for one in parts) else []
@@ -138,7 +138,7 @@ def _short(value):
 
 
 def differences(runs, of=lambda run: run.deck):
-    """Pairs (key, a text for each run) for the keys whose values are not the same in all."""
+    """Returns pairs (key, a text for each run) of the keys whose values differ between runs."""
     tables = [of(run) for run in runs]
     keys = sorted(set().union(*tables))
     rows = [(key, [_short(table[key]) if key in table else MISSING for table in tables]) for key in keys
@@ -174,7 +174,7 @@ def _difference_lines(title, rows, names):
 
 
 def compare(runs):
-    """The whole text."""
+    """Returns the whole text."""
     names = names_of(runs)
     lines = ["runs"] + columns_text([(name, run.path) for name, run in zip(names, runs)], "  ", left=2) + [""]
     lines += _difference_lines("keys of the deck that differ", differences(runs), names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of several runs: losses over the tokens and their ratio, speed, and the time of a step by span."""
+"""The picture that compares runs: losses over tokens and their ratio, speed, and the time of a step by span."""
 
 import numpy as np
 from matplotlib.ticker import EngFormatter
@@ -13,7 +13,7 @@ from .span_looks import look_of
 from .style import DASHES, GREY, INK, STYLE, colour_and_dash, empty, expect_picture, label, plain, plt, save
 from .texts import number, with_unit
 
-SAME = 1e-3  # of a loss: smaller differences are drawn as none
+SAME = 1e-3  # relative difference of losses; smaller ones are drawn as a flat line
 
 
 def _look(position):
@@ -22,7 +22,7 @@ def _look(position):
 
 
 def _curves(runs):
-    """The window of the picture, and per run: tokens, loss and its unit, or None."""
+    """Returns the smoothing window of the picture, and for each run (tokens, loss, unit of the loss) or None."""
     found = []
     for run in runs:
         tokens, loss = per_step(run, "tokens"), per_step(run, "loss")
@@ -37,7 +37,7 @@ def _losses(axes, window, curves, names):
         return empty(axes, "no steps recorded")
     for at, (curve, name) in enumerate(zip(curves, names)):
         if curve:
-            width = {"linewidth": 4.5, "alpha": 0.45} if at == 0 else {"linewidth": 1.5}  # the first is seen below those that equal it
+            width = {"linewidth": 4.5, "alpha": 0.45} if at == 0 else {"linewidth": 1.5}  # wide: visible below equal curves
             axes.plot(*smooth_curve(*curve[:2], window), label=name, marker="o" if len(curve[0]) == 1 else None, **width, **_look(at))
     axes.set_ylabel(label("loss", ", ".join(units)))
     axes.set_xlabel("tokens")
@@ -63,7 +63,7 @@ def _ratios(axes, window, curves, names):
     axes.set_ylabel("ratio, running median")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.ticklabel_format(axis="y", useOffset=False)
-    if drawn < SAME:  # differences of rounding are not curves to look at
+    if drawn < SAME:  # do not magnify rounding errors
         axes.set_ylim(1 - SAME, 1 + SAME)
         text = f"largest difference: {most:.1e} of the loss" if most > 0 else "no difference"
         axes.text(0.99, 0.05, text, transform=axes.transAxes, ha="right")
@@ -128,7 +128,7 @@ def _times(axes, runs, names):
 
 
 def plot_compare(runs, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture. The extension of `output` selects the format."""
     expect_picture(output)
     names = [plain(name) for name in names_of(runs)]
     window, curves = _curves(runs)

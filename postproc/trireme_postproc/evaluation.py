@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of the sets of `evaluate.sets` over the steps: losses of text and tokens, accuracies of multiple choice."""
+"""Results of the sets of `evaluate.sets` over the steps: losses of texts and tokens, accuracies of multiple-choice questions."""
 
 import numpy as np
 
-# Columns of /evaluation/NAME, and what their kind is called.
+# Columns of /evaluation/NAME, and the name of their kind for labels.
 LOSSES = (("loss", ""),)
 IN_BYTES = (("bits_per_byte", ""),)
 ACCURACIES = (("accuracy", "accuracy"), ("accuracy_per_token", "per token"), ("accuracy_per_character", "per character"))
 
 
 class Curve:
-    """The rows of one column of one set that hold a number, with standard errors where the file has them. The last row belongs to it in any
-    case: a run that diverged shows that. Fractions are in percent."""
+    """The finite values of one column of one set, with standard errors if the file has them. The last value is kept even if it is not
+    finite, to show that a run diverged, unless no value is finite. Fractions are in percent."""
 
     def __init__(self, name, kind, steps, column, errors):
         known = np.isfinite(column.values)
@@ -25,7 +25,7 @@ class Curve:
 
 
 def curves(sets, columns):
-    """Of every set in `sets` (name → columns) those of `columns` that hold any number."""
+    """Returns a Curve for each of `columns` that has a finite value, for every set in `sets` (name → columns)."""
     found = []
     for name, table in sets.items():
         for column, kind in columns:

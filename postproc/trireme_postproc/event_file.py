@@ -32,7 +32,7 @@ _TABLE = _crc_table()
 
 
 def crc32c(data):
-    """CRC-32C (Castagnoli): 0xE3069283 of b"123456789"."""
+    """Returns the CRC-32C (Castagnoli) of `data`. Check value: 0xE3069283 for b"123456789"."""
     rest = 0xFFFFFFFF
     for byte in data:
         rest = _TABLE[(rest ^ byte) & 0xFF] ^ rest >> 8
@@ -63,12 +63,12 @@ def _bytes_field(number, data):
 
 
 def version_event(wall_time):
-    """The first record of every file."""
+    """Returns the first record of every file."""
     return framed(b"\x09" + struct.pack("<d", wall_time) + _bytes_field(3, VERSION))
 
 
 def restart_event(wall_time, step):
-    """Makes a reader forget the values of this step and later ones that come before it, in this file or an earlier one."""
+    """Returns a record that makes readers discard all earlier values of this step and later steps, in this file and older ones."""
     return framed(b"\x09" + struct.pack("<d", wall_time) + b"\x10" + _varint(step) + _bytes_field(7, b"\x08\x01"))
 
 
@@ -84,7 +84,7 @@ def _number_field(number, value):
 
 
 def hyperparameters_event(wall_time, name, values):
-    """A row of TensorBoard's table of hyperparameters. `values`: numbers and texts by name."""
+    """Returns the record of a row in TensorBoard's table of hyperparameters. `values`: numbers and texts by name."""
     start = b""
     for key, value in sorted(values.items()):
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -97,6 +97,6 @@ def hyperparameters_event(wall_time, name, values):
 
 
 def scalars_event(wall_time, step, scalars):
-    """`scalars`: pairs of tag and value, which is kept as a 32-bit float."""
+    """Returns the record of the values of a step. `scalars`: pairs of tag and value. Values are stored as 32-bit floats."""
     values = b"".join(_bytes_field(1, _bytes_field(1, tag.encode()) + b"\x15" + _float32(value)) for tag, value in scalars)
     return framed(b"\x09" + struct.pack("<d", wall_time) + b"\x10" + _varint(step) + _bytes_field(5, values))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of run.h5 for other programs, as JSON lines, CSV or TensorBoard event files. follow.py writes the last two during a run.
+"""Exports the rows of run.h5 as JSON lines, CSV or TensorBoard event files. follow.py writes the last two during a run.
 
-steps.jsonl and validation.jsonl hold a row per line, with null for what JSON cannot express (the log of a run has the name steps.jsonl as
-well, and lines of all kinds), and CSV has the same numbers, with nan, inf and -inf. The times of event files are the start of the session plus the seconds of
-its steps, because run.h5 does not hold the time of each row.
+steps.jsonl and validation.jsonl have a row per line, with null for nan and inf. (The log of a run is also named steps.jsonl, but has lines
+of all kinds.) CSV has the same numbers, with nan, inf and -inf. run.h5 does not have the time of each row, so the times in event files are
+the start of the session plus the seconds of its steps.
 """
 
 import calendar
@@ -18,13 +18,13 @@ from .run_file import RunFileError
 
 FORMATS = ("jsonl", "csv", "tensorboard")
 TABLES = ("steps", "validation")
-# Those of src/records/record/run/rows.hpp; columns that a later version adds come after them.
+# The order in src/records/record/run/rows.hpp. Columns that a later version adds come after these.
 ORDER = ("step", "loss", "bits_per_byte", "grad_norm", "learning_rate", "tokens", "seconds", "tokens_per_s", "flops_per_s", "exposed_s",
          "allocations", "cpu_joules", "gpu_joules")
 
 
 def rows_of(columns):
-    """Names, and a list of Python numbers per row."""
+    """Returns the names of the columns, and a tuple of Python numbers for each row."""
     names = sorted(columns, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
     return names, list(zip(*(columns[name].values.tolist() for name in names)))
 
@@ -47,7 +47,7 @@ def csv_lines(columns):
 
 
 def step_times(run):
-    """A function of a step: when it ended, in seconds since 1970, as far as the record has it."""
+    """Returns a function that maps a step to the time of its end, in seconds since 1970; unknown steps map to the first start."""
     steps, seconds = (run.steps[name].values.tolist() if name in run.steps else [] for name in ("step", "seconds"))
     if all(name in run.sessions and len(run.sessions[name]) for name in ("first_step", "date_and_time")):
         starts, dates = starts_of_steps(run, steps).tolist(), run.sessions["date_and_time"].values
@@ -62,7 +62,7 @@ def step_times(run):
 
 
 def events(run):
-    """Records of an event file."""
+    """Yields the records of an event file."""
     time_of = step_times(run)
     yield version_event(time_of(None))
     yield hyperparameters_event(time_of(None), run.name, run.deck)
@@ -77,7 +77,7 @@ def events(run):
 
 
 def _write_new(path, parts):
-    """A file in whose place nothing may be; nothing is left of one that could not be written whole."""
+    """Writes a file that must not exist yet. Removes it if it cannot be written completely."""
     try:
         file = open(path, "xb")
     except FileExistsError as error:
@@ -92,12 +92,12 @@ def _write_new(path, parts):
 
 
 def export(run, kind, directory):
-    """Writes the rows of `run` into `directory`, which is made where it is missing. Returns the paths."""
+    """Writes the rows of `run` into `directory`, which is created if necessary. Returns the paths."""
     for table in TABLES:
         if kind == "tensorboard":
             break
         path = os.path.join(directory, f"{table}.{kind}")
-        if os.path.exists(path):  # before anything is written
+        if os.path.exists(path):  # check both files before writing one
             raise RunFileError(f"{path}: is here already; name another directory with -o")
     if kind == "tensorboard":
         directory = os.path.join(directory, "tensorboard")

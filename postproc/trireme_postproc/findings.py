@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remarkable about a run, in sentences: where its time is lost, and what went wrong. All of it follows from the record."""
+"""Describes in sentences what is remarkable about a run: where it loses time, and what went wrong. The only input is the record."""
 
 import numpy as np
 
@@ -7,25 +7,25 @@ from . import timings
 from .measures import Spread, exposed_share, per_step, share_of_ceiling
 from .texts import number, with_unit
 
-# What is worth a sentence, in percent.
+# Thresholds in percent, from which a sentence is printed.
 EXPOSED, DATA, CEILING, UNEQUAL, VARYING, CHECKPOINTS, RISEN = 5, 5, 25, 10, 20, 2, 1
 TRAIN, DATA_NEXT, READY, REDUCE = "model.train", "data.next", "reduce.ready", "reduce.bucket"
 
 
 def _seconds(run, name):
-    """Samples of a span by its name in the steps that were recorded whole; none where the file has no such name."""
+    """Returns the samples of the span `name` that belong to a step (not to step 0); none if the file has no such span."""
     position = run.position(name)
     chosen = run.samples["name"] == (position if position is not None else len(run.spans))
     return run.samples[chosen & (run.samples["step"] > 0)]
 
 
 def _keys(rows):
-    """One number for each step of each rank."""
+    """Returns for each row a number that identifies its step and rank."""
     return rows["step"].astype(np.int64) << 32 | rows["rank"]
 
 
 def waits(run):
-    """(span's name, index) → seconds that compute waited inside the steps, over all recorded ranks and steps."""
+    """Returns (name of the span, index) → seconds that compute waited inside steps, summed over all recorded ranks and steps."""
     total = {}
     whole = _seconds(run, timings.ROOT)
     keys, first = np.unique(_keys(whole), return_index=True)
@@ -43,7 +43,7 @@ def waits(run):
 
 
 def exposed_percent(run):
-    """Of the recorded ranks' steps; where there are no spans, of rank 0's. NaN: not known."""
+    """Returns the exposed percentage of the steps of all recorded ranks, or of rank 0 if there are no spans. NaN: not known."""
     steps = float(_seconds(run, timings.ROOT)["duration_s"].sum())
     if steps > 0 and any(span.waits for span in run.spans):
         return 100 * sum(waits(run).values()) / steps
@@ -54,8 +54,8 @@ def exposed_percent(run):
 
 
 def _late_rank(reductions):
-    """(share of the time of a bucket's reductions that ranks waited for others, and a sentence about who came last): where all ranks
-    reduce together, the one that came last took the shortest."""
+    """Returns the share of the time of a bucket's reductions that ranks spent waiting for other ranks, and a sentence about which rank came
+    last. All ranks end a reduction together, so the rank that came last has the shortest span."""
     rows = np.sort(reductions, order=["step", "micro", "duration_s"])
     begins = np.flatnonzero(np.diff(rows["step"].astype(np.int64), prepend=-1) | np.diff(rows["micro"].astype(np.int64), prepend=-1))
     ends = np.append(begins[1:], len(rows))[: len(begins)]
@@ -72,7 +72,7 @@ def _late_rank(reductions):
 
 
 def _reason(run):
-    """Which wait is the longest, and why, as far as the spans show."""
+    """Says which wait is the longest and, if the spans show it, why."""
     total = waits(run)
     if not total or not sum(total.values()) > 0:
         return ""
@@ -101,7 +101,7 @@ def _reason(run):
 
 
 def _compute_left(run, ready):
-    """Median seconds from when a bucket was ready until the last forward and backward of its step ended."""
+    """Returns the median seconds from a bucket being ready to the end of the last forward and backward pass of its step."""
     train = _seconds(run, TRAIN)
     keys, group = np.unique(_keys(train), return_inverse=True)
     ends = np.full(len(keys), -np.inf)
@@ -136,7 +136,7 @@ def _time(run):
 
 
 def _ranks(run):
-    """By the statistics over all ranks, not only those whose spans are kept."""
+    """Uses the statistics over all ranks, not only over the ranks whose spans are recorded."""
     table = run.rank_spans
     position = run.position(TRAIN)
     if position is None or not all(name in table for name in ("name", "median_s", "max_s", "max_rank")):
@@ -174,5 +174,5 @@ def _course(run):
 
 
 def findings(run):
-    """Sentences; none where nothing is remarkable."""
+    """Returns the sentences; an empty list if nothing is remarkable."""
     return [*_course(run), *_time(run), *_ranks(run)]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`export --follow`: the rows of a run in progress as CSV or TensorBoard event files.
+"""`export --follow`: writes the rows of a run in progress as CSV or TensorBoard event files.
 
-The rows come from steps.jsonl, which a run appends to (run_log.py). It is polled and read from where the last reading stopped; a last
-line without its line feed is left for the next reading. Nothing is locked.
+The rows come from steps.jsonl, to which the run appends (run_log.py). The file is polled, and each reading starts where the last one
+stopped. A last line without a line feed is left for the next reading. Nothing is locked.
 
-A resume takes rows back: the rows from the first step that does not count any more are removed from the output and written again. The
-columns and the numbers are those of `export`.
+When a run resumes from a checkpoint, the rows of later steps become invalid. They are removed from the output and written again. The
+columns and the numbers are the same as those of `export`.
 """
 
 import math
@@ -21,7 +21,7 @@ from .run_log import Log
 from .watch import RUNNING, UNKNOWN, ended, state_of
 
 FORMATS = ("csv", "tensorboard")
-QUIET_S = 10.0  # without a new row: then run.h5 is read to see whether the run has reached its last step
+QUIET_S = 10.0  # time without a new row after which run.h5 is read to see whether the run has reached its last step
 
 
 class CsvFiles:
@@ -86,15 +86,15 @@ class _CsvFile:
 
 
 class EventFiles:
-    """A new file in tensorboard/. It tells TensorBoard to forget what earlier files hold, and at a rewind what this one holds from
-    that step on. `time_of`: seconds since 1970 of a step, None where that is not known. `run`: its name and deck are the
-    hyperparameters."""
+    """A new file in tensorboard/. It makes TensorBoard discard the values in earlier files and, at a rewind, the values from that step on
+    in this file. `time_of`: maps a step to seconds since 1970, or to None if that is not known. `run`: its name and deck are written
+    as hyperparameters."""
 
     def __init__(self, directory, time_of=lambda step: None, run=None):
         directory = os.path.join(directory, "tensorboard")
         os.makedirs(directory, exist_ok=True)
         earlier = [name.split(".")[3] for name in os.listdir(directory) if name.startswith("events.out.tfevents.")]
-        newest = max((int(seconds) for seconds in earlier if seconds.isdecimal()), default=0)  # files are read in the order of names
+        newest = max((int(seconds) for seconds in earlier if seconds.isdecimal()), default=0)  # TensorBoard reads in the order of names
         path = os.path.join(directory, f"events.out.tfevents.{max(int(time.time()), newest + 1):010d}.{socket.gethostname()}")
         self.paths = [path]
         self._time_of = time_of
@@ -108,7 +108,7 @@ class EventFiles:
 
     def rewind(self, step):
         self._file.write(restart_event(time.time(), step))
-        self._time_of = lambda step: None  # the times of the record are those of the rows that were taken back
+        self._time_of = lambda step: None  # the times in run.h5 belong to the removed rows
 
     def add(self, table, rows):
         for row in rows:
@@ -123,7 +123,7 @@ class EventFiles:
 
 
 def copy_new_rows(log, sink):
-    """Brings the output up to date. Returns whether anything changed."""
+    """Copies what the log has in addition to the last call. Returns whether anything changed."""
     added, dropped = log.read()
     if dropped is not None:
         sink.rewind(dropped)
@@ -133,7 +133,7 @@ def copy_new_rows(log, sink):
 
 
 class _Run:
-    """What watch.ended() asks of a run, without reading run.h5 at every look."""
+    """Provides what watch.ended() needs of a run, without reading run.h5 at every poll."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "run.h5")
@@ -146,13 +146,13 @@ class _Run:
         if self._finished is None:
             try:
                 self._finished = RunFile(self.path, samples=False).finished()
-            except (RunFileError, OSError):  # not there, or not readable at the moment
+            except (RunFileError, OSError):  # missing, or not readable at the moment
                 return None
         return self._finished
 
 
 def _record(directory):
-    """Names of the columns, a function of a step (its time, or None), and the run. By run.h5, which may not be there."""
+    """Returns what run.h5, if it exists, says: names of columns, a function from a step to its time or None, and the run."""
     try:
         run = RunFile(os.path.join(directory, "run.h5"), samples=False)
     except (RunFileError, OSError):
@@ -163,7 +163,7 @@ def _record(directory):
 
 
 def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clock=time.monotonic, pause=time.sleep):
-    """Writes the rows until the run has ended. `clock` and `pause` are the tests' own."""
+    """Writes the rows until the run has ended. Tests replace `clock` and `pause`."""
     directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
     log = Log(directory, keep=False)
     if not os.path.exists(log.path):
@@ -177,7 +177,7 @@ def follow(path, kind, output=None, every_s=2.0, timeout_s=900.0, say=print, clo
         for made in sink.paths:
             say(made)
         while True:
-            word = state_of(run.path)  # before the rows are read: what an ended process wrote is then in them
+            word = state_of(run.path)  # read this before the rows, so that they include all that an ended process wrote
             if copy_new_rows(log, sink):
                 changed = clock()
                 run.forget()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Norms by layer (/norms) as heat maps over layers and steps: SVG that needs no script."""
+"""Draws the norms by layer (/norms) as heat maps over layers and steps, in SVG without scripts."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def _layer(at, layers):
 
 
 def _table(run):
-    """Measured steps, and a dict of [layer, step] arrays; None where nothing was measured."""
+    """Returns the measured steps, and the arrays [layer, step] of gradient, weight and update; None if nothing was measured."""
     names = ("step", "layer", "gradient", "weight", "update")
     if any(name not in run.norms or not len(run.norms[name]) for name in names):
         return None
@@ -30,7 +30,7 @@ def _table(run):
 
 
 def _svg(steps, table):
-    """The drawing, and the range of its values: faint is small, strong is large, by the logarithm."""
+    """Returns the drawing, and a sentence about the range of its values. The opacity is linear in the logarithm of the value."""
     at, together = np.arange(len(steps)), -(-len(steps) // MOST_COLUMNS)
     shown = [at[begin:begin + together] for begin in at[::together]]
     cells = np.array([[np.fmax.reduce(row[part]) for part in shown] for row in table])
@@ -57,7 +57,7 @@ def _svg(steps, table):
 
 
 def heat_maps(runs, names):
-    """HTML of all maps of all runs; empty where no run measured norms."""
+    """Returns the HTML of all maps of all runs; empty if no run measured norms."""
     parts = []
     for run, name in zip(runs, names):
         found = _table(run)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several verbs ask of a run: quantities per step with their units, and the spread of values."""
+"""Quantities that several verbs need of a run: columns per step with their units, and the spread of values."""
 
 import numpy as np
 
 from .run_file import Column
 
-WINDOW = 0.05  # of the steps or tokens that runs have in common: a loss "at" a place is of that much before it
+WINDOW = 0.05  # share of the common steps or tokens: the loss "at" a place is the median of this range before it
 
 
 class Spread:
-    """Median and quartiles of the finite ones of some values."""
+    """Median and quartiles of the finite values."""
 
     def __init__(self, values, unit=""):
         values = np.asarray(values, dtype=float)
@@ -18,15 +18,15 @@ class Spread:
         self.low, self.median, self.high = np.percentile(values, (25, 50, 75)) if len(values) else (float("nan"),) * 3
 
     def ratio(self, first):
-        """Of the medians; NaN where units differ or nothing is known."""
+        """Returns the ratio of the medians; NaN if units differ, a median is missing, or the divisor is 0."""
         if self.unit != first.unit or not self.count or not first.count or first.median == 0:
             return float("nan")
         return float(self.median / first.median)
 
 
 def starts_of_steps(run, steps):
-    """For each step the start that made it: of those in /sessions/first_step that are not later, the last. A start that found its newest
-    checkpoints damaged may begin before an earlier one."""
+    """Returns for each step the index of the start that made it: the last one in /sessions whose first_step is not after the step. A start
+    that found its newest checkpoints damaged may have a smaller first_step than an earlier start."""
     starts = np.zeros(len(steps), dtype=int)
     for start, first in enumerate(run.sessions["first_step"].values):
         starts[np.asarray(steps) >= first] = start
@@ -34,7 +34,7 @@ def starts_of_steps(run, steps):
 
 
 def ranks_of_steps(run):
-    """How many ranks took part in each row of /steps; by /sessions, 0 where the file does not have it."""
+    """Returns the number of ranks for each row of /steps, according to /sessions; 0 if the file does not have it."""
     steps = run.steps["step"].values if "step" in run.steps else np.zeros(0)
     if "ranks" not in run.sessions or not len(run.sessions["ranks"]):
         return np.zeros(len(steps), dtype=int)
@@ -45,13 +45,13 @@ def ranks_of_steps(run):
 
 
 def per_step(run, name):
-    """A column of /steps as numbers; None where the file has none, or no rows."""
+    """Returns a column of /steps as floats; None if the file does not have it, or it has no rows."""
     column = run.steps.get(name)
     return Column(column.values.astype(float), column.unit) if column is not None and len(column) else None
 
 
 def exposed_share(run):
-    """In percent of each step, on rank 0; None where the file does not have it."""
+    """Returns the exposed time on rank 0 in percent of each step; None if the file does not have it."""
     exposed, seconds = per_step(run, "exposed_s"), per_step(run, "seconds")
     if exposed is None or seconds is None or exposed.unit != seconds.unit:
         return None
@@ -60,7 +60,7 @@ def exposed_share(run):
 
 
 def share_of_ceiling(run):
-    """Arithmetic of one rank over what matrix products reach alone, in percent of each step; None where it was not measured."""
+    """Returns the FLOP/s per rank of each step in percent of the FLOP/s of matrix products alone; None if not measured."""
     speed, ranks, ceiling = per_step(run, "flops_per_s"), ranks_of_steps(run), run.fact("ceiling_flops_per_s")
     if speed is None or not ceiling > 0 or not np.all(ranks > 0):
         return None
@@ -68,8 +68,8 @@ def share_of_ceiling(run):
 
 
 def energy_per_token(run):
-    """Of all ranks together: the energy of CPUs, memory and GPUs as far as it is known; None where nothing is. A counter may advance only
-    ten times per second, so there is a value at each step in which it does, over the steps since it did at least a second before."""
+    """Returns the energy per token of the CPUs, memory and GPUs of all ranks, as far as it is known; None if nothing is. A counter may
+    advance only ten times per second. Only steps in which it advances have a value: a mean since the last advance at least 1 s earlier."""
     parts = [column for column in (per_step(run, "cpu_joules"), per_step(run, "gpu_joules"))
              if column is not None and np.isfinite(column.values).any()]
     speed, seconds = per_step(run, "tokens_per_s"), per_step(run, "seconds")
@@ -89,7 +89,7 @@ def energy_per_token(run):
 
 
 def energy_of_ranks(run):
-    """(what, text): where several ranks counted, the energy per step of the one that used least and of the one that used most."""
+    """Yields (what, text) with the energy per step of the ranks that used least and most, if several ranks measured energy."""
     if not all(name in run.energy for name in ("first_step", "last_step", "rank", "cpu_joules", "gpu_joules")):
         return
     first, last, rank = (run.energy[name].values for name in ("first_step", "last_step", "rank"))
@@ -106,12 +106,12 @@ def energy_of_ranks(run):
 
 
 def window_inside(places, place, width):
-    """The places in (place - width, place]."""
+    """Returns the places in (place - width, place]."""
     return places[(places > place - width) & (places <= place)]
 
 
 def window_before(places, values, place, width):
-    """The values at places in (place - width, place], or the last one before when there are none."""
+    """Returns the values at places in (place - width, place] or, if there are none, the last value before."""
     chosen = (places > place - width) & (places <= place)
     if not chosen.any():
         chosen = np.zeros(len(places), dtype=bool)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that verbs write where a user names them. One that is there already is replaced if trireme-postproc made it."""
+"""Output files at paths that the user names. An existing file is replaced only if trireme-postproc made it."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import os
 from .run_file import RunFileError
 
 MAKER = "trireme-postproc"
-# What only our own files of a kind hold: pictures as metadata, which style.py gives, others as report.py and timeline.py write it.
+# Bytes that identify our own files by extension: metadata of pictures (style.py), and what report.py and timeline.py write.
 MARKS = {
     ".png": b"Software\0" + MAKER.encode(),
     ".pdf": b"/Creator (" + MAKER.encode() + b")",
@@ -23,7 +23,7 @@ def ending_of(path):
 
 
 def expect_ours(path):
-    """Refuses a file that trireme-postproc did not make."""
+    """Raises RunFileError if `path` exists and was not made by trireme-postproc."""
     if not os.path.lexists(path):
         return
     ours = os.path.isfile(path) and not os.path.islink(path)
@@ -36,7 +36,7 @@ def expect_ours(path):
 
 @contextlib.contextmanager
 def new_file(path):
-    """A binary file that takes the place of `path` once it is whole: a reader sees the old file or the new one."""
+    """Opens a staged binary file that replaces `path` when it is complete, so that readers see either the old file or the new one."""
     expect_ours(path)
     part = f"{path}.{os.getpid()}.part"
     try:

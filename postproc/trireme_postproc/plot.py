@@ -14,12 +14,12 @@ from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, 
 from .texts import number
 
 MOST_BARS = 80
-# Inches of the picture, without and of each row that is added below.
+# Height in inches of the four panels, and of each row that is added below them.
 PANELS, ADDED = 7.6, 3.2
 
 
 def bins(steps, most=MOST_BARS):
-    """Cuts steps into at most this number of groups of equal width; returns edges."""
+    """Divides steps into at most `most` groups of equal width. Returns the edges of the groups."""
     first, last = int(steps[0]), int(steps[-1])
     width = max(1, int(np.ceil((last - first + 1) / most)))
     count = int(np.ceil((last - first + 1) / width))
@@ -27,7 +27,7 @@ def bins(steps, most=MOST_BARS):
 
 
 def _series(axes, run, name, colour, title, noun):
-    """One column of /steps over the step; long ones with a running median."""
+    """Draws one column of /steps over the step, with a running median if it is long. Returns whether there was anything to draw."""
     axes.set_title(title)
     step, column = run.steps.get("step"), run.steps.get(name)
     if step is None or column is None or not len(column):
@@ -44,7 +44,7 @@ def _series(axes, run, name, colour, title, noun):
 
 
 def _powers_of_ten(axes, noun):
-    """Puts the power of ten of small values into the axis label."""
+    """Moves the power of ten of small values into the axis label."""
     highest = axes.get_ylim()[1]
     if not axes.has_data() or not 0 < highest < 0.01:
         return
@@ -164,7 +164,7 @@ def _heading(run):
 
 
 def plot(run, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture. The extension of `output` selects the format."""
     expect_picture(output)
     with plt.rc_context(STYLE):
         rows = added_rows(run)
@@ -173,7 +173,7 @@ def plot(run, output):
         figure = plt.figure(figsize=(12, height), dpi=130)
 
         def at(share):
-            """Where a share of the height of a picture without added rows is in this one."""
+            """Converts a relative height in a picture without added rows to one in this picture."""
             return (PANELS * share + added) / height
 
         upper = figure.add_gridspec(

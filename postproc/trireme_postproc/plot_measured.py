@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the picture of a run for what only some runs measure: the sets of evaluate.sets and the gradient noise scale."""
+"""Rows in the picture of a run that only some runs need: the sets of evaluate.sets and the gradient noise scale."""
 
 import numpy as np
 from matplotlib.ticker import EngFormatter
@@ -10,7 +10,7 @@ from .summary import with_error
 
 
 def _batch_tokens(run):
-    """Steps and the tokens of each, from the tokens seen until then; None where a run does not have it."""
+    """Returns the steps and the tokens of each step, from the cumulative tokens; None if the run does not have them."""
     if not all(len(run.steps.get(name, ())) > 0 for name in ("step", "tokens")):
         return None
     step, tokens = run.steps["step"].values, run.steps["tokens"].values
@@ -18,13 +18,13 @@ def _batch_tokens(run):
 
 
 def _has_noise_scale(run):
-    """Rows, in all columns that the picture takes."""
+    """Whether all columns that the picture needs have rows."""
     wanted = ("step", "tokens", "sequences", "trace", "gradient_squared")
     return all(len(run.noise_scale.get(name, ())) > 0 for name in wanted)
 
 
 def _noise_scale(axes, run):
-    """The smoothed noise scale, its values of single steps, and the batch that the run had."""
+    """Draws the smoothed noise scale, its values of single steps, and the batch size of the run."""
     axes.set_title("Gradient noise scale")
     step, scale = run.noise_scale["step"].values, run.noise_scale["tokens"]
     trace, gradient, sequences = (
@@ -63,7 +63,7 @@ def _noise_scale(axes, run):
 
 
 def _sets(axes, curves, title, noun):
-    """Curves of evaluate.sets with bands of one standard error: a colour for each set, a dash for each kind of number."""
+    """Draws curves of evaluate.sets with bands of one standard error. Colours distinguish sets, dashes distinguish kinds of number."""
     axes.set_title(title)
     names = sorted({curve.name for curve in curves})
     kinds = sorted({curve.kind for curve in curves}, key=[curve.kind for curve in curves].index)
@@ -89,7 +89,7 @@ def _sets(axes, curves, title, noun):
 
 
 def added_rows(run):
-    """What else the run measured: a function of the axes for each row below the four panels."""
+    """Returns a drawing function (axes) for each row below the four panels, depending on what the run measured."""
     rows = []
     losses = evaluation.curves(run.evaluation, evaluation.LOSSES)
     accuracies = evaluation.curves(run.evaluation, evaluation.ACCURACIES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted and measured steps and checkpoints, from the file that dev/experiments/prediction.sh writes: a Markdown table."""
+"""Prints predicted and measured steps and checkpoints as Markdown, from the file that dev/experiments/prediction.sh writes."""
 
 import json
 
@@ -13,8 +13,8 @@ HEADINGS = ("ranks", "what", "predicted", "measured", "error", "errors of rounds
 
 
 class Case:
-    """A step with one setting, or a checkpoint, on one number of ranks, over all rounds. `errors`: of each round, predicted over measured
-    less one, since a machine's pace changes from round to round; `error` is their median."""
+    """A step with one setting, or a checkpoint, on one number of ranks, over all rounds. `errors`: predicted / measured - 1 of each round,
+    because the speed of a machine changes between rounds. `error` is their median."""
 
     def __init__(self, ranks, what, rows):
         self.ranks, self.what = ranks, what
@@ -33,7 +33,7 @@ class Case:
 
 
 class Prediction:
-    """The file: `facts` about how it was measured, and its cases in the order of ranks."""
+    """The content of the file: `facts` about the measurement, and the cases in the order of ranks."""
 
     def __init__(self, path):
         try:
@@ -46,7 +46,7 @@ class Prediction:
             if not found["rows"]:
                 raise RunFileError(f"{path}: has no rows. Measure at least one case with dev/experiments/prediction.sh")
             self.facts = found["facts"]
-            # Steps before checkpoints.
+            # Steps come before checkpoints, because their names are longer.
             kinds = sorted({(row["ranks"], row["what"]) for row in found["rows"]}, key=lambda kind: (kind[0], -len(kind[1]), kind[1]))
             self.cases = [Case(*kind, [row for row in found["rows"] if (row["ranks"], row["what"]) == kind]) for kind in kinds]
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -54,7 +54,7 @@ class Prediction:
 
 
 def table(prediction):
-    """Markdown: how it was measured, then the cases."""
+    """Returns Markdown: the facts, then the cases."""
     lines = [", ".join(f"{name}: {str(value).strip()}" for name, value in prediction.facts.items()), ""]
     lines += ["| " + " | ".join(HEADINGS) + " |", "|---" * len(HEADINGS) + "|"]
     lines += ["| " + " | ".join(case.cells()) + " |" for case in prediction.cases]

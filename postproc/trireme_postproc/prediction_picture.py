@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of predictions: predicted over measured times of steps and checkpoints, with the line on which both are equal and 10 % on
-either side."""
+"""The picture of predictions: predicted times of steps and checkpoints over measured times, with the line on which both are equal and a
+band of 10 % around it."""
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from .style import BLUE, GREY, INK, RED, STYLE, expect_picture, plt, save
 
-# Seven and six, so that 42 cases differ; the colours can be seen on white and on the grey of the goal.
+# Seven markers and six colours make 42 different cases. The colours have contrast on white and on the grey band of the goal.
 MARKERS, COLOURS = ("o", "D", "s", "^", "v", "P", "X"), (BLUE, "#B07800", "#00805F", RED, "#AA3377", "#30343A")
-WIDE, VERY_WIDE = 20.0, 200.0  # an axis whose ends differ by such a factor has fewer marks
+WIDE, VERY_WIDE = 20.0, 200.0  # an axis whose ends differ by at least this factor has fewer ticks
 GOAL = 0.1
 
 
 def _marked(cases):
-    """Triples (case, marker, colour)."""
+    """Returns triples (case, marker, colour)."""
     return [(case, MARKERS[at % len(MARKERS)], COLOURS[at % len(COLOURS)]) for at, case in enumerate(cases)]
 
 
@@ -61,7 +61,7 @@ def _name(case):
 
 
 def plot_prediction(prediction, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture. The extension of `output` selects the format."""
     expect_picture(output)
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(12, max(5.2, 1.6 + 0.42 * len(prediction.cases))), dpi=130, layout="constrained")

@@ -3,10 +3,10 @@
 
 FOLDER/ROUND/RANKS has SETTING.json, a plan with its scaling, and SETTING, the run directory, for every setting.
 
-The file: filetype, version, every NAME=VALUE in `facts`, and `rows` of round, ranks, what (`step, SETTING` or `checkpoint`), predicted and
-measured seconds. Of steps, measured are the median over those after the warm-up, and quartiles, and predicted and measured are the seconds
-that are exposed as well. Of checkpoints, measured are the median and quartiles from begin until all is on the disk, of those that were
-written during steps: the last step's is not, and the first of a run takes longer than the others. A run with no other has no such row.
+The JSON file has filetype, version, `facts` (every NAME=VALUE), and `rows` with round, ranks, what (`step, SETTING` or `checkpoint`), and
+predicted and measured seconds. For steps, the measured values are the median and quartiles after the warm-up, and exposed seconds are also
+predicted and measured. For checkpoints, they are the median and quartiles of write_s, without the checkpoint of the last step, which is not
+written during steps, and without the first of a run, which takes longer. There is no checkpoint row if no other checkpoints remain.
 """
 
 import glob
@@ -44,7 +44,7 @@ def _rows(path, round_number, ranks):
 
 
 def gather(folder, output, facts):
-    """Writes the file `output`; `facts`: texts about the machine and the way it was measured."""
+    """Writes the file `output`. `facts`: texts about the machine and the measurement."""
     rows = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "*", "*.json"))):
         ranks, round_number = (int(os.path.basename(part)) for part in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))))

@@ -20,7 +20,7 @@ def _is_number(value):
 
 
 def read_rates(path):
-    """The file as a dictionary; one line for the user where it is none."""
+    """Returns the file as a dictionary. Raises RunFileError if it is not a valid sweep."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -49,7 +49,7 @@ def read_rates(path):
 
 
 def plot_rates(sweep, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture. The extension of `output` selects the format."""
     expect_picture(output)
     rate, loss, smoothed = (np.asarray(sweep[name], dtype=float) for name in SERIES)
     with plt.rc_context(STYLE):
@@ -70,7 +70,7 @@ def plot_rates(sweep, output):
         if sweep.get("suggested") is not None:
             title += f", suggested {sweep['suggested']:.2g}"
             axes.axvspan(sweep["suggested"] / 1.1, sweep["suggested"] * 1.1, color=GREY, alpha=0.5)
-        # What diverges may be a hundred times the rest.
+        # Limit the axis: losses that diverge may be a hundred times as large as the rest.
         low, high = float(smoothed.min()), float(max(smoothed[0], np.median(smoothed)))
         margin = max(high - low, 1e-12)
         most = max(high, min(float(loss.max()), high + 0.5 * margin))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTML file about one or several runs, which needs no network: what is in it follows from the records alone.
+"""Writes one self-contained HTML file about one or several runs. Its content depends only on the records of the runs.
 
-Texts of the files reach the page escaped, or as JSON that is not a script; and the page's policy lets nothing run or load but the script
-and the style that are in this package, by their hashes.
+Texts from the records are escaped, or are in a JSON block that the browser does not execute. The Content-Security-Policy of the page only
+allows the script and the style of this package, which it identifies by their hashes.
 """
 
 import base64
@@ -34,7 +34,7 @@ def _hash(text):
 
 
 def _json(value):
-    """JSON in which no tag can begin or end."""
+    """Returns JSON in which no HTML tag can begin or end."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -70,7 +70,7 @@ def _times(runs, names, steps, chosen):
 
 
 def page(runs, step=None, refresh_s=None):
-    """The whole file as text. `refresh_s`: a browser loads it again after this time."""
+    """Returns the whole file as text. `refresh_s`: interval in seconds at which a browser reloads the page."""
     names = names_of(runs)
     script, style = _asset("report.js"), _asset("report.css")
     curves = charts(runs, names)
@@ -108,16 +108,16 @@ def write_report(runs, output, step=None, refresh_s=None):
         raise RunFileError(f"{output}: a report's name must end in .html")
     text = page(runs, step, refresh_s)
     with new_file(output) as file:
-        file.write(text.encode("utf-8", "replace"))  # names of files need not be UTF-8
+        file.write(text.encode("utf-8", "replace"))  # file names may contain bytes that are not UTF-8
 
 
 def watch_report(paths, output, step=None, every_s=2.0, timeout_s=900.0, clock=time.monotonic, pause=time.sleep):
-    """Writes the report again whenever a record changes, until all runs have ended. `clock` and `pause` are the tests' own."""
+    """Writes the report again whenever a record changes, until all runs have ended. Tests replace `clock` and `pause`."""
     files = [locate(path) for path in paths]
     logs = [os.path.join(os.path.dirname(file), LOG) for file in files]
     words, changed, signature = [None] * len(files), clock(), None
     while True:
-        before, words = words, [state_of(file) for file in files]  # before the records are read: what an ended process wrote is then in them
+        before, words = words, [state_of(file) for file in files]  # before reading: all that an ended process wrote is then read
         now = signature_of(*files, *logs)
         if signature != now:
             signature, changed = now, clock()

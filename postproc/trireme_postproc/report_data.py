@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What report.js draws: curves and the timeline of a step, as plain lists."""
+"""The data that report.js draws: curves and the timeline of a step, as plain lists."""
 
 import shlex
 
@@ -18,12 +18,12 @@ DASHES = ("", "7 3", "2 3")
 
 
 def plain(values):
-    """Numbers as JSON has them: seven digits, None for what is not finite."""
+    """Returns numbers for JSON: rounded to seven digits, None if not finite."""
     return [float(f"{value:.7g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]
 
 
 def _axes(run, steps):
-    """x of a curve: steps, and the tokens that were trained on by then."""
+    """Returns the x values of a curve: steps and, if known, the tokens trained on up to each step."""
     places = {"step": plain(steps)}
     at, tokens = per_step(run, "step"), per_step(run, "tokens")
     if at is not None and tokens is not None:
@@ -42,7 +42,7 @@ def _look(position):
 
 
 def _of_steps(run, column, name, look, window, smoothed=True):
-    """A column of /steps: single steps, faintly, and a running median; as they are where the window has no width."""
+    """Returns the curves of a column of /steps: faint single steps and their running median, or only single steps without smoothing."""
     steps = per_step(run, "step")
     if column is None or steps is None:
         return []
@@ -54,7 +54,7 @@ def _of_steps(run, column, name, look, window, smoothed=True):
 
 
 def _chart(title, noun, curves, zero=False):
-    """None where there is nothing to draw."""
+    """Returns a chart, or None if there is nothing to draw."""
     if not curves:
         return None
     units = sorted({curve["unit"] for curve in curves} - {""})
@@ -77,7 +77,7 @@ def _losses(runs, names, window):
 
 
 def _sets(runs, names, columns):
-    """Curves of evaluate.sets: a colour for each set of each run, a dash for each kind of number."""
+    """Returns curves of evaluate.sets, with a colour for each set of each run and a dash for each kind of number."""
     curves, kinds = [], [kind for _, kind in columns]
     for run, name in zip(runs, names):
         for set_name, table in run.evaluation.items():
@@ -92,7 +92,7 @@ def _sets(runs, names, columns):
 
 
 def charts(runs, names):
-    """In the order of the page."""
+    """Returns the charts in the order of the page."""
 
     window = common_window([run.steps["step"].values if "step" in run.steps else None for run in runs])
 
@@ -116,7 +116,7 @@ def charts(runs, names):
 
 
 def typical_step(run):
-    """The recorded step whose time is nearest to the median; None where no whole spans are there."""
+    """Returns the recorded step whose time is nearest to the median; None if no spans of whole steps were recorded."""
     steps, parts = timings.step_table(run)
     if not len(steps):
         return None
@@ -125,7 +125,7 @@ def typical_step(run):
 
 
 def step_picture(run, step=None):
-    """The rows of the timeline of a step, or `left_out`, a sentence that says why there are none; None where no whole spans are there."""
+    """Returns the timeline of a step, or `left_out`, a sentence that says why it is omitted; None without spans of whole steps."""
     step = typical_step(run) if step is None else step
     if step is None:
         return None

@@ -21,7 +21,7 @@ def escape(text):
 
 
 def table(head, rows, numbers=()):
-    """`head`: texts; `numbers`: columns of numbers, to the right."""
+    """Returns an HTML table. `numbers`: indices of the columns with numbers, which are aligned to the right."""
 
     def cells(tag, row):
         return "".join(f'<{tag}{" class=number" if at in numbers else ""}>{cell if isinstance(cell, Raw) else escape(cell)}</{tag}>'
@@ -32,18 +32,18 @@ def table(head, rows, numbers=()):
 
 
 class Raw(str):
-    """HTML that was made here, with everything in it escaped."""
+    """HTML that this package made, in which all texts are escaped already."""
 
 
 def results_table(runs, names):
-    """What each run was and reached; a column per run."""
+    """Returns the facts and results of the runs, with a column per run."""
     of_runs = [{key: text for key, text in facts(run)[:2] + results(run) if not key.startswith("memory, ")} for run in runs]
     keys = list(dict.fromkeys(key for one in of_runs for key in one))
     return table(["", *names], [[key, *(one.get(key, MISSING) for one in of_runs)] for key in keys])
 
 
 def times_table(run):
-    """Where the time of a step went: parts that add up to it, with bars in the colours of the timeline."""
+    """Returns the parts of the median step, which add up to it, with bars in the colours of the timeline."""
     parts = parts_of_run(run)
     if not parts:
         return Raw("<p>No spans were recorded.</p>")
@@ -64,7 +64,7 @@ def times_table(run):
 
 
 def evaluation_tables(runs, names):
-    """Validation and every set of evaluate.sets: a row per step, a column per kind of number."""
+    """Returns tables of validation and of every set of evaluate.sets, with a row per step and a column per kind of number."""
     parts = []
     for run, name in zip(runs, names):
         for title, rows_of in [("validation", run.validation), *(("set " + key, one) for key, one in run.evaluation.items())]:
@@ -85,7 +85,7 @@ def _at(curve, step):
 
 
 def deck_tables(runs, names):
-    """What differs between runs; of each run, what was given, and all the rest."""
+    """Returns the keys that differ between runs and, for each run, the keys that were given and the keys with their defaults."""
     parts = []
     if len(runs) > 1:
         rows = differences(runs)
@@ -108,7 +108,7 @@ def deck_tables(runs, names):
 
 
 def machine_tables(runs, names):
-    """Facts of machine and build, memory, and the starts of each run."""
+    """Returns facts about machine and build, memory, and the starts of each run."""
     keys = list(dict.fromkeys(key for run in runs for key in run.attributes if key != "filetype"))
     rows = [[key.replace("_", " "), *(_fact(run.attributes.get(key, MISSING)) for run in runs)] for key in keys]
     facts_of = list(dict.fromkeys(key for run in runs for key in run.timing_facts))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package needs beyond Python, and what to do where it is missing. This module needs nothing."""
+"""The packages that trireme-postproc needs, and what to do if one is missing. This module itself needs only Python."""
 
 import sys
 
@@ -7,7 +7,7 @@ PACKAGES = ("h5py", "numpy", "matplotlib")
 
 
 def explain(error):
-    """The line for a user whose Python lacks a package; None for any other ImportError."""
+    """Returns the error message if one of these packages is missing; None for any other ImportError."""
     missing = (error.name or "").partition(".")[0]
     if missing not in PACKAGES:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN_DIR/deck.resolved.yaml, which states after every key where its value comes from: the deck, the command line, or the default."""
+"""Reads RUN_DIR/deck.resolved.yaml, which states after every key whether its value is from the deck, the command line or the default."""
 
 import os
 import re
@@ -9,7 +9,7 @@ KEY = re.compile(r"^( *)([A-Za-z0-9_]+):(?: |$)")
 
 
 def keys_given(run):
-    """The dotted keys that were given a value; None where the file is not next to the run's record."""
+    """Returns the dotted keys that were given a value; None if the file is not next to the run's record."""
     try:
         with open(os.path.join(os.path.dirname(run.path), FILE), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -28,5 +28,5 @@ def keys_given(run):
 
 
 def is_given(key, given):
-    """Whether a key, or a part of the list that it is, was given."""
+    """Whether a key was given, or an element of it if it is a list."""
     return any(one == key or one.startswith(key + ".") for one in given)

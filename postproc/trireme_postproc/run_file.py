@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads RUN_DIR/run.h5. The format is described in src/records/record/run/run_file.hpp.
 
-The file is whole at any moment, also while its run continues. It may lack the newest rows then, and after a kill: they come from steps.jsonl.
-Columns of a file from elsewhere can have different lengths, and any of them can be empty or absent.
+The file is complete and readable at any time, even during the run. During a run and after a kill it may lack the newest rows, which are
+then read from steps.jsonl. In a file that trireme did not write, columns can have different lengths, be empty, or be absent.
 """
 
 import os
 import re
 import time
 
-# Not every file system has locks, and nobody writes into a run file. h5py reads this once.
+# Some file systems have no locks, and this package never writes run files. Set before the import: h5py reads this only once.
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 
 import h5py  # noqa: E402
@@ -18,24 +18,24 @@ import numpy as np  # noqa: E402
 from .run_log import FILE as LOG  # noqa: E402
 from .run_log import Log, is_newer  # noqa: E402
 
-NAME = "run.h5"  # of a run's own; a file with another name was moved aside or copied, and the log is not its own
+NAME = "run.h5"  # a file with another name was moved aside or copied, so that the log next to it does not belong to it
 FILETYPE = "trireme-run"
 VERSION = [1, 0]
 SAMPLE = [("step", "u4"), ("micro", "u2"), ("name", "u2"), ("index", "u4"), ("rank", "u4"), ("begin_s", "f8"), ("duration_s", "f8")]
-TRIES, PAUSE_S = 10, 0.2  # of a file that may not be there yet
-# Tables with columns of texts; the columns of all others are numbers.
+TRIES, PAUSE_S = 10, 0.2  # for a file that may not be readable yet
+# Tables that may have text columns. All columns of other tables are numbers.
 TABLES_WITH_TEXTS = {"sessions", "skipped", "buckets"}
 
 
 class RunFileError(Exception):
-    """One line for the user: what is wrong with the file that was given."""
+    """The message is one line that tells the user what is wrong with the file."""
 
 
 class UnreadableError(RunFileError):
-    """The file could not be read as HDF5, which may pass when a run is writing it."""
+    """The file could not be read as HDF5. This may be temporary while a run writes it."""
 
 
-# What values can cause that trireme does not write, in a file that looks like one of its own.
+# Exceptions that unexpected values can cause in a file that otherwise looks like one that trireme wrote.
 ODD_VALUES = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
@@ -44,7 +44,7 @@ def odd_values(path, error):
 
 
 class Column:
-    """One dataset: values with the unit that the file states."""
+    """The values of one dataset and the unit that the file states."""
 
     def __init__(self, values, unit=""):
         self.values = np.asarray(values)
@@ -55,7 +55,7 @@ class Column:
 
 
 class Span:
-    """One name of the file's table of timings."""
+    """One entry in the table of span names of the file."""
 
     def __init__(self, name, index_of="", help_text=""):
         self.name = name
@@ -63,12 +63,12 @@ class Span:
         self.help = help_text
         within = re.match(r"Within ([A-Za-z0-9_.]+):", help_text)
         self.parent = within.group(1) if within else None
-        # Compute waited: for a bucket, or where the help states it.
+        # Nested spans of buckets are waits of compute, as are nested spans whose help text says so.
         self.waits = self.parent is not None and (index_of != "" or "compute waited" in help_text)
 
 
 def _plain(value):
-    """An attribute as Python has it: str, int, float, or a list of them."""
+    """Converts an attribute to a Python type: str, int, float, or a list of them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def _plain(value):
 
 
 def without_surrogates(text):
-    """h5py and the file system give bytes that are not UTF-8 as lone surrogates, which no file and no terminal takes."""
+    """Replaces lone surrogates, as which h5py and Python return bytes that are not UTF-8, because they cannot be printed."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -90,7 +90,7 @@ def _attributes(node):
 
 
 class RunFile:
-    """Everything of a run, in memory.
+    """The whole run file in memory.
 
     attributes  dict      of the root: software, machine, …
     deck        dict      dotted key → value
@@ -105,8 +105,8 @@ class RunFile:
     """
 
     def __init__(self, path, samples=True, log=None):
-        """`samples`: whether the samples are read, which are most of a large file. `log`: a Log that was read before, so that only what is
-        new is read."""
+        """`samples`: whether to read the samples, which are most of a large file. `log`: a Log from an earlier call, of which only the new
+        lines are read."""
         self.path = locate(path)
         self._wants_samples = samples
         try:
@@ -190,7 +190,7 @@ class RunFile:
                 self.sample_units[field.strip()] = unit.strip()
 
     def _add_rows_of(self, log):
-        """Replaces tables by those that the log has now."""
+        """Replaces tables by those in the log."""
         log.read()
         for name, table in log.tables.items():
             if table.columns:
@@ -201,12 +201,12 @@ class RunFile:
 
     @staticmethod
     def _live(columns, table):
-        """`columns` state units, as far as they are known."""
+        """Converts a table of the log to Columns. Units are taken from `columns`, if known."""
         known = {name: column.unit for name, column in columns.items()}
         return {name: Column(np.array(values, object if isinstance(values, list) else None), known.get(name, "")) for name, values in table.columns.items()}
 
     def finished(self):
-        """Whether the last recorded step is the last one of the deck; None where that is not known."""
+        """Whether the last recorded step is the last step of the deck; None if the deck's number of steps is not known."""
         steps = self.steps.get("step")
         try:
             wanted = int(self.deck["run.steps"])
@@ -216,15 +216,15 @@ class RunFile:
 
     @property
     def name(self):
-        """What the deck calls the run, or its directory."""
+        """The name of the run in the deck, or else the name of its directory."""
         return str(self.deck.get("run.name") or without_surrogates(os.path.basename(os.path.dirname(os.path.abspath(self.path)))))
 
     def position(self, name):
-        """Of a span; None where the file has none of this name."""
+        """Returns the position of a span; None if the file has no span of this name."""
         return next((position for position, span in enumerate(self.spans) if span.name == name), None)
 
     def fact(self, name):
-        """A number of /timings; NaN where the file does not have it."""
+        """Returns a number of /timings; NaN if the file does not have it."""
         try:
             return float(self.timing_facts[name][0])
         except (KeyError, TypeError, ValueError):
@@ -232,7 +232,7 @@ class RunFile:
 
 
 def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S, log=None):
-    """A RunFile of a run that continues, with the newest rows of its log. What cannot be read is tried again."""
+    """Returns the RunFile of a run in progress, with the newest rows of its log. Tries again if the file cannot be read."""
     for left in reversed(range(tries)):
         try:
             return RunFile(path, samples, log)
@@ -243,8 +243,8 @@ def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S, log=Non
 
 
 def names_of(runs):
-    """A name for each run, all different: the deck's, with the directory where several have the same, and a number where those are
-    alike as well."""
+    """Returns a unique name for each run: the name in the deck, with the directory if names are equal, and with a number if these are
+    equal too."""
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         names = [f"{name} ({without_surrogates(os.path.basename(os.path.dirname(os.path.abspath(run.path))))})" for name, run in zip(names, runs)]
@@ -252,7 +252,7 @@ def names_of(runs):
 
 
 def locate(path):
-    """The run file that a run directory or a path names."""
+    """Returns the path of the run file, given that path or the run directory."""
     candidate = os.path.join(path, NAME) if os.path.isdir(path) else path
     if not os.path.exists(candidate):
         what = f"holds no {NAME}" if os.path.isdir(path) else "does not exist"
@@ -261,12 +261,12 @@ def locate(path):
 
 
 def _way_out(directory):
-    """How to get the run file of a directory that has its log; empty where there is none."""
+    """Returns how to restore the run file if the directory has a log; otherwise an empty text."""
     return f". `trireme record {directory}` writes it from {LOG}" if os.path.exists(os.path.join(directory, LOG)) else ""
 
 
 def node_of(group, name, kind):
-    """The member `name` ("timings/anchors") of a group; None where there is none. A link could lead into a file of someone else."""
+    """Returns the member `name` ("timings/anchors") of a group, or None. Refuses links, which could lead to files of other users."""
     node = group
     for part in name.split("/"):
         link = node.get(part, getlink=True)
@@ -283,7 +283,7 @@ def node_of(group, name, kind):
 
 
 def _values(dataset):
-    """All elements. A file of a few bytes may claim any number of them."""
+    """Returns all elements. Checks the size first: a file of a few bytes can claim any number of elements."""
     claimed, item = dataset.size or 0, max(1, dataset.dtype.itemsize)
     stored = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
     if dataset.external or dataset.is_virtual:
@@ -294,7 +294,7 @@ def _values(dataset):
 
 
 def _columns(file, name):
-    """The 1-D datasets of a group, cut to the length that all of them have."""
+    """Returns the 1-D datasets of a group, cut to the length of the shortest."""
     group = node_of(file, name, h5py.Group)
     columns = {}
     for key in group or ():

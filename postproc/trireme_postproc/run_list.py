@@ -16,9 +16,9 @@ from .run_state import run_state
 from .texts import MISSING, columns_text, number, with_unit
 from .watch import done_and_wanted, printable
 
-MOST_KEYS, LONGEST = 6, 40  # keys of the deck, and characters of a value, in the table for people
+MOST_KEYS, LONGEST = 6, 40  # limits of the text table: keys of the deck, and characters of a value
 UNREADABLE = "unreadable"
-OWN = ("run.directory", "run.name")  # differ between any two runs
+OWN = ("run.directory", "run.name")  # not compared: these differ between any two runs
 COLUMNS = ("run", "state", "step", "steps", "best_validation", "best_validation_step", "tokens_per_s")
 # What --sort takes in addition to deck keys: the column, and whether large values come first.
 ORDERS = {"run": ("run", False), "state": ("state", False), "steps": ("step", True), "validation": ("best_validation", False),
@@ -26,7 +26,7 @@ ORDERS = {"run": ("run", False), "state": ("state", False), "steps": ("step", Tr
 
 
 class Row:
-    """One run. `values`: by name of COLUMNS, None for what is not known; `units`: of some of them."""
+    """One run. `values`: by name in COLUMNS, None if not known. `units`: units of some of them."""
 
     def __init__(self, name, directory):
         self.values, self.units, self.deck, self.problem = {**dict.fromkeys(COLUMNS), "run": name}, {}, {}, ""
@@ -52,7 +52,7 @@ class Row:
 
 
 def find_runs(directory):
-    """The run directories in a directory and below it; a run directory has no runs inside it."""
+    """Returns the run directories in a directory and below it. Run directories themselves are not searched."""
     found = []
     for place, folders, files in os.walk(directory):
         if NAME in files or LOG in files and is_log(os.path.join(place, LOG)):
@@ -77,7 +77,7 @@ def differing_keys(rows):
 
 
 def _order(value):
-    """Numbers before texts, and what is not known at the end."""
+    """Sort key: numbers come first, then texts and NaN, then None."""
     if value is None:
         return (2, 0.0, "")
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads RUN_DIR/steps.jsonl, which a run appends to while it continues (src/records/record/run/run_log.hpp describes it): for rows that
-run.h5 does not have yet. Nothing is locked."""
+"""Reads RUN_DIR/steps.jsonl for rows that run.h5 does not have yet. The run appends to this file. src/records/record/run/run_log.hpp
+describes the format. Nothing is locked."""
 
 import json
 import math
@@ -10,15 +10,15 @@ from array import array
 from bisect import bisect_left
 
 FILE = "steps.jsonl"
-RUN_FILE = "run_file"  # the kind of the line that states a written run.h5
+RUN_FILE = "run_file"  # the kind of the line that says that run.h5 was written
 TABLES = {"step": "steps", "validation": "validation", "checkpoint": "checkpoints", "skipped": "skipped", "noise_scale": "noise_scale",
           "norms": "norms", "rank_spans": "rank_spans", "rank_energy": "energy"}  # by the kind of a line
-TAIL = 1000  # bytes, more than the line of a written run.h5
+TAIL = 1000  # bytes; longer than a line of the kind RUN_FILE
 BEFORE_SUM = b', "crc32": "'
 
 
 def object_of(line):
-    """The object of a whole line, without its checksum; None where the line is damaged or none of ours."""
+    """Returns the object in a line, without its checksum; None if the line is damaged or trireme did not write it."""
     summed, _, rest = line.rpartition(BEFORE_SUM)
     if not summed or rest.strip() != b'%08x"}' % zlib.crc32(summed):
         return None
@@ -39,13 +39,13 @@ def is_log(path):
 
 
 class Table:
-    """Rows in the order of their steps, as columns of numbers or texts; null is NaN."""
+    """Rows in the order of steps, stored as columns of numbers or texts. null becomes NaN, 0 (integers) or "" (texts)."""
 
     def __init__(self):
         self.columns, self._missing = {}, {}
 
     def add(self, row):
-        for name in row.keys() - self.columns.keys():  # of the first row, or new in the version that wrote this one
+        for name in row.keys() - self.columns.keys():  # the first row, or a column that a newer version added
             kind = "q" if isinstance(row[name], int) else "d"
             self._missing[name] = "" if isinstance(row[name], str) else 0 if kind == "q" else math.nan
             earlier = [self._missing[name]] * len(next(iter(self.columns.values()), ()))
@@ -55,14 +55,14 @@ class Table:
             column.append(self._missing[name] if value is None else value)
 
     def forget(self, first):
-        """Drops the rows of this step and later ones. A row of several steps is one of its last."""
+        """Drops the rows of step `first` and later steps. A row of several steps counts as one of its last step."""
         kept = bisect_left(self.columns.get("step", self.columns.get("last_step", ())), first)
         for column in self.columns.values():
             del column[kept:]
 
 
 def is_newer(directory, file_bytes):
-    """Whether the log may have rows that run.h5, of `file_bytes` bytes, does not have. A run that ends writes run.h5 last."""
+    """Whether the log may have rows that run.h5, of `file_bytes` bytes, lacks: its last line is not about writing this run.h5."""
     try:
         with open(os.path.join(directory, FILE), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -73,21 +73,21 @@ def is_newer(directory, file_bytes):
 
 
 class Log:
-    """The rows of the tables above that count. read() takes what was added since the last call."""
+    """The valid rows of the tables above. read() reads what was added since the last call."""
 
     def __init__(self, directory, keep=True):
-        """`keep`: whether the rows are wanted as `tables` and `sets`, and not only from read()."""
+        """`keep`: whether to store the rows in `tables` and `sets`, in addition to returning them from read()."""
         self.path = os.path.join(directory, FILE)
         self.tables = {table: Table() for table in TABLES.values()}
         self.sets = {}  # tables of /evaluation by the name of their set
         self._keep, self._file, self._next = keep, None, 0
 
     def read(self):
-        """The rows of each table that are new, and the first step whose earlier rows do not count any more, or None."""
+        """Returns the new rows of each table, and the first step from which previously returned rows are invalid, or None."""
         added, dropped = {table: [] for table in self.tables}, None
         try:
             file = open(self.path, "rb")
-        except FileNotFoundError:  # between a record that was moved aside and the new one
+        except FileNotFoundError:  # the old record was moved aside, and the new one does not exist yet
             return added, None
         with file:
             facts = os.fstat(file.fileno())
@@ -99,7 +99,7 @@ class Log:
             file.seek(self._next)
             for line in file:
                 if not line.endswith(b"\n"):
-                    break  # it is being written
+                    break  # the line is being written
                 self._next += len(line)
                 found = object_of(line)
                 kind = found.pop("kind") if found else None

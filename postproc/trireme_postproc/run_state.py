@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has become of a run: by its record, by the process that `lock` names, and by the end of log.txt."""
+"""Determines the state of a run from its record, the process that the file `lock` names, and the end of log.txt."""
 
 import os
 import re
@@ -14,14 +14,14 @@ LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (info|warning|error) (.*)$")
 
 
 class RunState:
-    """`word`: one of the states above; `text`: a sentence for people."""
+    """`word`: a state above, or RUNNING or UNKNOWN. `text`: a sentence for people."""
 
     def __init__(self, word, text):
         self.word, self.text = word, printable(text)
 
 
 def _end_of_log(directory):
-    """(FAILED, the first line of the last error), (STOPPED, ""), or None where the log ends with anything else."""
+    """Returns (FAILED, first line of the last error), (STOPPED, ""), or None if the log ends with anything else."""
     try:
         with open(os.path.join(directory, "log.txt"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -35,7 +35,7 @@ def _end_of_log(directory):
             continue
         level, text = match.groups()
         if level == "error":
-            error = text  # of several lines of one error, the first
+            error = text  # keeps the first of the lines of one error
         elif error is not None:
             break
         elif level == "info" and text.startswith("stopped after step "):
@@ -46,7 +46,7 @@ def _end_of_log(directory):
 
 
 def run_state(run, now=None):
-    """The state of a run. `now`: in seconds since 1970, the tests' own."""
+    """Returns the state of a run. `now`: seconds since 1970; only tests set it."""
     done, wanted = done_and_wanted(run)
     place = f"after step {done}" + (f" of {wanted}" if wanted is not None else "")
     process = state_of(run.path)
@@ -54,7 +54,7 @@ def run_state(run, now=None):
         return RunState(RUNNING, f"running, {place}")
     directory = os.path.dirname(run.path)
     end = _end_of_log(directory)
-    if run.finished() and (end is None or end[0] != STOPPED):  # stopped there: an evaluation is to be made up
+    if run.finished() and (end is None or end[0] != STOPPED):  # if stopped at the last step, an evaluation is still missing
         return RunState(FINISHED, "finished")
     if end is not None and end[0] == FAILED:
         return RunState(FAILED, f"failed {place}: {end[1]}")

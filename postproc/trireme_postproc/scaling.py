@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weak and strong scaling: how fast runs on different numbers of ranks are, compared with the run on the fewest.
+"""Weak and strong scaling: compares the speed of runs on different numbers of ranks with the run on the fewest ranks.
 
-Strong: the same batch on more ranks. Weak: the batch grows with the ranks. The efficiency is the speed of a rank over that of a rank in
-the run on the fewest ranks, in both cases.
+Strong scaling: the same batch on more ranks. Weak scaling: the batch grows with the number of ranks. In both cases, the efficiency is the
+speed per rank over the speed per rank of the run on the fewest ranks.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from .texts import MISSING, columns_text, number, with_unit
 
 STRONG, WEAK = "strong", "weak"
 WARM_UP = 3  # first steps of each start that are omitted, where other steps remain
-# What a step computes: runs that differ in it do not scale one problem.
+# Keys that decide what a step computes. Runs that differ in one of them do not scale the same problem.
 SAME = ("model.preset", "model.layers", "model.heads", "model.channels", "model.context", "model.vocabulary")
 
 
 def warm_seconds(run):
-    """Of the steps after warm-up."""
+    """Returns the seconds of the steps after warm-up."""
     seconds = run.steps["seconds"].values[WARM_UP:]
     if not len(seconds):
         raise RunFileError(f"{run.path}: has no steps after the first {WARM_UP}: run more")
@@ -26,7 +26,7 @@ def warm_seconds(run):
 
 
 class Point:
-    """One number of ranks of a run: what its steps reached."""
+    """The results of the steps of one run on one number of ranks."""
 
     def __init__(self, name, run, ranks, chosen):
         self.name, self.run, self.ranks = name, run, int(ranks)
@@ -41,8 +41,8 @@ class Point:
 
 
 class Series:
-    """Points of one kind in the order of their ranks; several of the same number of ranks are repetitions. `held`: what they have in
-    common: sequences of a step, or of a step and rank."""
+    """Points of one kind of scaling, in the order of ranks. Points with the same number of ranks are repetitions. `held`: the number that
+    is the same for all points: sequences per step, or sequences per step and rank."""
 
     def __init__(self, kind, held, points):
         self.kind, self.held = kind, held
@@ -61,7 +61,7 @@ class Series:
 
 
 def _start_with(run, ranks):
-    """The newest start with this number of ranks: its row of /sessions."""
+    """Returns the row in /sessions of the newest start with this number of ranks."""
     return int(np.flatnonzero(run.sessions["ranks"].values == ranks)[-1])
 
 
@@ -71,7 +71,7 @@ def _of_start(run, name, start):
 
 
 def _batch(run, start):
-    """Sequences of a step, by the deck of a start; where the file does not have it, by the newest. None where that is not known."""
+    """Returns the sequences per step, from the deck of the start or, without one, from the newest deck. None: not known."""
     deck = dict(line.partition(": ")[::2] for line in _of_start(run, "deck", start).splitlines())
     try:
         return int(deck.get("batch.sequences", run.deck.get("batch.sequences")))
@@ -80,12 +80,12 @@ def _batch(run, start):
 
 
 def _hosts(run, start):
-    """How many hosts a start used; None where the file does not have it."""
+    """Returns the number of hosts of a start; None if the file does not have it."""
     return len(set(_of_start(run, "machine", start).replace(",", " ").split())) or None
 
 
 def _starts(run):
-    """For each row of /steps how many rows of its start come before it."""
+    """Returns for each row of /steps the number of earlier rows of the same start."""
     steps = run.steps["step"].values
     if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
         return np.arange(len(steps))
@@ -94,7 +94,7 @@ def _starts(run):
 
 
 def points_of(run, name):
-    """A Point for each number of ranks that the run had."""
+    """Returns a Point for each number of ranks that the run had."""
     if per_step(run, "tokens_per_s") is None:
         raise RunFileError(f"{run.path}: has no steps: give runs that have trained")
     ranks = ranks_of_steps(run)
@@ -121,7 +121,7 @@ def expect_one_problem(runs):
 
 
 def series(runs):
-    """All Series with at least two numbers of ranks, strong before weak."""
+    """Returns all Series with at least two different numbers of ranks, strong scaling first."""
     names = names_of(runs)
     points = [point for run, name in zip(runs, names) for point in points_of(run, name)]
     expect_one_problem(runs)
@@ -139,7 +139,7 @@ def series(runs):
 
 
 def scaling(found):
-    """The whole text of what series() found."""
+    """Returns the whole text about the result of series()."""
     lines = []
     for one in found:
         table = [("run", "ranks", "hosts", "sequences", "speed, median", "quartiles", "steps", "speed-up", "efficiency", "exposed")]

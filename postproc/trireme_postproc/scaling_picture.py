@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of scaling: speed over ranks, compared with perfect scaling, and the efficiency."""
+"""The picture of scaling: speed over ranks compared with perfect scaling, and efficiency over ranks."""
 
 import numpy as np
 from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullLocator, ScalarFormatter
@@ -11,7 +11,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def _of_ranks(one, value):
-    """Ranks, and the median of a value over the repetitions on this number of ranks."""
+    """Returns the numbers of ranks and, for each, the median of a value over its repetitions."""
     ranks = np.array(sorted({point.ranks for point in one.points}))
     return ranks, np.array([np.median([value(point) for point in one.points if point.ranks == count]) for count in ranks])
 
@@ -65,7 +65,7 @@ def _efficiency(axes, found):
 
 
 def plot_scaling(found, output):
-    """Writes the picture of what series() found; its kind follows from the name's ending."""
+    """Writes the picture of the result of series(). The extension of `output` selects the format."""
     expect_picture(output)
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12, "figure.constrained_layout.h_pad": 0.1}):
         figure, (speed, efficiency) = plt.subplots(1, 2, figsize=(12, 4.8), dpi=130, layout="constrained")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The colour and hatch of every span, the same in all pictures. Colours differ from each other for people with colour blindness as well,
-and from white paper by a contrast of 3 or more; tests/postproc/span_looks_test.py computes both."""
+"""The colour and hatch of every span, the same in all pictures. People with colour blindness can distinguish the colours. Their contrast
+with white is at least 3. tests/postproc/span_looks_test.py computes both."""
 
 from collections import namedtuple
 
 from .style import BLUE
 
-# `hatch`: of Matplotlib, in white on the colour; "" for none.
+# `hatch`: a hatch of Matplotlib, drawn in white on the colour; "" for none.
 Look = namedtuple("Look", ("colour", "hatch"))
 
-WAIT = "#A33A00"  # compute waits; for what, the hatch tells
+WAIT = "#A33A00"  # all waits of compute; the hatch shows which wait it is
 LOOKS = {
     "data.next": Look("#AA3377", ""),
     "model.train": Look(BLUE, ""),
@@ -29,13 +29,13 @@ LOOKS = {
     "step.sums": Look(WAIT, "||"),
     "step.control": Look(WAIT, ".."),
 }
-# Of names that this version does not know.
+# For span names that this version does not know.
 OTHER_WAIT = Look(WAIT, "xx")
 OTHERS = (Look(BLUE, "xx"), Look("#009470", "xx"), Look("#AA3377", "xx"), Look("#8A9099", "xx"))
 
 
 def look_of(span, position):
-    """`position`: of the span in the file's table."""
+    """`position`: index of the span in the file's table."""
     if span.name in LOOKS:
         return LOOKS[span.name]
     return OTHER_WAIT if span.waits else OTHERS[position % len(OTHERS)]

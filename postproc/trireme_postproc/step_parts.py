@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a step that add up to the step that the tables state.
+"""Divides the median step into parts that add up to it.
 
 A sum of medians is not the median of the sums. Each part is therefore the share of its span in all recorded steps, times the median of
-`seconds` of /steps. The quartiles are those of the recorded steps, on the same scale.
+`seconds` in /steps. The quartiles are those of the recorded steps, scaled by the same factor.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from .measures import Spread, per_step
 
 
 class Part(Spread):
-    """`median` is the part of the median step, and `share` its fraction."""
+    """`median` is the time of this part in the median step, and `share` its fraction of the step."""
 
     def __init__(self, seconds, share, step, scale, unit):
         super().__init__(seconds * scale, unit)
@@ -20,7 +20,7 @@ class Part(Spread):
 
 
 def parts(run):
-    """Pairs (label, Part); none without spans of whole steps."""
+    """Returns pairs (label, Part); empty without spans of whole steps."""
     steps, spans = timings.step_table(run)
     whole = sum(seconds.sum() for _, seconds in spans)
     if not len(steps) or not whole > 0:

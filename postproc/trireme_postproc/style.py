@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all pictures share: colours, the style, and how they are written."""
+"""Colours, style and output functions that all pictures share."""
 
 import matplotlib
 
@@ -17,7 +17,7 @@ BLUE, ORANGE, GREEN, RED = "#0072B2", "#C08400", "#009470", "#D55E00"
 GREY, EDGE, INK = "#B8BCC2", "#8A9099", "#30343A"
 SETS = (BLUE, ORANGE, GREEN, INK, "#A33A00", "#8F3A76")
 DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
-METADATA = {".png": "Software", ".pdf": "Creator", ".svg": "Creator"}  # which entry names the maker of a kind of picture
+METADATA = {".png": "Software", ".pdf": "Creator", ".svg": "Creator"}  # by format: the metadata field for the program that made the picture
 MOST_POINTS, FEWEST_SMOOTHED = 1500, 60
 
 STYLE = {
@@ -43,12 +43,12 @@ STYLE = {
 
 
 def colour_and_dash(position):
-    """The colour of a curve and the index of its dash: neighbours differ in both, and all pairs differ for eighteen curves."""
+    """Returns the colour of a curve and the index of its dash. Neighbours differ in both, and 18 curves have different pairs."""
     return SETS[position % len(SETS)], (position + position // len(SETS)) % len(DASHES)
 
 
 def plain(name):
-    """A name that users chose, as a picture shows it: matplotlib takes $ for mathematics, and shows no label that begins with _."""
+    """Escapes a name that a user chose: Matplotlib treats $ as mathematics and hides labels that begin with _."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
@@ -57,7 +57,7 @@ def label(name, unit):
 
 
 def groups(values, size):
-    """Medians of each `size` values in a row; the last group may be smaller."""
+    """Returns the medians of groups of `size` consecutive values; the last group may be smaller."""
     values = np.asarray(values, dtype=float)
     if size <= 1:
         return values
@@ -67,7 +67,7 @@ def groups(values, size):
 
 
 def group_size(count):
-    """How many values make a point, so that a curve has no more than anyone can see."""
+    """Returns how many values to combine into one point, so that a curve has at most MOST_POINTS points."""
     return max(1, int(np.ceil(count / MOST_POINTS)))
 
 
@@ -79,7 +79,7 @@ def empty(axes, text):
 
 
 def expect_picture(output):
-    """Refuses a name without a kind of picture."""
+    """Raises RunFileError if the extension of `output` is not a picture format."""
     if ending_of(output) not in METADATA:
         raise RunFileError(f"{output}: a picture's name must end in one of {', '.join(METADATA)}")
 

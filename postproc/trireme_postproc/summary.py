@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a run: what it was, what it learned, how fast, and where its time went."""
+"""The table of a run: its facts, results and speed, and where its time went."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from . import evaluation, timings
 from .measures import energy_of_ranks, energy_per_token
 from .texts import MISSING, columns_text, in_small, number, size, with_unit
 
-# Facts of the root that open the table when the file has them, in this order.
+# Attributes of the file at the top of the table, in this order, if the file has them.
 FIRST = ("software", "software_version", "git_sha1", "date_and_time", "machine")
 SHAPE = ("layers", "heads", "channels", "context", "vocabulary")
 
@@ -34,7 +34,7 @@ def _parameters(run):
 
 
 def facts(run):
-    """Pairs (name, text)."""
+    """Returns pairs (name, text) of facts about the run."""
     rows = [("run", str(run.deck.get("run.name", MISSING))), ("file", run.path)]
     for name in FIRST:
         value = str(run.attributes.get(name, ""))
@@ -56,7 +56,7 @@ def _last(column):
 
 
 def _in_bytes(table, row):
-    """The loss of a row in bits per byte, which is not known in older records and for some tokens."""
+    """Returns the loss of a row in bits per byte as text; empty if not known, as in older records and for some tokens."""
     bits = table.get("bits_per_byte")
     if bits is None or len(bits) < abs(row) or not np.isfinite(bits.values[row]):
         return ""
@@ -64,7 +64,7 @@ def _in_bytes(table, row):
 
 
 def with_error(curve, row):
-    """A value of an evaluation.Curve with its standard error and unit; percents have two decimals."""
+    """Returns a value of an evaluation.Curve with its standard error and unit. Percentages have two decimals."""
 
     def shown(value):
         return f"{value:.2f}" if curve.unit == "%" else number(value)
@@ -76,7 +76,7 @@ def with_error(curve, row):
 
 
 def evaluations(run):
-    """Pairs (name, text): of each set of evaluate.sets the first values and the last."""
+    """Returns pairs (name, text) with the first and last values of each set of evaluate.sets."""
     rows = []
     every = evaluation.LOSSES + evaluation.IN_BYTES + evaluation.ACCURACIES
     for name, table in run.evaluation.items():
@@ -92,8 +92,8 @@ def evaluations(run):
 
 
 def results(run):
-    """Pairs (name, text) from /steps and /validation; units as in the file."""
-    from .run_state import run_state  # which needs with_error of this module
+    """Returns pairs (name, text) of results. Units are those of the file."""
+    from .run_state import run_state  # not at the top: it imports watch, which imports this module
 
     rows = [("state", run_state(run).text)]
     steps = run.steps
@@ -158,14 +158,14 @@ def results(run):
 
 
 def time_table(run):
-    """Lines: the time by span name, indented as the spans are nested. A part of a step counts without those inside it."""
+    """Returns lines with the time by span, indented by nesting. The time of a part of a step does not include parts inside it."""
     rows = timings.totals(run)
     if not rows:
         return ["no spans were recorded"]
     ranks = timings.num_ranks(run)
     steps, parts = timings.step_table(run)
     sums = {}
-    if len(steps):  # of whole steps alone, so that the parts and the rest add up to the step
+    if len(steps):  # use only whole steps, so that the parts and the rest add up to the step
         sums = {label: seconds.sum() for label, seconds in parts}
         sums[timings.ROOT] = sum(sums.values())
         for row in rows:
@@ -211,7 +211,7 @@ def time_table(run):
 
 
 def summary(run):
-    """The whole table as text."""
+    """Returns the whole table as text."""
     lines = []
     tables = (facts(run), results(run))
     width = max(len(name) for rows in tables for name, _ in rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers with units, and tables, as text."""
+"""Formats numbers with units, and tables, as text."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ MISSING = "–"
 
 
 def number(value, digits=4):
-    """A whole number in groups of three digits, any other with this number of significant digits."""
+    """Formats an integer in groups of three digits, or a float with this number of significant digits."""
     if isinstance(value, (int, np.integer)):
         return f"{int(value):,}".replace(",", " ")
     value = float(value)
@@ -23,7 +23,7 @@ def number(value, digits=4):
 
 
 def scaled(value, unit):
-    """The same quantity with a prefix that makes the number easy to read."""
+    """Returns the same quantity with a unit prefix that makes the number easy to read."""
     if unit == "s" and 0 < abs(value) < 1:
         return value * 1e3, "ms"
     if unit.startswith("FLOP"):
@@ -34,7 +34,7 @@ def scaled(value, unit):
 
 
 def in_small(unit):
-    """The factor to the unit in which parts of a step are easy to read, and that unit."""
+    """Returns the unit in which parts of a step are easy to read, preceded by the factor from `unit` to it."""
     return (1e3, "ms") if unit == "s" else (1.0, unit)
 
 
@@ -44,7 +44,7 @@ def with_unit(value, unit):
 
 
 def size(value, unit):
-    """Bytes in binary multiples; any other unit as it is."""
+    """Formats bytes with binary prefixes, and values with other units like with_unit()."""
     if unit not in ("byte", "bytes", "B"):
         return with_unit(value, unit)
     for prefix in ("", "Ki", "Mi", "Gi"):
@@ -57,7 +57,7 @@ def size(value, unit):
 
 
 def columns_text(rows, indent="", left=1):
-    """Rows of texts as columns: the first `left` of them to the left, the rest to the right."""
+    """Formats rows as aligned columns: the first `left` columns to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:

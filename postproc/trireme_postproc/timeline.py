@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of every rank: what compute did, when each bucket was ready, reduced and gathered, and where compute waited. As a table,
-and as a trace in the JSON trace event format, which Perfetto and chrome://tracing open."""
+"""Shows one step of every rank: what compute did, when each bucket was ready, reduced and gathered, and where compute waited. The output is
+a table, or a trace in the JSON trace event format for Perfetto and chrome://tracing."""
 
 import json
 
@@ -12,11 +12,11 @@ from .texts import columns_text, in_small, number
 from .timings import ROOT
 
 COMPUTE, OTHER = "compute", "other"
-FIRST_BUCKET_TID = 10  # of the trace: compute is 0, what is outside the step 1
+FIRST_BUCKET_TID = 10  # thread ids in the trace: 0 is compute, 1 is what is outside the step, buckets start here
 
 
 class Interval:
-    """One sample of the step; `begin` in seconds since the first of the ranks began the step."""
+    """One sample of the step. `begin`: seconds since the first rank began the step."""
 
     def __init__(self, span, sample, begin):
         self.span = span
@@ -26,14 +26,14 @@ class Interval:
 
     @property
     def lane(self):
-        """Where it is drawn: compute, "bucket 3", or outside the step."""
+        """The row in which it is drawn: COMPUTE, "bucket 3", or OTHER for what is outside the step."""
         if self.span.parent is not None or self.span.name == ROOT:
             return COMPUTE
         return f"{self.span.index_of} {self.index}" if self.span.index_of else OTHER
 
 
 class RankStep:
-    """The intervals of one rank in the order of their beginnings, and its sums in seconds."""
+    """The intervals of one rank, sorted by their beginning, and sums in seconds."""
 
     def __init__(self, rank, intervals):
         self.rank = rank
@@ -48,14 +48,14 @@ class RankStep:
         self.exposed = sum(seconds for _, seconds in inside)
 
     def in_step(self, interval):
-        """The seconds of an interval inside the step."""
+        """Returns the seconds of an interval that are inside the step."""
         if self.whole is None:
             return 0.0
         return max(0.0, min(interval.end, self.whole.end) - max(interval.begin, self.whole.begin))
 
 
 class StepTimeline:
-    """`aligned`: whether the ranks are aligned by the calendar clocks of their hosts; otherwise each begins at 0."""
+    """`aligned`: whether ranks are aligned by the calendar clocks of their hosts. Otherwise each rank begins at 0."""
 
     def __init__(self, run, step, ranks, aligned):
         self.run, self.step, self.ranks, self.aligned = run, step, ranks, aligned
@@ -65,7 +65,7 @@ class StepTimeline:
         return "ranks side by side by the clocks of their hosts" if self.aligned else "every rank from the beginning of its step"
 
     def parameters(self, bucket):
-        """First and last parameter of a bucket; None where the file does not have it."""
+        """Returns the first and last parameter of a bucket; None if the file does not have them."""
         table = self.run.buckets
         if not all(name in table for name in ("first_step", "bucket", "first_parameter", "last_parameter")):
             return None
@@ -74,7 +74,7 @@ class StepTimeline:
 
 
 def parse_ranks(text):
-    """A set from "0,2-5"; None from "all" or nothing."""
+    """Returns the set of ranks in a text such as "0,2-5"; None (all ranks) for "all", "" or None."""
     if text in (None, "", "all"):
         return None
     ranks = set()
@@ -89,7 +89,7 @@ def parse_ranks(text):
 
 
 def ranges(numbers):
-    """1, 2, 3, 7 as "1-3, 7", at most six ranges."""
+    """Formats numbers such as 1, 2, 3, 7 as "1-3, 7". Of more than six ranges, those in the middle are omitted."""
     parts = []
     for value in map(int, numbers):
         if parts and parts[-1][1] == value - 1:
@@ -101,13 +101,13 @@ def ranges(numbers):
 
 
 def recorded_steps(run):
-    """Steps with whole spans."""
+    """Returns the steps that have a span of the whole step."""
     position = run.position(ROOT)
     return np.unique(run.samples["step"][run.samples["name"] == position]) if position is not None else np.zeros(0, dtype=int)
 
 
 def step_timeline(run, step, ranks=None):
-    """The StepTimeline of a step, of all recorded ranks or of those in the set `ranks`."""
+    """Returns the StepTimeline of a step, of all recorded ranks or of the set `ranks`."""
     there = recorded_steps(run)
     if not len(there):
         raise RunFileError(f"{run.path}: has no spans of steps: run with record.spans: true; during a run spans are recorded later than losses")
@@ -128,7 +128,7 @@ def step_timeline(run, step, ranks=None):
         of_rank = samples[samples["rank"] == rank]
         whole = of_rank["begin_s"][of_rank["name"] == root]
         begins[rank] = float(whole[0] if len(whole) else of_rank["begin_s"].min())
-    # Differences of calendar times first: seconds since 1970 leave no digits for microseconds of a sum.
+    # Subtract calendar times first: a sum with seconds since 1970 would lose the digits of microseconds.
     base = anchors[chosen[0]] if aligned else 0.0
     shift = {rank: anchors[rank] - base if aligned else -begins[rank] for rank in chosen}
     origin = min(begins[rank] + shift[rank] for rank in chosen)
@@ -139,7 +139,7 @@ def step_timeline(run, step, ranks=None):
 
 
 def _anchor(run, step, rank):
-    """The calendar time of a rank's second 0 in the session of a step; None where the file does not have it."""
+    """Returns the calendar time at which a rank's clock was 0 in the session of a step; None if the file does not have it."""
     table = run.anchors
     if not all(name in table for name in ("first_step", "rank", "calendar_s")):
         return None
@@ -148,7 +148,7 @@ def _anchor(run, step, rank):
 
 
 def table(timeline):
-    """The whole text: sums of each rank, and its buckets."""
+    """Returns the whole text: sums for each rank, and the buckets of each rank."""
     run = timeline.run
     unit = run.sample_units.get("duration_s", "")
     factor, small = in_small(unit)
@@ -180,8 +180,8 @@ def _bucket_rows(timeline, rank, factor):
 
 
 def trace(timeline):
-    """The trace as a dictionary: a process per rank, compute and each bucket as threads, times in microseconds since the first event:
-    Perfetto leaves out what begins before 0, as gathers do that began before the step."""
+    """Returns the trace as a dictionary. Ranks are processes, compute and each bucket are threads. Times are in microseconds since the
+    first event, not since the step began, because gathers can begin before the step and Perfetto omits events with negative times."""
     first = min(interval.begin for rank in timeline.ranks for interval in rank.intervals)
     events = []
     for rank in timeline.ranks:

@@ -9,13 +9,13 @@ from .texts import in_small
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
-MOST_ROWS = 90  # with more, the buckets of a rank share one
+MOST_ROWS = 90  # with more rows, all buckets of a rank share one row
 ROW, MARGIN, LEGEND_ROW = 0.27, 1.5, 0.2  # inches
 LEGEND_COLUMNS = 7
 
 
 def rows_of(timeline):
-    """Lane → row for every rank: compute first, then the buckets; all in one where they are many."""
+    """Returns a dict lane → row per rank (compute, then buckets), the number of rows, and whether the buckets share one row."""
     together = len(timeline.ranks) * (2 + len(timeline.buckets)) > MOST_ROWS
     rows, top = [], 0
     for rank in timeline.ranks:
@@ -25,13 +25,13 @@ def rows_of(timeline):
             lane = f"{index_of} {index}"
             if lane in used:
                 lanes[lane] = top + 1 if together else top + len(lanes)
-        top = max(lanes.values()) + 2  # one row between ranks
+        top = max(lanes.values()) + 2  # one empty row between ranks
         rows.append(lanes)
     return rows, top - 1, together
 
 
 def _draw_rank(axes, rank, lanes, factor, positions, width):
-    """`width`: of the picture, in seconds. What would be too narrow to be seen gets an edge of its own colour."""
+    """`width`: of the picture, in seconds. Bars that are too narrow to be seen get an edge in their own colour."""
     for interval in rank.intervals:
         if interval.span.name == ROOT or interval.lane not in lanes:
             continue
@@ -67,7 +67,7 @@ def _labels(axes, timeline, rows, together):
 
 
 def _legend(axes, timeline, positions):
-    """Above the rows; returns how many rows of its own it has."""
+    """Draws the legend above the rows. Returns the number of rows in the legend."""
     drawn = {i.span.name for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER and i.span.name != ROOT}
     spans = sorted((span for span in timeline.run.spans if span.name in drawn), key=lambda span: span.waits)
     handles = []
@@ -81,9 +81,9 @@ def _legend(axes, timeline, positions):
 
 
 def window(timeline):
-    """From the first to the last moment of what is drawn, with a little room."""
+    """Returns the limits of the time axis: everything that is drawn, with a small margin."""
     drawn = [i for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER]
-    # A gather may have begun long ago, when an evaluation or a checkpoint lay between the steps.
+    # Limit the range: a gather may have begun long before the step, if there was an evaluation or a checkpoint in between.
     steps = [rank.whole for rank in timeline.ranks if rank.whole is not None]
     if steps:
         first, last = min(step.begin for step in steps), max(step.end for step in steps)
@@ -97,7 +97,7 @@ def window(timeline):
 
 
 def plot_timeline(timeline, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture. The extension of `output` selects the format."""
     expect_picture(output)
     unit = timeline.run.sample_units.get("duration_s", "")
     factor, small = in_small(unit)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time went: sums over the samples of a run, by the names that the file gives."""
+"""Where the time went: sums over the samples of a run by span name."""
 
 import numpy as np
 
-ROOT = "step"  # the span that a whole step is
+ROOT = "step"  # the span of a whole step
 REST = "rest"
 
 
 class SpanTotal:
-    """Sums of one span over the run; seconds per step are per rank."""
+    """Sums of one span over the run. `per_step`: mean seconds per step and rank."""
 
     def __init__(self, span, count, total, per_step, longest):
         self.span = span
@@ -19,15 +19,15 @@ class SpanTotal:
 
 
 def num_ranks(run):
-    """Ranks that recorded spans."""
+    """Returns the number of ranks that recorded spans."""
     return len(np.unique(run.samples["rank"])) if len(run.samples) else 0
 
 
 def own_seconds(run):
-    """The duration of every sample; of the parts of a step without what other parts take inside them.
+    """Returns the duration of every sample. For parts of a step, the duration of other parts inside them is subtracted.
 
-    A wait for a bucket may be inside training or updating, whatever the file's table says: what counts is the time. A sample is taken
-    out of one other, the shortest around its middle.
+    What is inside what is decided by the times, because a wait for a bucket may be inside training or updating, whatever the file's table
+    says. The duration of a sample is subtracted from only one other sample, the shortest that contains its middle.
     """
     samples = run.samples
     own = samples["duration_s"].astype(float)
@@ -40,7 +40,7 @@ def own_seconds(run):
         of_rank = {part: at[np.argsort(samples["begin_s"][at])] for part, at in of_rank.items() if len(at)}
         for inner, inside in of_rank.items():
             around, seconds = np.full(len(inside), -1), np.full(len(inside), np.inf)
-            for outer in sorted(set(of_rank) - {inner}, key=lambda part: len(inside_of[part])):  # of two alike, the inner one
+            for outer in sorted(set(of_rank) - {inner}, key=lambda part: len(inside_of[part])):  # of two with equal times, the inner one
                 found = _around(samples, of_rank[outer], inside, inner in inside_of[outer])
                 length = np.where(found >= 0, samples["duration_s"][found], np.inf)
                 around, seconds = np.where(length < seconds, found, around), np.minimum(length, seconds)
@@ -50,15 +50,15 @@ def own_seconds(run):
 
 
 def _clocks(run):
-    """A number for every sample, the same for those whose begins are by one clock: each rank begins another in each session."""
+    """Returns a number for every sample that identifies its clock: the pair of session and rank."""
     first_steps = run.anchors.get("first_step")
     sessions = np.unique(first_steps.values) if first_steps is not None else np.zeros(0)
     return np.searchsorted(sessions, run.samples["step"], side="right").astype(np.int64) << 32 | run.samples["rank"]
 
 
 def _around(samples, outer, inner, stated):
-    """For each of the rows `inner` the one of `outer` that contains it, or -1. `outer`: in the order of time, one after the other.
-    `stated`: whether the file's table says that it is inside; then both may take the same time."""
+    """Returns for each row in `inner` the row in `outer` that contains it, or -1. `outer`: rows that do not overlap, in the order of time.
+    `stated`: whether the file's table says that `inner` is inside `outer`. Only then may both have the same duration."""
     begin, length = samples["begin_s"][outer], samples["duration_s"][outer]
     duration = samples["duration_s"][inner]
     middle = samples["begin_s"][inner] + duration / 2
@@ -68,8 +68,8 @@ def _around(samples, outer, inner, stated):
 
 
 def totals(run):
-    """A SpanTotal for every name that has samples, in the order of the file's table. Parts of a step
-    count without what other parts take inside them (own_seconds), so they add up."""
+    """Returns a SpanTotal for every name that has samples, in the order of the file's table. Parts of
+    a step do not include other parts inside them (own_seconds), so they add up."""
     if not len(run.samples):
         return []
     own = own_seconds(run)
@@ -89,7 +89,7 @@ def totals(run):
 
 
 def within(run, name):
-    """The positions of a span and of those inside it, by the nesting that the file's table states, each before those inside it."""
+    """Returns the positions of a span and of all spans nested in it according to the file's table, outer spans first."""
     found = []
 
     def add(position):
@@ -106,14 +106,14 @@ def within(run, name):
 
 
 def parts_of_step(run):
-    """The spans that were recorded inside `step`. Their own_seconds() do not overlap. Pairs (label, position)."""
+    """Returns pairs (label, position) of the recorded spans inside `step`. Their own_seconds() do not overlap."""
     names = set(np.unique(run.samples["name"]).tolist())
     return [(run.spans[position].name, position) for position in within(run, ROOT)[1:] if position in names]
 
 
 def per_step(run, position, durations):
-    """Steps, and for each the seconds of one span, summed over micro-steps and indices and averaged
-    over ranks. `durations`: of every sample of the run."""
+    """Returns the steps, and for each step the seconds of one span, summed over micro-steps and indices
+    and averaged over ranks. `durations`: those of all samples of the run."""
     chosen = run.samples["name"] == position
     if not chosen.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -123,8 +123,8 @@ def per_step(run, position, durations):
 
 
 def step_table(run):
-    """Steps, and a list of (label, seconds per step) that adds up to the whole step. What no part
-    explains is the rest. Empty without spans of whole steps."""
+    """Returns the steps, and a list of (label, seconds per step) that adds up to the whole step. REST
+    is the time that no part explains. Empty without spans of whole steps."""
     whole = run.position(ROOT)
     if whole is None:
         return np.zeros(0, dtype=np.int64), []
@@ -140,7 +140,7 @@ def step_table(run):
         parts.append((label, aligned))
         rest -= aligned
     if len(steps):
-        # Spans that overlap each other without one lying in the other can explain more than the step took.
+        # If spans overlap without one being inside the other, the parts can add up to more than the step: scale them.
         scale = np.where(rest < 0, seconds / np.maximum(seconds - rest, 1e-300), 1.0)
         parts = [(label, part * scale) for label, part in parts]
         parts.append((REST, np.maximum(rest, 0.0)))

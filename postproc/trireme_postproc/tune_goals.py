@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges what dev/experiments/tune-goals.sh measured: python3 -m trireme_postproc.tune_goals FOLDER FILE.json [NAME=VALUE …]
+"""Checks the goals that dev/experiments/tune-goals.sh measures: python3 -m trireme_postproc.tune_goals FOLDER FILE.json [NAME=VALUE …]
 
-FOLDER/LINK has tune.json and, where tune chose something, the run directories ROUND-own-1, ROUND-tuned-1, ROUND-tuned-2 and ROUND-own-2.
-A ratio is that of a round: the mean of the medians of its two tuned runs by that of its two own, so that a machine whose pace moves
-evenly favours neither. The median of the ratios decides. Exit code: 0, both goals hold; 1, one does not.
+FOLDER/LINK has tune.json and, if tune changed a value, the run directories ROUND-own-1, ROUND-tuned-1, ROUND-tuned-2 and ROUND-own-2. The
+ratio of a round is the mean of the median steps of its two tuned runs over that of its two own runs, in the order own, tuned, tuned, own,
+so that a steady drift of the machine's speed cancels out. The median ratio decides. Exit code: 0: all goals hold; 1: a goal is missed.
 
-The file: filetype, version, every NAME=VALUE in `facts`, and of each link the chosen values, the ratio that tune measured, the ratios,
-the medians in seconds, and whether the goals hold.
+The JSON file has filetype, version, every NAME=VALUE in `facts`, and for each link the chosen values, the ratio that tune measured, the
+ratios, the medians in seconds, and whether the goals hold.
 """
 
 import glob
@@ -31,7 +31,7 @@ def _median_step(directory):
 
 
 def of_link(folder):
-    """What FOLDER/LINK has, as the file keeps it."""
+    """Reads FOLDER/LINK. Returns its entry in the JSON file, without the results of judge()."""
     with open(os.path.join(folder, "tune.json"), encoding="utf-8") as file:
         tuning = json.load(file)
     own, chosen = tuning["runs"][0]["values"], tuning["runs"][tuning["chosen"]]["values"]
@@ -46,7 +46,7 @@ def of_link(folder):
 
 
 def judge(link):
-    """Adds ratios, medians and goals to what of_link() returns. The deck's own values, chosen, are a ratio of 1 without a run."""
+    """Adds ratios, medians and goals to the result of of_link(). If tune kept the deck's own values, the ratio is 1 without runs."""
     ratios = [sum(tuned) / sum(own) for own, tuned in link["rounds_s"]] or [1.0]
     for at, name in enumerate(("own_s", "tuned_s")):
         link[name] = float(np.median([seconds for one in link["rounds_s"] for seconds in one[at]])) if link["rounds_s"] else None
@@ -58,7 +58,7 @@ def judge(link):
 
 
 def table(links, facts):
-    """Markdown."""
+    """Returns facts and links as Markdown."""
     lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += ["", "| link | chosen | ratio by tune | own | tuned | ratio | rounds | goals |", "|---|---|---|---|---|---|---|---|"]
     for link in links:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run in progress: how far it is, what it reached, how fast it is and how long it will take. Nothing is locked or written, so
-the run does not notice."""
+"""Shows runs in progress: the current step, loss and speed, and the remaining time. Nothing is locked or written, so that runs are not
+disturbed."""
 
 import os
 import re
@@ -17,15 +17,15 @@ from .run_log import Log
 from .summary import with_error
 from .texts import MISSING, number, size, with_unit
 
-RECENT = 20  # rows whose median is the present speed of the run
+RECENT = 20  # number of newest rows whose median is the current speed
 BAR = 30
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
-CLOCKS_S = 60.0  # by which the clock of a file server may be late
+CLOCKS_S = 60.0  # tolerance for a file server whose clock is late
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
 def holder(path):
-    """(process, host) that uses the directory of the run file at `path` or was the last to do so; None if that is not known."""
+    """Returns (process, host) of the last user of the directory of the run file at `path`, running or not; None if not known."""
     try:
         with open(os.path.join(os.path.dirname(path), "lock"), encoding="utf-8", errors="replace") as file:
             found = HOLDER.match(file.read(300))
@@ -35,9 +35,9 @@ def holder(path):
 
 
 def _lives(process, signed):
-    """Whether the process that signed a lock at this time lives. Another may have its number now, and a zombie has ended."""
+    """Whether the process that wrote the lock at time `signed` is alive. Its PID may have been reused. A zombie counts as ended."""
     try:
-        os.kill(process, 0)  # only asks
+        os.kill(process, 0)  # signal 0 only checks whether the process exists
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
@@ -45,19 +45,19 @@ def _lives(process, signed):
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             facts = file.read().rpartition(b")")[2].split()
-    except OSError:  # not shown to others, or not Linux
+    except OSError:  # hidden from other users, or not Linux
         return True
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(facts[19]) / os.sysconf("SC_CLK_TCK")
     return facts[0] not in (b"Z", b"X") and time.time() - age_s < signed + CLOCKS_S
 
 
 def state_of(path):
-    """Whether the first process of the run whose file is at `path` lives; unknown if it is on another host."""
+    """Returns RUNNING or ENDED for the process that holds the lock of the run at `path`; UNKNOWN if it is on another host."""
     found = holder(path)
     if found is None or found[1] not in (socket.gethostname(), socket.gethostname().partition(".")[0]):
         return UNKNOWN
     try:
-        # A lock is not tried: a run that starts at that moment would find it taken.
+        # Do not try to take the lock: a run that starts at that moment would find it taken.
         return RUNNING if _lives(found[0], os.stat(os.path.join(os.path.dirname(path), "lock")).st_mtime) else ENDED
     except OSError:
         return UNKNOWN
@@ -76,12 +76,12 @@ def duration_text(seconds):
 
 
 def printable(text):
-    """Without characters that a terminal would obey."""
+    """Replaces characters that a terminal would interpret."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
 def done_and_wanted(run):
-    """Steps; None for what the file does not have."""
+    """Returns the number of steps done (0 without rows) and the number of steps in the deck (None if not known)."""
     steps = per_step(run, "step")
     try:
         wanted = int(run.deck["run.steps"])
@@ -96,14 +96,14 @@ def _recent(run, name):
 
 
 def remaining_s(run):
-    """Seconds by the median of the newest steps, without evaluations and checkpoints; None where that is not known."""
+    """Estimates the seconds left from the median of the newest steps, without evaluations and checkpoints; None if not known."""
     done, wanted = done_and_wanted(run)
     recent = _recent(run, "seconds")
     return (wanted - done) * recent[0] if recent and wanted is not None and recent[1] == "s" else None
 
 
 def _evaluated(run):
-    """Pairs (name, text) of the newest values of validation and of each set."""
+    """Yields pairs (name, text) of the newest values of validation and of each set."""
     for name, table in [("validation", run.validation), *run.evaluation.items()]:
         found = curves({name: table}, LOSSES + ACCURACIES)
         if found:
@@ -112,7 +112,7 @@ def _evaluated(run):
 
 
 def status(run, word):
-    """Lines of name and text."""
+    """Returns lines that each have a name and a text."""
     done, wanted = done_and_wanted(run)
     rows = [("run", f"{run.name} ({run.path}), {word}")]
     text = number(done) if wanted is None else f"{number(done)} of {number(wanted)}"
@@ -139,7 +139,7 @@ def status(run, word):
 
 
 def one_line(run, word=RUNNING):
-    """What is worth a line of a log when a step has come. `word`: why the run has ended, or that it continues."""
+    """Returns one line about the newest step. `word`: RUNNING, UNKNOWN, or why the run has ended."""
     done, wanted = done_and_wanted(run)
     parts = [f"step {number(done)}" + (f" of {number(wanted)}" if wanted is not None else "")]
     for name, before in (("loss", "loss "), ("tokens_per_s", "")):
@@ -155,7 +155,7 @@ def one_line(run, word=RUNNING):
 
 
 class _Screen:
-    """Lines that replace each other on a terminal; elsewhere one line for each new step."""
+    """On a terminal, replaces the lines that it wrote before. Otherwise prints one line for each new step."""
 
     def __init__(self, out):
         self.out, self.is_terminal = out, out.isatty()
@@ -184,8 +184,8 @@ class _Screen:
 
 
 def ended(run, previous, word, quiet_s, timeout_s):
-    """Why the run is over, in a word; "" while it may continue. `previous`: the word of the look before, `quiet_s`: since when
-    the record has not changed."""
+    """Returns why the run is over; "" while it may continue. `previous` and `word`: results of state_of() at the last poll and now.
+    `quiet_s`: seconds since the record last changed."""
     if word == ENDED and (previous == ENDED or run.finished()):
         return "finished" if run.finished() else "it ended before its last step; run the same command again to resume from the newest checkpoint"
     if run.finished() and word == UNKNOWN and quiet_s > min(10.0, timeout_s):
@@ -196,12 +196,12 @@ def ended(run, previous, word, quiet_s, timeout_s):
 
 
 def signature_of(*paths):
-    """Changes with any of the files."""
+    """Returns a value that changes when one of the files changes."""
     return [(facts.st_size, facts.st_mtime_ns) for facts in (os.stat(path) for path in paths if os.path.exists(path))]
 
 
 class _Watched:
-    """A run between two looks."""
+    """The state of one run between two polls."""
 
     def __init__(self, path, clock):
         self.path, self.log, self.clock = path, Log(os.path.dirname(locate(path))), clock
@@ -211,7 +211,7 @@ class _Watched:
     def look(self, timeout_s, alone):
         if self.reason:
             return
-        state_now = state_of(self.run.path)  # before the record is read again: what an ended process wrote is then in it
+        state_now = state_of(self.run.path)  # before the record is read, which then includes all that an ended process wrote
         try:
             self.run = read_while_written(self.path, samples=False, log=self.log)
         except RunFileError:
@@ -227,7 +227,7 @@ class _Watched:
 
 
 def watch(paths, once=False, every_s=2.0, timeout_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
-    """Shows runs until all have ended: one in several lines, several in a line each. `clock` and `pause` are the tests' own."""
+    """Shows runs until all have ended: one run in several lines, several runs in one line each. Tests replace `clock` and `pause`."""
     out = out or sys.stdout
     watched = [_Watched(path, clock) for path in paths]
     if once:
