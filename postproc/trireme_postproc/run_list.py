@@ -77,9 +77,7 @@ def differing_keys(rows):
 
 
 def _order(value):
-    """Sort key: numbers come first, then texts and NaN, then None."""
-    if value is None:
-        return (2, 0.0, "")
+    """Sort key: numbers come first, then texts and NaN."""
     try:
         as_number = float(value)
     except ValueError:
