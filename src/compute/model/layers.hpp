@@ -70,7 +70,7 @@ struct Layers {
   void announce(const nn::Call& call, std::size_t group) const {
     announce(call, group_begin_[group], group_begin_[group + 1]);
   }
-  /// For the parameters of the embedding's norm alone.
+  /// Calls before_use for the parameters of the embedding's norm only.
   void announce_embedding_norm(const nn::Call& call) const;
   /// Throws ContractError if the views, of `what`, do not match the parameter table and `dtype`.
   void expect_views(const auto& views, DType dtype, const char* what) const {

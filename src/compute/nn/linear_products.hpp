@@ -69,7 +69,7 @@ struct LinearShape {
   bool operator==(const LinearShape&) const = default;
 };
 
-/// Of one shape. Null: not prepared, for forward alone.
+/// Products of one shape. Null: not prepared, because only forward is needed.
 struct LinearProducts {
   const ops::Matmul* forward = nullptr;
   const ops::Matmul* input_gradient = nullptr;

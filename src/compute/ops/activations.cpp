@@ -6,7 +6,7 @@
 namespace trireme::ops {
 namespace {
 
-/// Elements of x for each of y.
+/// Number of elements of x per element of y.
 std::int64_t inputs_of(const auto& call, ConstView y) {
   if (call.function != Activation::swiglu)
     return 1;

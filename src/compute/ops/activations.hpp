@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of MLPs, single passes over memory. Arithmetic is fp32. Backward reads x, the
-// input of forward.
+// Activation functions of MLPs, each a single pass over memory. Arithmetic is fp32. Backward reads
+// x, the input of forward.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ enum class Activation : std::uint8_t { gelu, squared_relu, swiglu };
 /// y = f(x).
 struct ActivationForward {
   static constexpr const char* name = "activation_forward";
-  View y;       ///< of T, as many elements as x; of swiglu [rows, columns]
-  ConstView x;  ///< of T; of swiglu [rows, 2, columns], gate and then up
+  View y;       ///< of T, as many elements as x; for swiglu [rows, columns]
+  ConstView x;  ///< of T; for swiglu [rows, 2, columns]: gate, then up
   Activation function = Activation::gelu;
-  std::int64_t columns = 0;  ///< of swiglu
+  std::int64_t columns = 0;  ///< for swiglu only
 };
 TRIREME_OPERATION(ActivationForward);
 
-/// dx = the gradient of x, dy f'(x) but for swiglu.
+/// dx = dy f'(x); for swiglu the gradients of gate and up.
 struct ActivationBackward {
   static constexpr const char* name = "activation_backward";
-  View dx;       ///< as x of forward; may be dy, except of swiglu
+  View dx;       ///< as x of forward; may be dy, except for swiglu
   ConstView dy;  ///< as y of forward
   ConstView x;   ///< as in forward
   Activation function = Activation::gelu;
-  std::int64_t columns = 0;  ///< of swiglu
+  std::int64_t columns = 0;  ///< for swiglu only
 };
 TRIREME_OPERATION(ActivationBackward);
 

@@ -89,7 +89,7 @@ double Attention::forward_flops() const {
   const auto time = static_cast<double>(shape_.time);
   const double window =
       shape_.window > 0 ? std::min(time, static_cast<double>(shape_.window)) : time;
-  // Of the first rows, which see less than a window, and of the others.
+  // The first rows, which see less than a window, and the others.
   const double pairs = window * (window + 1) / 2 + (time - window) * window;
   return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * pairs;
 }
@@ -111,7 +111,7 @@ std::string capture_trouble(const device::Device& device,
 }
 
 std::string slow_on_gpu(const AttentionShape& shape) {
-  if (shape.dtype != DType::bf16 || suits_tiles(shape))  // cuDNN takes no others
+  if (shape.dtype != DType::bf16 || suits_tiles(shape))  // cuDNN supports no others
     return {};
   return fmt::format("heads of {} channels (tensor cores take multiples of 8 up to 128)",
                      shape.head_channels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of attention.hpp, apart from it: kernels include them, and nvcc takes long over the
-// headers of devices.
+// The operands of attention.hpp, in a header of their own for kernels, because nvcc takes long to
+// compile the headers of devices.
 #pragma once
 
 #include "base/view.hpp"
@@ -9,14 +9,14 @@
 
 namespace trireme::ops {
 
-/// Of one dtype are qkv, out and their gradients: the shape's.
+/// qkv, out and their gradients have the shape's dtype.
 struct AttentionForward {
   View out;  ///< [B, T, H, D]
   View lse;  ///< [B, H, T] fp32: the log of each row's sum of exponentials, kept for backward
-  /// [B, T, H + 2 G, D]: all queries, then all keys, then all values, with G heads of keys and
-  /// values.
+  /// [B, T, H + 2 G, D]: all queries, then all keys, then all values; G is the number of key and
+  /// value heads.
   ConstView qkv;
-  ConstView starts = {};  ///< [B, T] int32; where the shape has documents
+  ConstView starts = {};  ///< [B, T] int32; if the shape has documents
   Dropout dropout = {};
 };
 

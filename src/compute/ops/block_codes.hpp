@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 values in one byte each, with one scale per block of 64; or only the largest of each block.
+// Encodes fp32 values in a byte each, with a scale per block of 64, or only each block's largest.
 //
-// The scale is the smallest power of two with which the largest magnitude of the block has a code.
-// So a decoded value is exact in fp32, and so is what encoding has cut off, unless it is subnormal.
+// The scale is the smallest power of two for which the largest magnitude of the block has a code.
+// So a decoded value is exact in fp32, and so is the encoding error, unless it is subnormal.
 // Source of scales and codes: OCP Microscaling Formats (MX) Specification 1.0, sections 5.2 to 5.4
 // (E8M0, INT8, FP8 E4M3); its blocks have 32 elements. Parameters and shards begin at multiples of
 // 64 elements (layout/plan.hpp), so which elements share a block depends on no bucket or shard.
 //
-// n values are n codes, then n / 64 exponents of scales: coded_bytes(). Of the largest values a
-// block has one word each: fp32 with the place in the block in the low six bits, which the value
-// loses.
+// n values are stored as n codes, then n / 64 exponents of scales: coded_bytes(). top4 and top1
+// store one word per value: its fp32 bits, with the low six replaced by its place in the block.
 //
 // A block whose largest magnitude is 2^126 or more, infinite or NaN has the scale NaN: all of its
 // values are decoded as NaN. Among the largest values, infinities and NaN come first.
@@ -25,11 +24,11 @@
 namespace trireme::ops {
 
 /// int8: nearest even, -127 to 127. fp8: e4m3, up to 448, with 4 significant bits. top4, top1: the
-/// values of the largest magnitude; of equal ones, cut to 18 significant bits, the first.
+/// values of the largest magnitude; the first of those that are equal in 18 significant bits.
 enum class BlockCode : std::uint8_t { int8, fp8, top4, top1 };
 
 inline constexpr std::int64_t block_elements = 64;
-/// How many values of a block have a code.
+/// Number of values of a block that have a code.
 constexpr int kept_values(BlockCode code) {
   constexpr int kept[] = {64, 64, 4, 1};
   return kept[static_cast<std::size_t>(code)];
@@ -39,8 +38,8 @@ constexpr std::int64_t coded_bytes(BlockCode code, std::int64_t elements) {
   return blocks * (kept == block_elements ? block_elements + 1 : kept * 4);
 }
 
-/// codes = the codes of values + error; error = what they have cut off. Without `error`, that is
-/// lost. The error of a block that is not finite does not change.
+/// codes = the codes of values + error; error = what the codes do not represent, which is lost
+/// without `error`. The error of a block that is not finite does not change.
 struct EncodeBlocks {
   static constexpr const char* name = "encode_blocks";
   View codes;        ///< [coded_bytes(code, n)] bytes
@@ -113,7 +112,7 @@ struct PlacedValue {
 
 #undef TRIREME_CODE
 
-/// The exponent of the scale of a block, plus 127, where `largest` has the bits of the largest
+/// Biased exponent (plus 127) of the scale of a block; `largest` has the bits of its largest
 /// magnitude. At least 1, so that scales are normal.
 template <class Code>
 TRIREME_HOST_DEVICE constexpr std::uint8_t scale_of(std::uint32_t largest) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention of single positions to those before them, whose keys and values were kept: what
-// a token costs while text is generated. A cache holds the keys and values of some sequences, each
-// of up to this many positions; a row of a call is one position of one of them.
+// Causal attention of single positions to earlier ones, whose keys and values are cached: for
+// generating text. A cache holds the keys and values of several sequences, each of up to a fixed
+// number of positions. A row of a call is one position of one sequence.
 //
-// 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
-//    0 ... its own of its sequence, or to the last `window` of these, and with documents to none
-//    before its start. Requires: those before it were stored by this call or earlier ones; a
-//    position stored again replaces the old one. Starts never fall along a sequence.
-// 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
-//    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
-//    fp32 as well (docs/design/compute.md): AMX and AVX-512 BF16 round probabilities to bf16.
-// 3. A cache begins as zeros, is fp32 whatever T is, and is stored as the kernel reads it: per
-//    sequence and head of keys, tiles of 64 positions, keys transposed. Only this operation reads
-//    it.
-// 4. There is a body for CPUs alone (has_cached_attention).
+// 1. A call stores the keys and values of its rows. Then each row attends to positions 0 to its own
+//    of its sequence: with a window, only to the last `window`; with documents, to none before its
+//    start. Requires: this call or earlier ones stored those positions. Storing a position again
+//    replaces it. Starts never decrease along a sequence.
+// 2. The bits of a row depend only on the rows of its sequence. In fp32 they equal those of
+//    Attention::forward. In bf16 they do if that also computes in fp32 (docs/design/compute.md);
+//    AMX and AVX-512 BF16 round probabilities to bf16.
+// 3. A cache is initially zero, is fp32 for any T, and has the layout that the kernel reads: per
+//    sequence and key head, tiles of 64 positions, keys transposed. Only this operation reads it.
+// 4. Implemented for CPUs only (has_cached_attention).
 #pragma once
 
 #include "base/view.hpp"
@@ -23,15 +22,15 @@
 
 namespace trireme::ops {
 
-/// Whether the device can.
+/// Whether the device supports it.
 bool has_cached_attention(const device::Device& device);
-/// Throws DeviceError where it cannot.
+/// Throws DeviceError if it does not.
 void require_cached_attention(const device::Device& device);
-/// Of fp32, in a cache for shape.batch sequences of up to shape.time positions.
+/// Number of fp32 of a cache for shape.batch sequences of up to shape.time positions.
 std::int64_t cache_elements(const AttentionShape& shape);
 
-/// A row is one position of a sequence; one with a negative sequence is room to spare: nothing of
-/// it is stored, and its output is 0.
+/// A row is one position of a sequence. A row with a negative sequence is padding: none of it is
+/// stored, and its output is 0.
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   View out;               ///< [rows, H, D] of the shape's dtype
@@ -40,7 +39,7 @@ struct CachedAttention {
   ConstView sequences;    ///< [rows] int32
   ConstView positions;    ///< [rows] int32
   ConstView starts = {};  ///< [rows] int32; where the shape has documents
-  AttentionShape shape;   ///< of the cache; what it says of dropout does not matter
+  AttentionShape shape;   ///< of the cache; its dropout is ignored
 };
 /// Throws DeviceError where has_cached_attention() is false.
 void run(const CachedAttention& call, device::Stream& stream);

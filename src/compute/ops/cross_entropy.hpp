@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and cross-entropy in one pass over the logits, which may be capped on the way: what is
-// capped is never stored. Below, z are the logits after the cap.
+// Softmax and cross-entropy in one pass over the logits, optionally with a soft cap. Capped logits
+// are never stored. Below, z are the logits after the cap.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace trireme::ops {
 
-/// Terms of a loss in addition to softmax and cross-entropy. Without either it is what it is
-/// without them, to the bit.
+/// Optional terms of a loss in addition to softmax and cross-entropy. Without them the result has
+/// the bits of plain cross-entropy.
 struct LossTerms {
-  /// c: the loss sees c · tanh(logit / c) in the place of each logit. 0: the logit itself.
+  /// c: the loss uses c · tanh(logit / c) instead of each logit. 0: no cap.
   /// Source: Gemma Team 2024 (Gemma 2), section 2.
   float softcap = 0;
-  /// k: training also minimizes k · log²(sum exp logits), which keeps the sum near 1. 0: nothing.
+  /// k: training also minimizes k · log²(sum exp logits), which keeps the sum near 1. 0: no z-loss.
   /// Source: Chowdhery et al. 2022 (PaLM), section 5.
   float z_loss = 0;
 
@@ -25,7 +25,7 @@ struct LossTerms {
 /// losses[row] = log(sum exp z[row]) - z[row, target]: the cross-entropy alone, without a z-loss.
 /// d_logits = scale times the gradient of the loss plus k · log²(sum exp z):
 /// scale · (softmax(z) · (1 + 2 k log(sum exp z)) - onehot(target)) · (1 - (z / c)²), the last
-/// factor where there is a cap. Losses have the same bits with and without it.
+/// factor only with a cap. Losses have the same bits with and without d_logits.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   View losses;         ///< [rows] fp32
@@ -39,7 +39,7 @@ struct CrossEntropy {
 };
 TRIREME_OPERATION(CrossEntropy);
 
-/// logits = cap(logits) in place, as the loss sees them. Without a cap nothing is done.
+/// logits = cap(logits) in place, as the loss uses them. Does nothing without a cap.
 struct CapLogits {
   static constexpr const char* name = "cap_logits";
   View logits;  ///< fp32

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an operation (operation.hpp) to its body for one device and one type; used by the x.cpp
-// files only. An operation's contract is checked once, there. Then it is enqueued: the CPU's body
-// on the thread that the stream is on, or the GPU's, which enqueues kernels.
+// Selects the body of an operation (operation.hpp) for a device and a type; used by the x.cpp files
+// only. They check the contract once. Then the body is enqueued: the CPU's on the thread of the
+// stream, or the GPU's, which enqueues kernels.
 #pragma once
 
 #include <initializer_list>
@@ -19,22 +19,22 @@
 
 namespace trireme::ops {
 
-/// What the contract of an operation says about one of its operands.
+/// The contract of an operation for one operand.
 struct Operand {
   const char* name;
   ConstView view;
   std::int64_t elements;
-  DType dtype;  ///< of no interest where there are no elements
+  DType dtype;  ///< ignored if there are no elements
 };
 
-/// An operand that may be left out.
+/// An optional operand.
 inline Operand optional(Operand operand) {
   if (operand.view.empty())
     operand.elements = 0;
   return operand;
 }
 
-/// Throws ContractError where an operand of `operation` has another size or dtype.
+/// Throws ContractError if an operand of `operation` has the wrong size or dtype.
 inline void expect_operands(const char* operation, std::initializer_list<Operand> operands) {
   for (const Operand& o : operands)
     TRIREME_EXPECT(o.view.elements == o.elements && (o.elements == 0 || o.view.dtype == o.dtype),
@@ -96,7 +96,7 @@ void enqueue(const Operation& operation, device::Stream& stream) {
     enqueue_on_cpu<T>(operation, stream);
 }
 
-/// The body for elements of this dtype. Throws ContractError where it is neither fp32 nor bf16.
+/// The body for elements of this dtype. Throws ContractError if it is neither fp32 nor bf16.
 template <class Operation>
 void enqueue(const Operation& operation, DType dtype, device::Stream& stream) {
   with_float_type(dtype, [&](auto zero) { enqueue<decltype(zero)>(operation, stream); });
@@ -108,8 +108,8 @@ inline void expect_rows(ConstView view, std::int64_t columns) {
                  view.elements, columns);
 }
 
-/// Throws ContractError where rows have no position of their own, or the table none for them
-/// (rotary.hpp); an empty table is one that nothing looks at.
+/// Throws ContractError if rows have no position of their own, or the table has none for them
+/// (rotary.hpp). An empty table is not checked.
 inline void expect_positions(const char* operation,
                              ConstView table,
                              ConstView positions,

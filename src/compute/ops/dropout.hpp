@@ -27,7 +27,7 @@ struct Dropout {
   /// Global index of batch row 0, in memory of the stream's device; the rows of a micro-batch are
   /// consecutive samples. Read only where the rate is above 0.
   const std::uint64_t* first_sample = nullptr;
-  std::uint32_t site = 0;  ///< which place in the model
+  std::uint32_t site = 0;  ///< number of the place in the model
 
   [[nodiscard]] TRIREME_HOST_DEVICE bool active() const { return rate > 0; }
 };
@@ -38,7 +38,7 @@ TRIREME_HOST_DEVICE inline float dropout_factor(const Dropout& d,
                                                 std::uint64_t element) {
   const auto words =
       philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, *d.first_sample + row);
-  // Chosen, not indexed: what a GPU indexes is in memory.
+  // Selected, not indexed: on a GPU, an indexed array is in memory.
   const bool late = element % 4 >= 2, odd = element % 2 != 0;
   const std::uint32_t first = late ? words.w[2] : words.w[0];
   const std::uint32_t second = late ? words.w[3] : words.w[1];

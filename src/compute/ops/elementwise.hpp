@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single passes over memory: dropout backwards, bias gradients, sums, casts, and where documents
-// begin. Arithmetic is fp32.
+// Single passes over memory: dropout backward, bias gradients, sums, casts, and the starts of
+// documents. Arithmetic is fp32.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct DropoutBackward {
 };
 TRIREME_OPERATION(DropoutBackward);
 
-/// db[n] += the sum over rows of dy[row, n]. Rows are cut by shape alone and added in a fixed
-/// order.
+/// db[n] += the sum over rows of dy[row, n]. The division of rows depends only on the shape, and
+/// parts are added in a fixed order.
 struct BiasBackward {
   static constexpr const char* name = "bias_backward";
   static constexpr bool uses_workspace = true;
@@ -42,16 +42,16 @@ struct Add {
 };
 TRIREME_OPERATION(Add);
 
-/// to = factor · from, converted; to nearest even where `to` has the narrower type.
+/// to = factor · from, converted; rounded to nearest even if `to` has the narrower type.
 struct Cast {
   static constexpr const char* name = "cast";
-  View to;         ///< of T; may be from, where that is of T
+  View to;         ///< of T; may be from, if that is of T
   ConstView from;  ///< as many elements, fp32 or bf16
   float factor = 1;
 };
 TRIREME_OPERATION(Cast);
 
-/// On a GPU: every row of c becomes the bias, or grows by it, for products whose library has none.
+/// GPU only: sets every row of c to the bias, or adds it, for products whose library cannot.
 struct SpreadBias {
   static constexpr const char* name = "spread_bias";
   View c;          ///< [rows, columns] of T
@@ -60,13 +60,13 @@ struct SpreadBias {
 };
 TRIREME_BODIES(SpreadBias);
 
-/// Where the document begins that a position belongs to, for attention that stays inside of
-/// documents: the first key that a query may see. A token of its own begins each document; what is
-/// before the first one in a row is the rest of a document that begins before the row.
+/// The start of each position's document, which is the first key that a query sees if attention is
+/// restricted to documents. A separator token begins each document. Tokens before the first one in
+/// a row belong to a document that began before the row.
 ///
 ///   starts[b, t] = the last position u <= t with tokens[b, u] = token, or 0 where there is none
 ///
-/// starts[b, t] <= t, and along a row they never fall: attention relies on both.
+/// starts[b, t] <= t, and starts never decrease along a row: attention relies on both.
 struct DocumentStarts {
   static constexpr const char* name = "document_starts";
   View starts;        ///< [batch, time] int32

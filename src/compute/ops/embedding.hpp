@@ -39,7 +39,7 @@ struct EmbeddingBackward {
 TRIREME_OPERATION(EmbeddingBackward);
 
 namespace cuda {
-/// Bytes of workspace that EmbeddingBackward needs at the least.
+/// Minimum bytes of workspace for EmbeddingBackward.
 std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels);
 }  // namespace cuda
 

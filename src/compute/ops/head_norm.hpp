@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS normalization of each head of queries and keys, whose products are bounded by it, and their
+// RMS normalization of each head of queries and keys, which bounds their products, and their
 // rotation (rotary.hpp) in the same pass:
 //
 //   y = rotate(x / sqrt(mean(x²) + epsilon) · gain)        of each head
@@ -7,13 +7,13 @@
 // One gain serves all heads of queries and one all heads of keys, or there is none.
 //
 // Source: Henry et al. 2020, "Query-Key Normalization for Transformers"; with RMS and a gain as in
-// Qwen3 (arXiv 2505.09388, section 2). Without gains it does not matter which of the two comes
-// first, since turning leaves the mean square of a head as it is.
+// Qwen3 (arXiv 2505.09388, section 2). Without gains, norm and rotation commute, because rotation
+// preserves the mean square of a head.
 //
-// 1. Both work in place. Backward reads x as it was, which forward keeps on request: it does not
-//    follow from the outputs where a gain is zero.
-// 2. Everything between reading and writing an element is fp32. A row does not depend on the
-//    others; sums of the gains' gradients are cut by shape alone.
+// 1. Both work in place. Backward reads the original x, which forward stores on request: it cannot
+//    be recovered from the outputs if a gain is zero.
+// 2. Intermediate values are fp32. A row does not depend on the others. The division of the sums
+//    for the gains' gradients depends only on the shape.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@
 
 namespace trireme::ops {
 
-/// What both directions are given. Of each packed row the first heads · D elements are normalized,
-/// D = shape.head_channels, those of queries first.
+/// Arguments of both directions. The first heads · D elements of each packed row are normalized, D
+/// = shape.head_channels; heads of queries come first.
 struct HeadNorm {
   ConstView query_gain = {};  ///< [D] of T; optional, together with key_gain: 1
   ConstView key_gain = {};    ///< [D] of T
   ConstView table = {};       ///< as in Rotate; optional: no rotation
-  ConstView positions = {};   ///< as in Rotate; of forward only
+  ConstView positions = {};   ///< as in Rotate; forward only
   RotaryShape shape;          ///< its heads are those of queries and of keys
-  std::int64_t query_heads;   ///< of these, the first ones
+  std::int64_t query_heads;   ///< the first ones of these
   float epsilon;
 
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t heads() const { return shape.heads; }
@@ -50,20 +50,20 @@ struct HeadNormForward {
   static constexpr const char* name = "head_norm_forward";
   View packed;     ///< [rows, stride] of T
   View raw = {};   ///< [rows, heads, D] of T: x, kept for backward; optional
-  View rstd = {};  ///< [rows, heads] fp32, kept for backward; where there is a raw
+  View rstd = {};  ///< [rows, heads] fp32, kept for backward; together with raw
   HeadNorm norm;
 };
 TRIREME_OPERATION(HeadNormForward);
 
-/// Rows are those of whole sequences.
+/// The rows are whole sequences.
 struct HeadNormBackward {
   static constexpr const char* name = "head_norm_backward";
   static constexpr bool uses_workspace = true;
   View d_packed;           ///< [rows, stride] of T: the gradient of the outputs, then of the inputs
   View d_query_gain = {};  ///< [D] fp32, added to; where there are gains
   View d_key_gain = {};    ///< the same
-  ConstView raw;           ///< as forward left it
-  ConstView rstd;          ///< as forward left it
+  ConstView raw;           ///< as written by forward
+  ConstView rstd;          ///< as written by forward
   HeadNorm norm;
 };
 TRIREME_OPERATION(HeadNormBackward);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization and RMS normalization over the last axis, in one pass over memory; forward on
-// request of a residual stream to which a branch is added first.
+// Layer normalization and RMS normalization over the last axis, in one pass over memory. Forward
+// can first add a branch to the residual stream.
 //
 //   layer norm   y = (x - mean(x)) / sqrt(mean((x - mean(x))²) + epsilon) · gamma + beta
 //   RMS norm     y = x / sqrt(mean(x²) + epsilon) · gamma + beta
@@ -18,8 +18,8 @@ namespace trireme::ops {
 /// Whether the mean of a row is subtracted from it.
 enum class NormKind : std::uint8_t { layer, rms };
 
-/// With a branch, the rows that are normalized are sum = x + dropout(branch), to the bit as without
-/// one they would be from the sum as it is stored, rounded to T.
+/// With a branch, the normalized rows are sum = x + dropout(branch). The bits are those of
+/// normalizing the stored sum, rounded to T, without a branch.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   NormKind kind = NormKind::layer;
@@ -47,11 +47,11 @@ struct LayerNormForward {
 };
 TRIREME_OPERATION(LayerNormForward);
 
-/// The gradients of gamma and beta are sums over rows, cut by shape alone and added in order.
+/// The gradients of gamma and beta are sums over rows: divided by shape alone, added in order.
 ///
-/// Of a residual stream it is one pass as well: its gradient grows by that of the norm
-/// (`accumulate`), and is the branch's at the same time, up to dropout (DropoutBackward of
-/// elementwise.hpp).
+/// For a residual stream this is one pass as well: with `accumulate`, the norm's gradient is added
+/// to the stream's. The result is also the branch's gradient, except for dropout (DropoutBackward
+/// of elementwise.hpp).
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   static constexpr bool uses_workspace = true;
@@ -59,9 +59,9 @@ struct LayerNormBackward {
   View dx;           ///< [rows, channels] of T; may be dy
   View dgamma = {};  ///< [channels] fp32, added to; where there is a gamma
   View dbeta = {};   ///< [channels] fp32, added to; optional
-  /// [channels] fp32, added to: the sums of dx over the rows. x is a linear layer's output plus
-  /// something else, and this the gradient of its bias, for which dx need not be read again
-  /// (BiasBackward of elementwise.hpp). Optional.
+  /// [channels] fp32, added to: the sums of dx over the rows. If x is a linear layer's output plus
+  /// something else, this is the gradient of its bias, and dx need not be read again (BiasBackward
+  /// of elementwise.hpp). Optional.
   View dbias = {};
   ConstView dy;          ///< [rows, channels] of T
   ConstView x;           ///< [rows, channels] of T: the rows that forward normalized
@@ -69,7 +69,7 @@ struct LayerNormBackward {
   ConstView mean = {};
   ConstView rstd;
   std::int64_t channels;
-  bool accumulate = false;  ///< dx += the gradient, and not dx = the gradient
+  bool accumulate = false;  ///< dx += the gradient instead of dx = the gradient
 
   [[nodiscard]] TRIREME_HOST_DEVICE std::int64_t rows() const { return rstd.elements; }
   [[nodiscard]] TRIREME_HOST_DEVICE bool centers() const { return kind == NormKind::layer; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an approximation of a matrix by a product of two narrow ones needs besides matrix products
-// (reduce/power_sgd.hpp).
+// Operations, in addition to matrix products, for approximating a matrix by a product of two narrow
+// ones (reduce/power_sgd.hpp).
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ struct Orthonormalize {
 };
 TRIREME_OPERATION(Orthonormalize);
 
-/// rest -= term; what is not finite then becomes 0.
+/// rest -= term; results that are not finite become 0.
 struct SubtractFinite {
   static constexpr const char* name = "subtract_finite";
   View rest;       ///< [n] fp32
@@ -32,22 +32,22 @@ struct SubtractFinite {
 };
 TRIREME_OPERATION(SubtractFinite);
 
-/// 1 or -1, random but the same everywhere.
+/// 1 or -1: pseudo-random, but the same on every rank and device.
 TRIREME_HOST_DEVICE constexpr float replacement_element(std::int64_t row, std::int64_t column) {
   const std::uint64_t bits =
       element_hash(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(column));
   return (bits & 1U) != 0 ? 1.0F : -1.0F;
 }
 
-/// What is left of a value, or 0 where that is not finite.
+/// value - term, or 0 if that is not finite.
 TRIREME_HOST_DEVICE constexpr float finite_rest(float value, float term) {
   const float rest = value - term;
   const bool is_finite = (std::bit_cast<std::uint32_t>(rest) & 0x7f800000U) != 0x7f800000U;
   return is_finite ? rest : 0.0F;
 }
 
-/// Part of its length that a row must keep when its projections on earlier rows are subtracted.
-/// Less is mostly rounding errors.
+/// Fraction of its length that a row must keep when its projections on earlier rows are subtracted.
+/// A smaller rest is mostly rounding errors.
 inline constexpr double least_rest = 1e-6;
 
 }  // namespace trireme::ops

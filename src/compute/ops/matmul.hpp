@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products with everything that can be decided beforehand decided at construction: one
-// Matmul object per (shape, dtypes, transposes), made once by the layer that owns it and called
-// every step.
+// Matrix products. Everything that can be decided beforehand is decided at construction: a layer
+// creates one Matmul object per (shape, dtypes, transposes) and calls it every step.
 //
 // 1. Matrices are row-major and dense. "Transposed" is how an operand is stored: a_transposed means
 //    A is stored as [K, M].
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
-// 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
-//    the same bits on any number. On a CPU a row of C also has the same bits whatever the number of
-//    rows and its place among them; a GPU's library may add up in another order.
-// 4. On a CPU a product holds no memory: it uses the workspace of the stream
-//    (device/cpu/workspace.hpp), for the threads that OpenMP has when the product is made; later
-//    calls use no more. One call at a time per object.
+// 3. The division of work depends only on the shape, so results have the same bits on any number of
+//    threads. On a CPU, the bits of a row of C do not depend on the other rows or its place among
+//    them; a GPU library may sum in another order.
+// 4. On a CPU a product owns no memory: it uses the workspace of the stream
+//    (device/cpu/workspace.hpp) for as many threads as OpenMP has at construction; later calls use
+//    no more. One call at a time per object.
 #pragma once
 
 #include <compare>
@@ -26,9 +25,9 @@
 
 namespace trireme::ops {
 
-/// What becomes of the sums before they are stored, with a second matrix Z of C's shape and dtype.
-/// gelu: Z = A · B + bias and C = gelu(Z). gelu_backward: C = (A · B) · gelu'(Z). Where the product
-/// does it on its own, the GELU sees the sums before they are rounded to Z's dtype.
+/// Applied to the sums before they are stored, with a second matrix Z of C's shape and dtype. gelu:
+/// Z = A · B + bias and C = gelu(Z). gelu_backward: C = (A · B) · gelu'(Z). If fused with the
+/// product, GELU reads the sums before they are rounded to Z's dtype.
 enum class Epilogue : std::uint8_t { none, gelu, gelu_backward };
 
 /// C[M, N] = A[M, K] · B[K, N] (+ bias[N]) (+ C)
@@ -40,7 +39,7 @@ struct MatmulShape {
   bool bias = false;                   ///< bias[N], of dtype `b`
   bool accumulate = false;             ///< adds to C instead of overwriting it; C is fp32 then
   Epilogue epilogue = Epilogue::none;  ///< not with accumulate
-  /// There will be calls with row sums. A is stored transposed then, and C accumulates.
+  /// Calls may request row sums. A is then stored transposed, and C accumulates.
   bool row_sums = false;
 
   auto operator<=>(const MatmulShape&) const = default;
@@ -53,24 +52,24 @@ struct MatmulCall {
   ConstView bias = {};  ///< [N]; where the shape has one
   View z = {};          ///< [M, N] of C's dtype; where the shape has an epilogue
   View c;               ///< [M, N]
-  /// [M] fp32, added to: the sums of A's rows, with a weight's gradient that of its bias. Optional
-  /// where the shape has row_sums.
+  /// [M] fp32, added to: the sums of A's rows; in the product for a weight's gradient, its bias
+  /// gradient. Optional, only if the shape has row_sums.
   View row_sums = {};
 };
 
 class Matmul {
  public:
-  /// Throws DeviceError when the device cannot multiply these dtypes.
+  /// Throws DeviceError if the device cannot multiply these dtypes.
   Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options = {});
   ~Matmul();
 
   [[nodiscard]] const MatmulShape& shape() const { return shape_; }
 
-  /// Throws ContractError where an operand does not have the shape's size and dtype.
+  /// Throws ContractError if an operand does not have the shape's size and dtype.
   void operator()(const MatmulCall& call, device::Stream& stream) const;
 
-  /// Whether the epilogue is part of the product rather than a pass of its own. One that is timed
-  /// may still go without at some calls.
+  /// Whether the epilogue is fused with the product instead of a separate pass. With
+  /// ProductOptions::timed, some calls may still use a separate pass.
   [[nodiscard]] bool fuses_epilogue() const;
 
   /// Whether row sums are part of the product, so that A is read once.
@@ -87,16 +86,16 @@ class Matmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16 of AMD): what
-/// `precision: auto` asks. AVX-512 BF16 of AMD only doubles fp32's rate, what bf16 does to the
-/// loss there is in docs/results/bf16_loss.csv; Intel's halves it.
+/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AMD's AVX-512 BF16);
+/// `precision: auto` uses it. AMD's AVX-512 BF16 only doubles the rate of fp32 (effect on the loss:
+/// docs/results/bf16_loss.csv); Intel's halves it.
 bool has_fast_bf16(const device::Device& device);
 
-/// "2.6.3": that of oneDNN, the matrix library that products are compared with, at run time; "not
-/// in this build" without.
+/// Run-time version of oneDNN, the matrix library that products are compared with: "2.6.3"; "not in
+/// this build" without it.
 const char* onednn_version();
 
-/// Who computes products: "trireme" or "cuBLASLt".
+/// The implementation of products: "trireme" or "cuBLASLt".
 std::string product_library(const device::Device& device);
 
 }  // namespace trireme::ops

@@ -12,25 +12,25 @@ namespace trireme::ops {
 
 struct Matmul::Implementation {
   virtual ~Implementation() = default;
-  /// Sizes and dtypes are checked. The product alone, with its bias.
+  /// The product with its bias, without epilogue. Sizes and dtypes were checked.
   virtual void run(const MatmulCall& call, device::Stream& stream) = 0;
-  /// Whether run_epilogue() may do something.
+  /// Whether run_epilogue() may return true.
   [[nodiscard]] virtual bool fuses_epilogue() const { return false; }
-  /// The product with the shape's epilogue. False, with nothing done, where run_apart() has to do
-  /// it or is faster.
+  /// The product with the shape's epilogue. Returns false, with nothing done, if run_apart() is
+  /// required or faster.
   virtual bool run_epilogue(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
-  /// Whether run_row_sums() may do something.
+  /// Whether run_row_sums() may return true.
   [[nodiscard]] virtual bool sums_rows() const { return false; }
-  /// run() and the row sums. False, with nothing done, where BiasBackward has to add these up or is
+  /// run() and the row sums. Returns false, with nothing done, if BiasBackward is required or
   /// faster.
   virtual bool run_row_sums(const MatmulCall& /*call*/, device::Stream& /*stream*/) {
     return false;
   }
   /// As Matmul::run_blocks().
   [[nodiscard]] virtual double run_blocks(std::int64_t /*count*/) const { return 0; }
-  /// run() and a GELU of its own, for a shape with an epilogue.
+  /// run() and a separate pass for GELU, for a shape with an epilogue.
   void run_apart(const MatmulShape& shape, const MatmulCall& call, device::Stream& stream);
 };
 

@@ -20,10 +20,10 @@
 //    of them. Views are memory of the stream's device.
 // 2. Shapes are those of dense, row-major views; "of T" is one dtype, fp32 or bf16, for all
 //    operands of a struct. An operand overlaps another one only where its comment says that it may.
-// 3. A field without a default has to be given: compilers warn of one that is forgotten. An operand
-//    that is called optional may be left out, which its default, an empty view, does.
-// 4. run() throws ContractError where sizes or dtypes are not those of the contract, and
-//    DeviceError where there is no body for the device.
+// 3. A field without a default must be given; compilers warn if it is missing. An operand that is
+//    called optional may be omitted: its default is an empty view.
+// 4. run() throws ContractError if sizes or dtypes violate the contract, and DeviceError if there
+//    is no body for the device.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ using device::cuda::RawStream;
 /// Where a CUDA body enqueues its kernels.
 struct Queue {
   RawStream stream;
-  /// Scratch of `workspace_bytes`, which nothing survives; null and 0 for operations that do not
-  /// say `uses_workspace`.
+  /// Scratch of `workspace_bytes`, whose contents do not persist; null and 0 for operations without
+  /// `uses_workspace`.
   std::byte* workspace = nullptr;
   std::size_t workspace_bytes = 0;
 };

@@ -7,7 +7,7 @@
 //   y[j]       = x[j] cos a - x[j + D/2] sin a        a = position · f[j],  j < D/2
 //   y[j + D/2] = x[j + D/2] cos a + x[j] sin a        f[j] = theta^(-2j/D), scaled
 //
-// The gradient is rotated back, by -a. Both work in place.
+// Backward rotates the gradient by -a. Both work in place.
 #pragma once
 
 #include <cstdint>

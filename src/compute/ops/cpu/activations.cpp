@@ -13,10 +13,10 @@ namespace trireme::ops::cpu {
 namespace {
 
 #if defined(__x86_64__)
-/// What avx512::gelu_forward() and gelu_backward() give for each of the 65536 numbers of bf16, in
-/// fp32, at the number's bits. Where gathers are fast, as on processors with AMX, looking it up
-/// takes 0.56 (forward) and 0.44 (backward) of the time of computing it; activations use a few KiB
-/// of the table.
+/// The results of avx512::gelu_forward() and gelu_backward() for each of the 65536 bf16 values, in
+/// fp32, indexed by the value's bits. If gathers are fast, as on processors with AMX, the look-up
+/// takes 0.56 (forward) and 0.44 (backward) of the time of the computation; activations use a few
+/// KiB of the table.
 struct GeluTables {
   std::vector<float> value = std::vector<float>(1U << 16U), derivative = value;
 
@@ -64,7 +64,7 @@ TRIREME_CLONES void squared_relu_kernel(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float at = to_float(x[i]);
-    y[i] = from_float<T>(at < 0 ? 0.0F : at * at);  // NaN stays
+    y[i] = from_float<T>(at < 0 ? 0.0F : at * at);  // keeps NaN
   }
 }
 

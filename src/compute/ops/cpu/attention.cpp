@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of 64 queries by 64 keys, in fp32, in scratch that each thread owns. Forward: one task per
+// Tiles of 64 queries by 64 keys, in fp32, in scratch of each thread. Forward: one task per
 // (sample, head, query tile), with the running maximum and sum of Dao et al. 2022, algorithm 1.
-// Backward: one task per (sample, head of keys), key tiles outside, query tiles inside, so dK and
-// dV of a tile finish together and dQ is added up in the order of the key tiles. Query heads that
-// share keys follow one another, and their dK and dV are added up in fp32.
+// Backward: one task per (sample, key head), with key tiles in the outer loop and query tiles in
+// the inner one. So dK and dV of a tile finish together, and dQ is summed in the order of the key
+// tiles. Query heads that share keys are processed in order; their dK and dV are summed in fp32.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -45,8 +45,8 @@ struct HeadGradient {
   const T* qkv;
   const T* out;
   const float* lse;
-  /// [2, time, width]: dK and dV of a group of heads, which the first one sets and the last one
-  /// stores. Null: the keys are not shared.
+  /// [2, time, width]: dK and dV of a group of heads; the first head sets and the last one stores
+  /// them. Null: the keys are not shared.
   float* shared;
   bool first, last;
 };

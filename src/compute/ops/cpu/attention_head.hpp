@@ -54,12 +54,12 @@ struct AttentionHead {
   const std::int32_t* starts = nullptr;
   std::int64_t starts_at = 0;
 
-  /// The first position that a query sees. It never falls from a query to the next.
+  /// The first position that a query sees. It never decreases from one query to the next.
   [[nodiscard]] TRIREME_INLINE std::int64_t first_key(std::int64_t query) const {
     const std::int64_t first = window > 0 && query >= window ? query - window + 1 : 0;
     return starts != nullptr ? std::max<std::int64_t>(first, starts[query - starts_at]) : first;
   }
-  /// Where the first tile begins that a query sees.
+  /// The start of the first tile of which the query sees a key.
   [[nodiscard]] TRIREME_INLINE std::int64_t first_tile(std::int64_t query) const {
     return first_key(query) / tile * tile;
   }

@@ -2,21 +2,21 @@
 // Operations of attention on tiles (attention_tiles.hpp), sixteen numbers at a time. Included once
 // per level (for_each_level.hpp).
 //
-// 1. Whole registers and masks instead of loops over ends: of a row of 64 scores the first `valid`
-//    count, and what follows them becomes zero.
+// 1. Whole registers and masks instead of scalar remainder loops: of a row of 64 scores, the first
+//    `valid` are used, and the rest becomes zero.
 // 2. A row's maximum, sum and exponentials depend on the row alone. The 64 columns are combined
 //    lane by lane, and then the lanes: one order for every tile.
 // 3. The running maximum begins at -infinity: exp(-infinity - finite) is 0, so the first tile of a
-//    row needs no case of its own. It must not see a tile of which it sees no key; hide_unseen()
-//    puts finite scores there.
+//    row is not a special case. Scores must not be -infinity for a whole row of a tile;
+//    hide_unseen() uses finite ones.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
 
 inline constexpr int score_vectors = tile / lanes;
 
-/// to = [tile, width] from rows of `channels`, `stride` apart, times `scale`; what is missing is
-/// zero.
+/// to = [tile, width] from rows of `channels`, `stride` apart, times `scale`; missing rows and
+/// channels are zero.
 template <class T>
 TRIREME_KERNEL void load_rows(float* to,
                               const T* from,
@@ -33,7 +33,7 @@ TRIREME_KERNEL void load_rows(float* to,
   }
 }
 
-/// to = [channels, tile] from the same rows.
+/// to = [channels, tile]: the same rows, transposed.
 template <class T>
 TRIREME_PART inline void load_transposed(
     float* to, const T* from, std::int64_t stride, std::int64_t rows, const AttentionHead& head) {
@@ -71,8 +71,8 @@ TRIREME_KERNEL void multiply_rows(
   }
 }
 
-/// Softmax of one tile of scores against the rows' running maximum and sum; leaves the (dropped)
-/// probabilities in `scores` and rescales what the rows have gathered. The rows are those from
+/// Softmax of one tile of scores with the rows' running maximum and sum. Replaces `scores` by the
+/// probabilities (after dropout) and rescales the rows' sums so far. The rows are those from
 /// `query` + `before` on, of the tile of queries that begins at `query`.
 TRIREME_KERNEL inline void softmax_tile(const AttentionScratch& s,
                                         float* maximum,
@@ -119,8 +119,8 @@ TRIREME_KERNEL inline void softmax_tile(const AttentionScratch& s,
   }
 }
 
-/// From scores and dP to P (dropped) and dS = P (dP - delta), in place. P = exp(score - lse), whose
-/// sums forward left.
+/// Replaces scores and dP by P (after dropout) and dS = P (dP - delta), in place. P = exp(score -
+/// lse), with lse from forward.
 TRIREME_KERNEL inline void softmax_backward_tile(float* scores,
                                                  float* dscores,
                                                  const float* lse,

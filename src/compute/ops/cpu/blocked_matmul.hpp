@@ -9,8 +9,8 @@
 // A kernel is a struct of static members. Only the kernel uses the instructions of a processor:
 //
 //   units, panel_columns, panel_rows
-//   panels_at_once              of a transposed A, whose rows K crosses: panels packed together, so
-//                               that what a cache line has of the next ones is not fetched again
+//   panels_at_once              for a transposed A, whose rows K crosses: panels packed together,
+//                               so that a cache line that they share is fetched only once
 //   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in pack_kernels.hpp
 //   product_rows<packed>(Terms, Target, rows)                   rows: 1 to panel_rows
 //

@@ -12,12 +12,12 @@
 
 namespace trireme::ops::cpu {
 
-/// What the packed columns of a chunk take, each used for as many rows of A as are packed at once:
-/// for one panel of them or rows as they are stored, half of the second-level cache, as the rows
-/// need some of the other half. That is 512 KiB where the system does not know, and at most 1 MiB:
-/// on Xeons this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of
-/// panels, 1.25 MiB, which may be in the third-level cache: so the rows of A are packed for fewer
-/// chunks again, and once for the 24 panels of AVX-512 that 768 columns make.
+/// Size of the packed columns of a chunk; each is used for all rows of A that are packed at once.
+/// With one panel of rows, or rows as stored: half of the second-level cache, since the rows need
+/// some of the other half; 512 KiB if the size is unknown, at most 1 MiB. On Xeons this takes 0.95
+/// to 0.97 of the time of 512 KiB; larger sizes were not tried. With groups of panels: 1.25 MiB,
+/// which may be in the third-level cache, so that A is packed for fewer chunks, and once for the 24
+/// AVX-512 panels of 768 columns.
 inline std::int64_t chunk_bytes(bool grouped) {
   constexpr std::int64_t least = std::int64_t{128} << 10U, usual = 4 * least, most = 8 * least;
   if (grouped)
@@ -29,11 +29,11 @@ inline std::int64_t chunk_bytes(bool grouped) {
   return usual;
 }
 
-/// How C is cut, by shape alone but for the parts, which decide nothing but the order.
+/// How C is divided, which affects the order of the work but no bits.
 struct Blocking {
   std::int64_t chunk_panels = 0, chunks = 0, chunk_units = 0;
   std::int64_t part_rows = 0, parts = 0, group_rows = 0;
-  bool fixed_parts = false;  ///< each of the same thread, always
+  bool fixed_parts = false;  ///< each part is always processed by the same thread
   /// A's rows are widened, or are at a distance that a first-level cache maps to few sets, and are
   /// more than these have lines for.
   bool copies_rows = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of rows is consecutive positions of one sequence within one tile of 64: one task per run
-// and head, which does what a task of attention.cpp does with these rows, in the same order, but
-// finds keys and values as it needs them. While text is generated a run is one row; while a prompt
-// is read, up to 64.
+// A run of rows is consecutive positions of one sequence within one tile of 64. One task per run
+// and head computes the same as a task of attention.cpp for these rows, in the same order, but
+// reads keys and values that are already in the tile layout. A run is one row while text is
+// generated, and up to 64 while a prompt is read.
 #include "ops/cached_attention.hpp"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ std::vector<Run> runs_of(const std::int32_t* sequences,
   return runs;
 }
 
-/// The keys and values of one head of a row, into the tile of their position.
+/// Stores the keys and values of one head of a row in the tile of their position.
 template <class T>
 TRIREME_CLONES void store_kernel(
     float* keys, float* values, const T* k, const T* v, std::int64_t channels) {

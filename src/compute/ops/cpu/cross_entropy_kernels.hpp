@@ -7,8 +7,8 @@
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
 
-/// e^x for x <= 0, within 3 units in the last place; NaN stays NaN. log2(e) is used in two parts,
-/// so that far from 0 no digits are lost.
+/// e^x for x <= 0, within 3 units in the last place; keeps NaN. log2(e) is split into two parts, so
+/// that no digits are lost far from 0.
 TRIREME_PART inline Floats exponential_below_one(const Floats& x) {
   const Floats at = larger(every(-200.0F), x);
   const Floats high = every(1.44269504F), low = every(1.92596299e-8F);
@@ -17,11 +17,11 @@ TRIREME_PART inline Floats exponential_below_one(const Floats& x) {
   return scaled(power_of_two_near_zero(r), n);
 }
 
-/// What a kernel makes of logits: here, what they are.
+/// The transformation of logits by a kernel without a cap: the identity.
 struct Uncapped {
   explicit Uncapped(const LossTerms& /*terms*/) {}
   TRIREME_PART Floats of(const Floats& logits) const { return logits; }
-  /// The logits that the loss sees.
+  /// The logits that the loss uses.
   TRIREME_PART Floats logits(const Floats& x) const { return x; }
   /// The difference of two such logits.
   TRIREME_PART Floats difference(const Floats& x, const Floats& from) const { return x - from; }
@@ -29,7 +29,7 @@ struct Uncapped {
   TRIREME_PART Floats gradient(const Floats& outer, const Floats& /*x*/) const { return outer; }
 };
 
-/// Within 2 units in the last place, also near 0; NaN stays NaN. Source: Cephes, tanhf.c.
+/// Within 2 units in the last place, also near 0; keeps NaN. Source: Cephes, tanhf.c.
 TRIREME_PART inline Floats tanh_of(const Floats& x) {
   const Floats magnitude = larger(x, zeros() - x), square = x * x;
   Floats p = every(-5.70498872745e-3F);
@@ -61,14 +61,14 @@ struct Capped {
 template <bool capped>
 using CapOf = std::conditional_t<capped, Capped, Uncapped>;
 
-/// What losses and gradients of a row are made of: the largest logit as the loss sees it (a cap
-/// keeps the order of logits), and the sum of exponentials of the differences from it.
+/// The statistics of a row: the largest logit as the loss sees it (a cap keeps the order of
+/// logits), and the sum of exponentials of the differences from it.
 struct RowSums {
   Floats largest;
   float exponentials;
 };
 
-/// Partial sums of 512 are added up, so that large vocabularies keep their digits.
+/// Sums partial sums of 512, so that large vocabularies do not lose precision.
 template <class T, class Cap>
 TRIREME_PART inline RowSums sums_of_row(const T* row, const Cap& cap, std::int64_t V) {
   const Mask all = first_lanes(lanes);
@@ -78,7 +78,7 @@ TRIREME_PART inline RowSums sums_of_row(const T* row, const Cap& cap, std::int64
   std::int64_t v = 0;
   for (; v + at_once <= V; v += at_once)
 #pragma GCC unroll 4
-    for (std::int64_t r = 0; r < 4; ++r)  // NaN count for nothing
+    for (std::int64_t r = 0; r < 4; ++r)  // NaN is ignored in the maximum
       most[r] = larger(load_floats(row + v + r * lanes, all), most[r]);
   for (; v < V; v += lanes) {
     const Mask keep = first_lanes(V - v);

@@ -15,7 +15,7 @@ namespace trireme::ops::cpu {
 
 inline constexpr std::int64_t dropout_run_elements = 256;
 
-/// The words of a run, and its factors.
+/// Memory for the random words of a run, and its factors.
 struct DropoutRun : RandomRoom<dropout_run_elements> {
   alignas(64) std::array<float, dropout_run_elements> factors;
 };
@@ -61,7 +61,7 @@ TRIREME_INLINE void drop(T* to,
   }
 }
 
-/// The same of elements [first, first + count) of a batch of samples.
+/// The same for elements [first, first + count) of a batch of samples.
 template <class T, class Made>
 TRIREME_INLINE void drop_samples(T* to,
                                  const Dropout& d,

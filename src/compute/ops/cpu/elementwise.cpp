@@ -25,7 +25,7 @@ TRIREME_CLONES void dropout_kernel(T* dbranch,
 constexpr std::int64_t columns_per_piece = 256;
 constexpr std::int64_t rows_per_sum = 64;
 
-/// Sums of 64 rows are added up, so the error grows with rows / 64.
+/// Sums are accumulated per 64 rows, so the error grows with rows / 64.
 template <class T>
 TRIREME_CLONES void bias_kernel(
     float* db, const T* dy, std::int64_t rows, std::int64_t columns, std::int64_t count) {

@@ -7,7 +7,7 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// Rows [begin, end) of out = [B·T, C]. Null `positions` are those of whole sequences.
+/// Rows [begin, end) of out = [B·T, C]. Null `positions`: whole sequences.
 template <class T>
 TRIREME_CLONES void forward_kernel(T* out,
                                    const std::int32_t* tokens,
@@ -38,7 +38,7 @@ TRIREME_CLONES void forward_kernel(T* out,
 constexpr std::int64_t columns_per_piece = 64;
 static_assert(columns_per_piece <= dropout_run_elements);
 
-/// All rows of a few columns: each thread owns columns, so the order of additions is the rows'.
+/// Adds all rows of a few columns: each thread owns columns, so rows are added in order.
 template <class T>
 TRIREME_CLONES void backward_kernel(float* dwte,
                                     float* dwpe,
@@ -83,7 +83,7 @@ void run(Threads, const EmbeddingForward& call) {
   });
 }
 
-/// A token may come many times: each thread adds up all rows of its columns, in their order.
+/// A token may occur many times: each thread adds all rows of its columns, in order.
 template <class T>
 void run(Threads, const EmbeddingBackward& call) {
   for_chunks(call.shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {

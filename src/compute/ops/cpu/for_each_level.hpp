@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the file that TRIREME_KERNELS names once per level of the processor (levels.hpp), so
-// that one text serves all of them. The file has no include guard. In it
+// Compiles the file named by TRIREME_KERNELS once per level of the processor (levels.hpp), so that
+// all levels share one source. The file has no include guard. It uses:
 //
 //   TRIREME_LEVEL    is the namespace of its contents: plain, avx2 or avx512
 //   TRIREME_KERNEL   marks functions that are called from outside
 //   TRIREME_PART     marks functions that are inlined into kernels, and lambdas inside of them
 //   TRIREME_LANES    is the number of fp32 in a register
 //
-// TRIREME_BEST(function) of levels.hpp then is the function for this processor.
+// TRIREME_BEST(function) of levels.hpp then selects the function for this processor.
 
 #define TRIREME_LEVEL plain
 #define TRIREME_LANES 4

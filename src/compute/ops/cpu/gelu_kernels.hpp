@@ -17,7 +17,7 @@ TRIREME_PART inline Floats gate_exponential(const Floats& x) {
   const Floats factor =
       fused(every(-two_slope * cubic * log2_e), x * x, every(-two_slope * log2_e));
   const Floats exponent = larger(every(-126.0F), x * factor);
-  return power_of_two(smaller(every(126.0F), exponent));  // NaN stays
+  return power_of_two(smaller(every(126.0F), exponent));  // keeps NaN
 }
 
 TRIREME_PART inline Floats gelu(const Floats& x) {
@@ -34,7 +34,7 @@ TRIREME_PART inline Floats gelu_derivative(const Floats& x) {
   return s + where_less(squared, every(1.0e3F), bend, zeros());
 }
 
-/// to[i] = at(i) for all i, four times sixteen at a time, whose long chains of operations overlap.
+/// to[i] = at(i) for all i, four vectors of sixteen at a time, to overlap their long chains.
 template <class T, class At>
 TRIREME_PART inline void for_lanes(T* to, std::int64_t count, const At& at) {
   constexpr std::int64_t at_once = 4 * lanes;

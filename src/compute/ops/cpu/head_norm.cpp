@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and rotations of heads. A head is some hundred elements, which stay in the first cache from
-// pass to pass.
+// Norms and rotations of heads. A head has a few hundred elements or less, which stay in the
+// first-level cache between passes.
 #include "ops/head_norm.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr std::int64_t columns_together = 16;
 constexpr std::int64_t rows_per_part = 64;
 using Sums = std::array<float, columns_together>;
 
-/// Sums of 64 rows are added up, so the error grows with rows / 64.
+/// Sums are accumulated per 64 rows, so the error grows with rows / 64.
 template <class T>
 void gradient_of_gain(float* to,
                       const HeadNormBackward& call,
@@ -116,7 +116,7 @@ void run(Threads, const HeadNormBackward& call) {
   const HeadNorm& all = call.norm;
   const std::int64_t rows = call.d_packed.elements / all.shape.stride;
   const std::int64_t heads = all.heads(), kept = heads * all.channels();
-  // The gains first: the gradient is overwritten.
+  // The gains first, because the gradient is overwritten.
   if (!call.d_query_gain.empty()) {
     gradient_of_gain<T>(call.d_query_gain.as<float>(), call, 0, all.query_heads);
     gradient_of_gain<T>(call.d_key_gain.as<float>(), call, all.query_heads, heads);

@@ -22,7 +22,7 @@ struct Halves {
   Floats first, second;
 };
 
-/// Where these are: the masks of the channels that exist.
+/// Masks of the channels that exist.
 struct HalvesAt {
   std::int64_t j, half;
   Mask first, second;
@@ -42,12 +42,12 @@ struct HalvesAt {
     store_floats(head + j, x.first, first);
     store_floats(head + half + j, x.second, second);
   }
-  /// Ones without gains.
+  /// Ones if there are no gains.
   template <class T>
   TRIREME_PART Halves load_gains(const T* gain) const {
     return gain != nullptr ? load(gain) : Halves{every(1.0F), every(1.0F)};
   }
-  /// By the angles of a row, cosines first; null: not at all.
+  /// Rotates by the angles of a row, cosines first; null: no rotation.
   template <bool back>
   TRIREME_PART Halves turned(const Halves& x, const float* angles) const {
     if (angles == nullptr)
@@ -90,9 +90,9 @@ TRIREME_KERNEL void norm_heads(
   }
 }
 
-/// One row in place: dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the
-/// gradient turned back. u is computed twice rather than kept: it takes no memory, and the second
-/// pass finds its operands in the first-level cache.
+/// One row in place: dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s; dz is the
+/// gradient, rotated back. u is computed twice instead of stored: this takes no memory, and the
+/// second pass finds its operands in the first-level cache.
 template <class T>
 TRIREME_KERNEL void norm_heads_backward(
     T* d_row, const T* raw, const float* rstd, const float* angles, const HeadNorm& all) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen fp32 at a time as compilers' vectors of TRIREME_LANES, for the levels below AVX-512,
-// whose version has the same names (x86/avx512_lanes.hpp). Included once per level
+// Sixteen fp32 at a time as compiler vectors of TRIREME_LANES elements, for the levels below
+// AVX-512, whose version has the same names (x86/avx512_lanes.hpp). Included once per level
 // (for_each_level.hpp).
 //
 // 1. Lanes that a Mask leaves out are zero after a load, and are not written by a store; no byte of
@@ -22,7 +22,7 @@ using Words = std::uint32_t __attribute__((vector_size(4 * TRIREME_LANES)));
 using HalfWords = std::uint16_t __attribute__((vector_size(2 * TRIREME_LANES)));
 #define TRIREME_EACH_PART _Pragma("GCC unroll 4") for (int i = 0; i < Floats::parts; ++i)
 
-/// The lowest lanes, as many as `count`.
+/// The mask of the lowest `count` lanes.
 struct Mask {
   std::int64_t count;
 };
@@ -66,7 +66,7 @@ TRIREME_PART inline Floats fused_minus(const Floats& a, const Floats& b, Floats 
   TRIREME_EACH_PART c.part[i] = a.part[i] * b.part[i] - c.part[i];
   return c;
 }
-/// `b` where either is NaN, also of smaller().
+/// `b` if either is NaN; the same for smaller().
 TRIREME_PART inline Floats larger(Floats a, const Floats& b) {
   TRIREME_EACH_PART a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
   return a;
@@ -75,7 +75,7 @@ TRIREME_PART inline Floats smaller(Floats a, const Floats& b) {
   TRIREME_EACH_PART a.part[i] = a.part[i] < b.part[i] ? a.part[i] : b.part[i];
   return a;
 }
-/// `yes` where a < b, else `no`, which NaN get.
+/// `yes` where a < b, else `no`, also for NaN.
 TRIREME_PART inline Floats where_less(const Floats& a,
                                       const Floats& b,
                                       const Floats& yes,

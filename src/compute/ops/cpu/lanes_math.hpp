@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exponentials of sixteen numbers at a time. Included once per level (for_each_level.hpp).
 //
-// They are functions of the bits of their argument: no table, no rounding mode but the default.
+// The bits depend only on the argument: no tables, and only the default rounding mode.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 

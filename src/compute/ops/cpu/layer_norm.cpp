@@ -29,7 +29,7 @@ TRIREME_CLONES void add_branch(const LayerNormForward* call, std::int64_t begin,
 constexpr std::int64_t columns_per_piece = 32;
 constexpr std::int64_t rows_per_sum = 64;
 
-/// Sums of 64 rows are added up, so the error grows with rows / 64.
+/// Sums are accumulated per 64 rows, so the error grows with rows / 64.
 template <class T>
 void parameters_of_piece(const LayerNormBackward& call, std::int64_t column, std::int64_t count) {
   using Piece = std::array<float, columns_per_piece>;
@@ -52,7 +52,7 @@ void parameters_of_piece(const LayerNormBackward& call, std::int64_t column, std
   }
 }
 
-/// Sums are normalized while they are in the first cache.
+/// Sums are normalized while they are in the first-level cache.
 std::int64_t rows_together(const LayerNormForward& call, std::int64_t rows) {
   constexpr std::int64_t elements = 2048;
   return call.branch.empty() ? rows : std::max<std::int64_t>(1, elements / call.channels);
@@ -75,7 +75,7 @@ void run(Threads, const LayerNormForward& call) {
 
 template <class T>
 void run(Threads where, const LayerNormBackward& call) {
-  // The parameters first: dx may be dy.
+  // The parameters first, because dx may be dy.
   if (!call.dgamma.empty() || !call.dbeta.empty())
     for_chunks(call.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
       parameters_of_piece<T>(call, begin, end - begin);

@@ -6,8 +6,8 @@
 // 1. A row's mean and variance are two passes: squares of differences from the mean, which lose
 //    nothing where the mean is large compared with the deviation. Sums run over lanes in order,
 //    then over the lanes.
-// 2. Without means nothing is subtracted (RMSNorm). Without gains they count as ones, and without
-//    `beta` as zeros.
+// 2. Without means nothing is subtracted (RMSNorm). Missing gains are ones, and a missing `beta` is
+//    zeros.
 // 3. Lanes beyond the row are zero in every sum and are not written.
 // 4. A row is read from memory once: the later passes find it in the cache, where a row of some
 //    thousand channels fits.
@@ -15,7 +15,7 @@
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
 
-/// Ones without gains.
+/// Ones if there are no gains.
 template <class T>
 TRIREME_PART inline Floats load_gains(const T* gamma, std::int64_t c, Mask keep) {
   return gamma != nullptr ? load_floats(gamma + c, keep) : every(1.0F);
@@ -60,7 +60,7 @@ TRIREME_KERNEL void normalize_rows(const LayerNormForward& call,
 }
 
 /// dx = (or +=) rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
-/// Without means, of x and of g.
+/// Without means, both mean and mean(g) are omitted.
 template <class T>
 TRIREME_KERNEL void normalize_rows_backward(const LayerNormBackward& call,
                                             std::int64_t begin,

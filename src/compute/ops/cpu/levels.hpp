@@ -3,7 +3,7 @@
 // the sixteen numbers at a time with which they compute: lanes.hpp, or x86/avx512_lanes.hpp for
 // AVX-512, and lanes_math.hpp.
 //
-// 1. `plain` is what the target has without asking: SSE2 on x86-64, NEON on aarch64.
+// 1. `plain` is the target's baseline: SSE2 on x86-64, NEON on aarch64.
 // 2. A kernel adds up in the same order at all levels. `plain` on x86-64 does not fuse
 //    multiplications with additions; otherwise the bits of sums, products and roots are the same,
 //    and exponentials differ below 2^-126 only.

@@ -51,7 +51,7 @@ void for_rows(std::int64_t rows, std::int64_t columns, const Body& body) {
   for_chunks(rows, std::max<std::int64_t>(1, elements_per_chunk / columns), body);
 }
 
-/// So that one text serves both dtypes.
+/// Lets the same source serve both dtypes.
 TRIREME_INLINE float to_float(float x) {
   return x;
 }

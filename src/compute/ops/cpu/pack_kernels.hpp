@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs operands of the matmul in the order in which its register blocks read them: the layouts of
 // packed_operands.hpp. Included once per level (for_each_level.hpp), before product_kernels.hpp.
-// Attention turns its tiles of keys by the same function.
+// Attention transposes its tiles of keys with the same function.
 //
 // 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
 //    is packed once per call and then read for every group of rows of C.
 // 2. A B that is stored along K is brought into panels by transpositions in registers, of 16 x 16
 //    units with AVX-512, else of 4 x 4, for which every target has vectors. What is stored across K
 //    is read in lines that already have the panel's order.
-// 3. No byte outside of a matrix is read: ends go by masked loads.
-// 4. What a panel of B has beyond the matrix is zero. What the rows of a panel of A have beyond it
-//    is not read.
+// 3. No byte outside of a matrix is read: remainders use masked loads.
+// 4. The part of a panel of B beyond the matrix is zero. That of a panel of A is not read.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 
@@ -49,8 +48,8 @@ TRIREME_PART inline Floats load_units(const std::byte* at, std::int64_t count) {
     return load_floats(reinterpret_cast<const Element<kind>*>(at), first_lanes(count));
 }
 
-/// One unit of each of the rows or columns [place, place + 16) that `keep` names; K runs down the
-/// rows of the matrix.
+/// One unit of each row or column of [place, place + 16) selected by `keep`; K runs down the rows
+/// of the matrix.
 template <Units kind>
 TRIREME_PART inline Floats load_across(const Stored& m,
                                        std::int64_t unit,
@@ -83,7 +82,7 @@ TRIREME_PART inline Turned load_turned(const std::byte* at, std::int64_t count) 
   std::memcpy(&all, line, sizeof all);
   return all;
 }
-/// Lines become columns: the first and the second half of the lines are interleaved, twice.
+/// Transposes: the first and the second half of the lines are interleaved, twice.
 TRIREME_PART inline void transpose(Turned (&line)[4]) {
 #pragma GCC unroll 2
   for (int round = 0; round < 2; ++round) {
@@ -167,8 +166,8 @@ TRIREME_KERNEL void pack_a_transposed(Unit* to,
   }
 }
 
-/// Rows [row, row + rows) of an A that is in rows, units [begin, end), `stride` units apart. What a
-/// last group of 16 units has beyond the matrix is zero.
+/// Rows [row, row + rows) of an A stored in rows, units [begin, end), `stride` units apart. A last
+/// group of 16 units is zero beyond the matrix.
 template <Units kind>
 TRIREME_KERNEL void copy_rows(Unit* to,
                               std::int64_t stride,

@@ -112,8 +112,7 @@ class PackedMatmul : public Matmul::Implementation {
       sum_bytes_ = rounded_up(shape.m * shape.n * static_cast<std::int64_t>(sizeof(float)), 4096);
   }
 
-  /// What the product needs of the workspace in units, without its sums: for all threads, and for
-  /// each.
+  /// Workspace of the product in units, without its sums: shared by all threads, and per thread.
   void set_workspace(std::int64_t shared_units, std::int64_t thread_units) {
     shared_bytes_ = shared_units * static_cast<std::int64_t>(sizeof(Unit));
     thread_bytes_ = thread_units * static_cast<std::int64_t>(sizeof(Unit));
@@ -121,7 +120,7 @@ class PackedMatmul : public Matmul::Implementation {
   [[nodiscard]] Unit* shared_units(const device::cpu::Workspace& workspace) const {
     return reinterpret_cast<Unit*>(workspace.shared() + sum_bytes_);
   }
-  /// Of the calling thread.
+  /// The workspace of the calling thread.
   [[nodiscard]] static Unit* own_units(const device::cpu::Workspace& workspace) {
     return reinterpret_cast<Unit*>(workspace.of_thread(omp_get_thread_num()));
   }
@@ -140,7 +139,7 @@ class PackedMatmul : public Matmul::Implementation {
       pack(to, {operands.b, shape_.k, shape_.n}, column, range.begin, range.end);
   }
 
-  /// Where the block of C at this row and panel goes after the block `range` of K.
+  /// The destination of the block of C at this row and panel after the block `range` of K.
   [[nodiscard]] Target target_of(const Operands& operands,
                                  std::int64_t row,
                                  std::int64_t panel,

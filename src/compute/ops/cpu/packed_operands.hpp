@@ -63,18 +63,18 @@ struct Ahead {
   std::int64_t lines = 0, step = 0, stride = 0;
 };
 
-/// What is summed up: element (r, u) of A is a[r · row_stride + u · unit_stride].
+/// The operands of the sums: element (r, u) of A is a[r · row_stride + u · unit_stride].
 struct Terms {
   const Unit* a = nullptr;
   std::int64_t row_stride = 0;  ///< in bytes
   const Unit* b = nullptr;      ///< a panel
   std::int64_t units = 0;
-  bool half_unit = false;  ///< of A's last unit, one bf16 counts
+  bool half_unit = false;  ///< only one bf16 of A's last unit is used
   Ahead ahead{};
 };
 
-/// Terms and target of the rows from `done` on; of a panel of A where that is packed. What is
-/// ahead has been fetched during the first rows.
+/// Terms and target of the rows from `done` on, also for a packed panel of A. The lines of Ahead
+/// were prefetched during the first rows.
 template <bool packed>
 void skip_rows(Terms& terms, Target& target, std::int64_t done) {
   if constexpr (packed)

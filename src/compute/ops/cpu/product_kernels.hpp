@@ -29,7 +29,7 @@ TRIREME_PART inline Floats load_bias(const Target& t, std::int64_t column, Mask 
   return load_floats(reinterpret_cast<const float*>(t.bias) + column, keep);
 }
 
-/// A block's sums as they are, to where they go: the columns that the masks name.
+/// Stores the sums of a block, unchanged, in the columns that the masks select.
 template <class T, int rows>
 TRIREME_PART inline void store_block(const Floats (&sum)[rows][panel_vectors],
                                      const Target& t,
@@ -41,8 +41,8 @@ TRIREME_PART inline void store_block(const Floats (&sum)[rows][panel_vectors],
     for (int v = 0; v < panel_vectors; ++v) store_floats(c + v * lanes, sum[r][v], keep.of[v]);
 }
 
-/// c = sums (+ addend) (+ bias), added in this order. What is to be done is asked once per block:
-/// asking for every row takes 3 % of the time of attention with heads of 64 channels.
+/// c = sums (+ addend) (+ bias), added in this order. The conditions are tested once per block:
+/// testing them per row takes 3 % of the time of attention with heads of 64 channels.
 template <int rows>
 TRIREME_PART inline void store_sums(Floats (&sum)[rows][panel_vectors], const Target& t) {
   const PanelMasks keep(t.columns);
@@ -112,7 +112,7 @@ TRIREME_PART inline void inlined_block(const Terms& terms, const Target& target)
       std::memcpy(&value, a[r / apart] + r % apart * terms.row_stride, sizeof value);
     return value;
   };
-  // Meanwhile the lines of C come near: fetched by the stores, they would take as long as the sums.
+  // Prefetches the lines of C: fetching them at the stores would take as long as the sums.
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::byte* line = target.c + r * target.c_stride * target.element_bytes();
     __builtin_prefetch(line, 1);
@@ -166,7 +166,7 @@ TRIREME_PART inline void inlined_block(const Terms& terms, const Target& target)
   store_sums(sum, target);
 }
 
-/// The same as a call.
+/// The same as a function that is not inlined.
 template <Units kind, bool packed, int rows>
 TRIREME_KERNEL void product_block(const Terms& terms, const Target& target) {
   inlined_block<kind, packed, rows>(terms, target);
@@ -190,7 +190,7 @@ TRIREME_KERNEL void product_rows(const Terms& from, const Target& to, std::int64
     product_rows<kind, packed, fewer>(terms, target, rows);
 }
 
-/// All that BlockedMatmul needs of this level.
+/// The members of this level that BlockedMatmul needs.
 template <Units kind>
 struct Kernel {
   static constexpr Units units = kind;

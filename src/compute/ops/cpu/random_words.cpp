@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both functions below give the words of philox(), to the bit: a run repeats on a processor without
+// Both functions below give exactly the words of philox(), so a run repeats on a processor without
 // AVX-512.
 #include "ops/cpu/random_words.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of philox() (base/random.hpp) for runs of elements, four to a counter, in the order of
-// the elements: what dropout and the rounding of moments draw from. The caller provides the memory,
-// on its stack, so threads share nothing.
+// The words of philox() (base/random.hpp) for runs of elements, four per counter, in the order of
+// the elements: for dropout and the rounding of moments. The caller provides the memory, on its
+// stack, so threads share nothing.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ struct RandomRoom {
   alignas(64) std::array<std::uint32_t, static_cast<std::size_t>(elements + random_group)> words;
 };
 
-/// Of elements [first, first + count); element e has word e % 4 of philox(key, base + e / 4, high).
-/// `room` has the words of a RandomRoom for `count`, and the result points into it.
+/// The words of elements [first, first + count); element e has word e % 4 of philox(key, base + e /
+/// 4, high). `room` has the size of a RandomRoom for `count`; the result points into it.
 const std::uint32_t* random_words(std::uint32_t* room,
                                   RandomKey key,
                                   std::uint64_t base,

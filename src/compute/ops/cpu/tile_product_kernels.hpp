@@ -8,9 +8,9 @@
 //    accumulators stay in registers from the first step to the last.
 // 2. Rows are taken in blocks of 12, 4 and 1 (6, 2 and 1 without AVX-512). Columns are taken sixteen
 //    at a time: B must have room, and C is written, up to the next multiple of 16.
-// 3. Triangle leaves out what causality makes zero, in units of a row block: half of the work on
-//    the diagonal.
-// 4. No alignment is asked for.
+// 3. Triangle skips what causality makes zero, in units of a row block: half of the work on the
+//    diagonal.
+// 4. No alignment is required.
 
 namespace trireme::ops::cpu::TRIREME_LEVEL {
 namespace {
@@ -48,7 +48,7 @@ TRIREME_PART inline void register_block(float* c,
     for (int v = 0; v < vectors; ++v) store_floats(c + r * c_stride + v * lanes, sum[r][v]);
 }
 
-/// All columns of `rows` rows from `first_row` on, but those that `triangle` leaves out.
+/// All columns of `rows` rows from `first_row` on, except those that `triangle` skips.
 template <int rows, int vectors, bool a_transposed>
 TRIREME_PART inline void row_block(float* c,
                                    std::int64_t c_stride,

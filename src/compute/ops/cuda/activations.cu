@@ -10,7 +10,7 @@ namespace {
 constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
 constexpr float cubic = 0.044715F;
 
-/// e^(-2u), never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
+/// e^(-2u), never infinite: infinity times a gate of zero would be NaN in backward. Keeps NaN.
 __device__ inline float gate_exponential(float x) {
   constexpr float highest = 88.3F;
   const float at = -two_slope * (x + cubic * x * x * x);
@@ -29,7 +29,7 @@ struct Gelu {
   }
 };
 
-/// NaN stays.
+/// Keeps NaN.
 struct SquaredRelu {
   __device__ static float value(float x) { return x < 0 ? 0.0F : x * x; }
   __device__ static float slope(float x) { return x < 0 ? 0.0F : 2.0F * x; }
@@ -72,7 +72,7 @@ void gradient(const Queue& queue, const ActivationBackward& call) {
                          aligned(call.dx, call.dy, call.x), queue.stream);
 }
 
-/// e^-z, never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
+/// e^-z, never infinite: infinity times a gate of zero would be NaN in backward. Keeps NaN.
 __device__ inline float silu_exponential(float z) {
   constexpr float highest = 88.3F;
   return expf(-z > highest ? highest : -z);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation is spelled out (the _rn functions and fmaf), so that the compiler cannot contract
-// the packed and the single loop differently: an element has the same bits wherever a shard begins.
+// All operations use explicit rounding (the _rn functions and fmaf), so that the compiler cannot
+// contract the packed and the single loop differently: the bits do not depend on shard boundaries.
 #include "ops/cuda/moment_rounding.cuh"
 #include "ops/cuda/pieces.cuh"
 #include "ops/optimizer/adamw.hpp"
@@ -18,7 +18,7 @@ __device__ inline void update_element(
   master = fmaf(-s.learning_rate, fmaf(s.weight_decay, master, direction), master);
 }
 
-/// An Adamw without what is the same for all ranges: a kernel's arguments have room for 30.
+/// An Adamw without the fields that all ranges share: a kernel's arguments have room for 30.
 template <class T, class M>
 struct Range {
   T* parameter;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(adamw_threads, 4)
     update<at_a_time>(range, scale, i);
     return;
   }
-  // Neighbouring threads take neighbouring elements, but for the end of a packed range.
+  // Neighbouring threads take neighbouring elements, except at the end of a packed range.
   const std::int64_t first = begin + threadIdx.x * (range.packed ? at_a_time : 1);
   const std::int64_t stride = range.packed ? 1 : adamw_threads;
 #pragma unroll 1

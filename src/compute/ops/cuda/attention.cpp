@@ -24,7 +24,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
-// We write no graphs down, and JSON costs a third of this file's compilation.
+// We do not serialize graphs, and JSON costs a third of this file's compilation.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB  // NOLINT(readability-identifier-naming)
 #include <cudnn_frontend.h>
 #pragma GCC diagnostic pop

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per query row (forward, dQ) or per key row (dK, dV). It takes the other side 32 rows at a
-// time: first a lane per row for the scores, then a lane per channel for what is added up. Every
-// sum has one owner and one order, so nothing is atomic. A key row takes the query heads that share
-// it one after the other.
+// A warp computes one query row (forward, dQ) or one key row (dK, dV). It processes the other side
+// 32 rows at a time: first a lane per row for the scores, then a lane per channel for the sums.
+// Every sum has one owner and one order, so no atomics are needed. A key row processes the query
+// heads that share it one after the other.
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/attention_head.cuh"
 #include "ops/cuda/loops.cuh"
@@ -13,7 +13,7 @@ namespace {
 constexpr int warps = 4;
 constexpr int channels_per_lane = static_cast<int>(most_head_channels) / warp_lanes;
 
-/// Of this warp's query row.
+/// The state of this warp's query row.
 __device__ inline Head head_of_query(const AttentionSizes& s) {
   const std::int64_t row = row_of_warp();
   return {s, row / (s.heads * s.time), row / s.time % s.heads};
@@ -23,7 +23,7 @@ __device__ inline bool outside(const AttentionSizes& s, std::int64_t heads) {
   return row_of_warp() >= s.batch * heads * s.time;
 }
 
-/// One row of D channels, read by the whole warp into its own memory.
+/// One row of D channels, read by the whole warp into its own shared memory.
 template <class T>
 __device__ inline void fetch(float* to, const T* from, std::int64_t D) {
   for (std::int64_t c = threadIdx.x; c < D; c += warp_lanes) to[c] = to_float(from[c]);

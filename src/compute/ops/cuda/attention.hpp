@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own attention kernels: for fp32, which cuDNN's fused attention does not have, for dropout,
-// whose mask must be ours, for grouped heads, windows and documents, and for head sizes that cuDNN
+// Our own attention kernels: for fp32, which cuDNN's fused attention does not support; for dropout,
+// whose mask must be ours; for grouped heads, windows and documents; and for head sizes that cuDNN
 // refuses. T is float or Bf16.
 //
-// 1. Those of attention.cu take any heads of up to most_head_channels, a warp per row, without
-//    tensor cores: written to be right, not to be fast.
-// 2. The tiled ones (attention_tiles.cuh) multiply in bf16 on tensor cores and add up in fp32. Like
-//    the CPU's kernels in bf16 and cuDNN's, they round P, and in backward dS, to bf16 before the
-//    second product; lse is of what was not rounded.
-// 3. All of them draw the same masks of dropout, leave the same lse and delta up to rounding, and
-//    add up in an order that depends on the positions and heads alone: not on the other samples.
+// 1. The kernels of attention.cu support any heads of up to most_head_channels. They use a warp per
+//    row and no tensor cores, and favour simplicity over speed.
+// 2. The tiled kernels (attention_tiles.cuh) multiply in bf16 on tensor cores and accumulate in
+//    fp32. Like the CPU's bf16 kernels and cuDNN's, they round P, and in backward dS, to bf16
+//    before the second product; lse is computed from unrounded values.
+// 3. All use the same dropout masks, write the same lse and delta up to rounding, and sum in an
+//    order that depends only on positions and heads, not on the other samples.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
 
-/// As AttentionShape, whose `group` is heads / key_value_heads. A window of 0 is none.
+/// As AttentionShape, whose `group` is heads / key_value_heads. A window of 0: no window.
 struct AttentionSizes {
   std::int64_t batch, time, heads, head_channels, key_value_heads, window;
 };
@@ -39,7 +39,7 @@ void attention_backward(const AttentionBackward& call,
                         const AttentionSizes& sizes,
                         RawStream stream);
 
-/// For what suits_tiles() names (attention_backend.hpp). Addresses of bf16 are multiples of 16.
+/// For shapes for which suits_tiles() holds (attention_backend.hpp). bf16 is aligned to 16 bytes.
 void tiled_attention_forward(const AttentionForward& call,
                              const AttentionSizes& sizes,
                              RawStream stream);
@@ -48,7 +48,7 @@ void tiled_attention_backward(const AttentionBackward& call,
                               const AttentionSizes& sizes,
                               RawStream stream);
 
-/// What the kernels of backward read.
+/// The arguments of the backward kernels.
 template <class T>
 struct AttentionSaved {
   explicit AttentionSaved(const AttentionBackward& call)

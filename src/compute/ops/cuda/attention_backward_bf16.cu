@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward of attention in bf16 on tensor cores, in two kernels that each recompute the scores,
-// so that every sum has one owner: dQ by blocks of 64 queries, which take the keys 32 at a time,
-// and dK and dV by blocks of 64 keys, which take the queries so, one head after another of those
-// that share the keys. Each tile of the other side travels while products are computed that do not
-// read it. Source of the formulas: Dao et al. 2022, appendix B.
+// Backward of attention in bf16 on tensor cores, in two kernels that each recompute the scores, so
+// that every sum has one owner: dQ by blocks of 64 queries, which process 32 keys at a time, and dK
+// and dV by blocks of 64 keys, which process 32 queries at a time, for each head that shares the
+// keys. Each tile of the other side is copied during products that do not read it. Source of the
+// formulas: Dao et al. 2022, appendix B.
 #include "ops/cuda/attention_dropout.cuh"
 #include "ops/cuda/attention_tiles.cuh"
 
@@ -27,7 +27,7 @@ struct Tiles {
   static constexpr int rows = 2 * (own_rows + rows_at_a_time);
 };
 
-/// Σ of the products of the channels, of the lane's two rows.
+/// The sums, over channels, of the products of the lane's two rows.
 template <int Width>
 __device__ inline void row_products(float (&sums)[2], Tile<Width> x, Tile<Width> y) {
   sums[0] = sums[1] = 0;
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(tile_threads) query_kernel(Bf16* dqkv,
                     {scale, scale});
 }
 
-/// Of one query head, the lane's columns being queries from `t` on and its rows keys from `row` on:
-/// makes P after dropout of the scores, and dS of dP.
+/// For one query head: replaces the scores by P after dropout, and dP by dS. The lane's columns are
+/// queries from `t` on, its rows keys from `row` on.
 __device__ inline void differentiate(Scores& p,
                                      Scores& dp,
                                      const TileDropout& mask,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout of tiles of scores (attention_tiles.cuh): the same mask as dropout_factor(), and where
-// the context is a multiple of 4 a draw serves four scores, which are those of different lanes.
+// Dropout of tiles of scores (attention_tiles.cuh), with the mask of dropout_factor(). If the
+// context is a multiple of 4, one draw gives four scores, which belong to different lanes.
 #pragma once
 
 #include "ops/cuda/attention_head.cuh"
@@ -9,13 +9,13 @@
 
 namespace trireme::ops::cuda {
 
-/// Which of a lane's scores are kept, bit 4 n + i for score i of block n: blocks are 16 rows by 8
-/// columns, next to one another. All lanes of a warp ask together, each for its own.
+/// Which of a lane's scores are kept: bit 4 n + i is score i of block n. Blocks are 16 rows by 8
+/// columns, side by side. All lanes of a warp call together, each for its own scores.
 struct TileDropout {
   const Dropout& dropout;
   const Head& head;
 
-  /// Of what is kept.
+  /// The factor of scores that are kept.
   __device__ float factor() const { return dropout.active() ? 1.0F / (1.0F - dropout.rate) : 1.0F; }
   /// Rows are queries t and t + 8, columns keys s, s + 1, s + 8, s + 9 and so on.
   template <int Blocks>
@@ -43,8 +43,8 @@ struct TileDropout {
   __device__ std::uint64_t element(std::int64_t t, std::int64_t s) const {
     return static_cast<std::uint64_t>((head.h * head.time + t) * head.time + s);
   }
-  /// Four scores, each drawn for itself: from one row to the other, and from one column to the
-  /// next, t and s grow by these numbers.
+  /// Four scores, each drawn separately. t and s increase by these numbers from one row to the
+  /// other and from one column to the next.
   __device__ std::uint32_t four(
       std::int64_t t, std::int64_t s, int row_t, int row_s, int column_t, int column_s) const {
     std::uint32_t kept = 0;
@@ -70,7 +70,7 @@ struct TileDropout {
            (uniform(w2) < rate ? 0U : 4U) | (uniform(w3) < rate ? 0U : 8U);
   }
 
-  /// Two lanes share the draws of both queries: the even one draws for t, the odd one for t + 8.
+  /// Two lanes share the draws of two queries: the even lane draws for t, the odd one for t + 8.
   __device__ std::uint32_t four_of_queries(std::int64_t t, std::int64_t s) const {
     const bool odd = threadIdx.x % 2 != 0;
     const Words4 words = odd ? draw(t + 8, s - 2) : draw(t, s);
@@ -79,8 +79,8 @@ struct TileDropout {
     return odd ? bits(first, second, words.w[2], words.w[3])
                : bits(words.w[0], words.w[1], first, second);
   }
-  /// Of four lanes with keys in a row each draws one of the scores that they have, for all of them;
-  /// then word j of lane i becomes word i of lane j.
+  /// Each of four lanes with consecutive keys draws one of their common scores for all four. Then
+  /// word j of lane i becomes word i of lane j.
   __device__ std::uint32_t four_of_keys(std::int64_t s, std::int64_t t) const {
     const int i = static_cast<int>(threadIdx.x) / 4 % 4;
     Words4 words = draw(t + i % 2, s - i + i / 2 * 8);
@@ -90,7 +90,7 @@ struct TileDropout {
     swap(words.w[1], words.w[3], i / 2 != 0, 8);
     return bits(words.w[0], words.w[1], words.w[2], words.w[3]);
   }
-  /// The lower lane's `high` changes places with the upper one's `low`, `distance` lanes apart.
+  /// Exchanges the lower lane's `high` and the upper one's `low`, `distance` lanes apart.
   __device__ static void swap(std::uint32_t& low, std::uint32_t& high, bool upper, int distance) {
     const std::uint32_t taken = __shfl_xor_sync(0xffffffffU, upper ? low : high, distance);
     if (upper)

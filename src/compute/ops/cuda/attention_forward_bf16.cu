@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward of attention in bf16 on tensor cores: a block has 64 queries of a head and takes 64 keys
-// and values at a time, with the running maximum and sum of Dao et al. 2022, algorithm 1, in the
-// lanes that hold the scores. Values travel while scores are computed, and the next keys while
-// values are added up. Blocks begin with the last queries, which see the most keys.
+// Forward of attention in bf16 on tensor cores. A block has 64 queries of a head and processes 64
+// keys and values at a time. The lanes that hold the scores keep the running maximum and sum of Dao
+// et al. 2022, algorithm 1. Values are copied while scores are computed, and the next keys while
+// values are accumulated. The last queries, which see the most keys, are scheduled first.
 #include "ops/cuda/attention_dropout.cuh"
 #include "ops/cuda/attention_tiles.cuh"
 
@@ -13,14 +13,14 @@ constexpr int keys_at_a_time = 64;
 constexpr int blocks_of_keys = keys_at_a_time / 8;
 static_assert(keys_at_a_time == own_rows, "all three tiles are filled alike");
 
-/// Of a lane's two rows. Scores are measured in units of log2(e) / scale.
+/// For a lane's two rows. Scores are in units of log2(e) / scale.
 struct Softmax {
   float scale;  // of scores, times log2(e)
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {};  // of the lane's own columns
 
-  /// Makes exp(score - largest) of the scores, and 0 of those that are not seen; `shrink` is what
-  /// earlier ones are to be multiplied by. `column` is the lane's first one.
+  /// Replaces the scores by exp(score - largest), and hidden ones by 0; earlier sums must be
+  /// multiplied by `shrink`. `column` is the lane's first one.
   __device__ void step(float (&scores)[blocks_of_keys][4],
                        float (&shrink)[2],
                        const Seen (&seen)[2],
@@ -38,7 +38,7 @@ struct Softmax {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       top[half] = row_max(top[half]);
-      // A row that has seen nothing yet has no largest score.
+      // A row that has seen no key yet has no largest score.
       shift[half] = top[half] == -INFINITY ? 0.0F : top[half] * scale;
       shrink[half] = exp2f(largest[half] * scale - shift[half]);
       largest[half] = top[half];

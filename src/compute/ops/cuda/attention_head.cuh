@@ -30,9 +30,9 @@ struct Head {
   }
 };
 
-/// Which positions a query sees, those from first_key(t) to t. The first one never falls from a query
-/// to the next, so the queries that see a key are those from its own position to an end, and what the
-/// rows of a tile see is between what its first and its last row see. The CPU's is in
+/// A query t sees the positions from first_key(t) to t. first_key never decreases from one query to
+/// the next. So the queries that see a key are those from its own position to an end, and the rows
+/// of a tile see no more than the range between its first and its last row. The CPU's version is in
 /// cpu/attention_head.hpp.
 struct Sight {
   std::int64_t time, window;   // window 0: a query sees all up to its own position

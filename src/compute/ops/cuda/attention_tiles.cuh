@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tiled kernels of attention share. A block owns 64 rows, of queries or of keys, a warp 16
-// of them, and takes the rows of the other side tile by tile through shared memory. A lane holds
-// its part of the scores, and of what is added up, as mma.cuh lays out C: of 16 rows by 8 columns
-// those of rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next.
+// Shared by the tiled attention kernels. A block owns 64 rows of queries or keys, 16 per warp, and
+// processes the rows of the other side tile by tile through shared memory. A lane holds its part of
+// the scores and of the sums in the layout of C in mma.cuh: of 16 rows by 8 columns, rows lane / 4
+// and lane / 4 + 8, columns 2 (lane % 4) and the next.
 //
-// 1. The scores' rows are the block's own rows, so the scores of a tile, rounded to bf16, are the A
-//    of the product that adds them up; they never leave the registers.
+// 1. The scores' rows are the block's own rows, so the scores of a tile, rounded to bf16, are
+//    operand A of the next product. They never leave the registers.
 // 2. A row sees the columns of one range (attention_head.cuh); queries see keys and keys queries.
 // 3. Channels beyond the head's, up to the next width with a kernel, are zeros in shared memory.
 #pragma once
@@ -41,7 +41,7 @@ __device__ inline int lane_column() {
   return lane_of_warp() % 4 * 2;
 }
 
-/// Over the four lanes that share a row; the same on each.
+/// Combines the four lanes that share a row; every lane gets the same result.
 __device__ inline float row_sum(float value) {
   value += __shfl_xor_sync(0xffffffffU, value, 1);
   return value + __shfl_xor_sync(0xffffffffU, value, 2);
@@ -56,8 +56,8 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
-/// Rows of Width channels in shared memory. A row's chunks change places by its number, so that
-/// the same chunk of eight rows in a row is in all banks.
+/// Rows of Width channels in shared memory. The chunks of a row are swizzled by its number, so that
+/// the same chunk of eight consecutive rows covers all banks.
 template <int Width>
 struct Tile {
   static constexpr int chunks = Width / 8;
@@ -68,8 +68,8 @@ struct Tile {
   __device__ Chunk* chunk(int row, int c, int next = 0) const {
     return at + row * chunks + (c ^ (next ^ (Width % 64 == 0 ? row & 7 : row >> 1 & 3)));
   }
-  /// By the whole block, which sees them after arrive(): of Rows rows, `step` elements apart, those
-  /// before `rows`, and zeros after them. Requires: one of them is there.
+  /// Called by the whole block, which sees the data after arrive(). Copies Rows rows, `step`
+  /// elements apart: those before `rows`, and zeros after them. Requires: at least one row exists.
   template <int Rows>
   __device__ void fill(const Bf16* from,
                        std::int64_t step,
@@ -82,13 +82,13 @@ struct Tile {
       copy_ahead(chunk(row, c), there ? from + row * step + 8 * c : from, there);
     }
   }
-  /// The warp's rows, chunks c and c + 1, as an A.
+  /// The warp's rows, chunks c and c + 1, as an operand A.
   __device__ void load_a(std::uint32_t (&a)[4], int c) const {
     load_matrices(a, chunk(warp_row() + lane_of_warp() % 16, c, lane_of_warp() / 16));
   }
 };
 
-/// What the block's threads have begun to copy is there, and what they have read may go.
+/// Waits until all copies of the block have completed and its threads have finished reading.
 __device__ inline void arrive() {
   wait_for_copies();
   __syncthreads();
@@ -133,8 +133,8 @@ __device__ inline void gather(float (&sums)[Width / 8][4],
   }
 }
 
-/// The lane's two rows of `sums`, times a factor each, to rows `step` elements apart, of which
-/// `rows` are there.
+/// Stores the lane's two rows of `sums`, each times a factor, to rows `step` elements apart, of
+/// which `rows` exist.
 template <int Width>
 __device__ inline void write_rows(Bf16* to,
                                   std::int64_t step,
@@ -167,7 +167,7 @@ __device__ inline Seen seen_by_key(const Sight& sight, int s) {
   return s < sight.time ? Seen{s, static_cast<int>(sight.end_of_queries(s))} : Seen{};
 }
 
-/// One block for each 64 rows of `heads` heads per sample; one tile of all heads after another.
+/// A block per 64 rows of `heads` heads per sample; blocks iterate over heads first, then tiles.
 inline LaunchShape tiled_shape(const AttentionSizes& s, std::int64_t heads) {
   return {static_cast<unsigned>(s.batch * heads * blocks_for(s.time, own_rows)), tile_threads};
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the rows of a matrix, one per column: what bias and layer norm gradients are.
+// Sums over the rows of a matrix, one per column: the gradients of biases and norm parameters.
 //
 // Rows are cut into slices. A block adds up one slice for 32·N columns: each of its 8 warps takes
 // every eighth row, reading N neighbouring columns per lane; the warps' sums are added in order.
 // The slices' sums are in the stream's workspace until a second kernel adds them to the result, in
-// an order of its own. Cut and order depend on the sizes alone, so the bits do too.
+// a fixed order. Division and order, and so the bits, depend only on the sizes.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ __global__ void column_slices_kernel(Body body,
   const std::int64_t end = begin + rows_per_slice < rows ? begin + rows_per_slice : rows;
   float sums[K][N] = {};
   if (column < columns)
-#pragma unroll 4  // additions stay in order; the reads go ahead of them
+#pragma unroll 4  // additions stay in order; reads are issued ahead of them
     for (std::int64_t row = begin + warp; row < end; row += column_warps)
       body.template add<N>(sums, row, column);
   for (int k = 0; k < K; ++k)
@@ -47,14 +47,14 @@ __global__ void column_slices_kernel(Body body,
     }
 }
 
-/// Where the K sums of a column go; null ones are left out.
+/// The destinations of the K sums of a column; null ones are skipped.
 template <int K>
 struct ColumnTotals {
   float* to[K];
 };
 
-/// to[k][column] += the slices' sums, k = blockIdx.y. A block takes 32 columns, each of its warps
-/// every 16th slice, so that a few reads in flight do instead of one slice after the other.
+/// to[k][column] += the slices' sums, k = blockIdx.y. A block processes 32 columns, each of its
+/// warps every 16th slice, so that several reads are in flight at the same time.
 template <int K>
 __global__ void column_totals_kernel(ColumnTotals<K> totals,
                                      const float* partial,
@@ -99,8 +99,8 @@ void add_column_totals(const char* name,
          totals, partial, slices, columns);
 }
 
-/// By way of the queue's workspace. N columns per lane when `packed`: columns are a multiple of N
-/// then, and rows aligned.
+/// Uses the queue's workspace. N columns per lane if `packed`: columns are then a multiple of N,
+/// and rows aligned.
 template <int K, int N, class Body>
 void add_column_sums(const char* name,
                      Body body,

@@ -16,21 +16,21 @@ constexpr int blocks_per_multiprocessor = 2;
 /// Elements that a thread takes at a time: 16 bytes of bf16, twice 16 of fp32.
 constexpr int width = 8;
 
-/// Faster than expf(): a multiplication and the unit for powers of two.
+/// Faster than expf(): one multiplication and the hardware's power of two.
 __device__ inline float exponential(float x) {
   constexpr float log2_e = 1.44269504F;
   return exp2f(x * log2_e);
 }
 
-/// The logits as the loss sees them: as they are, or capped.
+/// The logits as the loss uses them: unchanged or capped.
 struct Uncapped {
   explicit Uncapped(const LossTerms& /*terms*/) {}
   __device__ float operator()(float logit) const { return logit; }
-  /// The gradient of a logit, from that of what became of it, `seen`.
+  /// The gradient of a logit, from the gradient of its capped value `seen`.
   __device__ float gradient(float outer, float /*seen*/) const { return outer; }
 };
 
-/// The product is never fused with a subtraction that follows, which would make bits depend on the
+/// The product is never fused with a following subtraction, which would make the bits depend on the
 /// kernel.
 struct Capped {
   explicit Capped(const LossTerms& terms) : cap(terms.softcap), inverse(1.0F / terms.softcap) {}
@@ -67,7 +67,7 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
     const auto pack = load<N>(row + v);
     float top = to_float(pack.v[0]);
     for (int k = 1; k < N; ++k) top = fmaxf(top, to_float(pack.v[k]));
-    top = cap(top);  // which keeps their order
+    top = cap(top);  // preserves their order
     if (top > largest) {
       sum *= exponential(largest - top);
       largest = top;
@@ -75,8 +75,7 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
     for (int k = 0; k < N; ++k) sum += exponential(cap(to_float(pack.v[k])) - largest);
   }
   const float top = block_max<threads>(largest, shared);
-  // A thread without logits has nothing to rescale, and inf - inf is not a number. A sum of NaN
-  // stays.
+  // A thread without logits has nothing to rescale, and inf - inf would be NaN. A NaN sum is kept.
   const float mine = sum == 0.0F ? 0.0F : sum * exponential(largest - top);
   return {top, block_sum<threads>(mine, shared)};
 }
@@ -128,12 +127,12 @@ __global__ __launch_bounds__(threads,
       }
       store<N>(to + v, made);
     }
-  // By the thread that has just written there.
+  // The thread that has just written this element overwrites it.
   if (target / N % threads == static_cast<int>(threadIdx.x))
     to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - call.scale, at_target));
 }
 
-/// Calls body(cap) with what the loss makes of the logits.
+/// Calls body(cap) with the transformation of the logits by the loss.
 template <class Body>
 void with_cap(const LossTerms& terms, Body body) {
   if (terms.capped())

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of cuBLASLt's descriptions, and the check around its calls: a failure is a DeviceError
-// with the statement and the library's message. The owners neither move nor copy.
+// RAII owners of cuBLASLt's descriptors, and the check of its calls: a failure is a DeviceError
+// with the statement and the library's message. The owners can be neither moved nor copied.
 //
-// cuBLASLt is opened when a product on a GPU needs it first (cublaslt_library.cpp). Linked, it would
-// be loaded by every process of a build with CUDA: its half GiB takes the loader 65 ms and 100 MB of
-// relocated pages, also where ranks are on CPUs or only a plan is printed. The library stays open to
-// the end.
+// cuBLASLt is opened when a product on a GPU first needs it (cublaslt_library.cpp). If it were
+// linked, every process of a build with CUDA would load it, also with ranks on CPUs or to print a
+// plan: its half GiB costs the loader 65 ms and 100 MB of relocated pages. The library stays open
+// until the process ends.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@
 
 namespace trireme::ops {
 
-/// Where the loader finds `library`, or in the folder where it was when trireme was configured.
-/// Throws: DeviceError with the loader's words and what to do, where it is in neither.
+/// Opens `library` where the loader finds it, or in the folder where it was when trireme was
+/// configured. Throws DeviceError with the loader's message and what to do if it is in neither.
 void* open_cublaslt(const std::string& library);
 
-/// The library's function of that name. Throws DeviceError.
+/// Looks up a function of the library by name. Throws DeviceError.
 void* find_in_cublaslt(const char* function);
 
 }  // namespace trireme::ops
 
-/// A function of cublasLt.h: the library's, looked up once. The emulated GPU's is linked.
+/// A function of cublasLt.h: looked up once in the library. The emulated GPU's is linked.
 #ifdef TRIREME_CUBLASLT_FOLDER
 #define TRIREME_LT(name)                                                              \
   ([] {                                                                               \
@@ -39,7 +39,7 @@ void* find_in_cublaslt(const char* function);
 #define TRIREME_LT(name) name
 #endif
 
-/// A call of cuBLASLt that must not fail: the function, then its arguments.
+/// A cuBLASLt call that must succeed: the function, then its arguments.
 #define TRIREME_CUBLASLT(function, ...)                              \
   ::trireme::ops::cublaslt::check(TRIREME_LT(function)(__VA_ARGS__), \
                                   #function "(" #__VA_ARGS__ ")", __FILE__, __LINE__)
@@ -79,8 +79,7 @@ struct Layout {
   cublasLtMatrixLayout_t raw = nullptr;
 };
 
-/// What is multiplied and how: sums in fp32, and attributes such as transpositions and the
-/// epilogue.
+/// Descriptor of a product: sums in fp32, and attributes such as transpositions and the epilogue.
 struct Description {
   Description() {
     TRIREME_CUBLASLT(cublasLtMatmulDescCreate, &raw, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -97,7 +96,7 @@ struct Description {
   cublasLtMatmulDesc_t raw = nullptr;
 };
 
-/// What the heuristics may choose from: sizes of the workspace, alignments, ways to add up.
+/// Constraints on the heuristics: size of the workspace, alignments, reduction schemes.
 struct Preference {
   Preference() { TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate, &raw); }
   ~Preference() { TRIREME_LT(cublasLtMatmulPreferenceDestroy)(raw); }

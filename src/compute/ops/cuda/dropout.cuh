@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout inside kernels: the same mask as dropout_factor(), four elements per draw where it can.
+// Dropout inside kernels: the mask of dropout_factor(), four elements per draw where possible.
 #pragma once
 
 #include "ops/cuda/loops.cuh"

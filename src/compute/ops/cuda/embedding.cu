@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward is a look-up per pack. Backward adds up rows of dout that belong to the same token, in
-// an order of their own, so that the bits do not depend on who runs first: the rows are sorted by
-// token with a stable radix sort, and cut where a token ends and at every multiple of a stretch of
-// at least 64. A block adds up the rows between two cuts, in their order. Where these are all of a
-// token's, they go to its gradient; else the sums of a frequent token's cuts are in the workspace,
-// two to a stretch at the most, until a second kernel adds them up, in their order as well.
+// Forward is a look-up per pack. Backward sums the rows of dout with the same token, in a fixed
+// order, so that the bits do not depend on scheduling. The rows are sorted by token with a stable
+// radix sort, and cut where a token ends and at every multiple of a stretch of at least 64. A block
+// sums the rows between two cuts, in order. If these are all rows of a token, the sum is added to
+// its gradient. Otherwise the sums, at most two per stretch, are stored in the workspace until a
+// second kernel adds them up, also in order.
 //
 // The sort goes through the tokens' digits of 8 bits, lowest first. A slice of 256 rows is the work
 // of one block: it counts its digits; the counts are added up over digits and then slices, which
@@ -170,8 +170,8 @@ struct SortedRows {
   }
 };
 
-/// Where a stretch's rows of a token that has more elsewhere are added up: [stretches, 2,
-/// channels], of the token that begins in it, and of the one that continues from before.
+/// Partial sums of tokens whose rows are in several stretches: [stretches, 2, channels], for the
+/// token that begins in the stretch and for the one that continues from before.
 __device__ inline float* place_of(float* partial,
                                   std::int64_t stretch,
                                   bool begins,
@@ -179,7 +179,7 @@ __device__ inline float* place_of(float* partial,
   return partial + (2 * stretch + (begins ? 0 : 1)) * C;
 }
 
-/// The block of the first row after a cut adds up all until the next one.
+/// The block of the first row after a cut sums all rows up to the next cut.
 template <int N, class T>
 __global__ void token_backward_kernel(EmbeddingBackward call, float* partial, SortedRows sorted) {
   const std::int64_t channels = call.shape.channels;
@@ -203,7 +203,7 @@ __global__ void token_backward_kernel(EmbeddingBackward call, float* partial, So
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < channels;
        c += static_cast<std::int64_t>(blockDim.x) * N) {
     float sums[N] = {};
-#pragma unroll 8  // additions stay in order; the reads go ahead of them
+#pragma unroll 8  // additions stay in order; reads are issued ahead of them
     for (std::int64_t at = first; at < end; ++at) {
       float values[N];
       load_dropped<N, T>(values, call, sorted.rows[at], c);
@@ -219,7 +219,7 @@ __global__ void token_backward_kernel(EmbeddingBackward call, float* partial, So
   }
 }
 
-/// A block per stretch: of the token that begins in it and continues after it, if there is one.
+/// A block per stretch: sums the token that begins in it and continues after it, if any.
 template <int N>
 __global__ void frequent_token_kernel(float* dwte,
                                       float* partial,

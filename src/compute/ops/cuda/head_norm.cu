@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of heads: a warp per head of a row, eight of them per block: a lane owns pairs of channels that are
-// rotated together, or channels where nothing is rotated, so no other lane reads what it
+// Norms of heads: a warp per head of a row, eight warps per block. A lane owns pairs of channels
+// that are rotated together, or single channels without rotation, so no other lane reads what it
 // overwrites.
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/loops.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int heads_per_block = 8;
 
-/// A head, and what it is scaled by.
+/// A head and its scale factor.
 template <class T>
 struct NormedHead {
   const HeadNorm& all;
@@ -21,14 +21,14 @@ struct NormedHead {
     const T* from = all.gain_of<T>(head);
     return from != nullptr ? to_float(from[c]) : 1.0F;
   }
-  /// In a packed row, and among what is kept.
+  /// Offset of the head in a packed row, and in the retained tensors.
   __device__ std::int64_t packed_at() const {
     return row * all.shape.stride + head * all.channels();
   }
   __device__ std::int64_t kept_at() const { return (row * all.heads() + head) * all.channels(); }
 };
 
-/// The gradient of channel c of a head before it turned; d is that of the head after.
+/// The gradient of channel c of a head before the rotation; d is the gradient after it.
 template <class T>
 __device__ inline float turned_back(const HeadNorm& all,
                                     std::int64_t row,
@@ -62,7 +62,7 @@ __global__ void head_forward_kernel(HeadNormForward call, std::int64_t units) {
     for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
       call.raw.as<T>()[head.kept_at() + c] = x[c];
   }
-  __syncwarp();  // all of the head is read
+  __syncwarp();  // the whole head has been read
   if (all.table.empty()) {
     for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
       x[c] = from_float<T>(to_float(x[c]) * s * head.gain(c));
@@ -78,7 +78,7 @@ __global__ void head_forward_kernel(HeadNormForward call, std::int64_t units) {
   }
 }
 
-/// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
+/// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s; dz is the gradient, rotated back.
 template <class T>
 __global__ void head_backward_kernel(HeadNormBackward call, std::int64_t units) {
   const HeadNorm& all = call.norm;
@@ -93,7 +93,7 @@ __global__ void head_backward_kernel(HeadNormBackward call, std::int64_t units) 
   for (std::int64_t c = threadIdx.x; c < all.channels(); c += warp_lanes)
     product += turned_back(all, head.row, d, c) * head.gain(c) * (to_float(x[c]) * s);
   product = warp_sum(product) / static_cast<float>(all.channels());
-  __syncwarp();  // all of the head is read
+  __syncwarp();  // the whole head has been read
   const auto made = [&](float dz, std::int64_t c) {
     return from_float<T>(s * (dz * head.gain(c) - to_float(x[c]) * s * product));
   };

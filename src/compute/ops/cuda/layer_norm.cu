@@ -16,8 +16,8 @@ constexpr int rows_per_block = 8;
 /// Rows that a block has in work at a time, and its threads at most.
 constexpr int rows_at_once = 2;
 constexpr int most_slice_threads = 512;
-/// Blocks of `threads` that an H200 runs at a time by their registers. Another GPU takes the same
-/// number, so that the order of its sums is the same.
+/// Number of blocks of `threads` that an H200 runs at a time, limited by registers. Other GPUs use
+/// the same number, so that the order of the sums is the same.
 std::int64_t slices_at_once(std::int64_t threads) {
   constexpr std::int64_t multiprocessors = 132;
   return multiprocessors * (most_slice_threads / threads);
@@ -84,7 +84,7 @@ struct Row {
       next_pass(body);
     }
   }
-  /// From memory, a lane reads what it has stored itself.
+  /// From memory, a lane only reads what it has stored itself.
   template <class Body>
   __device__ void next_pass(Body body) {
     for_each([&](int p, std::int64_t c) {
@@ -160,7 +160,7 @@ auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward) {
 }
 
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
-/// means, of x and of g.
+/// means, both mean and mean(g) are omitted.
 ///
 /// A block goes through its slice of the rows, some at a time, and a thread owns N channels: what
 /// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
@@ -257,7 +257,7 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
   }
 }
 
-/// dx where a row is too long for that, in a pass of its own.
+/// dx for rows that are too long for that kernel, in a separate pass.
 template <int N, class T>
 __global__ void backward_kernel(LayerNormBackward call) {
   const std::int64_t row = row_of_warp(), channels = call.channels;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels share: fp32 and bf16 elements, packs of them that travel as one access of up to
-// 16 bytes, sums over warps and blocks in a fixed order, and loops over long arrays.
+// Shared by the kernels: fp32 and bf16 elements, packs that are loaded and stored in one access of
+// up to 16 bytes, sums over warps and blocks in a fixed order, and loops over long arrays.
 #pragma once
 
 #include <cstdint>
@@ -59,12 +59,12 @@ __device__ inline void store(T* to, const Pack<T, N>& pack) {
 template <class T>
 inline constexpr int pack_elements = 16 / static_cast<int>(sizeof(T));
 
-/// Whether all of these addresses are multiples of 16.
+/// Whether all these addresses are multiples of 16.
 template <class... Pointers>
 bool aligned(const Pointers*... pointers) {
   return (((reinterpret_cast<std::uintptr_t>(pointers) % 16) == 0) && ...);
 }
-/// Whether all of these views that are not empty begin at such addresses.
+/// Whether all non-empty views begin at multiples of 16.
 template <bool... Const>
 bool aligned(const BasicView<Const>&... views) {
   return ((views.empty() || aligned(views.data)) && ...);
@@ -128,7 +128,7 @@ __device__ inline float block_max(float value, float* shared) {
   return block_combine<Threads>(value, shared, -INFINITY, warp_max);
 }
 
-/// Of any type, by halves; on every thread.
+/// For any type, by halving; the result is on every thread.
 template <int Threads, class T, class Combine>
 __device__ inline T block_tree(T value, Combine combine) {
   __shared__ T shared[Threads];

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products through cuBLASLt. It counts in columns where we count in rows: a row-major C[M, N] is
-// its column-major C'[N, M] = B'·A', so B is its first operand and A its second, and what is stored
-// transposed for us is the opposite for it.
+// Products through cuBLASLt. It is column-major, and we are row-major: our C[M, N] is its C'[N, M]
+// = B'·A'. So B is its first operand and A its second, and the transposition flags refer to those.
 //
-// 1. The algorithm is the first that cuBLASLt's heuristics offer for (shape, dtypes, alignment of
-//    the addresses), asked once and kept: a function of these alone, so that runs repeat to the
-//    bit. ProductOptions::timed gives that up: the fastest of today may not be that of tomorrow,
-//    nor that of another rank.
-// 2. Sums that several blocks share go through the workspace in fp32, in a fixed order; schemes
-//    that add in place, in the order of arrival, or in the output's dtype, are not asked for.
+// 1. By default the algorithm is the first that cuBLASLt's heuristics offer for (shape, dtypes,
+//    alignment of the addresses), requested once and kept. It depends only on these, so runs are
+//    bitwise reproducible. With ProductOptions::timed they are not: the fastest algorithm may
+//    differ between runs and ranks.
+// 2. Sums that several blocks share use the workspace in fp32, in a fixed order. Reduction schemes
+//    in place, in order of arrival, or in the output's dtype are excluded.
 // 3. fp32 is multiplied in fp32, not in TF32.
-// 4. In bf16, GELU and its gradient are part of the product where cuBLASLt offers that for the
-//    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
-//    library's approximation of tanh would show there, and in bf16 is below the rounding. Timed, a
-//    product that is slower with its epilogue than with a GELU after it goes without.
-// 5. So is a bias, where it has the result's dtype, rows of the result are multiples of 16 bytes
-//    and cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt
-//    13.1 rounds the product to bf16 before it adds the bias and rounds again (measured on an
-//    H100).
-// 6. Where ProductOptions say so, the sums of A's rows are the epilogue of the product that reads A
-//    anyway. In which order cuBLASLt adds them up is documented nowhere.
+// 4. In bf16, GELU and its gradient are fused if cuBLASLt offers that for the shape; rows of Z must
+//    be multiples of 8 elements. In fp32 they are separate passes, because the library's tanh is
+//    not exact enough; in bf16 its error is below the rounding. With `timed`, a product that is
+//    slower with its epilogue than with a separate GELU is not fused.
+// 5. A bias is fused if it has the result's dtype, rows of the result are multiples of 16 bytes and
+//    cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt 13.1
+//    rounds the product to bf16 before adding the bias and rounds again (measured on an H100).
+// 6. With ProductOptions::fused_row_sums, the sums of A's rows are the epilogue of the product that
+//    reads A. cuBLASLt does not document in which order it adds them.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -53,11 +51,11 @@ std::uint32_t alignment_of(const std::byte* at) {
              std::countr_zero(reinterpret_cast<std::uintptr_t>(at) | std::uintptr_t{256}));
 }
 
-/// Of biases and of what a GELU keeps. cuBLASLt has no preference for them, and its vectorized
-/// epilogues read 16 bytes at a time.
+/// Alignment of biases and of the Z of a GELU. cuBLASLt has no preference attribute for them, and
+/// its vectorized epilogues read 16 bytes at a time.
 constexpr std::uint32_t vector_alignment = 16;
 
-/// Of b, a and c, as cuBLASLt counts them.
+/// Alignments of b, a and c, in cuBLASLt's order.
 using Alignments = std::array<std::uint32_t, 3>;
 
 void expect_multipliable(const MatmulShape& s) {
@@ -75,7 +73,7 @@ struct Variant {
     bool found;
   };
   Description description;
-  float beta = 0;  ///< the factor with which what is in C is added
+  float beta = 0;  ///< factor of the previous contents of C
   std::vector<Known> known;
 };
 
@@ -206,7 +204,7 @@ class MatmulCuda final : public Matmul::Implementation {
   }
 
  private:
-  /// What both ways have in common.
+  /// The attributes that all variants share.
   void describe(Description& description) const {
     const MatmulShape& s = shape_;
     description.set(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -237,8 +235,8 @@ class MatmulCuda final : public Matmul::Implementation {
       throw DeviceError("cuBLASLt", description_of(alignments_of(call)), words_of(status));
   }
 
-  /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this variant is not used
-  /// again, and the result is false.
+  /// Launches a product that plain_ can replace. If cuBLASLt refuses it, returns false and does not
+  /// use this variant again for these alignments.
   bool try_launch(const Variant& variant,
                   Variant::Known& known,
                   const MatmulCall& call,
@@ -280,8 +278,8 @@ class MatmulCuda final : public Matmul::Implementation {
                     what, words_of(status), description_of(alignments)));
   }
 
-  /// The heuristics' first `most` algorithms; none where cuBLASLt offers none. Any status but
-  /// success means that this variant is not offered.
+  /// The first `most` algorithms of the heuristics; empty if cuBLASLt offers none. Any status
+  /// except success means that this variant is not offered.
   [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Variant& variant,
                                                                     const Alignments& alignments,
                                                                     int most) {
@@ -300,7 +298,7 @@ class MatmulCuda final : public Matmul::Implementation {
         library_.handle, variant.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS) {
-      // Products of one row take no bias: there INVALID_VALUE is the expected answer.
+      // Products of one row cannot have a bias: INVALID_VALUE is the expected answer.
       const bool expected = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                             (shape_.m == 1 && status == CUBLAS_STATUS_INVALID_VALUE);
       if (&variant == &plain_)
@@ -314,7 +312,7 @@ class MatmulCuda final : public Matmul::Implementation {
     return found;
   }
 
-  /// Null where there is none.
+  /// Null if there is none.
   Variant::Known* algorithm_for(Variant& variant, const MatmulCall& call, device::Stream& stream) {
     const Alignments alignments = alignments_of(call);
     for (Variant::Known& known : variant.known)
@@ -331,7 +329,7 @@ class MatmulCuda final : public Matmul::Implementation {
     return &known;
   }
 
-  /// By the GPU's clock.
+  /// Measured with GPU events.
   template <class Work>
   static double seconds_of(const Work& work, device::Stream& stream) {
     constexpr int runs = 5;
@@ -344,13 +342,13 @@ class MatmulCuda final : public Matmul::Implementation {
     return end->seconds() - begin->seconds();
   }
 
-  /// Of C.
+  /// A temporary buffer for C.
   [[nodiscard]] device::Buffer stand_in(device::Stream& stream) const {
     return stream.device().allocate(
         static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
   }
 
-  /// On the operands at hand; the results go aside, for C may be added to.
+  /// Times the algorithms on the call's operands. Results go to a buffer, since C may be added to.
   std::size_t fastest(const Variant& variant,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
                       const MatmulCall& call,
@@ -374,11 +372,11 @@ class MatmulCuda final : public Matmul::Implementation {
   const ProductOptions options_;
   device::Device& device_;
   Library& library_;
-  cublasStatus_t refusal_ = CUBLAS_STATUS_NOT_SUPPORTED;  // of plain_ by the heuristics
+  cublasStatus_t refusal_ = CUBLAS_STATUS_NOT_SUPPORTED;  // status of the heuristics for plain_
   Layout first_, second_, result_;
   Variant plain_;
-  std::optional<Variant> biased_;  // with the bias, where its dtype allows it
-  std::optional<Variant> fused_;   // with the epilogue, where the shape allows it
+  std::optional<Variant> biased_;  // with the bias, if its dtype allows it
+  std::optional<Variant> fused_;   // with the epilogue, if the shape allows it
   std::optional<Variant> summed_;  // with the sums of A's rows, which it writes to row_sums_
   device::Buffer row_sums_;
 };

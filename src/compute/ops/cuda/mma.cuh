@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 matrices by a warp's tensor cores, from sm_80 on: C += A B with A of 16 x 16, B
-// of 16 x 8 and C of 16 x 8 in fp32. All lanes of the warp call together.
+// Products of bf16 matrices on a warp's tensor cores (sm_80 or later): C += A B with A of 16 x 16,
+// B of 16 x 8 and C of 16 x 8 in fp32. All lanes of the warp must call together.
 //
 // Source: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "ldmatrix". Of lane 4 g + q:
 //   A, four words of two columns each: row g, columns 2 q and 2 q + 1; row g + 8, the same; row g,
@@ -9,7 +9,7 @@
 //   B, two words of two rows each: rows 2 q and 2 q + 1, and rows 2 q + 8 and 2 q + 9, of column g.
 //   C: row g, columns 2 q and 2 q + 1; row g + 8, the same.
 //
-// And copies from memory to shared memory that continue while the thread does. Source: "cp.async".
+// And asynchronous copies from memory to shared memory. Source: PTX ISA, "cp.async".
 //
 // Where the host's compiler reads this, the emulated GPU does the same (tests/emulated_gpu); what it
 // copies is there at the wait, and neither it nor what it overwrites is before.
@@ -72,7 +72,7 @@ __device__ inline std::uint32_t rounded_pair(float low, float high) {
          static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16U;
 }
 
-/// 16 bytes; addresses are multiples of 16. Writes zeros where `there` is false, and reads nothing.
+/// Copies 16 bytes between addresses that are multiples of 16; writes zeros if not `there`.
 __device__ inline void copy_ahead(void* to, const void* from, bool there) {
 #ifdef __CUDACC__
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
@@ -85,7 +85,7 @@ __device__ inline void copy_ahead(void* to, const void* from, bool there) {
 #endif
 }
 
-/// Until all that this thread has copied is there; other threads see it after a barrier.
+/// Waits for all copies of this thread; other threads see the data after a barrier.
 __device__ inline void wait_for_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation is spelled out, as in adamw.cu: an element has the same bits wherever a shard
-// begins.
+// All operations use explicit rounding, as in adamw.cu: the bits do not depend on shard boundaries.
 #include "ops/cuda/loops.cuh"
 #include "ops/cuda/moment_rounding.cuh"
 #include "ops/optimizer/muon.hpp"
@@ -53,7 +52,7 @@ struct UpdateLoop {
       rounded.v[k] = from_float<T>(master.v[k]);
     }
     store<N>(call.master.as<float>() + i, master);
-    store<N>(call.parameter.as<T>() + i, rounded);  // may be where the master is
+    store<N>(call.parameter.as<T>() + i, rounded);  // the parameter may be the master
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC, the run-time compiler of CUDA, which cuDNN opens by name when it builds a graph. Nothing
-// links with it, so a machine that lacks it is found out only then, by an error that does not say
-// so.
+// NVRTC, the run-time compiler of CUDA, which cuDNN opens by name when it builds a graph. It is not
+// linked, so if it is missing, only cuDNN's error then shows it, and that error does not name
+// NVRTC.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace trireme::ops {
 
-/// What the dynamic loader says of this thread's last call of dlopen or dlsym that failed; asking
-/// again gives no reason.
+/// The dynamic loader's message for this thread's last failed dlopen or dlsym. A second call
+/// returns no message.
 inline std::string words_of_loader() {
   const char* why = dlerror();
   return why == nullptr ? "no reason given" : why;
 }
 
-/// "libnvrtc.so.13", of the toolkit that this was built with.
+/// "libnvrtc.so.13", of the toolkit of this build.
 std::string nvrtc_library();
 
-/// Empty when `library` and the builtins that it opens itself can be opened, else a sentence
-/// with the name of the one that cannot, the loader's words, and what to do.
+/// Empty if `library` and the builtins that it loads can be opened. Otherwise a sentence with the
+/// name of the missing library, the loader's message, and what to do.
 std::string nvrtc_problem(const std::string& library = nvrtc_library());
 
 }  // namespace trireme::ops

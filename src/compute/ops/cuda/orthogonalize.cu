@@ -13,7 +13,7 @@ __device__ inline double block_total(double value) {
   return block_tree<norm_threads>(value, [](double a, double b) { return a + b; });
 }
 
-/// A block has the elements of one sum.
+/// A block computes one sum.
 __global__ void squares_kernel(double* sums, const float* matrix, std::int64_t count) {
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * elements_per_sum;
   const std::int64_t end = begin + elements_per_sum < count ? begin + elements_per_sum : count;
@@ -27,7 +27,7 @@ __global__ void squares_kernel(double* sums, const float* matrix, std::int64_t c
     sums[blockIdx.x] = total;
 }
 
-/// Every block adds up all sums, and scales its elements.
+/// Every block adds up all sums and scales its own elements.
 template <class T>
 __global__ void normalize_kernel(Normalize call) {
   double squares = 0;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many arrays as the work of one launch: what AdamW and the norm do to a bucket's parameters.
+// Processes many arrays in one launch: for AdamW and the norm over a bucket's parameters.
 //
-// The list of arrays is an argument of the kernel, by value: nothing has to be copied to the GPU
-// and kept there until the kernel has run. CUDA's arguments end at 4 KB, so a list has room for
-// few, and longer ones take several launches. Each array has blocks of its own, one after another
-// in the grid; a block looks its array up. A kernel takes the list as `const __grid_constant__`, so
-// that it is read where it is.
+// The list of arrays is a kernel argument, by value, so nothing has to be copied to the GPU and
+// kept there until the kernel has run. CUDA limits arguments to 4 KB, so longer lists take several
+// launches. Each array has its own consecutive blocks of the grid, and a block looks up its array.
+// A kernel takes the list as `const __grid_constant__`, so that it is read in place, not copied.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ struct PieceList {
     ++size;
     blocks += static_cast<std::int32_t>(blocks_for(piece.count, elements_per_block));
   }
-  /// Which of them has this block.
+  /// Index of the array that this block processes.
   [[nodiscard]] __device__ int piece_of(std::int32_t block) const {
     int low = 0, high = size;
     while (high - low > 1) {

@@ -26,13 +26,13 @@ __device__ inline std::uint64_t block_sum(std::uint64_t value) {
   return block_tree<finite_threads>(value, [](std::uint64_t a, std::uint64_t b) { return a + b; });
 }
 
-/// The arrays in which something is looked for; blockIdx.y says which.
+/// The arrays to be searched; blockIdx.y is the index.
 struct Searched {
   Values values[most_searched];
 };
 
-/// found[i] becomes the first index in array i, or stays -1, the largest unsigned number. Of what a
-/// thread looks at, the first is the least.
+/// found[i] becomes the first index in array i, or stays -1, the largest unsigned number. A thread
+/// visits increasing indices, so its first hit is its minimum.
 template <int N>
 __global__ void find_kernel(unsigned long long* found,
                             const __grid_constant__ Searched searched,
@@ -108,7 +108,7 @@ struct Summed {
   bool packed;  // its address allows packs of 4
 };
 using SumList = PieceList<Summed, static_cast<int>(most_summed)>;
-/// Of an array at a time; a block's of the list.
+/// The number of values of an array that a block adds up at a time.
 constexpr std::int64_t sum_stretch = 8 * 4 * sum_threads;
 
 /// A block goes through every gridDim.x-th stretch.
@@ -147,7 +147,7 @@ __global__ void sum_kernel(std::int64_t* words, const __grid_constant__ SumList 
       atomicAdd(to + nan_word + k, static_cast<unsigned long long>(special[k]));
   for (int b = static_cast<int>(threadIdx.x); b < local_bins; b += sum_threads) {
     long long sum = 0;
-    // Each bin begins elsewhere, for the columns of one thread are in one bank.
+    // Each bin starts at another thread, because the columns of one thread are in one bank.
     for (int t = 0; t < sum_threads; ++t) sum += bins[b][(t + b) % sum_threads];
     if (sum != 0)
       atomicAdd(to + first_bin + b, static_cast<unsigned long long>(sum));

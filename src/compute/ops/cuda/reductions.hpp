@@ -22,16 +22,16 @@ struct Values {
 /// Arrays in one launch.
 inline constexpr std::size_t most_searched = 64, most_summed = 64;
 
-/// Writes to first[i], memory that the GPU reaches, the index in values[i] or -1, in one launch; -1
-/// where `norm` is not null and is finite. Takes a number of workspace for each array.
+/// Writes to first[i], memory that the GPU can access, the index in values[i] or -1, in one launch;
+/// -1 if `norm` is not null and is finite. Workspace: 8 bytes per array.
 void find_not_finite(std::int64_t* first,
                      std::span<const Values> values,
                      std::byte* workspace,
                      const GradientNorm* norm,
                      RawStream stream);
 
-/// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes. Takes a
-/// number of workspace.
+/// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes.
+/// Workspace: 8 bytes.
 void hash_elements(std::uint64_t* hash,
                    const std::byte* values,
                    std::size_t width,
@@ -48,7 +48,7 @@ void add_to_words(std::int64_t* words,
 void carry(std::int64_t* words, RawStream stream);
 /// Adds the words of one sum, carried, to those of another.
 void add_words(std::int64_t* words, const std::int64_t* other, RawStream stream);
-/// All of these are on the GPU.
+/// All pointers are to GPU memory.
 void values_of_words(double* values,
                      const std::int64_t* words,
                      std::int64_t count,

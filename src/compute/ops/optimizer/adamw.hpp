@@ -9,7 +9,7 @@
 //                               + weight_decay·master )
 //   parameter = master, rounded to the parameter's dtype
 //
-// Where norm.finite is 0 when the stream comes to it, nothing is written.
+// If norm.finite is 0 when the operation runs, nothing is written.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ struct AdamwStep {
   float correction1 = 1, correction2 = 1;  ///< 1 - beta^step
 };
 
-/// One range of elements. In bf16 moments are rounded at random (moment_rounding.hpp) where they
-/// are written; the update takes them before that.
+/// One range of elements. Moments in bf16 are rounded stochastically (moment_rounding.hpp) when
+/// they are written; the update uses the unrounded values.
 struct Adamw {
   static constexpr const char* name = "adamw";
   View parameter;      ///< [n] of T

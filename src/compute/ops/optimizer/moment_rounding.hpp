@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How moments that are kept in bf16 are rounded: at random (docs/design/training.md, "Sharded
-// optimizer"). Rounded to nearest, a mean with a beta near 1 would not move: with 0.999 a step
-// changes it by a thousandth of its distance, and the last place of a bf16 is more than 1/256.
+// Stochastic rounding of moments stored in bf16 (docs/design/training.md, "Sharded optimizer").
+// Rounded to nearest, a mean with a beta near 1 would not change: with 0.999 a step changes it by a
+// thousandth of its distance, but the last place of a bf16 is more than 1/256.
 //
 // Element e of parameter p in step t has word[e % 4] of philox(key, counter = (p << 40) + e / 4,
 // counter_high = t): its lower half for the first moment, its upper half for the second. There is
@@ -15,7 +15,7 @@
 
 namespace trireme::ops {
 
-/// Where in the sequence the elements of a call are; not read where moments are fp32.
+/// Where the elements of a call are in the random sequence; not read if moments are fp32.
 struct MomentRounding {
   RandomKey key;
   std::uint64_t step = 0;       ///< counted from 1
@@ -31,16 +31,16 @@ struct MomentRounding {
 TRIREME_HOST_DEVICE inline std::uint32_t moment_word(const MomentRounding& rounding,
                                                      std::int64_t element) {
   const Words4 words = philox(rounding.key, rounding.counter(element), rounding.step);
-  // Chosen, not indexed: what a GPU indexes is in memory.
+  // Selected, not indexed: on a GPU, an indexed array is in memory.
   const auto place = static_cast<std::uint64_t>(rounding.first + element) % 4;
   const std::uint32_t early = place == 0 ? words.w[0] : words.w[1];
   const std::uint32_t late = place == 2 ? words.w[2] : words.w[3];
   return place < 2 ? early : late;
 }
 
-/// The bits of a bf16: `raw`, those of an fp32, rounded away from zero where the 16 bits that are
-/// cut off and `random`, below 2^16, make a carry. Nothing finite becomes infinite: above the
-/// largest bf16 it is cut off. NaN stays NaN.
+/// The bits of a bf16: `raw`, the bits of an fp32, rounded away from zero if the 16 bits that are
+/// cut off plus `random`, below 2^16, give a carry. Values above the largest bf16 are truncated, so
+/// nothing finite becomes infinite. NaN stays NaN.
 TRIREME_HOST_DEVICE constexpr std::uint32_t rounded_at_random(std::uint32_t raw,
                                                               std::uint32_t random) {
   constexpr std::uint32_t infinity = 0x7f800000U, largest_bf16 = 0x7f7f0000U;

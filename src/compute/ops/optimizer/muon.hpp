@@ -7,7 +7,7 @@
 //   MuonUpdate       master -= learning_rate · (direction + weight_decay·master)
 //                    parameter = master, rounded to the parameter's dtype
 //
-// Where norm.finite is 0 when the stream comes to it, nothing is written.
+// If norm.finite is 0 when the operation runs, nothing is written.
 // Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024, with the
 // momentum as a mean; the decay of Liu et al., "Muon is scalable for LLM training", arXiv
 // 2502.16982, section 2.2.
@@ -29,8 +29,8 @@ struct MuonStep {
 struct MuonDirection {
   static constexpr const char* name = "muon_direction";
   View gradient;  ///< [n] fp32
-  /// [n] fp32 or bf16. In bf16 it is rounded at random as a first moment is (moment_rounding.hpp),
-  /// and the direction takes it before that.
+  /// [n] fp32 or bf16. In bf16 it is rounded stochastically like a first moment
+  /// (moment_rounding.hpp); the direction uses the unrounded value.
   View m;
   MuonStep step;
   MomentRounding rounding = {};

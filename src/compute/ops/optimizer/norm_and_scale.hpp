@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of reductions.hpp and their arithmetic, for the host and the GPU: one text, so
-// that both give the same bits. Square root, product and quotient are IEEE operations in fp64, and
-// the product is kept from being fused with what follows.
+// The numbers of reductions.hpp and their arithmetic, shared by host and GPU so that both give the
+// same bits. Square root, product and quotient are IEEE fp64 operations, and the product is never
+// fused with the operation after it.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@ namespace trireme::ops {
 struct GradientNorm {
   double norm = 0;          ///< L2 norm of the scaled gradient, before clipping
   float scale = 1;          ///< of the gradient in AdamW: gradient_scale times the clip factor
-  std::int32_t finite = 1;  ///< 0: the norm is not, and AdamW writes nothing
+  std::int32_t finite = 1;  ///< 0: the norm is not finite, and AdamW writes nothing
 };
 
 struct Clipping {
   double gradient_scale = 1;  ///< 1 / (ranks · micro-steps)
-  double clip_norm = 0;       ///< the largest norm that AdamW takes; 0: any
+  double clip_norm = 0;       ///< maximum gradient norm; 0: no limit
 };
 
 /// Source of the clip factor: torch.nn.utils.clip_grad_norm_, and Megatron-LM's clip_grads.py.

@@ -38,8 +38,8 @@ class OrderFreeSum {
   std::int64_t pending_ = 0;  // additions since the last normalize
 };
 
-/// An OrderFreeSum that streams of a device add to, one stream at a time. On a GPU the words are
-/// there, and come to the host when they are fetched.
+/// An OrderFreeSum to which streams of a device add, one stream at a time. On a GPU the words are
+/// in device memory, and fetch() copies them to the host.
 class StreamSum {
  public:
   /// Zero.
@@ -54,10 +54,10 @@ class StreamSum {
   void add_values(ConstView values, device::Stream& stream);
   /// Adds what was added to `other` so far.
   void add(StreamSum& other, device::Stream& stream);
-  /// Writes what was added so far to `words`, [num_words] int64 in memory of the stream's device,
-  /// carried as normalize() does.
+  /// Writes the current sum to `words`, [num_words] int64 in memory of the stream's device, with
+  /// carries propagated as by normalize().
   void store(View words, device::Stream& stream);
-  /// Sends what was added so far to the host, after the additions.
+  /// Copies the current sum to the host, after the additions.
   void fetch(device::Stream& stream);
   /// What the last fetch() sent. Requires: the host has waited for its stream since.
   OrderFreeSum& fetched();
@@ -71,7 +71,7 @@ class StreamSum {
   std::int64_t pending_ = 0;           // additions to words_ since they were last carried
 };
 
-/// The values of sums whose words are in memory of the stream's device one after the other, there.
+/// Computes on the device the values of sums whose words are consecutive in its memory.
 /// Shapes: values [n] fp64, words [n, num_words] int64.
 void values_of_words(View values, ConstView words, device::Stream& stream);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The integers of an order-free sum (order_free_sum.hpp): what is where, the carry, and the
-// value. One text for the host and the GPU, so that both give the same bits.
+// The integers of an order-free sum (order_free_sum.hpp): layout, carry and value. Shared by host
+// and GPU, so that both give the same bits.
 //
 // A double is an integer multiple of 2^-1074 with at most 53 significant bits, so it is within
 // three bins of 32 bits, and adding it is three integer additions. Integer addition is associative:

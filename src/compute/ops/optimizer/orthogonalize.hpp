@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orthogonal matrix next to a given one, nearly: the singular values of X [M, N] are all
-// brought near 1 and its singular vectors stay, by products alone.
+// Approximates the orthogonal matrix nearest to a given one: brings the singular values of X [M, N]
+// near 1 and keeps its singular vectors, using only matrix products.
 //
 //   X = X / (f |X| + e), |X| the Frobenius norm;  then in each step, where M <= N,
 //   A = X Xt;  P = a I + b A + c A A;  X = P X      (M > N: A = Xt X and X = X P)
@@ -12,9 +12,9 @@
 // 2505.16932; the triples are those of modded-nanogpt (safety factor 2e-2), f is nanochat's.
 //
 // 1. Sums of squares are fp64, all else is fp32. With options.products = bf16, X, A, A A and P are
-//    rounded to bf16; what is between the products is still computed in fp32. Results then differ
+//    rounded to bf16; the operations between products still compute in fp32. Results then differ
 //    between processors by more than the last bits, as all products in bf16 do.
-// 2. The work is cut by shape alone, so results have the same bits on any number of threads.
+// 2. The division of work depends only on the shape: any number of threads gives the same bits.
 // 3. Nothing is allocated after construction; one call at a time per object, whose scratch is the
 //    caller's. A zero matrix stays zero.
 #pragma once

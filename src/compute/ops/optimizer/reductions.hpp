@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over a tensor that only reads it: where it stops being numbers, and a hash of its bits;
-// and the norm of a gradient from the sum of its squares (order_free_sum.hpp), computed where they
-// are, so that no host waits for them inside a step.
+// Read-only passes over a tensor: the index of its first non-finite value, and a hash of its bits.
+// Also the norm of a gradient from the sum of its squares (order_free_sum.hpp), computed on the
+// device so that no host waits for it inside a step.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ void gradient_norm(GradientNorm& norm,
 
 /// Writes to first[i] the index of the first element of values[i] (fp32) that is NaN or infinite,
 /// or -1. `first` is memory that host and device share (Device::allocate_shared_with_host) and that
-/// outlives the call; it is written in stream order. With `norm`, memory of the device, there is
-/// nothing to find where that is finite when the stream comes to it: nothing is read.
+/// outlives the call; it is written in stream order. With `norm`, memory of the device: if it is
+/// finite when the operation runs, nothing is read and the result is -1.
 void find_not_finite(std::span<std::int64_t> first,
                      std::span<const ConstView> values,
                      device::Stream& stream,

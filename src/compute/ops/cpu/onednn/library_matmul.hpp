@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole product as one call of the CPU's matrix library, for comparison with Matmul: what the
-// library reaches when nothing is cut, fused or shared out by us. Training does not use it.
+// A whole product as one call of the CPU's matrix library, to compare with Matmul: the speed of the
+// library without our tiling, fusion or scheduling. Training does not use it.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace trireme::ops {
 
-/// Whether this build has oneDNN, and that a kernel of this dtype here: of bf16 it has one for
-/// processors with AVX-512.
+/// Whether this build has oneDNN, with a kernel for this dtype on this processor. Its bf16 kernel
+/// requires AVX-512.
 bool library_multiplies(DType dtype);
 
 struct LibraryMatmul {

@@ -47,7 +47,7 @@ TRIREME_INLINE std::uint32_t word_of(const std::uint32_t* words, std::int64_t i)
     return words[i];
 }
 
-/// A moment as it is kept; `random` is below 2^16, and not read in fp32.
+/// A moment as it is stored; `random` is below 2^16, and not read for fp32.
 template <class M>
 TRIREME_INLINE M kept_moment(float value, std::uint32_t random) {
   if constexpr (std::is_same_v<M, float>) {

@@ -58,7 +58,7 @@ TRIREME_INLINE void split_chunk(ChunkSums& sums, const float* values, std::size_
       const double remainder = rest[i] - steps;
       rest[i] = remainder;
       part += steps;
-      left |= std::bit_cast<std::uint64_t>(remainder) << 1U;  // -0 is nothing left
+      left |= std::bit_cast<std::uint64_t>(remainder) << 1U;  // -0 counts as no remainder
     }
     sums.parts[static_cast<std::size_t>(sums.count++)] = part;
     more = left != 0;
@@ -94,7 +94,7 @@ void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count) {
         }
     }
 #pragma omp critical(trireme_order_free_sum)
-    sum.merge(mine);  // integers: any order of threads gives the same words
+    sum.merge(mine);  // integers: the order of the threads does not matter
   }
 }
 

@@ -8,7 +8,7 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// In lanes, so that the order of additions is the same whatever the vectors' length.
+/// Sums in fixed lanes, so that the order of additions does not depend on the vector length.
 TRIREME_CLONES double squares_kernel(const float* x, std::int64_t count) {
   constexpr std::int64_t at_a_time = 8;
   double sums[at_a_time] = {};

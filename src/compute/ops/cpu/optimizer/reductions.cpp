@@ -25,8 +25,8 @@ TRIREME_CLONES bool all_finite(const float* values, std::int64_t count) {
 
 }  // namespace
 
-/// A chunk is read as integers: the largest exponent of all its elements shows at once whether
-/// any is not finite, and only then is it searched.
+/// A chunk is read as integers: the largest exponent of its elements shows whether any is not
+/// finite. Only then is the chunk searched.
 std::int64_t find_not_finite(const float* values, std::int64_t count) {
   const std::int64_t chunks = divided_up(count, elements_per_chunk);
   std::int64_t first = count;
@@ -43,7 +43,7 @@ std::int64_t find_not_finite(const float* values, std::int64_t count) {
   return first == count ? -1 : first;
 }
 
-/// The sum has no order, so the threads' parts are simply added up.
+/// The order of a sum does not matter, so the threads' parts are simply added.
 std::uint64_t hash_elements(ConstView values) {
   const std::int64_t chunks = divided_up(values.elements, elements_per_chunk);
   std::uint64_t sum = 0;

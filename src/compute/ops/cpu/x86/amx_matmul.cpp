@@ -30,8 +30,8 @@ constexpr std::int64_t unit_bytes = sizeof(Unit);
 /// The most of C that is likely to be in the caches when it is read next.
 constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
 
-/// The most of C, or of panels, that is likely to be in the second-level cache. Without prefetches
-/// of C, small products take 0.93 of the time.
+/// The most bytes of C, or of panels, that are likely to be in the second-level cache. Without
+/// prefetches of C, small products take 0.93 of the time.
 constexpr std::int64_t near_bytes = std::int64_t{1} << 19U;
 
 std::int64_t bytes_of_c(const MatmulShape& s) {
@@ -50,7 +50,7 @@ std::int64_t most_block_units(const MatmulShape& s) {
   return of_head && s.n > 512 && s.n <= 1280 ? shorter : usual;
 }
 
-/// How C is cut, which decides nothing but the order.
+/// How C is divided, which affects only the order.
 struct Blocking {
   std::int64_t panels = 0, chunk_panels = 0, panel_units = 0;
   std::int64_t group_rows = 0, groups = 0;
@@ -132,7 +132,7 @@ class MatmulAmx final : public PackedMatmul {
       }
   }
 
-  /// By all threads together.
+  /// Called by all threads together.
   void pack_panels(Unit* to,
                    const Operands& operands,
                    const Range& panels,

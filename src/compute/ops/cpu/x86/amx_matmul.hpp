@@ -15,7 +15,7 @@
 namespace trireme::ops::cpu::amx {
 
 #if defined(__x86_64__)
-/// Whether this processor has AMX for bf16 and the kernel lets this process use it; asks it once.
+/// Whether this processor has AMX for bf16 and the kernel allows it; requests it once.
 bool available();
 #else
 inline bool available() {
@@ -23,12 +23,12 @@ inline bool available() {
 }
 #endif
 
-/// Whether this processor and these dtypes can.
+/// Whether this processor supports these dtypes.
 inline bool multiplies(const MatmulShape& shape) {
   return shape.a == DType::bf16 && shape.b == DType::bf16 && available();
 }
 
-/// Requires: multiplies(shape). On x86-64 alone.
+/// Requires: multiplies(shape). Only on x86-64.
 std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape);
 
 }  // namespace trireme::ops::cpu::amx

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX tile registers: eight of 16 rows by 64 bytes, which every function here takes for granted.
-// Of A, a tile is 16 rows by 16 units (32 bf16 along K); of B, 16 units by 16 columns; of C, 16 by
-// 16 fp32.
+// AMX tile registers: eight of 16 rows by 64 bytes; all functions here assume this configuration. A
+// tile of A is 16 rows by 16 units (32 bf16 along K); of B, 16 units by 16 columns; of C, 16 by 16
+// fp32.
 //
 // The compiler does not track tiles: what it has stored is in memory only after `stored()`.
 //
@@ -50,7 +50,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-/// Nothing to do while tiles are multiplied.
+/// A callback that does nothing while tiles are multiplied.
 struct Nothing {
   TRIREME_AMX_INLINE void operator()() const {}
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen fp32 at a time by AVX-512: the names of lanes.hpp, and what AVX-512's own kernels use in
-// addition: pairs of bf16, of which each is a unit (packed_operands.hpp), and transpositions of
-// 16 x 16 units in registers. The same rules hold for masks and for roundings.
+// Sixteen fp32 at a time by AVX-512: the names of lanes.hpp, and additional functions for the
+// AVX-512 kernels: pairs of bf16, each of which is a unit (packed_operands.hpp), and transpositions
+// of 16 x 16 units in registers. The rules for masks and rounding are those of lanes.hpp.
 //
-// Whole registers of bf16 go without a mask: Zen 4 takes several times as long for a masked store
-// of 16-bit numbers.
+// Whole registers of bf16 are accessed without a mask: on Zen 4 a masked store of 16-bit numbers
+// takes several times as long.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 #include "ops/cpu/packed_operands.hpp"
 
-/// Compilers use AVX-512 BF16 for its intrinsics only, which run where they were asked for.
+/// Compilers emit AVX-512 BF16 only for its intrinsics, which run only in code that selects them.
 #define TRIREME_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,prfchw")))
 #define TRIREME_AVX512_INLINE inline __attribute__((always_inline)) TRIREME_AVX512
@@ -53,7 +53,7 @@ TRIREME_AVX512_INLINE __m512i load_pairs_across(const Stored& m,
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-/// Lines become columns: 16 lines of 16 lanes, in four rounds of ever longer pieces.
+/// Transposes 16 lines of 16 lanes, in four rounds that exchange ever longer parts.
 TRIREME_AVX512_INLINE void transpose(__m512i (&line)[16]) {
   __m512i t[16];
 #pragma GCC unroll 8

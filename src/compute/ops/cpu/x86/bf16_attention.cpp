@@ -61,7 +61,7 @@ std::int64_t units_of(const AttentionHead& head) {
   return head.time * head.channels / 2;
 }
 
-/// What one thread works in, in units of 32 bits; every part is a multiple of a cache line.
+/// Scratch of one thread, in units of 32 bits; every part is a multiple of a cache line.
 struct Scratch {
   Unit* at;
   Unit* take(std::int64_t units) {
@@ -147,10 +147,10 @@ struct Gradient {
   const float* lse;
 };
 
-/// What the query heads that share keys have in common in backward.
+/// Shared by the query heads that share keys, in backward.
 struct Shared {
   const Unit* k_channels;
-  float* sums;  ///< dK, then dV: of all positions, or of one tile where there is one query head
+  float* sums;  ///< dK, then dV: of all positions; with one query head, of one tile
   std::int64_t positions;
   bool first, last;  ///< the first head begins the sums, the last one stores them
 };

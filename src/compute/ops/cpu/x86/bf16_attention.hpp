@@ -11,7 +11,7 @@
 
 namespace trireme::ops::cpu::bf16_attention {
 
-/// Whether this processor, these sizes and this dtype can.
+/// Whether this processor, these sizes and this dtype are supported.
 #if defined(__x86_64__)
 bool attends(const AttentionShape& shape);
 #else
@@ -20,8 +20,8 @@ inline bool attends(const AttentionShape& /*shape*/) {
 }
 #endif
 
-/// `general` does what these kernels do not: calls with dropout; null where there are none.
-/// Requires: attends(shape). On x86-64 alone.
+/// `general` computes calls with dropout, which these kernels do not support; null if there are
+/// none. Requires: attends(shape). Only on x86-64.
 std::unique_ptr<Attention::Implementation> make_attention(
     const AttentionShape& shape, std::unique_ptr<Attention::Implementation> general);
 

@@ -26,7 +26,7 @@ using avx512::power_of_two;
 inline constexpr int score_vectors = tile / lanes;
 inline constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 
-/// The maximum of a row that has seen nothing: finite, so that a tile which it sees nothing of
+/// The maximum of a row that has seen no key: finite, so that a tile of which it sees no key
 /// multiplies its sums by 2^0 and adds zeros.
 inline constexpr float no_maximum = -1e30F;
 
@@ -141,7 +141,7 @@ inline float log_sum_of(float maximum, float total) {
   return (maximum + std::log2(total)) * ln_2;
 }
 
-/// What rows have gathered so far, times their factor each; most factors are 1 after a few tiles.
+/// Multiplies the rows' sums so far by a factor each; most factors are 1 after a few tiles.
 TRIREME_AVX512 inline void shrink_rows(float* sums, const float* factors, std::int64_t channels) {
   for (std::int64_t r = 0; r < tile; ++r) {
     if (factors[r] == 1)
