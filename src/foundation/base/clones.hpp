@@ -9,8 +9,8 @@
 #pragma once
 
 // Sanitizers run before the loader's choice is safe, so they get the plain function; clang 14 does
-// not clone templates. TRIREME_X86_LEVEL (CMake's option of that name; 4 unless given) leaves out
-// the levels above it: so a machine with AVX-512 measures what one without it would do.
+// not clone templates. TRIREME_X86_LEVEL (the CMake option; default 4) omits higher levels, so that
+// lower levels can be measured on a machine with AVX-512.
 #ifndef TRIREME_X86_LEVEL
 #define TRIREME_X86_LEVEL 4
 #endif
@@ -23,10 +23,10 @@
 #else
 #define TRIREME_CLONES
 #endif
-/// Loops vectorized whatever the build's level of optimization is.
+/// Vectorizes loops regardless of the build's optimization level.
 #define TRIREME_VECTOR_CLONES TRIREME_CLONES __attribute__((optimize("O3")))
 #elif !defined(__x86_64__) && !defined(__clang__)
-// One level, which has vectors (NEON).
+// On other processors (ARM, with NEON) there is only one level.
 #define TRIREME_CLONES
 #define TRIREME_VECTOR_CLONES __attribute__((optimize("O3")))
 #else

@@ -26,8 +26,8 @@ bool has(const std::string& list, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// Path of this process's group in the hierarchy of a controller of version 1, or ("") of version
-/// 2. A line is "4:cpu,cpuacct:/user.slice", of version 2 "0::/user.slice".
+/// Path of this process's group in the hierarchy of a version 1 controller, or of version 2 (""). A
+/// line is "4:cpu,cpuacct:/user.slice", in version 2 "0::/user.slice".
 std::optional<std::string> path_of(const std::string& groups, const std::string& controller) {
   for (const std::string& line : split(groups, '\n')) {
     const auto first = line.find(':');
@@ -41,9 +41,9 @@ std::optional<std::string> path_of(const std::string& groups, const std::string&
   return {};
 }
 
-/// Folders of the group and its ancestors as far as the mount shows them, from the group upwards;
-/// none where it does not show the group. A line of mountinfo is
-/// "35 31 0:32 ROOT MOUNT_POINT OPTIONS … - TYPE SOURCE SUPER_OPTIONS".
+/// Directories of the group and its visible ancestors, from the group upwards; empty if the
+/// hierarchy is not mounted. A line of mountinfo is "35 31 0:32 ROOT MOUNT_POINT OPTIONS … - TYPE
+/// SOURCE SUPER_OPTIONS".
 std::vector<std::string> folders_of(const std::string& mounts,
                                     const std::string& controller,
                                     const std::string& path) {
@@ -58,7 +58,7 @@ std::vector<std::string> folders_of(const std::string& mounts,
         (!controller.empty() && !has(source[2], controller)))
       continue;
     const std::string above = fields[3] == "/" ? "" : fields[3];
-    std::string rest;  // what the mount does not show is left out, as "/.." of a namespace
+    std::string rest;  // empty if the group is outside of the mount, such as "/.."
     if (path.starts_with(above + "/") && path.find("/..") == std::string::npos)
       rest = path.substr(above.size());
     while (rest.ends_with('/')) rest.pop_back();
@@ -70,7 +70,7 @@ std::vector<std::string> folders_of(const std::string& mounts,
   return {};
 }
 
-/// The folders of a process's groups.
+/// The directories of a process's groups.
 class Folders {
  public:
   Folders(const std::string& process, const std::string& root)
@@ -78,7 +78,7 @@ class Folders {
         groups_(text_of(process + "/cgroup")),
         mounts_(text_of(process + "/mountinfo")) {}
 
-  /// Of a controller of version 1, or ("") of version 2; from the group upwards.
+  /// For a version 1 controller, or version 2 (""); from the group upwards.
   [[nodiscard]] std::vector<std::string> of(const std::string& controller) const {
     const auto path = path_of(groups_, controller);
     auto folders = path ? folders_of(mounts_, controller, *path) : std::vector<std::string>();
@@ -156,7 +156,7 @@ GroupLimits limits_of_groups(const std::string& process, const std::string& root
   for (const std::string& folder : folders.of("pids")) read_threads(folder, limits);
   bool own = true;
   for (const std::string& folder : folders.of("memory")) {
-    // A group without it does not count what those below it use.
+    // Without memory.use_hierarchy, a parent group does not count its children's memory.
     if (!own && trimmed(text_of(folder + "/memory.use_hierarchy")) == "0")
       break;
     own = false;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What control groups limit this process to. A limit of a group holds for all groups below it, so
-// the least of the group and its ancestors counts, as far up as they are visible: inside of a
-// container those above its own are hidden, and their limits not known.
+// Reads the limits that Linux control groups (cgroups) set for this process. A limit applies to a
+// group and its descendants, so the minimum over the group and its ancestors counts. In a
+// container, ancestors above the container's own group are hidden, so their limits are unknown.
 //
-// Version 2, version 1, and both (hybrid: each controller is in one of them) are read. Sources:
-// Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux, cgroups(7), and
-// proc(5) for mountinfo.
+// Supports versions 1 and 2, and the hybrid of both, in which each controller belongs to one of
+// them. Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux,
+// cgroups(7), and proc(5) for mountinfo.
 //
-//   memory  memory.max; memory.high as well, above which the kernel slows a process down until
-//           pages are reclaimed, which a training has none of; memory.limit_in_bytes
+//   memory  memory.max; memory.high, above which the kernel throttles the process and reclaims
+//           memory (training has little to reclaim); memory.limit_in_bytes
 //   threads pids.max
-//   CPUs    cpu.max; cpu.cfs_quota_us over cpu.cfs_period_us; cpu.stat for how often it was met
+//   CPUs    cpu.max; cpu.cfs_quota_us over cpu.cfs_period_us; cpu.stat counts throttling
 //
-// What others in a group use is missing from what is free; pages of files that have not been used
-// lately do not count as used, since the kernel drops them first.
+// Free memory excludes what other processes in a group use. Inactive page cache does not count as
+// used, because the kernel reclaims it first.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,33 @@
 
 namespace trireme {
 
-/// Of a limit that is not set.
+/// Value of a limit that is not set.
 inline constexpr std::int64_t unlimited = -1;
 
 struct GroupLimits {
-  double cpus = 0;  ///< 0: none
+  double cpus = 0;  ///< CPU quota; 0: no limit
   std::int64_t memory_bytes = unlimited;
-  /// The least that any of the groups has left: its limit without what all in it use.
+  /// Minimum over the groups of the limit minus what all processes of the group use.
   std::int64_t memory_free_bytes = unlimited;
-  std::int64_t threads = unlimited;  ///< processes count as well
+  std::int64_t threads = unlimited;  ///< processes count as threads
 
   bool operator==(const GroupLimits&) const = default;
 };
 
-/// `process` has the files `cgroup` and `mountinfo`; `root` goes before the mount points in them.
-/// Both have other values for tests only.
+/// `process` is the directory with the files `cgroup` and `mountinfo`; `root` is a prefix of the
+/// mount points in them. Only tests change the defaults.
 GroupLimits limits_of_groups(const std::string& process = "/proc/self",
                              const std::string& root = "");
 
-/// Periods of the CPU quota, and those in which it was used up: of the group, or its ancestor, with
-/// most of the latter. 0 without a quota.
+/// Number of CPU quota periods, and of those in which the quota was used up, for the most throttled
+/// of the group and its ancestors. 0 without a quota.
 struct GroupThrottling {
   std::int64_t periods = 0, throttled = 0;
 };
 GroupThrottling throttling_of_groups(const std::string& process = "/proc/self",
                                      const std::string& root = "");
 
-/// cpu.max ("200000 100000", "max 100000") in CPUs; 0: no limit.
+/// Converts cpu.max ("200000 100000", "max 100000") to a number of CPUs; 0: no limit.
 double cpus_of_quota(std::string_view text);
 
 }  // namespace trireme

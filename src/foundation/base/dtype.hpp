@@ -17,13 +17,13 @@ namespace trireme {
 enum class DType : std::uint8_t { f32, bf16, f64, i32, u8, i64 };
 
 struct DTypeFacts {
-  const char* name;  ///< in messages, decks and the record
+  const char* name;  ///< used in messages, decks and the record
   std::size_t bytes;
 };
 inline constexpr DTypeFacts dtype_facts[] = {{"fp32", 4},  {"bf16", 2},  {"fp64", 8},
                                              {"int32", 4}, {"uint8", 1}, {"int64", 8}};
 
-/// Of one element.
+/// Size of one element in bytes.
 constexpr std::size_t size_bytes(DType dtype) {
   return dtype_facts[static_cast<std::size_t>(dtype)].bytes;
 }
@@ -31,7 +31,7 @@ constexpr const char* name(DType dtype) {
   return dtype_facts[static_cast<std::size_t>(dtype)].name;
 }
 
-/// The upper half of an IEEE fp32. Rounds to nearest even; NaN stays NaN.
+/// bf16: the upper half of an IEEE fp32. Rounds to nearest even; NaN stays NaN.
 struct Bf16 {
   std::uint16_t bits = 0;
 

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// The path below src/, so that messages name rooms and not build machines.
+/// The path below src/, so that messages do not contain paths of the build machine.
 const char* below_source(const char* file) {
   const char* found = file;
   for (const char* at = std::strstr(file, "src/"); at != nullptr; at = std::strstr(at + 1, "src/"))
@@ -21,7 +21,7 @@ const char* below_source(const char* file) {
   return found;
 }
 
-/// A value of a deck may be of any length; both ends of a sentence about it are enough.
+/// Shortens long values of a deck in messages to their beginning and end.
 std::string shortened(const std::string& text) {
   constexpr std::size_t most = 1500, end = 300;
   if (text.size() <= most)
@@ -30,7 +30,7 @@ std::string shortened(const std::string& text) {
                      text.substr(text.size() - end));
 }
 
-/// How much memory the process has, and may have where `ulimit -v` sets a limit.
+/// How much memory the process uses, and its `ulimit -v` if that is set.
 std::string about_memory() {
   std::string text;
   if (const auto size = bytes_of(text_of("/proc/self/status"), "VmSize"); size > 0)
@@ -55,7 +55,7 @@ std::string to_string(const Diagnostic& diagnostic) {
   if (!diagnostic.subject.empty())
     line += diagnostic.subject + ": ";
   line += shortened(diagnostic.text);
-  // A deck's own bytes may be in it, and a terminal must not interpret them.
+  // The text may contain bytes of the deck, and a terminal must not interpret them.
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return line;

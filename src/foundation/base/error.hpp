@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of errors, by their cause, with an exit code for each.
 //
-// 1. The user's mistake is a UserError: every finding at once, each with the place that it is
-//    about; printed by rank 0; exit 2.
-// 2. The environment's failure (MPI, NCCL, CUDA, HDF5, a file system) is an EnvironmentError: which
-//    part, which statement, its reason, our place; printed by the rank where it occurs; exit 3. A
-//    std::system_error and the lack of memory belong here as well.
-// 3. Our own bug is a ContractError: the statement and its values; exit 4.
+// 1. A mistake of the user is a UserError. It lists all findings, each with its place in the input;
+//    printed by rank 0; exit 2.
+// 2. A failure of the environment (MPI, NCCL, CUDA, HDF5, a file system) is an EnvironmentError:
+//    the library, the call, its message, our source line; printed by the rank where it occurs; exit
+//    3. std::system_error and std::bad_alloc belong here as well.
+// 3. A bug of trireme is a ContractError with the violated condition and its values; exit 4.
 // 4. "Checkpointed, not finished" is not an error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
 //    scheduler to start the job again. A user's `trireme stop` ends it with 76: nothing may start
 //    the job again on its own.
@@ -34,14 +34,14 @@ enum class ExitCode : int {
   stopped = 76
 };
 
-/// Where in a text a finding is; line and column count from 1, 0 means "the whole file".
+/// Place of a finding in a text. Line and column count from 1; 0 means "the whole file".
 struct Place {
   std::string file;
   int line = 0;
   int column = 0;
 };
 
-/// One finding about the user's input. `subject` is the dotted key or the like, may be empty.
+/// One finding about the user's input. `subject` is a dotted key or similar, and may be empty.
 struct Diagnostic {
   Place place;
   std::string subject;
@@ -67,7 +67,7 @@ class UserError : public std::exception {
   std::string text_;
 };
 
-/// Findings of which the first 20 are listed, and the others counted.
+/// Collects findings. The first 20 are listed; the others are only counted.
 class Findings {
  public:
   void add(Diagnostic finding);
@@ -75,7 +75,7 @@ class Findings {
     add(Diagnostic{std::move(place), std::move(subject), std::move(text)});
   }
   [[nodiscard]] std::size_t size() const { return first_.size() + more_; }
-  /// Throws UserError; returns if there are none.
+  /// Throws UserError if there are findings.
   void settle();
 
  private:
@@ -93,7 +93,7 @@ class EnvironmentError : public std::runtime_error {
                    const char* file = __builtin_FILE(),
                    int line = __builtin_LINE());
 
-  /// Every rank has thrown for this failure, so all of them are on their way out (comm::together).
+  /// True if every rank throws for this failure, so no rank has to be told (comm::together).
   [[nodiscard]] bool known_to_all() const { return known_to_all_; }
   void mark_known_to_all() { known_to_all_ = true; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
@@ -124,7 +124,7 @@ class ContractError : public std::logic_error {
                 int line = __builtin_LINE());
 };
 
-/// The exit code that belongs to an exception, and the lines to print for it.
+/// The exit code for an exception, and the lines to print.
 struct Verdict {
   ExitCode code;
   std::vector<std::string> lines;
@@ -147,8 +147,8 @@ namespace detail {
                                        __LINE__);                                                  \
   } while (false)
 
-/// A condition inside of a function that costs too much to be checked in every build: checked in
-/// audit builds, compiled always.
+/// An expensive condition inside a function. It is checked only in audit builds, and compiled in
+/// all builds.
 #ifdef TRIREME_AUDIT
 #define TRIREME_AUDIT_ENABLED true
 #else

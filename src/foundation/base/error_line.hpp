@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process prints on standard error outside of its Log: why it ends, and what a destructor
-// could not do.
+// Writes to standard error without a Log: why the process ends, and failures in destructors.
 //
-// Control characters, which file names and settings may hold, are written as \\xNN. A line goes out
-// in one piece. From glibc 2.37 on, std::fprintf hands an unbuffered stream 128 bytes at a time,
-// and between two pieces a launcher puts the lines of other ranks.
+// Control characters, which file names and settings may contain, are written as \\xNN. A line is
+// written with one call. From glibc 2.37 on, std::fprintf writes 128 bytes at a time to an
+// unbuffered stream, and a launcher could mix lines of other ranks in between.
 #pragma once
 
 #include <cstdio>
@@ -23,7 +22,7 @@ void error_line(fmt::format_string<Args...> text, Args&&... args) noexcept {
   try {
     const std::string line = for_terminal(fmt::format(text, std::forward<Args>(args)...)) + '\n';
     std::fwrite(line.data(), 1, line.size(), stderr);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): no place is left to report it
+  } catch (...) {  // NOLINT(bugprone-empty-catch): there is nowhere to report it
   }
 }
 

@@ -25,8 +25,8 @@ std::uint64_t round(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * prime2, 31) * prime1;
 }
 
-/// A checkpoint is hashed while it is written, so this must not be slower than a disk; 64-bit
-/// products for several elements at once need AVX-512.
+/// Hashing must not be slower than the disk, because checkpoints are hashed while they are written.
+/// Vectorized 64-bit products need AVX-512.
 template <class Word>
 TRIREME_VECTOR_CLONES std::uint64_t sum_of(const std::byte* data,
                                            std::int64_t elements,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64-bit hashes against accidents (damaged files, diverged ranks), not against adversaries.
+// 64-bit hashes that detect accidents (damaged files, diverged ranks), not attacks.
 //
-// hash_bytes    XXH64 of a run of bytes, for small things read whole.
-// hash_elements the sum of element_hash, a strong mix of (index, bits), modulo 2^64 over the
-//               elements of a tensor: a hash that does not depend on how the tensor was cut or in
-//               which order the pieces were seen, and that changes when two elements are swapped.
+// hash_bytes    XXH64 of a byte range, for small data.
+// hash_elements the sum modulo 2^64 of element_hash, a strong mix of (index, bits), over a tensor's
+//               elements. It does not depend on how the tensor is split or in which order the parts
+//               are hashed, but it changes if two elements are swapped.
 //
 // Source: XXH64, Y. Collet, "xxHash fast digest algorithm", format description 0.1.1, with its
 // five primes; summing hashes: Bellare, Micciancio 1997, "AdHash"; mix64: the finalizer of

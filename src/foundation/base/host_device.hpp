@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks a function that the host compiler and nvcc both compile, for both sides: arithmetic whose
-// bits must be those of the other side. Such a function calls no library but <cmath>'s exact ones.
+// Marks a function that both the host compiler and nvcc compile, and whose results must have the
+// same bits on both. Such a function calls no library except exact functions of <cmath>.
 #pragma once
 
 #ifdef __CUDACC__

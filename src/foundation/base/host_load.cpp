@@ -54,17 +54,17 @@ void read_cpus(const std::string& system, HostLoad& load) {
   load.cpus = static_cast<int>(usable.size());
   for (const int cpu : usable) {
     const std::string folder = fmt::format("{}/devices/system/cpu/cpu{}/", system, cpu);
-    // Threads of a core, and cores of a package, have the same count.
+    // Threads of a core share a count, as do cores of a package, so use the maximum.
     for (const char* name : {"core_throttle_count", "package_throttle_count"})
       load.thermal_events = std::max(
           load.thermal_events, number_at(text_of(folder + "thermal_throttle/" + name)).value_or(0));
-    // Others may be idle, and reading the frequency takes Linux up to 10 ms.
+    // Other CPUs may be idle, and Linux then takes up to 10 ms to read a frequency.
     if (cpu != sched_getcpu())
       continue;
     const auto kilohertz = [&](const char* name) {
       return static_cast<double>(number_at(text_of(folder + "cpufreq/" + name)).value_or(0));
     };
-    // A CPU is slow below its base frequency, or below half of its highest if that is not known.
+    // A CPU is slow below its base frequency, or below half of its maximum if that is unknown.
     const double base = kilohertz("base_frequency");
     load.frequency_ghz = kilohertz("scaling_cur_freq") / 1e6;
     load.usual_ghz = (base > 0 ? base : kilohertz("cpuinfo_max_freq") / 2) / 1e6;
@@ -157,7 +157,7 @@ std::string misplaced_memory(const std::string& root) {
   std::int64_t all_kib = 0, far_kib = 0;
   std::istringstream maps(text_of(root + "/proc/self/numa_maps"));
   for (std::string line; std::getline(maps, line);) {
-    if (line.find(" file=") != std::string::npos)  // of other ranks as well, or of no rank
+    if (line.find(" file=") != std::string::npos)  // shared with other ranks, or used by none
       continue;
     const std::int64_t page_kib =
         std::max<std::int64_t>(number_after(line, "kernelpagesize_kB"), 4);

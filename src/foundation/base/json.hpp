@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON as the verbs write it. NaN and infinities, which JSON cannot express, become null.
+// JSON output of the commands. NaN and infinities, which JSON cannot express, become null.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-/// Its members keep their order.
+/// Members of an object keep their order.
 using Json = nlohmann::ordered_json;
 
-/// The text of a value, with a line feed at its end; with `indent` -1 in one line. Bytes that are
-/// not UTF-8 become U+FFFD.
+/// Serializes a value, with a final line feed; on one line if `indent` is -1. Bytes that are not
+/// UTF-8 become U+FFFD.
 std::string json_text(const Json& value, int indent = 1);
 
 template <class T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The declaration of a deck key. A room's config.hpp holds a plain struct with defaults and one
+// Declares deck keys. A component's config.hpp contains a plain struct with defaults and one
 // function
 //
 //     template <class V> void describe(V& v, Config& c) {
@@ -7,8 +7,8 @@
 //       v.section("schedule", c.schedule);   // a nested map with its own describe()
 //     }
 //
-// and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml
-// and the HDF5 attributes. The rooms do not depend on YAML; the visitors are in `deck`.
+// The parser, the range check, `trireme help deck`, deck.resolved.yaml and the HDF5 attributes all
+// use that line. Components do not depend on YAML; the visitors are in `deck`.
 //
 // A key's type is one of: bool, std::int64_t, double, Duration, Bytes, std::string,
 // std::vector<std::string>, an enum with EnumNames, NumberOr<E> or WordsOrBytes<E> of such an enum,
@@ -28,7 +28,7 @@
 
 namespace trireme {
 
-/// A value, or one keyword instead of it: `threads: auto`, `walltime: none`.
+/// A value, or a keyword instead of it: `threads: auto`, `walltime: none`.
 template <class T>
 struct Or {
   std::optional<T> value;
@@ -108,7 +108,7 @@ constexpr const char* word(E value) {
   return "?";
 }
 
-/// The value that is spelled so, if one is.
+/// The enumerator with this spelling, if there is one.
 template <NamedEnum E>
 constexpr std::optional<E> value_named(std::string_view spelling) {
   for (const auto& [value, text] : EnumNames<E>::table)
@@ -117,22 +117,22 @@ constexpr std::optional<E> value_named(std::string_view spelling) {
   return std::nullopt;
 }
 
-/// A number, or one of the words of an enum with EnumNames instead of it: `replicate: node`.
+/// A number, or a word of an enum with EnumNames instead: `replicate: node`.
 template <class E>
 struct NumberOr {
   std::optional<std::int64_t> number;
-  E keyword{};  ///< without a number
+  E keyword{};  ///< used if there is no number
 
   bool operator==(const NumberOr& other) const {
     return number == other.number && (number.has_value() || keyword == other.keyword);
   }
 };
 
-/// A word for all parts of something, or a list with one for each, or a limit that is to decide on
-/// them: `block`, `[block, none]`, `{memory: 60 GiB}`.
+/// One word for all parts, or a list with a word per part, or a memory limit from which the words
+/// are chosen: `block`, `[block, none]`, `{memory: 60 GiB}`.
 template <NamedEnum E>
 struct WordsOrBytes {
-  static constexpr const char* key = "memory";  ///< of that map
+  static constexpr const char* key = "memory";  ///< the key of the limit
 
   std::variant<E, std::vector<E>, Bytes> value{};
 
@@ -143,15 +143,15 @@ struct WordsOrBytes {
 
   [[nodiscard]] const std::vector<E>* list() const { return std::get_if<std::vector<E>>(&value); }
   [[nodiscard]] const Bytes* limit() const { return std::get_if<Bytes>(&value); }
-  /// Of part `i`. Requires: no limit, and a list has a word for it.
+  /// The word for part `i`. Requires: no limit; if there is a list, it has a word for `i`.
   [[nodiscard]] E of(std::size_t i) const {
     return list() != nullptr ? list()->at(i) : std::get<E>(value);
   }
   bool operator==(const WordsOrBytes&) const = default;
 };
 
-/// Range bounds of a key are of the key's own number type; strings, lists, bools and enums have
-/// none.
+/// Type of the range bounds of a key: its number type. Strings, lists, bools and enums have no
+/// bounds.
 template <class T>
 struct BoundOf {
   using type = T;
@@ -169,8 +169,7 @@ struct BoundOf<NumberOr<E>> {
   using type = std::int64_t;
 };
 
-/// What a run that continues from a checkpoint may do with a key: change it, change it when the
-/// deck names it in run.allow_changes, or never.
+/// Whether a resumed run may change a key: freely, only if run.allow_changes names it, or never.
 enum class Change : std::uint8_t { free, asked, never };
 
 template <class T>
@@ -180,15 +179,15 @@ struct Key {
   /// Inclusive; written so that NaN is outside.
   std::optional<typename BoundOf<T>::type> min{};
   std::optional<typename BoundOf<T>::type> max{};
-  /// The bound itself is not allowed.
+  /// `min` itself is not allowed.
   bool above_min = false;
   bool below_max = false;
   bool required = false;
   Change change = Change::free;
 };
 
-/// Of a list whose items are structs with a describe() of their own: v.list("groups", c.groups,
-/// {.help = …}). The bounds are those of the items' keys.
+/// Options of a list whose items are structs with their own describe(): v.list("groups", c.groups,
+/// {.help = …}). Bounds belong to the keys of the items.
 struct ListKey {
   const char* help = "";
   Change change = Change::free;

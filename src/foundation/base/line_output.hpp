@@ -7,9 +7,8 @@
 //
 // 1. write() does not block: a pipe that polls as writable takes PIPE_BUF bytes at once, and a file
 //    always does.
-// 2. A terminal may take less than that. It is opened a second time in non-blocking mode, because
-//    the mode belongs to the open file, which other processes (the shell, other ranks) share.
-// 3. Any thread may write; a text is not mixed with others.
+// 2. A terminal may accept less. It is reopened in non-blocking mode, because the mode belongs to
+//    the open file description, which other processes (the shell, other ranks) share.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +23,9 @@ class LineOutput {
  public:
   static constexpr std::size_t most_waiting_bytes = std::size_t{256} << 10U;
 
-  /// `descriptor` stays the caller's, and open.
+  /// The caller keeps `descriptor` open and closes it.
   explicit LineOutput(int descriptor);
-  /// Writes what still waits, as long as the reader takes some of it within every second.
+  /// Writes the rest of the queue, and gives up if the reader takes nothing for one second.
   ~LineOutput();
   LineOutput(const LineOutput&) = delete;
   LineOutput& operator=(const LineOutput&) = delete;
@@ -39,15 +38,15 @@ class LineOutput {
   void advance();
 
   int descriptor_;
-  bool own_ = false;  ///< of a terminal, in non-blocking mode
+  bool own_ = false;  ///< a reopened terminal, which is non-blocking
   std::mutex mutex_;  // guards what follows
   std::string waiting_;
   std::int64_t dropped_lines_ = 0;
 };
 
-/// Of this process: standard output.
+/// The output of this process: standard output unless redirected.
 LineOutput& log_output();
-/// It is standard error instead, because standard output has a result for a program. Call it before
+/// Redirects the log to standard error, because standard output is for a result. Call it before
 /// anything is logged.
 void log_to_standard_error();
 

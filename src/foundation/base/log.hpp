@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log messages of a run: one Log object, made in main, handed down by reference. Rank 0 writes to
-// the terminal and, once the run directory is known, to a log file; the other ranks write warnings
-// and errors only. Thread-safe.
+// Log messages of a run. main creates one Log and passes it by reference. Rank 0 writes to the
+// terminal and, once the run directory is known, to a log file; the other ranks write warnings and
+// errors only. Thread-safe.
 //
 // The terminal never makes a run wait (base/line_output.hpp), and it gets no control characters:
 // names and paths that hold some are shown with \xNN in their place.
@@ -25,11 +25,11 @@ class Log {
   /// them, as in "rank 3 node07".
   Log(bool verbose, std::string who) : verbose_(verbose), who_(std::move(who)) {}
 
-  /// Also write everything to `path` (appending). What `begin_work` returns is kept during each
-  /// write, for which a file system may take any time. Throws StorageError.
+  /// Also appends everything to `path`. The result of `begin_work` is held during each write, which
+  /// a file system may delay for any time. Throws StorageError.
   void also_to_file(const std::string& path,
                     std::function<std::shared_ptr<void>()> begin_work = {});
-  /// Into that file alone, if there is one.
+  /// Writes a line only to that file, if there is one.
   void only_to_file(std::string_view line);
 
   template <class... Args>
@@ -51,10 +51,10 @@ class Log {
 
   bool verbose_;
   std::string who_;
-  std::mutex mutex_;                 // guards what follows
-  std::shared_ptr<std::FILE> file_;  ///< null: none
+  std::mutex mutex_;                 // guards the members below
+  std::shared_ptr<std::FILE> file_;  ///< null: no log file
   std::function<std::shared_ptr<void>()> begin_work_;
-  bool fails_ = false;  ///< to write it, and that was told
+  bool fails_ = false;  ///< a write has failed and was reported
 };
 
 }  // namespace trireme

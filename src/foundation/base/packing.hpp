@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as bytes, to travel between ranks: pack() on one, unpack() on another. Both ends are the
-// same executable on the same kind of processor, so there is no format to keep.
+// Serializes values to send them between ranks: pack() and unpack(). Both ranks run the same
+// executable on the same kind of processor, so the format need not be stable.
 //
-// Packed are numbers and other trivially copyable types, as they are stored in memory; strings,
-// vectors, pairs, tuples (of references, too) and optionals of what is packed; and structs that
-// list their members:
+// Supported types: numbers and other trivially copyable types, as they are stored in memory;
+// strings; vectors, pairs, tuples (also of references) and optionals of supported types; and
+// structs that list their members:
 //
 //     struct Range {
 //       std::string path;
@@ -12,9 +12,9 @@
 //       auto fields() { return std::tie(path, begin); }
 //     };
 //
-// A struct may also be listed by a function fields(STRUCT&) of its namespace.
+// A free function fields(STRUCT&) in the struct's namespace is also accepted.
 //
-// Taking more than was put is our own bug: a ContractError.
+// Reading more than was packed is a ContractError.
 #pragma once
 
 #include <algorithm>
@@ -57,15 +57,15 @@ struct Unpacker {
   }
 };
 
-/// Moves a value through one of the two, part by part.
+/// Packs or unpacks a value, member by member.
 template <class Mover, class T>
 void move_value(Mover& mover, T& value) {
   const auto move_all = [&mover](auto&... parts) { (move_value(mover, parts), ...); };
-  if constexpr (std::is_const_v<T>) {  // only read
+  if constexpr (std::is_const_v<T>) {  // packing
     move_value(mover, const_cast<std::remove_const_t<T>&>(value));
   } else if constexpr (requires { fields(value); }) {
     std::apply(move_all, fields(value));
-  } else if constexpr (requires { value.emplace(); }) {  // an optional, without its padding
+  } else if constexpr (requires { value.emplace(); }) {  // an optional; its padding is not packed
     bool there = value.has_value();
     mover.move(&there, sizeof there);
     if (!Mover::packs)
@@ -103,7 +103,7 @@ std::string pack(const T& value) {
   return std::move(packer.bytes);
 }
 
-/// Into one value, or the members that a tuple of references lists.
+/// Unpacks into a value, or into the members that a tuple of references lists.
 template <class T>
 void unpack_to(T&& values, std::string_view bytes) {
   detail::Unpacker unpacker{bytes};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in pairs: the sum of n terms is the sum of the first half, which has one more when n is odd,
-// plus the sum of the others.
+// Pairwise sums: the sum of n terms is the sum of the first half, which has one more term if n is
+// odd, plus the sum of the second half.
 //
-// If the terms are themselves sums of leaves, and each half of the terms has half of the leaves,
-// then the same additions are made whatever the number of terms is: with 8 leaves,
+// If each term is itself the sum of an equal part of the leaves, then the same additions are made
+// for any number of terms. For example, with 8 leaves:
 //
 //   4 terms   ((01) + (23)) + ((45) + (67))       3 terms   ((01) + (23)) + (4567)
 //
-// where (…) is the sum in pairs of the leaves in one term.
+// where (…) is the pairwise sum of the leaves in one term.
 #pragma once
 
 #include <cstdint>

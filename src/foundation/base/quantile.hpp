@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantiles of measurements, as every bench reports them. Between two values they are interpolated
-// (type 7 of Hyndman, Fan 1996: the default of numpy's `quantile`), so that the median of an even
-// count is the mean of the two in the middle.
+// Quantiles of measurements, as used by all benchmarks. Values in between are interpolated linearly
+// (type 7 of Hyndman, Fan 1996; the default of numpy.quantile), so the median of an even number of
+// values is the mean of the middle two.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline double median(std::vector<double> values) {
   return quantile(std::move(values), 0.5);
 }
 
-/// The median of the distances from the median.
+/// Median absolute deviation: the median of the distances from the median.
 inline double mad(std::vector<double> values) {
   const double middle = median(values);
   for (double& value : values) value = std::abs(value - middle);

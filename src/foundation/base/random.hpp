@@ -81,8 +81,7 @@ inline double normal(std::uint32_t a, std::uint32_t b) {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-/// Uniform in [0, bound) without modulo bias worth naming: 64 bits scaled down (bias below bound /
-/// 2^64).
+/// Uniform in [0, bound), by scaling 64 bits. The bias is negligible (below bound / 2^64).
 inline std::uint64_t below(std::uint64_t bound, std::uint32_t a, std::uint32_t b) {
   const auto word = (static_cast<std::uint64_t>(a) << 32U) | b;
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(word) * bound) >> 64U);

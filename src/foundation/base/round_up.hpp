@@ -6,17 +6,17 @@
 
 namespace trireme {
 
-/// How many parts of `part` hold `count`. Requires: count >= 0, part > 0.
+/// Number of parts of size `part` that hold `count`. Requires: count >= 0, part > 0.
 constexpr std::int64_t divided_up(std::int64_t count, std::int64_t part) {
   return (count + part - 1) / part;
 }
 
-/// The least multiple of `multiple` that holds `count`. Requires: count >= 0, multiple > 0.
+/// The smallest multiple of `multiple` >= `count`. Requires: count >= 0, multiple > 0.
 constexpr std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
   return divided_up(count, multiple) * multiple;
 }
 
-/// Elements of fp32 that an array takes where the next one begins at a multiple of 64 bytes.
+/// Rounds a number of fp32 elements up to whole cache lines of 64 bytes.
 constexpr std::int64_t whole_lines(std::int64_t elements) {
   return rounded_up(elements, 16);
 }

@@ -2,11 +2,11 @@
 // Log lines about the progress of a long stage: at most a line every five seconds, with the time
 // left in the stage if it continues at the same speed.
 //
-// 1. A stage begins at the first call that names it, and ends at the first that names another. What
-//    was done before it began does not count as speed.
-// 2. Nothing is printed about a stage that is done.
+// 1. A stage begins with the first report() that names it and ends with the first one for another
+//    stage. Work done before its first report does not count for the speed.
+// 2. Nothing is printed for a finished stage.
 //
-// One thread at a time.
+// Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class StageProgress {
   /// The log must outlive it.
   explicit StageProgress(Log& log) : log_(log) {}
 
-  /// `done` of `total`, in any unit; `what` names the stage.
+  /// `done` of `total`, in any unit. `what` names the stage.
   void report(const std::string& what,
               double done,
               double total,

@@ -44,7 +44,7 @@ std::size_t character_bytes(std::string_view text) {
   const std::size_t bytes = promised_bytes(text[0]);
   if (bytes == 1 || text.size() < bytes)
     return 1;
-  // The shortest form, no surrogates, at most U+10FFFF (Unicode, table 3-7).
+  // Only the shortest encoding, no surrogates, at most U+10FFFF (Unicode, table 3-7).
   const unsigned char lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char highest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (byte(1) < lowest || byte(1) > highest)
@@ -75,7 +75,7 @@ std::string for_terminal(std::string_view text) {
 
 std::string Streamed::add(std::string_view bytes) {
   waiting_ += bytes;
-  // The last character may be cut: at most three of its bytes are there.
+  // The last character may be incomplete, with at most three of its bytes present.
   std::size_t whole = waiting_.size();
   for (std::size_t back = 1; back <= 3 && back <= waiting_.size(); ++back) {
     const char lead = waiting_[waiting_.size() - back];

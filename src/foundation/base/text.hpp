@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text for messages: spelling distance for "did you mean", sizes and durations with units, and
-// untrusted bytes in a form that a terminal may show.
+// escaping of untrusted bytes for terminals.
 #pragma once
 
 #include <concepts>
@@ -17,30 +17,30 @@ namespace trireme {
 /// Levenshtein distance: insertions, deletions and replacements, each 1.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `word`, when it is at most 2 edits away.
+/// The nearest candidate that is at most 2 edits away from `word`.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);
 
-/// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
-/// they are, anything else as \xNN.
+/// Escapes `text` for a terminal: line breaks, tabs and valid UTF-8 without control characters are
+/// kept, and all other bytes become \xNN.
 std::string for_terminal(std::string_view text);
-/// The same for text that arrives in pieces, which may end inside of a character.
+/// The same for text that arrives in pieces, which may end within a character.
 class Streamed {
  public:
-  /// What can be shown now that `bytes` have arrived: everything but a character at the end that
-  /// may still become whole.
+  /// Returns what can be shown after `bytes` have arrived: everything except an incomplete
+  /// character at the end.
   std::string add(std::string_view bytes);
-  /// The rest, when nothing more arrives.
+  /// Call at the end of the text. Returns the rest.
   std::string finish() { return for_terminal(std::exchange(waiting_, {})); }
 
  private:
   std::string waiting_;
 };
-/// Length of a character that begins with this byte, if it is well-formed; 1 for a byte that begins
-/// none.
+/// Length in bytes of a UTF-8 character that begins with this byte; 1 for a byte that cannot begin
+/// one.
 std::size_t promised_bytes(char lead);
-/// Length of the character at the beginning of `text`, which is not empty: 2 to 4 for a well-formed
-/// sequence of UTF-8, 1 for ASCII and for a byte that belongs to no such sequence.
+/// Length in bytes of the first character of `text`: 2 to 4 for a valid UTF-8 sequence, 1 for ASCII
+/// and for an invalid byte. Requires: `text` is not empty.
 std::size_t character_bytes(std::string_view text);
 
 /// "512 B", "1.5 KiB", "3.25 GiB".

@@ -35,7 +35,7 @@ void refuse_thread(const std::string& name, const std::string& reason) {
 
 bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::duration<double> time) {
   std::mutex mutex;
-  // Wakes up when `stop` is requested. Its constructor allocates, which a step must not.
+  // A stop request wakes it up. Kept because its constructor allocates, which a step must not.
   thread_local std::condition_variable_any changed;
   std::unique_lock lock(mutex);
   changed.wait_for(lock, stop, time, [] { return false; });

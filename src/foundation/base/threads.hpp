@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads, with an error that names the limit where the kernel refuses one.
+// Starts threads. If the kernel refuses one, the error names the limit.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@
 
 namespace trireme {
 
-/// The limits that refuse a thread, with their values: "ulimit -u is 64, …".
+/// The limits that can prevent a new thread, with their values: "ulimit -u is 64, …".
 std::string thread_limits();
 
 /// Throws DeviceError: the thread `name` could not be started.
 [[noreturn]] void refuse_thread(const std::string& name, const std::string& reason);
 
-/// Starts `run` on a thread that tools show as `name` (15 letters at most). Throws DeviceError.
+/// Starts a thread that tools show as `name` (at most 15 characters). Throws DeviceError.
 template <class Thread = std::thread, class Run>
 Thread start_thread(const std::string& name, Run&& run) {
   try {
@@ -35,11 +35,11 @@ Thread start_thread(const std::string& name, Run&& run) {
   }
 }
 
-/// Sleeps for `time`, or until `stop` is requested. Returns whether it was not requested.
+/// Sleeps for `time`, or until `stop` is requested. Returns false if it was requested.
 bool sleep_unless_stopped(const std::stop_token& stop, std::chrono::duration<double> time);
 
-/// Threads that only exist, to learn whether this process may have `count` more. Throws DeviceError:
-/// OpenMP would end the process without a word about the rank, the host or the limit.
+/// Holds `count` idle threads, to test whether this process may start that many. Throws
+/// DeviceError; OpenMP would end the process without naming the rank, the host or the limit.
 class HeldThreads {
  public:
   explicit HeldThreads(int count);

@@ -3,12 +3,11 @@
 // stream of a call does), and is two words and a dtype, so it is passed by value. Elements, not
 // bytes, are its unit.
 //
-// 1. Whoever makes a view keeps its memory until the work that reads it is done: on a stream, until
-//    the stream has reached it.
+// 1. The creator of a view keeps its memory alive until all work that uses it is done; for work on
+//    a stream, until the stream has finished it.
 // 2. Shapes are not part of a view: an operation takes them as separate arguments and compares the
 //    number of elements.
-// 3. Threads may read one view at the same time; writing through two that overlap is the caller's
-//    to order.
+// 3. Several threads may read one view. The caller must synchronize writes to overlapping views.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@
 namespace trireme {
 
 namespace detail {
-// Not inline: kernels include this header, and nvcc takes long over the formatting of messages.
+// Not inline: kernels include this header, and message formatting slows nvcc down.
 [[noreturn]] void fail_slice(std::int64_t begin, std::int64_t count, std::int64_t elements);
 [[noreturn]] void fail_read_as(DType dtype, DType wanted);
 }  // namespace detail
@@ -66,7 +65,7 @@ struct BasicView {
 #endif
     return reinterpret_cast<std::conditional_t<Const, const T*, T*>>(data);
   }
-  /// The same, and null for an empty view, whatever its dtype: an operand that was left out.
+  /// The same, but null for an empty view of any dtype: an operand that was omitted.
   template <class T>
   [[nodiscard]] TRIREME_HOST_DEVICE auto as_optional() const {
     return empty() ? nullptr : as<T>();
@@ -76,7 +75,7 @@ struct BasicView {
 using View = BasicView<false>;
 using ConstView = BasicView<true>;
 
-/// Of host memory with elements of a C++ type that has a DType.
+/// Wraps host memory whose element type has a DType.
 template <class T>
 View view_of(T* data, std::int64_t elements) {
   return {reinterpret_cast<std::byte*>(data), elements, DTypeOf<T>::value};

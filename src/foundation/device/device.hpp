@@ -63,7 +63,7 @@ class Event {
 class Device;
 class Stream;
 
-/// Work that a stream captured. The caller keeps the memory that it uses.
+/// Work captured from a stream. The caller keeps the memory that it uses alive.
 class Graph {
  public:
   virtual ~Graph() = default;

@@ -26,7 +26,7 @@ double joules(std::int64_t microjoules, std::int64_t missing) {
                      : static_cast<double>(microjoules) * 1e-6;
 }
 
-/// The number at the beginning of an open file of the kernel; none if it cannot be read.
+/// Reads the number at the beginning of an open kernel file; nullopt if that fails.
 std::optional<std::int64_t> read_number(int file) {
   std::array<char, 64> text{};
   const auto bytes = pread(file, text.data(), text.size(), 0);
@@ -49,10 +49,10 @@ void Energy::add(const Energy& more) {
   gpu_missing += more.gpu_missing;
 }
 
-/// NVML, of which no header is needed: these functions have not changed since CUDA 9.
+/// NVML without its header: these functions have not changed since CUDA 9.
 class EnergyMeter::Gpu {
  public:
-  /// `why`: "" if its energy can be read.
+  /// `why` receives the reason if the energy cannot be read, else "".
   Gpu(const char* library, const std::string& uuid, std::string& why)
       : library_(dlopen(library, RTLD_LAZY | RTLD_LOCAL)) {
     const auto problem = [&](int code) { return fmt::format("NVML returned error {}", code); };
@@ -88,7 +88,7 @@ class EnergyMeter::Gpu {
   }
 
  private:
-  /// NVML's error code; 13, "function not found", if the library does not have it.
+  /// Returns NVML's error code, or 13 ("function not found") if the library lacks the function.
   template <class... Args>
   int call(const char* name, Args... args) const {
     const auto function = reinterpret_cast<int (*)(Args...)>(dlsym(library_, name));
@@ -151,7 +151,7 @@ void EnergyMeter::open_counters(const std::string& root) {
       if (entry.path().filename().string().starts_with("intel-rapl:"))
         zones.push_back(entry.path().string());
     std::ranges::sort(zones);
-    // A zone "core" is within its package, and "psys" has the packages in it.
+    // The energy of "core" is part of the package's, and "psys" includes the packages.
     for (const std::string& zone : zones)
       if (const std::string name = trimmed(text_of(zone + "/name"));
           name.starts_with("package") || name == "dram")

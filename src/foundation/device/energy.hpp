@@ -4,7 +4,7 @@
 //   CPUs  /sys/cray/pm_counters/{cpu,memory}_energy, in J, which Slurm reads as well; otherwise RAPL,
 //         /sys/class/powercap/intel-rapl:N with the names package-N and dram, in uJ, which wrap
 //         around at max_energy_range_uj. By default Linux lets only root read them
-//   GPU   NVML (libnvidia-ml.so.1, loaded when it is there): total energy, in mJ
+//   GPU   NVML (libnvidia-ml.so.1, loaded if present): total energy, in mJ
 //
 // A host is known if all of its counters can be read; a missing counter is never 0.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace trireme::device {
 
-/// Energy in uJ, and how many parts are missing in it; sums over ranks are again one.
+/// Energy in uJ, and the number of missing parts; Energy values can be summed over ranks.
 struct Energy {
   std::int64_t cpu_uj = 0, cpu_missing = 0;
   std::int64_t gpu_uj = 0, gpu_missing = 0;
@@ -31,7 +31,7 @@ struct Energy {
 class EnergyMeter {
  public:
   struct Places {
-    std::string root;  ///< before /sys
+    std::string root;  ///< prefix of /sys
     const char* nvml = "libnvidia-ml.so.1";
   };
 
@@ -47,7 +47,7 @@ class EnergyMeter {
   /// "RAPL (package-0, dram)" or why there is nothing.
   [[nodiscard]] const std::string& cpu_text() const { return cpu_text_; }
   [[nodiscard]] const std::string& gpu_text() const { return gpu_text_; }
-  /// What slows the GPU down now.
+  /// The current reasons for reduced GPU clocks.
   [[nodiscard]] std::vector<std::string> gpu_slowdowns() const;
 
  private:

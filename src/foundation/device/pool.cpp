@@ -11,7 +11,7 @@
 namespace trireme::device {
 namespace {
 
-/// The first request exactly, later at least `factor` times the current size; in whole pages.
+/// The first request exactly; later at least `factor` times the current size; in whole pages.
 std::size_t grown(std::size_t current, std::size_t needed, double factor) {
   constexpr std::size_t page = 4096;
   const auto larger = static_cast<std::size_t>(static_cast<double>(current) * factor);

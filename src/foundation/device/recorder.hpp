@@ -100,7 +100,7 @@ class Recorder {
   }
   void at_micro_step(std::int64_t micro) { micro_ = static_cast<std::uint16_t>(micro); }
 
-  /// A time that was measured elsewhere: `begin` in seconds of the host's steady clock.
+  /// Adds a time measured elsewhere. `begin` is in seconds of the host's steady clock.
   void add(SpanName name, std::uint32_t index, double begin, double duration);
 
   /// Turns finished StreamSpans into samples and keeps the others.

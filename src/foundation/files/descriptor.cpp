@@ -18,7 +18,7 @@
 namespace trireme::files {
 namespace {
 
-/// The kernel cuts what is more in one call.
+/// The kernel transfers at most about 2 GiB per call.
 constexpr std::size_t most_at_once = std::size_t{1} << 30U;
 
 }  // namespace
@@ -114,7 +114,7 @@ void Descriptor::rewrite_front(std::span<const std::byte> bytes) const {
 }
 
 void Descriptor::sync() const {
-  if (::fsync(file_) != 0 && errno != EINVAL)  // EINVAL: the file system cannot
+  if (::fsync(file_) != 0 && errno != EINVAL)  // EINVAL: the file system does not support it
     fail("fsync " + path_, errno);
 }
 
@@ -160,7 +160,7 @@ std::string read_whole(const std::string& path) {
   const InputFile file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   text.resize(file.read_some(0, std::as_writable_bytes(std::span(text))));
-  // A file of size 0 may be in /proc, and a file that grows is read up to its present end.
+  // Files in /proc have size 0, and a growing file is read up to its current end.
   for (char block[4096];;) {
     const std::size_t more = file.read_some(static_cast<std::int64_t>(text.size()),
                                             std::as_writable_bytes(std::span(block)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open file with the calls of the operating system, repeated after EINTR and partial transfers.
-// A failure is a StorageError that names the call, the path and the system's message.
+// Wrapper of a file descriptor. System calls are repeated after EINTR and partial transfers. Errors
+// are StorageErrors that name the call, the path and the system's message.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,20 @@
 
 namespace trireme::files {
 
-/// Throws StorageError: `statement` ("open PATH") failed with this errno value.
+/// Throws StorageError: `statement` ("open PATH") failed with the errno value `error`.
 [[noreturn]] void fail(const std::string& statement, int error);
 
-/// What a lock without waiting came to. not_supported: the file system has none, or this process
-/// may not take one; nothing is locked then.
+/// Result of an attempt to lock a file. not_supported: the file system has no locks, or this
+/// process may not lock the file; nothing is locked then.
 enum class Taken { yes, by_another, not_supported };
 
 class Descriptor {
  public:
   Descriptor() = default;
-  /// `flags` as of open(2).
+  /// `flags` are those of open(2).
   Descriptor(std::string path, int flags);
-  /// Of a regular file only. A FIFO, a directory or a device in its place is refused by name;
-  /// opening one without this check might never return, or fail later with a message that does not
-  /// state the cause.
+  /// Opens a regular file. Throws StorageError for a FIFO, a directory or a device. Without this
+  /// check, opening one might block forever, or fail later with a message that hides the cause.
   static Descriptor regular(std::string path, int flags);
   Descriptor(Descriptor&& other) noexcept;
   Descriptor& operator=(Descriptor&& other) noexcept;
@@ -34,30 +33,30 @@ class Descriptor {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_open() const { return file_ >= 0; }
   [[nodiscard]] int number() const { return file_; }
-  /// Bytes now.
+  /// Current size in bytes.
   [[nodiscard]] std::int64_t size() const;
-  /// At most bytes.size() of them, from `offset` on; fewer at the end only.
+  /// Reads from `offset` up to bytes.size() bytes; fewer only at the end of the file.
   [[nodiscard]] std::size_t read_some(std::int64_t offset, std::span<std::byte> bytes) const;
-  /// Appends to what was written last.
+  /// Writes at the current position, after the previous write.
   void write(std::span<const std::byte> bytes) const;
   void write(std::string_view text) const { write(std::as_bytes(std::span(text))); }
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
-  /// Asks the kernel to begin the transfer to the disk. A file system that cannot loses only time.
+  /// Asks the kernel to start writing a byte range to disk. Errors only cost time and are ignored.
   void begin_transfer(std::int64_t offset, std::int64_t count) const noexcept;
-  /// Continues writing at `offset`; what was behind it is gone.
+  /// Truncates the file to `offset` bytes and continues writing there.
   void rewind(std::int64_t offset) const;
-  /// Replaces the bytes at the beginning.
+  /// Overwrites the first bytes of the file.
   void rewrite_front(std::span<const std::byte> bytes) const;
-  /// To the disk, where the file system can.
+  /// fsync, if the file system supports it.
   void sync() const;
-  /// With an error where the destructor has none.
+  /// Throws StorageError if the close fails; the destructor ignores errors.
   void close();
 
-  /// `waits`: until another process gives it up.
+  /// `alone`: exclusive, not shared. `waits`: block until other processes release their locks.
   [[nodiscard]] Taken lock(bool alone, bool waits = false) const;
-  /// The file at the path is still this one. Throws StorageError where the system does not tell.
+  /// Whether the path still refers to this file. Throws StorageError if the system cannot tell.
   [[nodiscard]] bool in_place() const;
-  /// Makes the file as new as a purge by age asks.
+  /// Sets the file's timestamps to now, so that a purge by age does not remove it.
   void touch() const noexcept;
 
  private:
@@ -65,20 +64,20 @@ class Descriptor {
   int file_ = -1;
 };
 
-/// A regular file that is only read. Reads are by position, so several threads may read one file. A
-/// file that is shorter than what is asked for, because it was cut meanwhile, is a StorageError with
-/// its name, never a signal.
+/// A regular file opened for reading. Reads are positional, so several threads may use one object.
+/// Reading past the end, because the file was truncated after it was opened, is a StorageError with
+/// the file's name, not a signal.
 class InputFile {
  public:
   InputFile() = default;
   explicit InputFile(std::string path);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
-  /// Bytes, when it was opened.
+  /// Size in bytes when the file was opened.
   [[nodiscard]] std::int64_t size() const { return size_; }
-  /// Fills `bytes` from `offset` on.
+  /// Fills `bytes` with the file's content from `offset` on.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
-  /// At most bytes.size() of them; fewer at the end only.
+  /// Reads up to bytes.size() bytes; fewer only at the end of the file.
   [[nodiscard]] std::size_t read_some(std::int64_t offset, std::span<std::byte> bytes) const {
     return file_.read_some(offset, bytes);
   }
@@ -88,7 +87,7 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-/// All bytes of a file.
+/// Reads a whole file.
 std::string read_whole(const std::string& path);
 
 }  // namespace trireme::files

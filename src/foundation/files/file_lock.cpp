@@ -20,14 +20,14 @@ FileLock::FileLock(const std::string& path, const std::string& purpose) try
 }
 
 void FileLock::sign(const std::string& host) const {
-  constexpr std::string_view ours = "process ";  // a full disk may have left the beginning of it
+  constexpr std::string_view ours = "process ";  // a full disk may have left a prefix
   if (const std::string line = holder(""); !line.starts_with(ours) && !ours.starts_with(line))
     throw UserError(Place{file_.path()},
                     "trireme keeps its lock under this name, and the file is another program's. "
                     "Move it to another place, or choose another directory");
   file_.rewind(0);
   file_.write(fmt::format("process {} on {}\n", ::getpid(), host));
-  file_.sync();  // NFS shows it to other hosts from now on
+  file_.sync();  // NFS shows it to other hosts
 }
 
 std::string FileLock::holder(const std::string& unknown) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock file, so that two jobs do not write into the same place: an flock, and a line in the file
-// that names the holder. The lock ends with the last process that holds it, even if that is killed.
-// The line stays, and then means nothing.
+// A lock file, which prevents two jobs from writing to the same place. It is locked with flock, and
+// a line in it names the holder. The lock ends with the last process that holds it, even if that is
+// killed. The line then remains without meaning.
 #pragma once
 
 #include <string>
@@ -12,26 +12,26 @@ namespace trireme::files {
 
 class FileLock {
  public:
-  /// Opens the file, and makes it where there is none; nothing is locked yet. Throws StorageError,
-  /// in which `purpose` goes before the statement.
+  /// Opens the file, or creates it if it does not exist, without locking it. Throws StorageError;
+  /// its message starts with `purpose`.
   explicit FileLock(const std::string& path, const std::string& purpose = "");
 
-  /// Without waiting: no other process has the lock, alone or shared.
+  /// Takes an exclusive lock without waiting.
   [[nodiscard]] Taken take_alone() { return file_.lock(true); }
-  /// The same, and waits for other processes to give it up.
+  /// Takes an exclusive lock, and waits until other processes release theirs.
   [[nodiscard]] Taken wait_alone() { return file_.lock(true, true); }
-  /// Without waiting: no other process has it alone. What was taken alone is shared from then on.
+  /// Takes a shared lock without waiting. An exclusive lock held by this object becomes shared.
   [[nodiscard]] Taken share() { return file_.lock(false); }
 
-  /// The file at the path is still the one that was opened. Throws StorageError.
+  /// Whether the path still refers to the file that was opened. Throws StorageError.
   [[nodiscard]] bool in_place() const { return file_.in_place(); }
-  /// Makes the file as new as a purge by age asks.
+  /// Sets the file's timestamps to now, so that a purge by age does not remove it.
   void touch() const noexcept { file_.touch(); }
 
-  /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError, and
-  /// UserError when the file holds anything else: it is another program's.
+  /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError, or
+  /// UserError if the file has other content, because it then belongs to another program.
   void sign(const std::string& host) const;
-  /// The line, of the process that signed last; `unknown` where there is none.
+  /// The line of the process that signed last, or `unknown` if the file is empty.
   [[nodiscard]] std::string holder(const std::string& unknown) const;
 
  private:

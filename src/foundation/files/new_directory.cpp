@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Without `.`, `..` and a slash at its end.
+/// The path without `.`, `..` and a trailing slash.
 fs::path normal(const fs::path& path) {
   const fs::path simple = path.lexically_normal();
   return simple.has_filename() ? simple : simple.parent_path();
@@ -43,7 +43,7 @@ NewDirectory::NewDirectory(const std::string& path) : path_(path) {
   make_directories(target.parent_path().string());
   const std::string stem = target_ + ".part-" + std::to_string(::getpid());
   std::string aside = stem;
-  for (int number = 2; !fs::create_directory(aside); ++number)  // what is there is another's
+  for (int number = 2; !fs::create_directory(aside); ++number)  // an existing one is not ours
     aside = stem + "-" + std::to_string(number);
   aside_ = aside;
 }

@@ -12,8 +12,8 @@
 
 namespace trireme::files {
 
-/// Throws UserError when something is at `path`, an empty directory aside, or when no directory can
-/// be created there.
+/// Throws UserError if `path` exists and is not an empty directory, or if no directory can be
+/// created there.
 void expect_new_directory(const std::string& path);
 
 class NewDirectory {
@@ -24,12 +24,12 @@ class NewDirectory {
   NewDirectory(const NewDirectory&) = delete;
   NewDirectory& operator=(const NewDirectory&) = delete;
 
-  /// Where it is until commit().
+  /// Path of the temporary directory, in use until commit().
   [[nodiscard]] const std::string& aside() const { return aside_; }
   [[nodiscard]] std::string file(const std::string& name) const { return aside_ + "/" + name; }
-  /// A whole file at once.
+  /// Writes a complete file.
   void write(const std::string& name, std::string_view bytes) const;
-  /// Requires: all files are closed.
+  /// Requires: all files in the directory are closed.
   void commit();
 
  private:

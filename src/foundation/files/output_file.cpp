@@ -64,11 +64,11 @@ void replace_file(const std::string& path, std::string_view text) {
 
 StagedFile::StagedFile(std::string path) : path_(std::move(path)) {
   file_ = Descriptor(place(path_), O_RDWR | O_CREAT);
-  // Another container may have a process of this number, or be removing the file just now.
+  // A process in another container may have the same pid, or be removing the file now.
   for (int number = 2; file_.lock(true) == Taken::by_another || !file_.in_place(); ++number)
     file_ = Descriptor(place(path_, fmt::format("-{}", number)), O_RDWR | O_CREAT);
   if (fs::is_regular_file(file_.path()))
-    file_.rewind(0);  // of a process of the same number that was killed
+    file_.rewind(0);  // left by a killed process with the same pid
 }
 
 std::string StagedFile::place(const std::string& path, const std::string& suffix) {
@@ -98,7 +98,7 @@ void remove_abandoned(const std::string& directory, const std::set<std::string>&
       const Descriptor file(entry.path().string(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
       if (file.lock(true) == Taken::yes)
         ::unlink(file.path().c_str());
-    } catch (const StorageError&) {  // it does no harm
+    } catch (const StorageError&) {  // a remaining file is harmless
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes files. Failures are StorageErrors with the call, the path and the system's message.
+// Writes files. Errors are StorageErrors with the call, the path and the system's message.
 //
 //   write_file       overwrites the file in place: for text that a reader can do without
 //   replace_file     replaces the file completely or not at all, through PATH.tmp: if only one
@@ -16,17 +16,17 @@
 
 namespace trireme::files {
 
-/// Gives the disk all that was written, and closes the file.
+/// Syncs the file to disk and closes it.
 void finish(Descriptor& file);
 
-/// A file of `text`, on the disk when this returns.
+/// Writes a file with the content `text`; it is on disk when this returns.
 void write_file(const std::string& path, std::string_view text);
-/// The same, but until it is whole, the file that was there stays.
+/// The same, but the previous file remains until the new one is complete.
 void replace_file(const std::string& path, std::string_view text);
 
-/// A file that gets its name when it is whole: fsync'ed, renamed, and the directory fsync'ed. Until
-/// then nothing is at its path, or what was there before. It goes away unless commit() is called,
-/// and is locked until then, so that remove_abandoned() finds those of processes that were killed.
+/// A file that appears at its path only when it is complete: commit() syncs it, renames it and
+/// syncs the directory. Until then a previous file remains unchanged. Without commit(), it is
+/// deleted. It is locked until then, so remove_abandoned() finds files of killed processes.
 class StagedFile {
  public:
   explicit StagedFile(std::string path);
@@ -34,8 +34,7 @@ class StagedFile {
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
 
-  /// Where `path` is written: `path`.HOST-PID.part, or with a suffix where another process has that
-  /// name.
+  /// Temporary path: `path`.HOST-PID.part, with a suffix if another process uses that name.
   [[nodiscard]] static std::string place(const std::string& path, const std::string& suffix = "");
   [[nodiscard]] const Descriptor& file() const { return file_; }
   void commit();
@@ -46,20 +45,20 @@ class StagedFile {
   bool committed_ = false;
 };
 
-/// Removes the staged files in `directory` with these names that no process holds a lock on: those
-/// whose process was killed. On a file system without locks none is removed.
+/// Removes the staged files of these targets in `directory` that no process has locked, because
+/// their process was killed. On a file system without locks nothing is removed.
 void remove_abandoned(const std::string& directory, const std::set<std::string>& names);
 
-/// A whole file of `text`, by way of a StagedFile.
+/// Writes a complete file with the content `text`, as a StagedFile.
 void write_staged(const std::string& path, std::string_view text);
 
-/// A file that did not exist before. Throws StorageError when it does.
+/// Creates a new file. Throws StorageError if it exists.
 Descriptor new_file(const std::string& path);
-/// Throws UserError when the file exists, or as below: before work whose result would be lost.
+/// Throws UserError if the file exists or cannot be created. Call it before long computations.
 void expect_new_file(const std::string& path);
-/// Throws UserError when files cannot be made in the directory of `path`.
+/// Throws UserError if no file can be created in the directory of `path`.
 void expect_place_for(const std::string& path);
-/// A new file of `text`. Throws UserError when it exists.
+/// Writes a new file with the content `text`. Throws UserError if it exists.
 void write_new_file(const std::string& path, std::string_view text);
 
 }  // namespace trireme::files

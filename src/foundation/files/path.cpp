@@ -84,7 +84,7 @@ void expect_regular(const std::string& path, unsigned mode) {
 
 void expect_writable_place(const std::string& path) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) == 0)  // else it is made, or opening it reports the reason
+  if (::stat(path.c_str(), &facts) == 0)  // a missing file is created; opening reports errors
     expect_regular(path, facts.st_mode);
 }
 
@@ -112,7 +112,7 @@ void sync_file(const std::string& path) {
 
 void sync_directory(const std::string& path) {
   const std::string name = path.empty() ? "." : path;
-  // In a directory one may be allowed to make files and not to list them: nothing can be done.
+  // A directory that may be written but not listed cannot be opened, so it cannot be synced.
   if (::access(name.c_str(), R_OK) == 0 || errno != EACCES)
     Descriptor(name, O_RDONLY | O_DIRECTORY).sync();
 }

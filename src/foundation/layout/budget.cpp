@@ -15,7 +15,7 @@ std::int64_t largest_power_of_two_in(std::int64_t value) {
   return value & -value;
 }
 
-/// Where the buckets of a rank are: each has its place, or they share a few.
+/// The start of each bucket in a rank's memory: separate for each, or in shared slots.
 struct Places {
   Places(const Plan& all, const BudgetOptions& options) : plan(all) {
     if (shards_gradients(options.shard))
@@ -91,12 +91,12 @@ std::vector<std::int64_t> shards_on_a_host(const Plan& plan, int host_ranks, Beg
   return elements;
 }
 
-/// Elements that a rank sends in both directions of an all-reduce among `ranks`.
+/// Elements that a rank sends in both phases of an all-reduce among `ranks`.
 std::int64_t all_reduced(std::int64_t elements, int ranks) {
   return 2 * (elements - elements / ranks);
 }
 
-/// Elements of a state slot in the buckets of one primary replica, maximum over the replicas.
+/// Elements of a state slot in the buckets with the same primary replica; maximum over replicas.
 std::int64_t most_of_a_replica(const Plan& plan, const std::vector<std::int64_t>& begins) {
   std::vector<std::int64_t> kept(static_cast<std::size_t>(plan.replicas()));
   for (std::size_t b = 0; b + 1 < begins.size(); ++b)
@@ -158,7 +158,7 @@ std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host
   const auto of_gathered = static_cast<std::int64_t>(
       size_bytes(options.sharded() ? options.parameter_dtype : options.wire_dtype));
   const bool by_messages = options.ordered && plan.replicas() > 1;
-  const bool compressed = !options.compressed_bytes.empty();  // by messages as well
+  const bool compressed = !options.compressed_bytes.empty();  // these are sent as messages
   const std::int64_t all = std::accumulate(gathered.begin(), gathered.end(), std::int64_t{0});
   std::int64_t most = 0;
   for (std::size_t local = 0; local < summed.size(); ++local)

@@ -56,8 +56,8 @@ struct Budget {
   /// Whole matrices that this rank owns for Muon, and scratch. Filled in by the caller, as is
   /// matrix_wire_bytes.
   std::int64_t matrix_bytes = 0;
-  std::int64_t snapshot_bytes = 0;  ///< copy of the state for a checkpoint; see snapshot_bytes()
-  std::int64_t copies_bytes = 0;    ///< copies of the state for continuing after a loss
+  std::int64_t snapshot_bytes = 0;  ///< state copied for a checkpoint; see snapshot_bytes()
+  std::int64_t copies_bytes = 0;    ///< state copies, to continue after the loss of a rank
 
   /// Memory of the other ranks of its host that a rank reads through shared memory; see
   /// peer_bytes(). The host holds it once, but every process's resident memory counts it.
@@ -75,7 +75,7 @@ struct Budget {
   [[nodiscard]] std::int64_t all_state_bytes() const {
     return std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
   }
-  /// In the memory of the host, also with a GPU.
+  /// Held in host memory, even if the device is a GPU.
   [[nodiscard]] std::int64_t host_bytes() const { return snapshot_bytes + copies_bytes; }
   [[nodiscard]] std::int64_t held_bytes() const {
     return gradient_bytes + parameter_bytes + all_state_bytes() + matrix_bytes + host_bytes();
@@ -90,9 +90,9 @@ struct BudgetOptions {
   DType parameter_dtype = DType::f32;
   Shard shard = default_shard;
   DType wire_dtype = DType::f32;  ///< type in which gradients are sent
-  int partial_sums = 0;           ///< additional gradient arenas, to add a rank's leaves
+  int partial_sums = 0;           ///< additional gradient arenas for the sums of a rank's leaves
   bool snapshot = false;          ///< checkpoints are written from a copy
-  int copies = 0;                 ///< more copies of what a rank writes to a checkpoint
+  int copies = 0;                 ///< additional copies of what a rank writes to a checkpoint
   /// Number of micro-steps per step, if each is reduced and added to separate memory; none: a step
   /// is reduced once, in place. Requires: a value if gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};
@@ -107,7 +107,7 @@ struct BudgetOptions {
   /// Updates per step that each replica makes alone. If more than one, the weights are then averaged
   /// over the replicas.
   std::int64_t local_steps = 1;
-  std::int64_t averaged_bytes = 0;  ///< that a rank sends for it, per step
+  std::int64_t averaged_bytes = 0;  ///< bytes that a rank sends per step for the averaging
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Elements of all gathers of a step, padding included.

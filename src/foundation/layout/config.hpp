@@ -26,7 +26,7 @@ enum class BucketOrder : std::uint8_t { reverse, registration };
 enum class Shard : std::uint8_t { none, optimizer, gradients, parameters };
 inline constexpr Shard default_shard = Shard::optimizer;
 
-/// Whether whole gradients exist only for a few buckets at a time.
+/// Whether complete gradients exist only for a few buckets at a time.
 constexpr bool shards_gradients(Shard shard) {
   return shard == Shard::gradients || shard == Shard::parameters;
 }

@@ -23,7 +23,7 @@ namespace trireme::layout {
 struct MatrixPiece {
   BucketIndex bucket{};
   Piece piece;
-  int rank = 0;  ///< whose shard has the piece
+  int rank = 0;  ///< the rank whose shard contains the piece
   int owner = 0;
 };
 
@@ -35,7 +35,7 @@ class Ownership {
   /// cost per parameter, none negative.
   Ownership(const Plan& plan, std::span<const double> cost);
 
-  /// -1: none.
+  /// The owner's rank, or -1 if the parameter has no owner.
   [[nodiscard]] int owner(ParameterIndex parameter) const { return owners_[at(parameter)]; }
   /// Total cost of the parameters that a rank owns.
   [[nodiscard]] double load(int rank) const { return loads_[static_cast<std::size_t>(rank)]; }

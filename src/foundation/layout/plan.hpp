@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a model in memory: the position of every parameter in the flat element space, its
-// bucket, and which rank owns which piece. Pure arithmetic, the same on every rank, for any number
+// bucket, and which rank owns which part. Pure arithmetic, the same on every rank, for any number
 // of ranks, without MPI or a device. Model, reduce, optim and record take their addresses from one
 // Plan object, and `trireme plan` prints the same object.
 //
@@ -60,13 +60,13 @@ struct Parameter {
 std::int64_t total_elements(std::span<const Parameter> parameters);
 
 struct Options {
-  int ranks = 1;  ///< of the replica whose layout it is
+  int ranks = 1;  ///< number of ranks of the replica
   std::int64_t bucket_elements = 40'000'000;
   Padding padding = default_padding;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
   bool whole_groups = false;              ///< close a bucket before a group that it cannot hold
-  ReplicaRanks replicas{};                ///< of the state; one means one of `ranks`
+  ReplicaRanks replicas{};                ///< of the state; default: `ranks` are one replica
 };
 
 /// Position of one parameter.
@@ -116,7 +116,7 @@ class Plan {
   [[nodiscard]] int rank_in_replica(int rank_of_run) const {
     return rank_of_run - options_.replicas.first(replica_of(rank_of_run));
   }
-  /// The replica that does the work for a bucket that is done once in the run.
+  /// The replica that does the work that is done once per run for a bucket.
   [[nodiscard]] int primary_replica(BucketIndex bucket) const {
     return static_cast<int>(at(bucket) % static_cast<std::size_t>(replicas()));
   }
@@ -130,7 +130,7 @@ class Plan {
     return placements_[at(index)];
   }
 
-  /// Whether it is the bucket of one parameter with own_bucket.
+  /// Whether the bucket contains only one parameter, with own_bucket.
   [[nodiscard]] bool is_dedicated(const Bucket& bucket) const {
     return parameter(bucket.parameters.front()).own_bucket;
   }

@@ -47,7 +47,7 @@ std::vector<BucketIndex> sharing_slots(const Plan& plan) {
   return shared;
 }
 
-/// The maximum number of slot-sharing buckets of one layer.
+/// Maximum number of slot-sharing buckets that one layer reads.
 std::size_t most_together(const Plan& plan, const std::vector<BucketIndex>& shared) {
   std::map<int, std::size_t> together;  // by layer
   for (const BucketIndex bucket : shared) {

@@ -72,7 +72,7 @@ struct GatherOptions {
 
 class Residency {
  public:
-  /// One gather into the bucket's slot, which `evicted` used before.
+  /// One gather into the bucket's slot, which `evicted` occupied before.
   struct Gather {
     BucketIndex bucket{};
     std::optional<BucketIndex> evicted;
@@ -82,7 +82,7 @@ class Residency {
   Residency(const Plan& plan, const GatherOptions& options);
 
   [[nodiscard]] const Ring& ring() const { return ring_; }
-  /// Whether buckets share slots; else a gathered bucket stays whole until its update.
+  /// Whether buckets share slots. If not, a gathered bucket stays resident until its update.
   [[nodiscard]] bool shares_slots() const { return shares_slots_; }
 
   /// Call before these parameters are read. Returns the gathers to enqueue, in this order: the
@@ -102,7 +102,7 @@ class Residency {
   static constexpr std::size_t dedicated = static_cast<std::size_t>(-1);
 
   [[nodiscard]] bool resident(BucketIndex bucket) const { return resident_[at(bucket)] != 0; }
-  /// Whether forward reads it first.
+  /// Whether forward starts with it: dedicated, read by the first layer, or prefetched with that.
   [[nodiscard]] bool read_first(BucketIndex bucket) const;
   void gather(BucketIndex bucket);
   /// `before`: low_ of the previous layer.
@@ -113,7 +113,7 @@ class Residency {
   const bool shares_slots_;
   std::vector<std::size_t> index_;   // by bucket: its index in shared_
   std::vector<BucketIndex> shared_;  // buckets that share slots
-  std::vector<char> in_backward_;    // as shared_: whether a layer reads it again in backward
+  std::vector<char> in_backward_;    // as shared_: whether a layer reads the bucket in backward
   std::size_t num_first_ = 0;        // buckets at the end of shared_ that the first layer reads
   Ring ring_;
   std::vector<std::optional<BucketIndex>> occupants_;  // of slots

@@ -27,7 +27,7 @@ struct StateSlot {
   DType dtype = DType::f32;
   bool of_replica = false;  ///< every replica has its own values
 
-  /// The name in checkpoints of the values of a replica.
+  /// Name in checkpoints of this slot's values of one replica.
   [[nodiscard]] std::string saved_name(int replica) const {
     return of_replica && replica > 0 ? name + "-" + std::to_string(replica) : name;
   }
@@ -38,14 +38,14 @@ struct StateSlot {
 
 using StateSlots = std::vector<StateSlot>;
 
-/// Start of every bucket in a rank's memory of a slot, and as the last number the number of
-/// elements. Without a rank: for an optimizer that is not sharded, whose ranks hold everything.
+/// Start of every bucket in a rank's memory of a slot, followed by the number of elements. Without
+/// a rank: for an optimizer that is not sharded, so every rank holds everything.
 std::vector<std::int64_t> slot_begins(const Plan& plan,
                                       const StateSlot& slot,
                                       std::optional<int> rank);
 
-/// Positions of the pieces of one bucket in that memory; -1: none. `begin`: the bucket's entry in
-/// slot_begins(). `pieces`: those that the rank updates, in their order.
+/// Positions of the pieces of one bucket in that memory; -1: the piece has no state. `begin`: the
+/// bucket's entry in slot_begins(). `pieces`: those that the rank updates, in order.
 std::vector<std::int64_t> places_in_slot(const Plan& plan,
                                          const StateSlot& slot,
                                          std::int64_t begin,

@@ -19,8 +19,7 @@ Space line(std::int64_t elements, bool extendible) {
 Properties creation() {
   Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
   TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
-  // Times would make every file another one, and the files' own attributes state when they were
-  // made.
+  // Object times would make files with equal content differ; attributes store the creation time.
   TRIREME_H5(H5Pset_obj_track_times(properties.get(), false));
   return properties;
 }
@@ -41,8 +40,8 @@ DatasetId create(hid_t parent,
                                             H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
 }
 
-/// Where types are converted, strings above all. HDF5 would take a MiB for each transfer,
-/// and 1.10.8 damages the heap where it gets none. Whoever uses it holds the lock.
+/// Transfer properties with static buffers for type conversion. HDF5 would allocate 1 MiB per
+/// transfer, and 1.10.8 corrupts the heap if that fails. Callers must hold the LibraryLock.
 Properties with_room_for_conversions() {
   constexpr std::size_t bytes = std::size_t{256} << 10U;
   alignas(64) static std::array<std::byte, bytes> converted, background;
@@ -51,7 +50,7 @@ Properties with_room_for_conversions() {
   return how;
 }
 
-/// An attribute that HDF5's dimension scales ask for: text of a fixed length.
+/// Writes a fixed-length text attribute, as HDF5's dimension scales require.
 void write_fixed_text(hid_t object, const char* name, const std::string& text) {
   const Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
   TRIREME_H5(H5Tset_size(type.get(), text.size() + 1));
@@ -130,7 +129,7 @@ Dataset Dataset::create_extendible(hid_t parent,
                                    const Type& type,
                                    std::int64_t chunk) {
   const Properties properties = creation();
-  // The library fills strings in any case: a pointer that was never written must be null.
+  // HDF5 fills strings in any case: a pointer that was never written must be null.
   if (TRIREME_H5(H5Tdetect_class(type.get(), H5T_VLEN)) > 0 ||
       TRIREME_H5(H5Tdetect_class(type.get(), H5T_STRING)) > 0)
     TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_IFSET));
@@ -171,7 +170,7 @@ std::int64_t Dataset::stored_elements() const {
   hsize_t bytes = 0;
   TRIREME_H5_OF(id(), "", H5Fget_filesize(file.get(), &bytes));
   const LibraryLock lock;
-  const hsize_t stored = H5Dget_storage_size(id());  // 0 where there is none, and where it fails
+  const hsize_t stored = H5Dget_storage_size(id());  // 0 if nothing is stored, or on failure
   if (const std::string reason = innermost_message(); stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
     detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason);
   if (static_cast<hsize_t>(claimed) > std::min(bytes, stored) / element_bytes())
@@ -184,7 +183,7 @@ std::int64_t Dataset::stored_elements() const {
 std::int64_t Dataset::file_offset() const {
   const LibraryLock lock;
   detail::silence();
-  const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value for a failure
+  const haddr_t offset = H5Dget_offset(id());  // unsigned, so HADDR_UNDEF marks a failure
   if (const std::string reason = innermost_message(); offset == HADDR_UNDEF)
     detail::fail(detail::about("H5Dget_offset", id(), ""), reason);
   return static_cast<std::int64_t>(offset);
@@ -209,7 +208,7 @@ void Dataset::transfer(
   const Space memory = line(count, false);
   const Space file(TRIREME_H5(H5Dget_space(id())));
   select(file, begin, count);
-  const LibraryLock lock;  // protects the one buffer for conversions
+  const LibraryLock lock;  // protects the static conversion buffers
   const Properties how = with_room_for_conversions();
   if (to != nullptr)
     TRIREME_H5_OF(id(), "", H5Dread(id(), type.get(), memory.get(), file.get(), how.get(), to));
@@ -236,8 +235,8 @@ void Dataset::resize(std::int64_t elements) {
   TRIREME_H5_OF(id(), "", H5Dset_extent(id(), dims));
 }
 
-// The attributes are those of the HDF5 Dimension Scale Specification, 2005, which the library's
-// high-level part writes as well.
+// Writes the attributes of the HDF5 Dimension Scale Specification, 2005, as the high-level library
+// does.
 void make_scale(const Dataset& scale, const std::string& name, std::span<const Dataset> others) {
   write_fixed_text(scale.id(), "CLASS", "DIMENSION_SCALE");
   write_fixed_text(scale.id(), "NAME", name);

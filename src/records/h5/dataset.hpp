@@ -3,8 +3,8 @@
 // grow by appending, and fixed contiguous ones that are written once.
 //
 // 1. Extendible datasets are chunked and unfiltered; the fill value is never written.
-// 2. What is read or written has the dataset's own type or one that HDF5 converts to it; bf16 is
-//    stored as a 2-byte float that h5py reads as float32, and is read back without conversion.
+// 2. HDF5 converts between the type in memory and the dataset's type. bf16 is stored as a 2-byte
+//    float, which h5py reads as float32, and is read back without conversion.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@
 namespace trireme::h5 {
 
 namespace detail {
-/// The type of a number of `bytes` bytes; a real number of two bytes is bf16.
+/// The type of a number with `bytes` bytes. A 2-byte floating-point number is bf16.
 Type number_type(bool real, bool with_sign, std::size_t bytes);
 Type text_type();
-/// An attribute with its number of values; `texts`: whether they must be texts or numbers.
+/// Opens an attribute and counts its `values`. `texts`: whether they must be texts or numbers.
 Attribute open_attribute(hid_t object, const std::string& name, bool texts, std::size_t& values);
 [[noreturn]] void refuse_list(hid_t object, const std::string& name);
 }  // namespace detail
 
-/// An owned copy of the type that memory of T or of `dtype` has. That of a std::string is
-/// variable-length UTF-8.
+/// An owned copy of the HDF5 type for T or `dtype` in memory. For std::string it is variable-length
+/// UTF-8.
 template <class T>
 Type type_of() {
   if constexpr (std::is_same_v<T, std::string>)
@@ -44,12 +44,12 @@ Type type_of() {
 }
 Type type_of(DType dtype);
 
-/// Texts as HDF5 writes them.
+/// Pointers to the texts, as HDF5 writes them.
 std::vector<const char*> pointers_to(std::span<const std::string> texts);
-/// What HDF5 read as texts, whose memory it gets back.
+/// Copies texts that HDF5 allocated, and frees HDF5's memory.
 std::vector<std::string> take_texts(std::vector<char*> texts);
 
-/// The type of a plain struct. Padding between members is not stored apart.
+/// A member of a plain struct, whose type contains no padding.
 struct Member {
   const char* name;
   std::size_t offset;
@@ -59,38 +59,38 @@ Type compound_type(std::size_t size_bytes, std::initializer_list<Member> members
 
 class Dataset {
  public:
-  /// Empty; `chunk` elements are allocated at a time.
+  /// Creates an empty dataset that grows in chunks of `chunk` elements.
   static Dataset create_extendible(hid_t parent,
                                    const std::string& name,
                                    const Type& type,
                                    std::int64_t chunk);
-  /// Contiguous, with space reserved at once.
+  /// Creates a contiguous dataset. Its space is allocated at once.
   static Dataset create_fixed(hid_t parent,
                               const std::string& name,
                               const Type& type,
                               std::int64_t elements);
-  /// Throws StorageError when it is missing or not one-dimensional.
+  /// Throws StorageError if the dataset is missing, or DamagedError if it is not one-dimensional.
   static Dataset open(hid_t parent, const std::string& name);
 
   [[nodiscard]] hid_t id() const { return id_.get(); }
   [[nodiscard]] std::int64_t elements() const;
-  /// The same, before memory is asked for all of them: throws DamagedError when the file holds less
-  /// than that, so that a false length is not mistaken for a lack of memory. A virtual
-  /// dataset's is believed.
+  /// The number of elements, checked before memory is allocated for them. Throws DamagedError if
+  /// the file contains less data, so that a wrong length is not mistaken for lack of memory. The
+  /// length of a virtual dataset is not checked.
   [[nodiscard]] std::int64_t stored_elements() const;
-  /// Where the data of one made by create_fixed() is in its file, in bytes. They are there as in
-  /// memory, one after another, so they can be written without HDF5 and its lock.
+  /// Position in the file, in bytes, of the data of a dataset made by create_fixed(). The elements
+  /// are stored contiguously as in memory, so they can be written without HDF5 and its lock.
   [[nodiscard]] std::int64_t file_offset() const;
-  /// The type on disk, and its size.
+  /// The type in the file.
   [[nodiscard]] Type type() const;
   [[nodiscard]] std::size_t element_bytes() const;
 
-  /// The hyperslab [begin, begin + count). `data` holds `count` elements of `type`.
+  /// Reads elements [begin, begin + count) into `data`, which has space for `count` of `type`.
   void read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const;
   void write(std::int64_t begin, std::int64_t count, const Type& type, const void* data);
-  /// Extendible ones only.
+  /// Appends elements. Only for extendible datasets.
   void append(std::int64_t count, const Type& type, const void* data);
-  /// Makes it shorter or longer; extendible ones only.
+  /// Changes the number of elements. Only for extendible datasets.
   void resize(std::int64_t elements);
 
   template <class T>
@@ -120,9 +120,9 @@ class Dataset {
   DatasetId id_;
 };
 
-// Typed attributes. Writing replaces an attribute of the same name, whatever its type was.
+// Typed attributes. Writing replaces an existing attribute of the same name and any type.
 
-/// Of any type; `values`: -1 for a scalar.
+/// Writes an attribute of any type. `values`: -1 for a scalar.
 void write_attribute(
     hid_t object, const std::string& name, const Type& type, std::int64_t values, const void* data);
 void write_attribute(hid_t object, const std::string& name, const char* value);
@@ -145,8 +145,8 @@ bool has_attribute(hid_t object, const std::string& name);
 /// Names in alphabetical order.
 std::vector<std::string> attribute_names(hid_t object);
 
-/// Of the same types. Numbers are converted by HDF5. Throws StorageError when it is missing or of
-/// another kind.
+/// Reads an attribute of one of these types. HDF5 converts numbers. Throws StorageError if it is
+/// missing or has another kind of type.
 template <class T>
 T read_attribute(hid_t object, const std::string& name) {
   if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
@@ -169,18 +169,18 @@ T read_attribute(hid_t object, const std::string& name) {
   }
 }
 
-/// Makes `scale` the dimension scale of all of `others`, which are as long: the coordinate of their
-/// elements, for programs that know HDF5's dimension scales. Once per scale.
+/// Makes `scale` the dimension scale (coordinate) of all datasets in `others`, which have the same
+/// length, for programs that support HDF5's dimension scales. Call it once per scale.
 void make_scale(const Dataset& scale, const std::string& name, std::span<const Dataset> others);
 
-/// One stretch of a virtual dataset: `count` elements from `begin` on are in another file.
+/// A part of a virtual dataset: elements [begin, begin + count) are stored in another file.
 struct VirtualPiece {
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::string file;     ///< relative to the directory of the file that holds the virtual dataset
   std::string dataset;  ///< read from its first element
 };
-/// A 1-D dataset that shows the pieces as one. Elements that no piece covers read as zero.
+/// Creates a 1-D dataset that presents the pieces as one. Elements without a piece read as zero.
 Dataset create_virtual(hid_t parent,
                        const std::string& name,
                        const Type& type,

@@ -21,27 +21,27 @@
 namespace trireme::h5 {
 namespace {
 
-// The HDF5 file driver (VFD) for all files. The library's default driver reports a failed write or
-// close to HDF5, which crashes in MPI_Finalize when a file cannot be closed, also one that was only
-// read (1.10.8 loses the file and keeps its id).
+// The HDF5 file driver (VFD) for all files. The default driver reports a failed write or close to
+// HDF5. If a file cannot be closed, even one that was only read, HDF5 then crashes in MPI_Finalize
+// (1.10.8 loses the file and keeps its id).
 //
-// 1. After a failed write nothing more is written, and HDF5 learns only of the first failure, or of
-//    none if the file is being closed: closing it always succeeds.
+// 1. After a failed write nothing more is written. HDF5 sees only the first failure, and none while
+//    the file is being closed, so a close always succeeds.
 // 2. Writes go to the file immediately.
 // 3. The result is an ordinary HDF5 file, which every driver can read.
 
-struct Output : H5FD_t {  // HDF5 sees that part
+struct Output : H5FD_t {  // HDF5 sees only the base
   explicit Output(files::Descriptor opened)
       : H5FD_t{}, file(std::move(opened)), end(static_cast<haddr_t>(file.size())) {}
 
   files::Descriptor file;
   std::shared_ptr<std::string> problem = std::make_shared<std::string>();
   haddr_t end;            ///< the size as HDF5 sees it
-  haddr_t allocated = 0;  ///< HDF5's own mark
+  haddr_t allocated = 0;  ///< the allocated size (EOA), set by HDF5
   bool closing = false;
 };
 
-/// The new file that open() takes; under the LibraryLock.
+/// The new file for the next call of open(); guarded by the LibraryLock.
 std::optional<files::Descriptor> next;
 
 Output& of(H5FD_t* file) {
@@ -51,14 +51,14 @@ const Output& of(const H5FD_t* file) {
   return *static_cast<const Output*>(file);
 }
 
-/// Onto HDF5's error stack.
+/// Pushes a message onto HDF5's error stack.
 void push(const std::string& path, const std::string& reason) noexcept {
   H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_WRITEERROR,
            "%c%s: %s", detail::by_system, reason.c_str(), path.c_str());
 }
 
-/// Does `action` unless one has failed; keeps its failure, and tells HDF5 unless the file is being
-/// closed.
+/// Runs `action` unless an earlier one failed. Records a failure, and reports it to HDF5 unless the
+/// file is being closed.
 template <class Action>
 herr_t attempt(Output& output, Action&& action) noexcept {
   if (!output.problem->empty())
@@ -77,7 +77,7 @@ herr_t attempt(Output& output, Action&& action) noexcept {
   return -1;
 }
 
-/// Of a file that is read, also by its name: HDF5 opens the parts of virtual datasets itself.
+/// Opens `next`, or else `name` for reading: HDF5 opens the source files of virtual datasets.
 H5FD_t* open(const char* name, unsigned, hid_t, haddr_t) {
   try {
     return new Output(next ? *std::exchange(next, std::nullopt)
@@ -90,7 +90,7 @@ H5FD_t* open(const char* name, unsigned, hid_t, haddr_t) {
   return nullptr;
 }
 
-/// A close that fails after a sync adds nothing: a file that must be on the disk is synced.
+/// Ignores errors of close(2): files that must be on disk are synced before.
 herr_t close(H5FD_t* file) {
   delete &of(file);
   return 0;
@@ -111,7 +111,7 @@ herr_t handle(H5FD_t* file, hid_t, void** out) {
   return 0;
 }
 
-/// Zeros after the end.
+/// Bytes after the end of the file read as zeros.
 herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, void* out) {
   try {
     const std::span bytes(static_cast<std::byte*>(out), count);
@@ -171,7 +171,7 @@ hid_t driver() {
   return id;
 }
 
-/// Null for a file of another driver.
+/// Null if the file has another driver.
 Output* output_of(hid_t file) {
   const Properties access(H5Fget_access_plist(file));
   void* found = nullptr;
@@ -188,15 +188,15 @@ Properties file_access() {
   return access;
 }
 
-/// HDF5 1.10.8 crashes where it gets no memory for its own blocks (H5FL_blk_malloc, H5AC_create).
-/// With that much left it does not crash; else this throws std::bad_alloc.
+/// HDF5 1.10.8 crashes if it cannot allocate its own blocks (H5FL_blk_malloc, H5AC_create). Throws
+/// std::bad_alloc unless enough memory is left for them.
 void expect_memory() {
   constexpr std::size_t needed = std::size_t{16} << 20U;
   const std::unique_ptr<std::byte[]> asked(new std::byte[needed]);
-  asm volatile("" : : "g"(asked.get()) : "memory");  // asked for although it is not used
+  asm volatile("" : : "g"(asked.get()) : "memory");  // keeps the unused allocation
 }
 
-/// How the dataset's storage leads to other files, or "". No call here reads data.
+/// How the dataset's storage refers to other files, or "". Reads no data.
 std::string storage_outside(hid_t dataset) {
   const Properties creation(TRIREME_H5(H5Dget_create_plist(dataset)));
   if (TRIREME_H5(H5Pget_external_count(creation.get())) > 0)
@@ -219,7 +219,7 @@ struct Found {
   std::exception_ptr failed;
 };
 
-/// H5Lvisit's callback: no exception may pass through it.
+/// Callback of H5Lvisit. No exception may pass through HDF5.
 herr_t look(hid_t group, const char* name, const H5L_info_t* link, void* out) noexcept {
   auto& found = *static_cast<Found*>(out);
   try {
@@ -252,7 +252,7 @@ File create_file(const std::string& path) {
 
 File open_file(const std::string& path) {
   expect_memory();
-  const files::InputFile regular(path);  // says what is in the place of a file
+  const files::InputFile regular(path);  // refuses anything but a regular file
   const Properties access = file_access();
   File file(
       TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));
@@ -276,7 +276,7 @@ herr_t close_file(hid_t file) {
 void close(File file) {
   TRIREME_H5_OF(file.get(), "", H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
   const std::string what = detail::about("H5Fclose", file.get(), "");
-  std::shared_ptr<const std::string> problem;  // outlives the file
+  std::shared_ptr<const std::string> problem;  // must outlive the file
   {
     const LibraryLock lock;
     const Output* output = output_of(file.get());

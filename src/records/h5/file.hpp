@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: create, open, close.
+// Creates, opens and closes HDF5 files.
 //
-// 1. Files have the default format bounds, never "latest". They are made in one go under a
-//    temporary name, with our own driver (file.cpp), and only read once they have their own.
+// 1. Files have the default format bounds, never "latest". A file is written completely under a
+//    temporary name, with our own driver (file.cpp), then renamed, and from then on only read.
 // 2. HDF5's own file locks are off, so that file systems without locks work.
-// 3. What is opened is examined first: a regular file, opened without waiting for a writer. An HDF5
-//    file can refer to others: external links open files under any path, external storage reads
-//    them, virtual datasets show parts of them. So a file from someone else, or a damaged one,
-//    could make a run wait for a FIFO. Only virtual datasets over files in the same directory are
-//    allowed, which trireme writes itself.
-// 4. close() hands everything to the operating system; files::sync_file() hands it to the disk.
+// 3. Before a file is opened, it must be a regular file, so that a FIFO cannot block the run. HDF5
+//    files can refer to other files through external links, external storage and virtual datasets.
+//    A malicious or damaged file could thus make a run read any path. After opening, all such
+//    references are refused, except virtual datasets over files in the same directory, which
+//    trireme itself writes.
+// 4. close() hands all data to the operating system; files::sync_file() syncs it to disk.
 #pragma once
 
 #include <string>
@@ -18,16 +18,16 @@
 
 namespace trireme::h5 {
 
-/// Throws StorageError when the file exists already or cannot be made.
+/// Throws StorageError if the file exists or cannot be created.
 File create_file(const std::string& path);
-/// For reading. Throws DamagedError when it is not an HDF5 file, damaged, or leads outside, else
-/// StorageError.
+/// Opens for reading. Throws DamagedError if the file is not HDF5, damaged, or refers to files
+/// elsewhere; otherwise StorageError.
 File open_file(const std::string& path);
-/// Of a file that was created. Throws StorageError when it could not be written; the destructor
-/// does not tell.
+/// Closes a file from create_file(). Throws StorageError if writing failed; the destructor does not
+/// report that.
 void close(File file);
 
-/// Opens the group, made first when it is not there. `path` may have several parts.
+/// Opens the group, and creates it if it is missing. `path` may have several components.
 Group open_group(hid_t parent, const std::string& path);
 bool exists(hid_t parent, const std::string& path);
 

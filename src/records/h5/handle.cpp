@@ -30,8 +30,8 @@ std::string innermost_message() {
 namespace detail {
 
 void silence() noexcept {
-  // Before the library starts itself (later calls change nothing): its exit handler crashes when a
-  // file could not be closed, and owners leave it nothing to do.
+  // Must precede the library's initialization; later calls have no effect. The exit handler crashes
+  // if a file could not be closed, and it is not needed because owners close all objects.
   H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of HDF5 ids, and the check around every HDF5 call.
 //
-// 1. HDF5 is not thread-safe. Every call of it in this room holds a LibraryLock, so threads may
-//    work on different objects at the same time; one object belongs to one thread. The lock is held
-//    for one call, so bulk data must not be moved inside one (Dataset::file_offset()).
-// 2. HDF5's own printing of errors is off; a failing call is a StorageError with the call, the
-//    object and file that it was about, and the innermost message of HDF5's error stack. If the
-//    system refused the call (no permission, a failing disk, no memory), the error contains the
-//    system's message. If the file contradicts itself, the error is a DamagedError. Only that is a
-//    reason to give up a file: what the system refused today it may allow tomorrow.
-// 3. Owners close their id in their destructor. close() of file.hpp reports what a file that was
-//    written lacks.
+// 1. HDF5 is not thread-safe. All code in this directory holds a LibraryLock during HDF5 calls, so
+//    threads may use different objects concurrently; an object belongs to one thread. The lock is
+//    held for one call, so bulk data should not be moved inside one (Dataset::file_offset()).
+// 2. HDF5 does not print errors. A failed call is a StorageError that names the call, the object,
+//    the file, and the innermost message of HDF5's error stack. If a system call failed (no
+//    permission, failing disk, no memory), it contains the system's message. If the file's content
+//    is inconsistent, it is a DamagedError. Only a DamagedError is a reason to abandon a file; a
+//    failed system call may succeed later.
+// 3. Owners close their id in their destructor. Write errors are reported only by close() of
+//    file.hpp.
 // 4. HDF5's exit handler is off: objects that are still open at exit are not written.
 #pragma once
 
@@ -24,35 +24,35 @@
 
 namespace trireme::h5 {
 
-/// What is in the file is not what was written.
+/// The content of the file is not what was written.
 class DamagedError : public StorageError {
  public:
   using StorageError::StorageError;
 };
 
-/// Holds the process's one lock on HDF5. A thread may take it again.
+/// Holds the process's only lock for HDF5, which is recursive.
 class LibraryLock : std::lock_guard<std::recursive_mutex> {
  public:
   LibraryLock();
 };
 
-/// The innermost message of the current error stack, in one line.
+/// The innermost message of the current error stack, on one line.
 std::string innermost_message();
 
 namespace detail {
-/// Begins messages of the system, which our driver (file.cpp) adds to HDF5's own.
+/// Marks system messages, which our driver (file.cpp) puts on HDF5's error stack.
 inline constexpr char by_system = '\x01';
 
 void silence() noexcept;
-/// `reason` is innermost_message() after the call that failed.
+/// Throws. `reason` is innermost_message() after the failed call.
 [[noreturn]] void fail(const std::string& statement,
                        const std::string& reason,
                        const char* file = __builtin_FILE(),
                        int line = __builtin_LINE());
-/// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
-/// `object`, or empty. Asking for names clears HDF5's messages.
+/// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments, and `name` relative to
+/// `object`; `name` may be empty. Clears HDF5's error stack.
 std::string about(const char* call, hid_t object, const std::string& name);
-/// The call is about `name` below `object`, if one of them is given.
+/// The call concerns `name` relative to `object`, if one of them is given.
 template <class T>
 T check(T result,
         const char* statement,
@@ -95,7 +95,7 @@ class Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-/// As H5Fclose, but does not fail because of a write (file.hpp).
+/// Like H5Fclose, but never fails because of a failed write (file.hpp).
 herr_t close_file(hid_t file);
 
 using File = Handle<&close_file>;
@@ -109,13 +109,13 @@ using DatasetId = Handle<&H5Dclose>;
 
 }  // namespace trireme::h5
 
-/// The value of an HDF5 call, or a StorageError. The lock is taken before the arguments are looked
-/// at, because HDF5's constants are calls, and lasts to the end of the whole expression.
+/// The value of an HDF5 call; throws StorageError on failure. Takes the lock before it evaluates
+/// the arguments (HDF5's constants are calls), and holds it until the full expression ends.
 #define TRIREME_H5(call)                                           \
   (::trireme::h5::LibraryLock(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__))
-/// The same for a call about `name` below `object` (or about `object` itself): the error names
-/// them, and the file that they are in.
+/// The same for a call about `name` relative to `object` (or `object` itself), which the error
+/// names, together with their file.
 #define TRIREME_H5_OF(object, name, call)                          \
   (::trireme::h5::LibraryLock(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__, object, name))

@@ -27,7 +27,7 @@ struct CheckpointConfig {
   std::int64_t memory_every_steps = 0;
   std::string directory;
 
-  /// Whether the run writes any without being asked.
+  /// Whether the run writes checkpoints at intervals, without a request.
   [[nodiscard]] bool regular() const { return every_steps > 0 || every_minutes > 0; }
 };
 

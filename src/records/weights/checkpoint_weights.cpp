@@ -51,7 +51,7 @@ class FactReader {
                                                 prefix_ + name));
     read(name, *text, value);
     if constexpr (std::same_as<T, std::int64_t>)
-      if (value < 1 || (key.max && value > *key.max))  // 0 is a deck's word for the preset's size
+      if (value < 1 || (key.max && value > *key.max))  // 0 in a deck means: size of the preset
         refuse(name, *text);
   }
   template <Fact T>

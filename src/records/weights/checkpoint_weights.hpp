@@ -15,27 +15,27 @@ namespace trireme::weights {
 /// The state that holds weights, in every checkpoint and of every optimizer: its first slot.
 inline constexpr const char* master_state = "master";
 
-/// The model as a checkpoint states it, and what two checkpoints must share: the keys of the deck
-/// section `model` that no resume may change. Keys other than the sizes, `bias` and `tied_head` are
-/// stated only if they differ from GPT-2's, so a new key does not change the facts of known models.
+/// The model's facts, which two checkpoints of a run must share: the keys of the deck section
+/// `model` that no resume may change. Keys other than the sizes, `bias` and `tied_head` are
+/// included only if they differ from GPT-2's, so new keys do not change the facts of known models.
 record::NameValues model_facts(const model::GptShape& shape);
 /// The inverse of model_facts(). Absent facts take their defaults. Throws UserError if a size is
 /// missing, a fact is not a valid value of its key, or no model can have these sizes.
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
 
-/// The facts about the roles of tokens, of CheckpointFacts::more.
+/// Facts for CheckpointFacts::more about the roles of tokens.
 record::NameValues role_facts(const Roles& roles);
 
-/// The facts about the origin of the initial weights, the roles in their files included. They stay
-/// with the run.
+/// Those of `facts` that describe the origin of the initial weights, including the roles in their
+/// files. They remain with the run.
 record::NameValues origin_facts(const record::NameValues& facts);
 
 /// Opens the checkpoint in `directory`, with its tokenizer. The frame of every rank file is
 /// compared with the manifest. Throws UserError.
 StoredModel open_checkpoint(const std::string& directory);
 
-/// The directory of the checkpoint of `step`, or of the newest (-1). Throws UserError if there is
-/// none.
+/// The directory of the checkpoint of `step`, or of the newest one if it is -1. Throws UserError if
+/// there is none.
 std::string checkpoint_in(const std::string& run_directory, std::int64_t step = -1);
 
 }  // namespace trireme::weights

@@ -22,7 +22,7 @@ constexpr std::string_view without_effect[] = {
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
     "task_specific_params", "tie_last_hidden_states", "tokenizer_class", "torch_dtype",
     "transformers_version", "use_cache",
-    // Settings of generation in older files.
+    // Generation settings, which older files contain.
     "do_sample", "max_length", "repetition_penalty", "temperature", "top_k", "top_p"};
 
 /// Keys of every family that change what is computed or stored, and the reason for a refusal.
@@ -34,7 +34,7 @@ constexpr std::pair<const char*, const char*> refused[] = {
     {"is_encoder_decoder", "trireme has no encoder"},
     {"add_cross_attention", "trireme has no cross attention"}};
 
-/// Whether a key with this value asks for nothing.
+/// Whether a key with this value has no effect.
 bool says_nothing(const Json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty());
 }

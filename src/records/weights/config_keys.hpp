@@ -56,12 +56,12 @@ class KeyReader {
   }
 
   void say(const std::string& key, std::string text);
-  /// Null where the key is missing. "a.b" is key b of the object a.
+  /// The key's value, or null if the key is missing. "a.b" is key b of the object a.
   const text::Json& value(const std::string& key);
-  /// The same, for a message.
+  /// The key's value as text for a message.
   [[nodiscard]] std::string shown(const std::string& key);
   [[nodiscard]] bool has(const std::string& key) const { return root_.contains(key); }
-  /// Refuses other keys of the object `key` that have a value.
+  /// Reports keys of the object `key`, other than those read, that have a value.
   void refuse_others_in(const std::string& key, std::string_view what);
   /// Throws the errors, if there are any. Returns notes about keys that have no effect; `reader`
   /// names the class of transformers that ignores them as well.

@@ -28,7 +28,7 @@ enum class ExportFormat : std::uint8_t { huggingface, gguf, llmc };
 enum class ExportRows : std::uint8_t { model, tokenizer };
 
 struct ExportRequest {
-  std::string source;      ///< a path as for open_model()
+  std::string source;      ///< a path as in open_model()
   std::int64_t step = -1;  ///< of the checkpoint; -1: the newest
   ExportFormat format = ExportFormat::huggingface;
   StoredType type = StoredType::f32;  ///< f32 or bf16; in a GGUF file also f16 or q8_0
@@ -40,7 +40,7 @@ struct ExportRequest {
 
 struct Exported {
   std::string source;              ///< the path of the model or checkpoint
-  std::vector<std::string> files;  ///< those with weights
+  std::vector<std::string> files;  ///< the files that contain weights
   std::int64_t parameters = 0, bytes = 0;
   std::vector<std::string> notes;  ///< remarks for the user, one line each
 };

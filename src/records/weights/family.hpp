@@ -41,7 +41,7 @@ struct NameRule {
 enum class Windows : std::uint8_t { none, all_layers, some_layers };
 
 struct Family {
-  model::Family kind;        ///< its parts, except those named below
+  model::Family kind;        ///< its parts, except as stated below
   const char* model_type;    ///< of config.json
   const char* architecture;  ///< the class with a head
   /// Precedes the names of all tensors except the head's; absent in files of a model without head.
@@ -53,17 +53,17 @@ struct Family {
   bool may_have_biases = false;  ///< in all linear layers
   bool always_biased = false;    ///< biases are zero if the model has none
   bool may_square_relu = false;  ///< instead of GELU
-  bool scales_as_llama3 = true;  ///< rotary positions
+  bool scales_as_llama3 = true;  ///< Llama 3 scaling of rotary positions
 };
 
-/// Of config.json.
+/// The families of config.json.
 std::span<const Family> families();
 /// The parts of `shape` that the family cannot express: "model.qk_norm: none", …
 std::vector<std::string> parts_beyond(const Family& family, const model::GptShape& shape);
 /// The first family that can express all parts of `shape`; null if there is none.
 const Family* find_family(const model::GptShape& shape, std::span<const Family> among = families());
-/// The same. Throws UserError for `file` with the parts that the nearest one cannot express;
-/// `format` names the files.
+/// Like find_family(), but throws UserError for `file` with the parts that the nearest family
+/// cannot express. `format` names the file format.
 const Family& family_of(const model::GptShape& shape,
                         std::string_view file = "",
                         std::string_view format = "config.json of transformers",

@@ -17,8 +17,8 @@ constexpr const char* rows_key = "run.initial_rows";
 
 using Say = std::function<void(const std::string& key, std::string text)>;
 
-/// Whether another value of this key is a difference of its own: it does not follow from a size, is
-/// not one of rows, and has a meaning on both sides. Sizes of 0 are not known yet.
+/// Whether a difference in this key should be reported on its own: it does not follow from a size,
+/// does not concern rows, and applies to both models. Sizes of 0 are not known yet.
 bool comparable(const std::string& key, const model::GptShape& here, const model::GptShape& there) {
   const bool heads = here.heads == there.heads && here.heads != 0;
   const bool channels = here.channels == there.channels;

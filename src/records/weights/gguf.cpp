@@ -67,8 +67,8 @@ constexpr Family architectures[] = {
     architecture(model::Family::qwen2, "qwen2", llama_tensors<HeadRows::ours>),
     architecture(model::Family::qwen3, "qwen3", llama_tensors<HeadRows::ours>)};
 
-/// How llama.cpp cuts texts (src/llama-vocab.cpp), by our pattern; `whole` if it then looks for
-/// whole pieces among the tokens before it merges.
+/// A pre-tokenizer of llama.cpp (src/llama-vocab.cpp) and the equivalent pattern of ours. `whole`:
+/// it looks up whole pieces among the tokens before it merges.
 struct PreTokenizer {
   Pattern pattern;
   const char* name;
@@ -81,7 +81,7 @@ constexpr PreTokenizer pre_tokenizers[] = {
     {Pattern::tekken, "tekken", true}, {Pattern::deepseek, "deepseek-v3"},
     {Pattern::smollm, "smollm"}};
 
-/// The first with the pattern that treats whole pieces as the tokenizer does, else with the pattern.
+/// The first with this pattern that agrees on whole pieces, else the first with this pattern.
 const char* pre_tokenizer_of(const text::Vocabulary& vocabulary) {
   const PreTokenizer* found = nullptr;
   for (const PreTokenizer& one : pre_tokenizers)
@@ -119,7 +119,7 @@ class Output {
     number(static_cast<std::uint64_t>(value.size()));
     bytes_ += value;
   }
-  /// Its type and itself. A list has values of one type; an empty one is of texts.
+  /// Appends a value's type and the value. A list has one element type; if empty, it is text.
   void typed(const trireme::Json& value) {
     number(type_of(value));
     if (!value.is_array())
@@ -191,8 +191,8 @@ void add_sizes(const GgufContent& content, trireme::Json& keys) {
       s.attention_factor / model::yarn_attention_factor(s.factor);
 }
 
-/// llama.cpp merges what makes the token of the highest score. Tokens of equal rank have equal
-/// scores. Throws UserError where it would give other tokens.
+/// Scores for llama.cpp, which performs the merge whose token has the highest score. Tokens of
+/// equal rank have equal scores. Throws UserError if the resulting tokens would differ.
 std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tokens) {
   if (vocabulary.prefix == text::SpacePrefix::first_word ||
       vocabulary.prefix == text::SpacePrefix::words)
@@ -200,7 +200,7 @@ std::vector<float> scores_of(const text::Vocabulary& vocabulary, std::size_t tok
         "the tokenizer puts a space before words only (Metaspace), which llama.cpp cannot do. A "
         "program that reads a GGUF file would give other tokens.");
   std::vector<float> scores(tokens);
-  // A list of merges is an order of tokens if all merges that make a token follow each other.
+  // A list of merges defines an order of tokens only if all merges to one token are adjacent.
   const text::TokenOfBytes ids = text::ordinary_tokens(vocabulary);
   float rank = 0;
   text::Token before = -1;
@@ -264,7 +264,7 @@ void add_vocabulary(const GgufContent& content, trireme::Json& keys) {
   if (roles.ends.size() > 1)
     add("eot_token_id", roles.ends[1]);
   add("padding_token_id", roles.padding);
-  // A token that only begins texts begins every prompt, as in Llama and unlike in GPT-2.
+  // A token that only begins texts is added to every prompt, as in Llama but not in GPT-2.
   keys["tokenizer.ggml.add_bos_token"] =
       roles.begin && std::ranges::find(roles.ends, *roles.begin) == roles.ends.end();
 }
@@ -277,8 +277,8 @@ StoredType type_of(const TheirTensor& tensor, StoredType wanted) {
                                                                              : wanted;
 }
 
-/// The divisors of frequencies (tensor rope_freqs.weight) for positions that are scaled as in Llama
-/// 3.1; empty for others.
+/// The frequency divisors (tensor rope_freqs.weight) for rotary positions that are scaled as in
+/// Llama 3.1; empty for other scalings.
 std::vector<float> rotary_divisors(const model::GptShape& shape) {
   const model::RotaryScaling& s = shape.rotary_scaling;
   if (!s.active() || s.type != ops::RotaryScalingType::llama3)

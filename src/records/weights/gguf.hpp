@@ -30,11 +30,11 @@ struct GgufContent {
   Roles roles = {};
   std::string tokenizer = {};              ///< text::Tokenizer::serialized(); "": no vocabulary
   std::vector<TensorOutput> tensors = {};  ///< in the order of their data, of any type
-  /// More keys, with text as value.
+  /// Additional keys with text values.
   std::vector<std::pair<std::string, std::string>> facts = {};
 };
-/// Writes the whole file, with tensors of `model`. Throws UserError if llama.cpp cuts texts in no
-/// way that the tokenizer does.
+/// Writes the whole file, with tensors of `model`. Throws UserError if llama.cpp has no
+/// pre-tokenizer that splits texts as the tokenizer does.
 void write_gguf(GgufContent content, const StoredModel& model, files::Descriptor& file);
 
 }  // namespace trireme::weights

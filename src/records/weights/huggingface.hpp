@@ -31,7 +31,7 @@ StoredModel open_huggingface(const std::string& directory);
 /// value is the parameter's content hash, with which readers compare it.
 inline const std::string hash_key = "trireme.hash.";
 
-/// What a config.json says.
+/// The content of a config.json.
 struct ConfigContent {
   model::GptShape shape = {};
   Roles roles = {};
@@ -42,7 +42,7 @@ ConfigContent read_config(const text::FileText& file);
 /// Adds the roles of generation_config.json, which replace those of config.json.
 void read_generation_config(const text::FileText& file, ConfigContent& content);
 
-/// The texts of both files; `dtype` is "float32" or "bfloat16".
+/// The text of config.json; `dtype` is "float32" or "bfloat16".
 std::string config_json(const model::GptShape& shape,
                         const Roles& roles = {},
                         const char* dtype = "float32");

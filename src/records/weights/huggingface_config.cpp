@@ -27,10 +27,10 @@ using model::RotaryScaling;
 using ops::RotaryScalingType;
 using text::Json;
 
-/// Marks a model without biases in a family whose files always contain them, as zeros.
+/// Marks a model without biases in a family whose files always contain biases (then zeros).
 constexpr const char* no_bias_key = "trireme_bias";
 
-/// Families that are close to one of ours, and why they are not read.
+/// Families similar to a supported one, and why they are not supported.
 constexpr std::pair<const char*, const char*> near_families[] = {
     {"olmo2", ": it normalizes the outputs of attention and MLP, and trireme their inputs"},
     {"smollm3", ": some of its layers have no rotary positions, which trireme does not have"}};
@@ -154,7 +154,7 @@ void rotary_keys(KeyWriter& keys, const GptShape& shape) {
 
 constexpr const char *whole = "full_attention", *sliding = "sliding_attention";
 
-/// The window of a family in which it is a number or null.
+/// The window size of a family for which it is a number or null.
 std::int64_t window_of(KeyReader& keys) {
   std::int64_t window = 0;
   if (!keys.has("sliding_window") || !keys.value("sliding_window").is_null())
@@ -340,7 +340,7 @@ void family_keys(Keys& keys, const Family& family, GptShape& shape) {
     keys.flag(no_bias_key, shape.bias, true);
 }
 
-/// The ids of a key that is null, an id or a list of ids, as far as the model has them.
+/// Token ids of a key: an id or a list of ids; null and -1 give none, other values are reported.
 std::vector<std::int32_t> ids_of(KeyReader& keys, const char* key, std::int64_t vocabulary) {
   const Json& given = keys.value(key);
   std::vector<std::int32_t> ids;
@@ -353,7 +353,7 @@ std::vector<std::int32_t> ids_of(KeyReader& keys, const char* key, std::int64_t 
   return ids;
 }
 
-/// Changes only roles that have a value here.
+/// Changes only the roles that have a value in this file.
 void read_roles(KeyReader& keys, std::int64_t vocabulary, Roles& roles) {
   if (const auto ids = ids_of(keys, "bos_token_id", vocabulary); !ids.empty())
     roles.begin = ids.front();
@@ -385,7 +385,7 @@ ConfigContent read_config(const text::FileText& file) {
   const Json root = parse_object(file);
   const Family& family = family_named(file.path, root);
   ConfigContent content{.shape = model::parts_of(family.kind)};
-  content.shape.output_init = {};  // no part of a trained model
+  content.shape.output_init = {};  // not part of a trained model
   KeyReader keys(file.path, root);
   static_cast<void>(keys.value("model_type"));
   family_keys(keys, family, content.shape);

@@ -37,7 +37,7 @@ void expect_tokenizer(const StoredModel& stored, const ImportRequest& request) {
                     stored.shape.vocabulary, tokenizer->vocabulary()));
 }
 
-/// What is read before the first file is written.
+/// Everything that is read before the first file is written.
 struct Source {
   model::GptShape shape;
   std::string tokenizer;

@@ -84,7 +84,7 @@ InitialWeights::InitialWeights(StoredModel stored,
     const StoredTensor& tensor = stored_.tensors.at(p);
     if (tensor.shape == table_[p].shape)
       continue;
-    comm::on_first_rank(world_, [&] {  // the sums over all ranks do not cover it
+    comm::on_first_rank(world_, [&] {  // the sums over all ranks do not include it
       if (tensor.content_hash)
         stored_.expect_hash(tensor, reader_.hash(tensor, tensor.elements()));
     });

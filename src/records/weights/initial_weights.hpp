@@ -43,7 +43,7 @@ struct Origin {
   std::uint64_t hash = 0;
   Roles roles = {};
 
-  /// As a checkpoint and the record state it (checkpoint_weights.hpp).
+  /// The facts for a checkpoint and the record (checkpoint_weights.hpp).
   [[nodiscard]] record::NameValues facts() const;
 };
 

@@ -19,7 +19,7 @@
 
 namespace trireme::weights {
 
-/// Of both versions: 3 is fp32, 5 is bf16.
+/// Magic number of both versions: 3 is fp32, 5 is bf16.
 inline constexpr std::int32_t llmc_model_magic = 20240326;
 inline constexpr std::int64_t llmc_header_bytes = 1024;
 using LlmcHeader = std::array<std::int32_t, 256>;

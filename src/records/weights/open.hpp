@@ -48,7 +48,7 @@ void read_from(const std::string& path,
                comm::World& world,
                const std::function<void(const std::string& place)>& read);
 
-/// Those that the model's files do not state are its tokenizer's.
+/// Roles in the model's files; roles that these do not state come from the tokenizer.
 Roles roles_of(const StoredModel& model);
 
 /// Null if the model has no tokenizer.

@@ -49,7 +49,7 @@ class Parser {
       else
         tensor(name, value);
     }
-    if (findings_.size() == 0)  // offsets of invalid entries prove nothing
+    if (findings_.size() == 0)  // offsets of invalid entries are not meaningful
       tile();
     findings_.settle();
     return std::move(header_);
@@ -94,7 +94,7 @@ class Parser {
                             shape_text(entry.shape), size / 8, entry.end - entry.begin));
     header_.tensors.push_back(std::move(entry));
   }
-  /// Each reads a part of the entry, or reports what is wrong with it.
+  /// Each function reads one part of the entry, or reports what is wrong with it.
   std::int64_t dtype(const Json& value, SafetensorsEntry& entry) {
     if (value.is_string())
       entry.dtype = value.get<std::string>();

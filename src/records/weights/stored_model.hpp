@@ -6,8 +6,8 @@
 // 1. `tensors` has one entry for each parameter of `shape`, in registration order, with the shape
 //    of the parameter table.
 // 2. A tensor's extents cover its stored elements without gaps, in order.
-// 3. It is plain data: one rank opens the files and examines all that is in their headers, and the
-//    others receive it (pack()).
+// 3. It is plain data: one rank opens the files and checks all headers, and the other ranks receive
+//    the description (pack()).
 #pragma once
 
 #include <cstdint>
@@ -52,14 +52,14 @@ struct Roles {
   std::vector<std::int32_t> ends = {};       ///< any of them ends a text
   std::optional<std::int32_t> padding = {};  ///< fills rows of a batch; only kept for exports
 
-  /// Whether a vocabulary of `tokens` has all of them.
+  /// Whether all of them are ids below `tokens`, the vocabulary size.
   [[nodiscard]] bool within(std::int64_t tokens) const;
   auto fields() { return std::tie(begin, ends, padding); }
   bool operator==(const Roles&) const = default;
 };
 
 struct StoredModel {
-  std::string path = {};        ///< as it was named, or the checkpoint found there
+  std::string path = {};        ///< as given by the user, or the checkpoint found there
   std::string format = {};      ///< "huggingface", "llm.c" or "checkpoint"
   std::string shape_file = {};  ///< the file that states the sizes
   model::GptShape shape = {};
@@ -71,7 +71,7 @@ struct StoredModel {
   Roles roles = {};
   std::vector<std::string> notes = {};  ///< remarks for the user, one line each
 
-  /// Throws UserError if the tensor has a content hash, and it is not this one.
+  /// Throws UserError if the tensor has a content hash that differs from `hash`.
   void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;
   auto fields() {
     return std::tie(path, format, shape_file, shape, files, tensors, tokenizer, tokenizer_place,

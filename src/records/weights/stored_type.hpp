@@ -17,11 +17,11 @@ enum class StoredType : std::uint8_t { f32, bf16, f16, q8_0 };
 /// Elements that share a factor in q8_0.
 inline constexpr std::int64_t q8_0_block = 32;
 
-/// Of one element. Requires: not q8_0.
+/// Size of one element in bytes. Requires: not q8_0.
 constexpr std::size_t size_bytes(StoredType type) {
   return type == StoredType::f32 ? 4 : 2;
 }
-/// Of `elements`, whole blocks of q8_0.
+/// Size in bytes of `elements`; q8_0 requires whole blocks.
 constexpr std::int64_t bytes_of(StoredType type, std::int64_t elements) {
   return type == StoredType::q8_0 ? elements / q8_0_block * (q8_0_block + 2)
                                   : elements * static_cast<std::int64_t>(size_bytes(type));
@@ -36,8 +36,8 @@ std::uint16_t float_to_half(float value);
 /// address if the type is f32.
 void to_fp32(StoredType type, const std::byte* from, std::int64_t count, float* to);
 
-/// The inverse, rounded, into `to`. q8_0: whole blocks, each a factor in fp16 and 32 integers
-/// of 8 bits, as ggml rounds them.
+/// Converts to `type` with rounding, into `to`. q8_0: whole blocks, each a factor in fp16 and 32
+/// integers of 8 bits, rounded as in ggml.
 void from_fp32(StoredType type, std::span<const float> from, std::vector<std::byte>& to);
 
 }  // namespace trireme::weights

@@ -150,7 +150,7 @@ void TensorWriter::write_stored(const TensorOutput& output, files::Descriptor& f
   StoredTensor tensor = *output.tensor;
   if (tensor.content_hash && their.begin == 0)  // once, if several of theirs are parts of it
     model_.expect_hash(tensor, reader_.hash(tensor, tensor.elements()));
-  if (their.transposed) {  // the reader transposes what it takes for stored like this
+  if (their.transposed) {  // the reader transposes tensors stored like this
     tensor.transposed = !tensor.transposed;
     std::ranges::reverse(tensor.shape);
   }

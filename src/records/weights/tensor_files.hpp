@@ -7,8 +7,8 @@
 // 2. Temporary memory is bounded by `block_elements`, whatever the tensor's size.
 // 3. A reader may only be used by one thread.
 //
-// And writes them to a new file, one after the other, as the file's format needs them: transposed,
-// cut to some rows, followed by rows of zeros, in any stored type.
+// Also writes parameters to a new file in the order and layout of its format: transposed, limited
+// to some rows, padded with rows of zeros, in any stored type.
 #pragma once
 
 #include <algorithm>
@@ -48,13 +48,13 @@ class TensorReader {
       take(at, std::span(values));
     }
   }
-  /// Sum of element_hash over the first `elements`, after they were rounded to `type`.
+  /// Sum of element_hash over the first `elements` after rounding to `type`.
   std::uint64_t hash(const StoredTensor& tensor,
                      std::int64_t elements,
                      StoredType type = StoredType::f32);
 
  private:
-  /// Stored elements, in stored order.
+  /// Reads stored elements in stored order.
   void read_stored(const StoredTensor& tensor, std::int64_t begin, std::int64_t count, float* to);
   /// Reads columns [first, first + width) of rows [row, row + rows) of the stored matrix into their
   /// places in `values`, whose first element is element `begin` of the parameter.
@@ -75,16 +75,16 @@ class TensorReader {
 
 /// How one tensor is written.
 struct TensorOutput {
-  /// Its name, shape, and how the order of its elements differs from ours.
+  /// Name and shape in the file, and how its element order differs from ours.
   TheirTensor their = {};
   const StoredTensor* tensor = nullptr;  ///< null: only zeros
   std::int64_t elements = 0;             ///< of the tensor, from their.begin on
   std::int64_t zeros = 0;                ///< number of zeros after them
   StoredType type = StoredType::f32;
-  /// Of the parameter, if the tensor has its first ones and is not all of several; else 0.
+  /// Elements of the parameter if the tensor begins with its first element; else 0.
   std::int64_t elements_of_parameter = 0;
 
-  /// As it is stored, row-major.
+  /// The shape in the file, row-major.
   [[nodiscard]] std::vector<std::int64_t> stored_shape() const;
   [[nodiscard]] std::int64_t bytes() const { return bytes_of(type, elements + zeros); }
 };

@@ -37,7 +37,7 @@ namespace trireme::device::cpu {
 /// The first exception of a stream, shared by the streams and events that it reached.
 struct Failure {
   std::exception_ptr error;
-  /// A thread of the host has received it.
+  /// A host thread has received the exception.
   std::atomic<bool> reported{false};
 };
 
@@ -133,15 +133,15 @@ class Stream final : public device::Stream {
   }
   /// For the callable that is running.
   [[nodiscard]] Workspace& workspace() { return workspace_; }
-  /// Enqueues captured tasks.
+  /// Enqueues the captured tasks.
   void launch(const std::vector<Task>& tasks);
 
  private:
-  /// A task, or the record of an event or a wait for one.
+  /// A queued task, record of an event, or wait for an event.
   struct Entry {
     Task task = {};
     std::shared_ptr<EventState> event = nullptr;
-    std::uint64_t target = 0;  ///< of the event
+    std::uint64_t target = 0;  ///< number of the event's record
     bool waits = false;
   };
   static constexpr std::size_t ring_size = 1024;
@@ -149,7 +149,7 @@ class Stream final : public device::Stream {
   void enqueue(Entry entry);
   void expect_no_capture(const char* call) const;
   void work();
-  /// Of the worker. Throws what a task throws.
+  /// Called by the worker. Throws what the task throws.
   void run_entry(Entry& entry);
 
   Device& device_;

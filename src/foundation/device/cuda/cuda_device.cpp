@@ -15,7 +15,7 @@
 namespace trireme::device {
 namespace {
 
-/// In the form of nvidia-smi: "GPU-c2c2…".
+/// The UUID as nvidia-smi prints it: "GPU-c2c2…".
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {

@@ -14,15 +14,14 @@
 namespace trireme::device::cuda {
 namespace {
 
-/// Time of a reached event, from an anchor that was reached before it.
+/// Time at which `event` was reached. Requires: `anchor` was reached before it.
 double time_of(cudaEvent_t event, const Anchor& anchor) {
   float milliseconds = 0;
   TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, anchor.event, event));
   return anchor.seconds + static_cast<double>(milliseconds) * 1e-3;
 }
 
-/// Prints the failure of a call in a destructor. Not when the process ends and the driver is
-/// already unloaded.
+/// Reports a failed call in a destructor, unless the process is ending and the driver is unloaded.
 void report(cudaError_t status, const char* statement) noexcept {
   if (status != cudaSuccess && status != cudaErrorCudartUnloading)
     error_line("warning: {} failed: {}", statement, words_of(status));
@@ -63,7 +62,7 @@ void check(cudaError_t status, const char* statement, const char* file, int line
   std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
   if (status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread)
     words += "; set gpu.graphs: false to run without captures";
-  static_cast<void>(cudaGetLastError());  // else the next launch would report it
+  static_cast<void>(cudaGetLastError());  // clear it, or the next launch would report it
   throw DeviceError("CUDA", statement, words, file, line);
 }
 
@@ -96,9 +95,9 @@ Clock::~Clock() {
   report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
 }
 
-// The GPU reached the event at some time in the round trip. Takes the time in this interval that is
-// nearest to the prediction of the previous anchor, or the middle for the first anchor. Tries again
-// if the round trip was long, since the host may have been preempted.
+// The GPU reached the event at some time within the round trip. Takes the time in this interval
+// that is nearest to the prediction of the previous anchor, or the middle for the first anchor.
+// Tries again if the round trip was long, since the host may have been preempted.
 std::shared_ptr<const Anchor> Clock::measure(const Anchor* previous) const {
   constexpr int tries = 4, most_tries = 64;
   constexpr double good_s = 1e-3;

@@ -33,8 +33,8 @@ void check_parameters(const std::string& directory,
                       i, text(theirs, i), text(ours, i)));
 }
 
-/// Collective. The first (state, parameter) of which the ranks read something else than was written:
-/// `hashes` and `counts` are those of the elements that this rank read, by state and parameter.
+/// Collective. The first (state, parameter) whose data does not match the stored hash. `hashes` and
+/// `counts` are those of the elements that this rank read, by state and parameter.
 std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
     const Manifest& manifest,
     std::span<const std::uint64_t> hashes,
@@ -56,7 +56,7 @@ std::optional<std::pair<std::size_t, std::size_t>> first_wrong(
   return std::nullopt;
 }
 
-/// The manifest of a checkpoint; refuses one that is damaged, with what to do.
+/// Reads the manifest of a checkpoint. The error for a damaged one says what to do.
 Manifest usable_manifest(const std::string& directory) {
   Manifest manifest;
   try {
@@ -70,7 +70,7 @@ Manifest usable_manifest(const std::string& directory) {
   return manifest;
 }
 
-/// The first rank's manifest, of a checkpoint from which this run can resume.
+/// Called by rank 0. The manifest of a checkpoint from which this run can resume.
 Manifest expected_manifest(const std::string& directory,
                            const layout::Plan& plan,
                            const NameValues& model) {
@@ -80,8 +80,8 @@ Manifest expected_manifest(const std::string& directory,
   return manifest;
 }
 
-/// Collective, after the ranks read something else than was written of one parameter in one state,
-/// each only a part of its pieces: every rank reads these pieces of its files whole. Throws.
+/// Collective. Called if a parameter of a state does not match its hash, but each rank read only
+/// parts of its pieces. The ranks read these pieces completely to find the damaged one. Throws.
 [[noreturn]] void name_damage(const std::string& directory,
                               const Manifest& manifest,
                               std::pair<std::size_t, std::size_t> which,

@@ -37,7 +37,7 @@
 
 namespace trireme::record {
 
-/// How the name of a state begins that may have fewer elements than the parameters: the first ones.
+/// Prefix of the names of states that may have only the first elements of each parameter.
 inline constexpr std::string_view partial_state = "partial_";
 
 /// A contiguous range of elements of one parameter in one state ("parameter", "moment1", …).
@@ -52,23 +52,23 @@ using Slab = SlabOf<ConstView>;
 using MutableSlab = SlabOf<View>;
 
 struct CheckpointFacts {
-  std::int64_t step = 0;          ///< steps done
-  std::uint64_t next_sample = 0;  ///< global index, after the last one trained on
+  std::int64_t step = 0;          ///< completed steps
+  std::uint64_t next_sample = 0;  ///< global index of the next sample to train on
   std::uint64_t seed = 0;
   NameValues model;  ///< sizes and options that must be equal on load
   NameValues more;   ///< versions, precision, run, data, …: not compared here
-  /// Of the session that wrote it, every key; empty in checkpoints before format 2.1.
+  /// All deck keys of the session that wrote it; empty in checkpoints before format 2.1.
   NameValues deck = {};
-  /// Of the tokens: text::Tokenizer::serialized(); empty in checkpoints before format 2.2, and
-  /// where it was not known.
+  /// text::Tokenizer::serialized() of the data's tokenizer; empty in checkpoints before format 2.2,
+  /// and if it was unknown.
   std::string tokenizer = {};
 };
 
 /// Which complete checkpoints a save keeps.
 ///
-/// 1. The `keep` newest ones, milestones among them; all of them when it is 0.
-/// 2. Every milestone: of a step that is a multiple of `keep_every` (0: no step is), or written
-/// as a milestone, as its facts state; so another `keep_every` does not remove it.
+/// 1. The `keep` newest ones, including milestones; all of them if `keep` is 0.
+/// 2. Every milestone: its step is a multiple of `keep_every` (0: none is), or its facts mark it as
+///    a milestone, so a change of `keep_every` does not remove it.
 struct Retention {
   std::int64_t keep = 0;
   std::int64_t keep_every = 0;
@@ -80,34 +80,34 @@ struct Retention {
   }
 };
 
-/// All but the directory: on rank 0 only.
+/// Fields other than the directory are set on rank 0 only.
 struct SavedCheckpoint {
   std::string directory;
-  std::int64_t bytes = 0;  ///< of all ranks' files
-  double seconds = 0;  ///< the slowest rank's file, the manifest and the commit, all on the disk
-  std::vector<std::string> warnings;  ///< what could not be removed, and why, without repetitions
+  std::int64_t bytes = 0;             ///< of all ranks' files
+  double seconds = 0;                 ///< slowest rank's file, manifest and commit, all synced
+  std::vector<std::string> warnings;  ///< what could not be removed and why, each once
 };
 
 struct CheckpointPlace {
   std::string directory;
-  std::int64_t step = 0;  ///< by its name
+  std::int64_t step = 0;  ///< from its name
 };
 
 struct FoundCheckpoint : CheckpointPlace {
   bool whole = false;   ///< manifest readable, every file present with its size
-  std::string problem;  ///< why not
-  /// The system could not read it, so whether it is whole is not known.
+  std::string problem;  ///< why it is not whole
+  /// A system error prevented reading it, so whether it is whole is unknown.
   bool unreadable = false;
-  // What the manifest states, where it could be read:
+  // From the manifest, if it could be read:
   bool milestone = false;     ///< written as one (Retention)
   std::int64_t bytes = 0;     ///< of all ranks' files
-  int ranks = 0;              ///< that wrote it
+  int ranks = 0;              ///< number of ranks that wrote it
   std::string date_and_time;  ///< when it was written, UTC
 };
 
 /// Collective. Writes RUN_DIR/checkpoints/step-N from the slabs of all ranks and waits until it is
 /// complete (checkpoint_writer.hpp does not wait). Together the slabs must cover each (state,
-/// parameter) exactly once, of a partial_state only its first elements, with one dtype per state.
+/// parameter) exactly once; of a partial_state, only its first elements. Each state has one dtype.
 ///
 /// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
 ///           when slabs overlap or leave a hole.
@@ -131,21 +131,21 @@ CheckpointFacts load_checkpoint(const std::string& directory,
                                 std::span<const MutableSlab> wanted,
                                 comm::World& world);
 
-/// The facts alone, of which rank files are no part. Throws UserError as load_checkpoint().
+/// Reads the facts without the rank files. Throws UserError as load_checkpoint().
 CheckpointFacts read_facts(const std::string& directory);
 /// Throws UserError naming every difference between the model of the checkpoint and that of a run.
 void expect_model(const std::string& directory, const NameValues& theirs, const NameValues& ours);
 
-/// What is in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
+/// All checkpoints in RUN_DIR/checkpoints, oldest first; empty if there are none. Temporary
 /// directories are omitted. Not collective.
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
 /// The newest checkpoint by its name, even if it is damaged: load_checkpoint then reports the
 /// damage. Opens no file. Not collective: call it on rank 0 and broadcast.
 std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory);
-/// The same of a directory of checkpoints, such as checkpoint.directory.
+/// The same for a directory of checkpoints, such as checkpoint.directory.
 std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
-/// A sentence if checkpoints/latest names another checkpoint than `newest`, the directory of the
-/// newest, or cannot be read; else "". The file is a hint for users and scripts; the directories
+/// A message if checkpoints/latest cannot be read or names another checkpoint than `newest`, the
+/// directory of the newest one; else "". The file is a hint for users and scripts; the directories
 /// decide.
 std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
@@ -158,8 +158,7 @@ inline constexpr const char* data_position_fact = "data_position";
 /// The hash of the tokenizer, or unknown_tokenizer.
 inline constexpr const char* tokenizer_fact = "tokenizer";
 inline constexpr const char* unknown_tokenizer = "unknown";
-/// Where the first weights came from, their format and their hash (weights::Origin). They stay with
-/// the run.
+/// Path, format and hash of the initial weights (weights::Origin). These facts remain with the run.
 inline constexpr const char* origin_path_fact = "initial_weights";
 inline constexpr const char* origin_format_fact = "initial_weights_format";
 inline constexpr const char* origin_hash_fact = "initial_weights_hash";

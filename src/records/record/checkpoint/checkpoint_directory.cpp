@@ -26,9 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The only names that are ever removed: step-00000500 and one of these, and latest.tmp.
+// Only these names are ever removed: step-00000500 with one of these suffixes, and latest.tmp.
 constexpr const char* temporary_suffix = ".tmp";        ///< being written
-constexpr const char* replaced_suffix = ".tmp.old";     ///< another of its step takes its place
+constexpr const char* replaced_suffix = ".tmp.old";     ///< being replaced by a new one of its step
 constexpr const char* removed_suffix = ".tmp.removed";  ///< being removed
 constexpr const char* latest_file = "latest";
 
@@ -42,7 +42,7 @@ std::string not_removed(const fs::path& path, const std::error_code& problem) {
                      path.string(), problem.message());
 }
 
-/// "step-00000500.tmp" is a name of ours with this suffix, "step-00000500.tmp_copy" is not.
+/// Whether `name` is a checkpoint_name() and `suffix`, as step-00000500.tmp but not step-5.tmp.
 bool is_ours(const std::string& name, std::string_view suffix) {
   if (!name.ends_with(suffix))
     return false;
@@ -57,7 +57,7 @@ bool is_leftover(const std::string& name) {
                              [&](const char* suffix) { return is_ours(name, suffix); });
 }
 
-/// None where there is no such directory. Throws where it cannot be read, because a run whose
+/// Empty if the directory does not exist. Throws if it cannot be read, because a run whose
 /// checkpoints seem to be missing starts from step 0.
 std::vector<fs::path> entries_of(const std::string& directory) {
   std::error_code problem;
@@ -70,14 +70,14 @@ std::vector<fs::path> entries_of(const std::string& directory) {
   return found;
 }
 
-/// Of a small text file; "" where it cannot be read.
+/// The first word of a small text file, or "" if it cannot be read.
 std::string first_word(const std::string& path) {
   std::string word;
   std::ifstream(path) >> std::setw(64) >> word;
   return word;
 }
 
-/// Absolute and without links, as far as it exists.
+/// Absolute path; symbolic links are resolved as far as the path exists.
 fs::path resolved(const fs::path& path) {
   std::error_code problem;
   const fs::path found = fs::weakly_canonical(fs::absolute(path, problem), problem);
@@ -88,12 +88,12 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
   files::replace_file(checkpoints + "/" + latest_file, name + "\n");
 }
 
-/// A user's copy, such as step-500, has no name of ours.
+/// Whether checkpoint_name() gives the name; false for a user's copy such as step-500.
 bool has_our_name(const CheckpointPlace& place) {
   return is_ours(fs::path(place.directory).filename().string(), "");
 }
 
-/// By name, oldest first. Of one step, that with our name is last: it is the one to resume from.
+/// Sorted by step. Of several with one step, the one that has_our_name() is last, for resuming.
 std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
   std::vector<CheckpointPlace> places;
   for (const fs::path& entry : entries_of(checkpoints)) {
@@ -126,7 +126,7 @@ FoundCheckpoint look_at(CheckpointPlace place) {
     one.whole = one.problem.empty();
   } catch (const UserError& error) {
     one.problem = error.findings().front().text;
-  } catch (const StorageError& error) {  // it may be readable tomorrow
+  } catch (const StorageError& error) {  // it may become readable later
     one.problem = error.what();
     one.unreadable = true;
   }
@@ -157,7 +157,7 @@ void expect_place_of_checkpoints(const std::string& run_directory, const std::st
       resolved(fs::path(run_directory) / fs::read_symlink(link, problem)) != target)
     refuse(fmt::format("{} does not lead to {}: remove it, or remove the key", link, directory));
   if (!fs::is_directory(directory, problem))
-    return;  // made, or refused, by RunDirectory
+    return;  // RunDirectory creates or refuses it
   std::string other;
   for (const fs::path& path : entries_of(directory)) {
     const std::string name = path.filename().string();
@@ -182,7 +182,7 @@ void link_checkpoints(const std::string& run_directory, const std::string& direc
   const fs::file_status there = fs::symlink_status(link, problem);
   if (fs::is_directory(there) ? resolved(link) == resolved(directory) : fs::exists(there))
     return;
-  fs::remove(link, problem);  // an empty directory
+  fs::remove(link, problem);  // only if it is an empty directory
   check(problem, "remove " + link);
   fs::create_directory_symlink(resolved(directory), link, problem);
   check(problem, "make the link " + link);
@@ -240,7 +240,7 @@ std::vector<std::string> prepare_temporary(const std::string& run_directory, std
 }
 
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
-  std::error_code ignored;  // it does no harm: the next save tries again
+  std::error_code ignored;  // harmless: the next save tries again
   fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);
 }
 
@@ -254,7 +254,7 @@ std::string commit_temporary(const std::string& run_directory, std::int64_t step
   } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, whole.c_str(), RENAME_EXCHANGE) ==
              0) {
     remove_temporary(run_directory, step);
-  } else {  // a file system that cannot exchange: restore_replaced() undoes the first move alone
+  } else {  // no exchange of names: restore_replaced() repairs an interruption
     const std::string replaced = whole + replaced_suffix;
     files::rename(whole, replaced);
     files::rename(temporary, whole);
@@ -264,7 +264,7 @@ std::string commit_temporary(const std::string& run_directory, std::int64_t step
   files::sync_directory(checkpoints);
   try {
     point_latest_at(checkpoints, checkpoint_name(step));
-  } catch (const StorageError& problem) {  // a hint for people, and the checkpoint is complete
+  } catch (const StorageError& problem) {  // only a hint; the checkpoint is complete
     return problem.what();
   }
   return "";
@@ -274,7 +274,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) 
   std::vector<FoundCheckpoint> found;
   for (CheckpointPlace& place : places_in(checkpoints_of(run_directory))) {
     FoundCheckpoint one = look_at(std::move(place));
-    // A run that continues may have removed it meanwhile.
+    // A running job may have removed it in the meantime.
     if (std::error_code ignored; one.whole || fs::exists(one.directory, ignored))
       found.push_back(std::move(one));
   }
@@ -317,13 +317,13 @@ std::vector<std::string> prune(const std::string& run_directory,
   auto places = places_in(checkpoints_of(run_directory));
   std::erase_if(places, std::not_fn(has_our_name));
   if (std::ssize(places) <= retention.keep)
-    return {};                      // unread: reading a manifest takes as long as writing it
+    return {};                      // without reading manifests, which is slow
   std::vector<std::string> doomed;  // newest first
   std::int64_t whole = 0;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     if (whole >= retention.keep && retention.milestone(place->step))
-      continue;                   // unread: there may be many
-    if (place->step == newest) {  // unread: it has just been written
+      continue;                   // not read: there may be many
+    if (place->step == newest) {  // not read: it has just been written
       ++whole;
       continue;
     }
@@ -334,7 +334,7 @@ std::vector<std::string> prune(const std::string& run_directory,
   }
   std::vector<std::string> warnings;
   for (auto directory = doomed.rbegin(); directory != doomed.rend(); ++directory) {
-    // Renamed first, so that a half-removed one is never taken for whole.
+    // Rename it first, so that a partly removed checkpoint is never considered complete.
     const std::string aside = *directory + removed_suffix;
     std::error_code problem;
     fs::rename(*directory, aside, problem);

@@ -17,7 +17,7 @@ namespace trireme::record {
 
 namespace {
 
-/// States are numbered by name.
+/// Combines the ranks' parts. States are numbered in the order of their names.
 Manifest assemble(const layout::Plan& plan,
                   const CheckpointFacts& facts,
                   const std::vector<Part>& parts) {
@@ -79,7 +79,7 @@ void CheckpointWriter::start_files(const CheckpointFacts& facts, std::vector<Ran
 
 std::optional<SavedCheckpoint> CheckpointWriter::advance() {
   TRIREME_EXPECT(under_way(), "no checkpoint was started");
-  const Stage stage = std::exchange(stage_, Stage::idle);  // and so it stays when this one fails
+  const Stage stage = std::exchange(stage_, Stage::idle);  // idle also if this stage fails
   try {
     comm::together(world_, [&] {
       if (outcome_.valid())

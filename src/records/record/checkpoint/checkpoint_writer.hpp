@@ -39,7 +39,7 @@
 
 namespace trireme::record {
 
-/// What the file of `rank` holds.
+/// The slabs in the file of `rank`.
 struct RankSlabs {
   int rank = 0;
   std::vector<Slab> slabs;
@@ -47,7 +47,7 @@ struct RankSlabs {
 
 class CheckpointWriter {
  public:
-  /// `plan` and `world` outlive the writer.
+  /// `plan` and `world` must outlive the writer.
   CheckpointWriter(std::string run_directory,
                    const layout::Plan& plan,
                    Retention retention,
@@ -57,14 +57,14 @@ class CheckpointWriter {
         retention_(retention),
         world_(world) {}
 
-  /// Collective. Requires: not under_way(). Throws StorageError when the directory cannot be made.
+  /// Collective. Requires: not under_way(). Throws StorageError if the directory cannot be created.
   void start(const CheckpointFacts& facts, std::vector<Slab> mine) {
     start_files(facts, {{world_.rank(), std::move(mine)}});
   }
-  /// The same with the files of any ranks, such as those of an earlier world, each from one rank.
+  /// The same for files of any ranks, such as those of an earlier world; one rank passes each file.
   void start_files(const CheckpointFacts& facts, std::vector<RankSlabs> files);
 
-  /// The same on all ranks: a checkpoint was started and is not done.
+  /// Whether a checkpoint was started and is not done; the same on all ranks.
   [[nodiscard]] bool under_way() const { return stage_ != Stage::idle; }
   /// Whether this rank's thread is working.
   [[nodiscard]] bool busy() const {
@@ -80,14 +80,14 @@ class CheckpointWriter {
  private:
   enum class Stage : std::uint8_t { idle, writing, committing };
 
-  /// On this rank's thread; the destructor asks it to end and waits for it.
+  /// Runs `work` on this rank's thread. The destructor requests its end and waits for it.
   void start_work(std::function<void(const std::stop_token&)> work);
   void gather_parts();
-  /// Throws UserError: a run must not resume from values that are not finite, or remove good
-  /// checkpoints for them.
+  /// Throws UserError for values that are not finite: a run must not resume from them, nor remove
+  /// good checkpoints in their favour.
   void expect_finite(const std::vector<Part>& parts) const;
   void commit(const std::vector<Part>& parts);
-  /// Adds the warnings that no earlier checkpoint of this writer had.
+  /// Adds only warnings that no earlier checkpoint of this writer had.
   void warn_once(std::vector<std::string> warnings);
 
   const std::string run_directory_;
@@ -98,11 +98,11 @@ class CheckpointWriter {
   Stage stage_ = Stage::idle;
   CheckpointFacts facts_;
   std::vector<RankSlabs> files_;
-  std::vector<Part> parts_;  // of files_
+  std::vector<Part> parts_;  // of the ranks in files_
   SavedCheckpoint saved_;
   std::set<std::string> warned_;
-  std::future<void> outcome_;  // of the work
-  std::jthread thread_;        // last: it ends before what it uses
+  std::future<void> outcome_;  // result of the work
+  std::jthread thread_;        // last member, so it is joined before the others are destroyed
 };
 
 }  // namespace trireme::record

@@ -180,7 +180,7 @@ Manifest read_tables(const h5::File& file) {
   return manifest;
 }
 
-/// Before HDF5 sees a byte of it.
+/// Checks the manifest's hash before HDF5 opens it.
 void expect_sum(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   const std::string sum_path = directory + "/" + manifest_sum_file;
@@ -330,7 +330,7 @@ Manifest read_manifest(const std::string& directory) {
     return manifest;
   } catch (const h5::DamagedError& problem) {
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
-  } catch (const std::logic_error& problem) {  // numbers that are none, tables of unequal length
+  } catch (const std::logic_error& problem) {  // invalid numbers, tables of unequal length
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
   }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.2, as listed in
+// A checkpoint's manifest.h5: the content of the rank files and the run's identity. Format 2.2, see
 // docs/reference/checkpoint.md; self_hash is the XXH64 of everything else (fingerprint()).
 //
-// Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So every bit
-// of a checkpoint is under some hash: the manifest under this one, a rank file's data under its
-// pieces' and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
+// Next to it is manifest.xxh64, the XXH64 of its bytes in the format of `xxhsum -c`. So a hash
+// covers every byte: this one the manifest, the hashes of pieces the data of a rank file, and its
+// frame hash the rest of that file. HDF5 never opens a manifest that does not match.
 //
 // 1. A manifest that was read or is about to be written is complete: for every state, the pieces of
 //    each parameter tile [0, elements) without overlap, or there are none. Those of a partial state
@@ -29,7 +29,7 @@ struct Piece {
   std::uint32_t state = 0;
   std::uint32_t parameter = 0;
   std::uint32_t rank = 0;
-  std::uint32_t zero = 0;  ///< keeps the row free of padding
+  std::uint32_t zero = 0;  ///< explicit padding of the row
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::uint64_t hash = 0;
@@ -54,7 +54,7 @@ struct SavedState {
 
 struct Manifest {
   CheckpointFacts facts;
-  std::string date_and_time = {};  ///< when it was written, UTC; of one that was read
+  std::string date_and_time = {};  ///< when it was written, UTC; set by reading
   std::vector<SavedParameter> parameters;
   std::vector<SavedState> states;
   std::vector<std::int64_t> file_bytes;    ///< by rank
@@ -62,14 +62,14 @@ struct Manifest {
   std::vector<Piece> pieces;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(file_bytes.size()); }
-  /// The pieces of one parameter in one state; empty when the state does not hold it.
+  /// The pieces of one parameter in one state; empty if the state does not contain it.
   [[nodiscard]] std::span<const Piece> pieces_of(std::size_t state, std::size_t parameter) const;
   [[nodiscard]] std::uint64_t content_hash(std::size_t state, std::size_t parameter) const;
   [[nodiscard]] std::int64_t stored_elements(std::size_t state, std::size_t parameter) const;
-  /// Sorts the pieces; empty when rule 1 holds, else what is wrong.
+  /// Sorts the pieces. Returns "" if rule 1 holds, else what is wrong.
   [[nodiscard]] std::string complete();
   [[nodiscard]] std::uint64_t fingerprint() const;
-  /// What load_checkpoint sends to the other ranks: not the tokenizer, which may be large.
+  /// Fields that load_checkpoint sends to other ranks: not the tokenizer, which may be large.
   auto fields() {
     return std::tie(facts.step, facts.next_sample, facts.seed, facts.model, facts.more, facts.deck,
                     parameters, states, file_bytes, file_frames, pieces);
@@ -78,22 +78,22 @@ struct Manifest {
 
 /// "rank-00003.h5"
 std::string rank_file(int rank);
-/// The dataset in a rank's file of a range of a parameter, if the file has an earlier range of it.
+/// Name of a rank file's dataset for a range of a parameter if an earlier range is in that file.
 std::string name_of_later_range(const std::string& parameter, std::int64_t begin);
 inline constexpr const char* manifest_file = "manifest.h5";
 inline constexpr const char* manifest_sum_file = "manifest.xxh64";
-/// What manifest_sum_file must hold for the manifest in `directory`.
+/// The expected content of manifest_sum_file for the manifest in `directory`.
 std::string manifest_sum(const std::string& directory);
 
 /// Throws StorageError.
 void write_manifest(const std::string& directory, const Manifest& manifest);
-/// Throws UserError naming the file when it is missing, damaged or of another version. Does not
-/// open the rank files.
+/// Throws UserError with the file if it is missing, damaged or of another version. Does not open
+/// the rank files.
 Manifest read_manifest(const std::string& directory);
-/// Empty when file `rank` is there with its size, else what is wrong. Throws StorageError when that
-/// cannot be determined.
+/// "" if the file of `rank` exists with the stated size, else what is wrong. Throws StorageError if
+/// that cannot be determined.
 std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank);
-/// The first such problem of any rank file.
+/// The first such problem of any rank file, or "".
 std::string missing_files(const std::string& directory, const Manifest& manifest);
 
 }  // namespace trireme::record

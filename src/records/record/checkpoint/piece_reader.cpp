@@ -13,7 +13,7 @@
 namespace trireme::record {
 namespace {
 
-/// Read and hashed at a time, while they are in the second-level cache.
+/// Elements read and hashed at a time, so that they stay in the L2 cache.
 constexpr std::int64_t block_elements = std::int64_t{1} << 17;
 constexpr std::size_t most_open_files = 64;
 
@@ -31,7 +31,7 @@ void convert(View to, ConstView from) {
   }
 }
 
-/// Does `look`; what it throws is damage of `file`.
+/// Calls `look`, and reports an exception as damage of `file`.
 template <class Look>
 void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& look) {
   try {
@@ -44,7 +44,7 @@ void note(std::vector<CheckpointDamage>& found, const std::string& file, Look&& 
   }
 }
 
-/// Empty when what HDF5 wrote into file `rank` is what the manifest states. Throws StorageError.
+/// "" if the frame hash of the file of `rank` matches the manifest. Throws StorageError.
 std::string frame_problem(const std::string& path, const Manifest& manifest, std::size_t rank) {
   std::vector<Extent> data;
   for (const Piece& piece : manifest.pieces)

@@ -19,13 +19,13 @@
 namespace trireme::record {
 namespace {
 
-/// Bytes of the file that are put together, and then written, at a time.
+/// Bytes of the file that are composed and written at a time.
 constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
-/// Offset, address and size must be multiples of this for O_DIRECT: no file system requires more.
+/// O_DIRECT requires multiples of this (or less) for offset, address and size.
 constexpr std::size_t page_bytes = 4096;
 static_assert(block_bytes % page_bytes == 0);
 
-/// A piece, the bytes it is made of, and how many of its elements are in the hash already.
+/// A piece, its data, and the number of its elements that were hashed.
 struct Placed {
   Piece piece;
   ConstView data;
@@ -37,7 +37,7 @@ struct Placed {
   }
 };
 
-/// Infinities and NaN have an exponent of ones only; `exponent` masks it in elements of type Bits.
+/// Infinities and NaN have all exponent bits set; `exponent` is the mask of these bits in Bits.
 template <class Bits>
 bool all_finite(ConstView data, Bits exponent) {
   unsigned found = 0;
@@ -49,7 +49,7 @@ bool all_finite(ConstView data, Bits exponent) {
   return found == 0;
 }
 
-/// Numbers that are neither fp32 nor bf16 are not looked at.
+/// Always true for types other than fp32 and bf16.
 bool all_finite(ConstView data) {
   if (data.dtype == DType::f32)
     return all_finite<std::uint32_t>(data, 0x7f800000U);
@@ -99,9 +99,9 @@ std::vector<Placed> lay_out(const std::string& path,
   return placed;
 }
 
-/// Fills `block`, which is at `begin` in the file: pieces from memory, and between them what HDF5
-/// wrote. Hashes the elements on the way. `pieces` are those from the first that reaches into the
-/// block, in the order of the file.
+/// Composes `block`, which begins at offset `begin` of the file, from the pieces in memory and
+/// HDF5's bytes between them. Hashes the elements. `pieces` are in file order, from the first that
+/// overlaps the block.
 void compose(std::span<std::byte> block,
              std::int64_t begin,
              const files::InputFile& file,
@@ -121,7 +121,7 @@ void compose(std::span<std::byte> block,
     const std::int64_t skip = from - placed.piece.offset;
     std::memcpy(part(from, to).data(), placed.data.data + skip,
                 static_cast<std::size_t>(to - from));
-    // An element may be in two blocks: it counts in the second.
+    // An element may span two blocks: it is hashed with the second.
     const auto element = static_cast<std::int64_t>(size_bytes(placed.data.dtype));
     const std::int64_t whole = (to - placed.piece.offset) / element;
     const ConstView fresh = placed.data.slice(placed.hashed, whole - placed.hashed);
@@ -133,7 +133,7 @@ void compose(std::span<std::byte> block,
   file.read(at, part(at, end));
 }
 
-/// For O_DIRECT; not open where the file system cannot.
+/// Opens the file with O_DIRECT; not open if the file system does not support that.
 files::Descriptor open_direct(const std::string& path) {
   try {
     return {path, O_WRONLY | O_DIRECT};
@@ -142,9 +142,9 @@ files::Descriptor open_direct(const std::string& path) {
   }
 }
 
-/// Writes a block, which begins with a page in memory and in the file. Whole pages go directly to
-/// the disk, which takes no core time. The rest, and all without O_DIRECT, goes through the page
-/// cache, and the kernel is asked to start writing it back at once.
+/// Writes a block whose address and offset are aligned to pages. Whole pages are written with
+/// O_DIRECT, which needs little CPU time. The rest, or all without O_DIRECT, goes through the page
+/// cache, and the kernel is asked to start writeback at once.
 void write_block(const files::Descriptor& file,
                  files::Descriptor& direct,
                  std::int64_t offset,
@@ -156,13 +156,13 @@ void write_block(const files::Descriptor& file,
   } catch (const StorageError&) {
     if (!direct.is_open())
       throw;
-    direct = {};  // larger pages are asked for, or the disk is full, which a cached write reports
+    direct = {};  // larger alignment needed, or disk full, which a cached write reports
     file.write_at(offset, block);
   }
   file.begin_transfer(offset, std::ssize(block));
 }
 
-/// One thread puts a block together while another writes the one before.
+/// Composes a block while another thread writes the previous one.
 void write_blocks(const files::InputFile& frame,
                   std::span<Placed> placed,
                   const std::stop_token& stop) {
@@ -171,7 +171,7 @@ void write_blocks(const files::InputFile& frame,
       memory->allocate(2 * static_cast<std::size_t>(block_bytes), "blocks of a checkpoint");
   const auto file = files::Descriptor::regular(frame.path(), O_WRONLY);
   files::Descriptor direct = open_direct(frame.path());
-  std::future<void> writing;  // last: it ends before what it uses
+  std::future<void> writing;  // last: it ends before the variables that it uses
   for (std::int64_t at = 0; at < frame.size(); at += block_bytes) {
     if (stop.stop_requested())
       throw StorageError("checkpoint", "writing", "the run ended before it was complete");
@@ -197,7 +197,7 @@ std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data)
   std::int64_t at = 0;
   std::string bytes;
   for (const Extent& extent : data) {
-    // In blocks: a damaged manifest may name any place.
+    // Read in blocks: offsets in a damaged manifest may be far apart.
     while (at < extent.begin) {
       bytes.resize(static_cast<std::size_t>(std::min(extent.begin - at, std::int64_t{1} << 20)));
       file.read(at, std::as_writable_bytes(std::span(bytes)));

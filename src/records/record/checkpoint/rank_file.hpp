@@ -17,16 +17,16 @@
 
 namespace trireme::record {
 
-/// What one rank wrote: states by name, then its pieces with its own state numbers.
+/// What one rank wrote: the states' names, and pieces that refer to them by index.
 struct Part {
   int rank = 0;
   std::vector<SavedState> states;
   std::vector<Piece> pieces;
   std::int64_t file_bytes = 0;
   std::uint64_t frame = 0;  ///< frame_hash() of the file
-  double seconds = 0;       ///< from the first call to the end of the fsync
-  /// The first (state, parameter) with an element that is not finite; numbers as in the pieces, or
-  /// -1. Found on the way, while the elements are hashed.
+  double seconds = 0;       ///< from the start of writing to the end of the fsync
+  /// Indices of the first (state, parameter) with an element that is not finite, or -1. Determined
+  /// while the elements are hashed.
   std::int64_t bad_state = -1, bad_parameter = -1;
 
   auto fields() {
@@ -34,19 +34,18 @@ struct Part {
   }
 };
 
-/// Bytes of a file that are a piece's data.
+/// A byte range of a file that contains a piece's data.
 struct Extent {
   std::int64_t begin = 0;
   std::int64_t bytes = 0;
 };
-/// XXH64 of the other bytes of a rank file: what HDF5 wrote into it. Throws StorageError.
+/// XXH64 of the file's bytes outside of `data`, which HDF5 wrote. Throws StorageError.
 std::uint64_t frame_hash(const files::InputFile& file, std::vector<Extent> data);
 
-/// HDF5 lays the file out and closes it; then the slabs' bytes go into the places it gave them, in
-/// blocks that hold pieces and what HDF5 wrote between them, so that the disk gets few, large
-/// writes however small the pieces are. A block is put together and hashed while the one before is
-/// written. On the disk when it returns. When `stop` is asked for, throws StorageError between two
-/// blocks.
+/// HDF5 creates the file's layout and closes it. Then the file is written in large blocks, each
+/// with the slabs' bytes and the bytes of HDF5 between them, so that even small pieces need few
+/// writes. One block is composed and hashed while the previous one is written. The file is on disk
+/// when this returns. Throws StorageError between two blocks if `stop` is requested.
 Part write_rank_file(const std::string& path,
                      int rank,
                      const layout::Plan& plan,

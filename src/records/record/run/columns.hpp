@@ -17,7 +17,7 @@
 
 namespace trireme::record {
 
-/// Empty; `chunk` elements are allocated at a time.
+/// Creates an empty dataset that grows in chunks of `chunk` elements.
 inline h5::Dataset add_dataset(hid_t parent,
                                const char* name,
                                const h5::Type& type,
@@ -30,7 +30,7 @@ inline h5::Dataset add_dataset(hid_t parent,
   return dataset;
 }
 
-/// A table that grows.
+/// A table that grows by appended rows.
 template <class Row>
 class Table {
  public:
@@ -54,7 +54,7 @@ class Table {
     if (++rows_ == rows_at_once)
       write();
   }
-  /// What add() has kept so far.
+  /// Writes the rows that add() has buffered.
   void write() {
     for (std::size_t i = 0; i < datasets_.size() && rows_ > 0; ++i)
       std::visit(
@@ -67,14 +67,14 @@ class Table {
   }
 
  private:
-  static constexpr std::size_t rows_at_once = 4096;  ///< that are handed to HDF5
+  static constexpr std::size_t rows_at_once = 4096;  ///< rows per call of HDF5
 
   using Values =
       std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 
   std::vector<h5::Dataset> datasets_;
-  std::vector<Values> waiting_;  ///< of each
-  std::size_t rows_ = 0;         ///< that wait
+  std::vector<Values> waiting_;  ///< buffered values of each column
+  std::size_t rows_ = 0;         ///< number of buffered rows
 };
 
 }  // namespace trireme::record

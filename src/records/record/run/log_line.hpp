@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of RUN_DIR/steps.jsonl (run_log.hpp): a JSON object each, which begins with its kind and
-// ends with a checksum of the bytes before it:
+// Lines of RUN_DIR/steps.jsonl (run_log.hpp). Each is a JSON object that begins with its kind and
+// ends with a checksum of the preceding bytes:
 //
 //   {"kind": "step", "step": 7, "loss": 4.25, …, "crc32": "9ae0daaf"}
 //
-// 1. A number is the shortest text that reads back as the same bits, with ".0" or an exponent where
-//    it is a floating-point number.
+// 1. A number is the shortest text that reads back as the same bits. Floating-point numbers have
+//    ".0" or an exponent if they have no fraction.
 // 2. NaN and infinities are null, because JSON cannot express them; null is read as NaN.
-// 3. Text that is not UTF-8 gets U+FFFD in the place of its bytes.
+// 3. Invalid UTF-8 bytes in a text are replaced by U+FFFD.
 //
 // Source of the format: RFC 8259 (JSON), jsonlines.org; CRC-32 of ISO 3309, as zlib computes it.
 #pragma once
@@ -27,27 +27,27 @@
 
 namespace trireme::record {
 
-/// A JSON string, with its quotes.
+/// A JSON string with quotes.
 std::string json_text(const std::string& text);
 std::string json_text(double value);
 inline std::string json_text(std::int64_t value) {
   return fmt::format("{}", value);
 }
 
-/// CRC-32 of bytes that follow others, whose sum `before` is.
+/// CRC-32 of `bytes`, continuing from `before`, the CRC-32 of the bytes that precede them.
 std::uint32_t crc32_of(std::string_view bytes, std::uint32_t before = 0);
 
-/// The line of a kind, with its line feed. `fields`: each as ", \"name\": value".
+/// The line of a kind, with a line feed. `fields`: each as ", \"name\": value".
 std::string log_line(std::string_view kind, const std::string& fields);
 
-/// The kind of a line without its line feed; "" when the checksum is not the line's. The view is
-/// into `line`.
+/// The kind of a line without its line feed, or "" if its checksum is wrong. The result is a view
+/// of `line`.
 std::string_view kind_of(std::string_view line);
 
-/// The object of a line that has a kind; an empty one where it is something else.
+/// Parses a line that has a kind; an empty object if it is not a JSON object.
 Json parse_line(std::string_view line);
 
-/// Reads a member of an object, if it has one of this type; null is NaN.
+/// Reads a member if it exists with the type of `value`; null is read as NaN.
 template <class T>
 void read_member(const Json& object, const char* name, T& value) {
   const auto found = object.find(name);
@@ -62,7 +62,7 @@ void read_member(const Json& object, const char* name, T& value) {
     value = not_known;
   }
 }
-/// The member; "" and 0 where there is none of that type.
+/// The member, or "" or 0 if it is missing or has another type.
 template <class T>
 T member(const Json& object, const char* name) {
   T value{};
@@ -75,7 +75,7 @@ std::string field(std::string_view name, const T& value) {
   return fmt::format(", \"{}\": {}", name, json_text(value));
 }
 
-/// All columns of a row, as log_line() takes them.
+/// All columns of a row, as `fields` of log_line().
 template <class Row>
 std::string fields_of(const Row& row) {
   std::string text;
@@ -84,7 +84,7 @@ std::string fields_of(const Row& row) {
   return text;
 }
 
-/// The row of an object. A column that it lacks or has with another type keeps its default.
+/// The row in an object. Columns that are missing or of another type keep their default.
 template <class Row>
 Row row_of(const Json& object) {
   Row row;
@@ -93,7 +93,7 @@ Row row_of(const Json& object) {
   return row;
 }
 
-/// Whether a line with this row still counts. A row of several steps is one of its last.
+/// Whether the row of this line is valid. A row of several steps counts as one of its last step.
 template <class Row>
 bool keeps(const Rewinds& rewinds, std::int64_t line, const Row& row) {
   if constexpr (requires { row.step; })
@@ -104,7 +104,7 @@ bool keeps(const Rewinds& rewinds, std::int64_t line, const Row& row) {
     return rewinds.keep(line, row.first_step);
 }
 
-/// Calls `each` with the rows of a table that count, in the order of the log. Throws StorageError.
+/// Calls `each` with the valid rows of a table, in the order of the log. Throws StorageError.
 template <class Row, class Each>
 void read_rows(const std::string& log, const Rewinds& rewinds, Each&& each) {
   for_each_line(log, [&](std::int64_t number, std::string_view line) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* first_line = "# Written by trireme (record.metrics_file).";
 
-/// A label's value in quotes: Prometheus knows three escapes.
+/// Quotes a label's value; Prometheus has three escape sequences.
 std::string quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char letter : text) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest row of /steps as a text file of Prometheus, which the textfile collector of a node
-// exporter reads: a gauge `trireme_COLUMN` for each column that is known, labelled with the run.
-// The file is replaced as a whole, at most every `every_s` seconds. A file that trireme did not
-// write is never replaced.
+// Writes the newest row of /steps as a Prometheus text file, for the textfile collector of a node
+// exporter: a gauge `trireme_COLUMN` for each column with a value, labelled with the run. The file
+// is replaced as a whole, at most every `every_s` seconds. A file that trireme did not write is
+// never replaced.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ class MetricsFile {
  public:
   static constexpr double every_s = 5;
 
-  /// Throws UserError if something else is at `path`. `warn` receives a sentence when the file
-  /// cannot be written, once until it can.
+  /// Throws UserError if another program's file is at `path`. `warn` receives a sentence if a write
+  /// fails, once until a write succeeds again.
   MetricsFile(std::string path,
               const std::string& name,
               const std::string& id,
               std::function<void(const std::string&)> warn);
 
-  /// Whether it is time to write a row, at `now` on a clock in seconds. Counts as a write.
+  /// Whether a row should be written at time `now`, in seconds. If true, counts as a write.
   bool due(double now);
   void write(const StepRow& row);
 

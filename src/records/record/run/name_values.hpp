@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts by name, in a fixed order: deck keys, versions, model sizes. The rooms above turn their
-// structs into these, so `record` depends neither on the deck nor on the model.
+// Named facts in a fixed order: deck keys, versions, model sizes. Callers convert their structs to
+// facts, so `record` depends neither on the deck nor on the model.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@ namespace trireme::record {
 
 using NameValues = std::vector<std::pair<std::string, std::string>>;
 
-/// The value of a fact; null where it is absent.
+/// The value of a fact; null if it is absent.
 inline const std::string* find_fact(const NameValues& facts, std::string_view name) {
   const auto found = std::ranges::find(facts, name, &NameValues::value_type::first);
   return found == facts.end() ? nullptr : &found->second;
 }
-/// The same; "" where it is absent.
+/// The value of a fact; "" if it is absent.
 inline std::string fact_of(const NameValues& facts, std::string_view name) {
   const std::string* found = find_fact(facts, name);
   return found == nullptr ? "" : *found;
 }
 
-/// Now, in UTC: "2026-08-01 17:04:05 +0000". Source: openPMD 1.1, attribute `date`.
+/// The current UTC time: "2026-08-01 17:04:05 +0000". Source: openPMD 1.1, attribute `date`.
 inline std::string date_and_time() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

@@ -13,7 +13,7 @@ namespace trireme::record {
 
 inline constexpr double not_known = std::numeric_limits<double>::quiet_NaN();
 
-/// Elements that a dataset grows by on disk: 512 bytes to 8 KiB per column.
+/// Chunk sizes of datasets in elements: 512 bytes to 8 KiB per column.
 inline constexpr std::int64_t chunk_rows = 1024, chunk_few = 64;
 
 /// The kind of a table's lines, and its group.
@@ -70,7 +70,7 @@ struct ValidationRow {
   }
 };
 
-/// NaN is what the set does not measure. The columns of a set are in a group of its name.
+/// Values that the set does not measure are NaN. The columns of a set are in a group of its name.
 struct EvaluationRow {
   std::int64_t step = 0;
   double loss = not_known, bits_per_byte = not_known;
@@ -98,7 +98,7 @@ struct EvaluationRow {
   }
 };
 
-/// Written when the checkpoint was safe. copy_s is 0 if the state was not copied.
+/// Written when the checkpoint is complete. copy_s is 0 if the state was not copied.
 struct CheckpointRow {
   std::int64_t step = 0, bytes = 0;
   double copy_s = 0, stall_s = 0, write_s = 0;
@@ -115,7 +115,7 @@ struct CheckpointRow {
   }
 };
 
-/// What train/noise_scale.hpp makes of one step's gradients. Squared norms are of mean gradients;
+/// Gradient noise scale of one step (train/noise_scale.hpp). Squared norms are of mean gradients;
 /// traces are of the covariance of a single sequence's gradient.
 struct NoiseScaleRow {
   std::int64_t step = 0;
@@ -162,8 +162,8 @@ struct NormRow {
   }
 };
 
-/// How the seconds that each rank spent in one kind of span, in some steps together, differ over
-/// the ranks.
+/// Distribution over the ranks of the seconds that each rank spent in one kind of span, summed over
+/// several steps.
 struct RankSpanRow {
   std::int64_t first_step = 0, last_step = 0;
   std::int64_t name = 0, index = 0;  ///< as of device::TimeSample
@@ -184,7 +184,7 @@ struct RankSpanRow {
   }
 };
 
-/// What one rank counted in some steps together.
+/// Energy that one rank measured, summed over several steps.
 struct RankEnergyRow {
   std::int64_t first_step = 0, last_step = 0, rank = 0;
   double cpu_joules = 0, gpu_joules = 0;
@@ -212,8 +212,8 @@ struct SkippedRow {
   }
 };
 
-/// How parameters share buckets follows from the deck, padding and shards from the number of ranks,
-/// so a resumption may change all of it.
+/// The deck determines which parameters share a bucket, and the number of ranks determines padding
+/// and shards, so all of it may change when a run resumes.
 struct BucketRow {
   std::string first_parameter, last_parameter;
   std::int64_t elements = 0, padding = 0, shard_elements = 0;

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// At what another host or its file system does.
+/// Interval between checks for an action of another host or its file system.
 constexpr std::chrono::milliseconds between_tries{100};
 
 void refuse_what_is_in_the_way(const std::string& path, const std::string& key) {
@@ -55,12 +55,12 @@ void refuse_what_is_in_the_way(const std::string& path, const std::string& key) 
 files::Descriptor opened(const std::string& directory) {
   try {
     return {directory, O_RDONLY | O_DIRECTORY};
-  } catch (const StorageError&) {  // it may be written and not listed
+  } catch (const StorageError&) {  // it may be writable but not readable
     return {directory, O_PATH | O_DIRECTORY};
   }
 }
 
-/// "" where it cannot be read.
+/// The file's content, or "" if it cannot be read.
 std::string content_of(const std::string& file) {
   try {
     return files::read_whole(file);
@@ -69,8 +69,8 @@ std::string content_of(const std::string& file) {
   }
 }
 
-/// Whether `holder`, the line of a lock that is held, names a process that has ended, or may have:
-/// of other hosts nothing is known.
+/// Whether the process named in `holder`, the line of a held lock, has or may have ended. The state
+/// of processes on other hosts is unknown, so they may have ended.
 bool may_have_ended(const std::string& holder, const std::string& host) {
   constexpr std::string_view before = "process ";
   int process = 0;
@@ -83,7 +83,7 @@ bool may_have_ended(const std::string& holder, const std::string& host) {
 
 constexpr const char* owner_file = "run.id";
 
-/// What `run.id` holds; empty when there is none, or one that a crash left empty.
+/// The content of `run.id`; empty if the file is missing, or empty after a crash.
 struct Owner {
   std::string id, path;
   bool operator==(const Owner&) const = default;
@@ -91,7 +91,7 @@ struct Owner {
 
 Owner read_owner(const std::string& directory) {
   const std::string name = fmt::format("{}/{}", directory, owner_file);
-  if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
+  if (!fs::exists(name))  // throws on errors: the directory must not get a new name
     return {};
   const std::string text = files::read_whole(name);
   const std::size_t end = text.find('\n');
@@ -125,7 +125,7 @@ void RunDirectory::expect_shared(comm::World& world) const {
   const auto [holder, there] =
       comm::from_first_rank(world, [&] { return std::pair(lock_->holder(""), here); });
   comm::together(world, [&] {
-    // A host may remember for this long that there was no such file (NFS: acdirmax).
+    // A host may cache for this long that the file does not exist (NFS: acdirmax).
     const std::chrono::seconds memory(holder.ends_with(" on " + host_) ? 0 : 60);
     const auto until = std::chrono::steady_clock::now() + memory;
     while (content_of(file("lock")) != holder + '\n') {
@@ -172,7 +172,7 @@ void RunDirectory::create_and_lock(bool first_start, const LockWait& wait) {
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
                                 "directory",
                                 key_, lock.holder("another run")));
-  if (first_start && key_ == run_key)  // after the loss of a rank, they are for this run
+  if (first_start && key_ == run_key)  // else they are for this run, which lost a rank
     remove_requests(path_);
   lock.sign(host_);
   locked_ = taken == files::Taken::yes;

@@ -20,7 +20,7 @@ namespace {
 
 using Sample = device::TimeSample;
 
-/// Samples that are handed to HDF5 at a time, and that a dataset grows by on disk: 128 KiB.
+/// Samples per call of HDF5, which is also the chunk size: 128 KiB.
 constexpr std::size_t samples_at_once = std::size_t{1} << 16U;
 constexpr std::int64_t chunk_samples = 4096;
 
@@ -45,7 +45,7 @@ void write_value(hid_t object, const std::string& name, const Json& value) {
     h5::write_attribute(object, name, value.is_string() ? value.get<std::string>() : value.dump());
 }
 
-/// "name: value" lines of an object's members.
+/// The members of an object as lines "name: value".
 std::string lines_of(const Json& object) {
   std::string text;
   for (const auto& [name, value] : object.items()) {
@@ -58,7 +58,7 @@ std::string lines_of(const Json& object) {
   return text;
 }
 
-/// Takes the lines of a log one after another.
+/// Builds the file from the lines of a log, in order.
 class Builder {
  public:
   Builder(const h5::File& file, const Rewinds& rewinds)
@@ -94,7 +94,7 @@ class Builder {
       take_memory(parse_line(line));
   }
 
-  /// Once all lines were taken.
+  /// Call after the last line.
   void finish(const Spans& spans) {
     tables_.each([](auto& table) { table.write(); });
     sessions_.write();

@@ -28,11 +28,11 @@ std::string sum_of(std::string_view bytes) {
   return fmt::format("{:08x}", crc32_of(bytes));
 }
 
-/// A log that is damaged may have no line feed at all.
+/// Limits the length of a line, because a damaged log may have no line feed at all.
 constexpr std::size_t most_line_bytes = std::size_t{64} << 20U,
                       bytes_at_once = std::size_t{1} << 20U;
 
-/// Of a line of rows, which begin with their step.
+/// The step of a line; lines of rows begin with it.
 std::optional<std::int64_t> step_of(std::string_view line) {
   constexpr std::string_view name = "\"step\": ";
   const auto at = line.find(name);
@@ -44,14 +44,14 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return read.ec == std::errc{} ? std::optional(step) : std::nullopt;
 }
 
-/// Forgets what was dropped after `step` or, with `order` std::greater, after a later one.
+/// Clears a dropped evaluation after `step` or, with `order` std::greater, after a later step.
 template <class Order = std::equal_to<>>
 void forget(std::optional<std::int64_t>& dropped, std::int64_t step, Order order = {}) {
   if (dropped && order(*dropped, step))
     dropped.reset();
 }
 
-/// What one line adds to the facts.
+/// Adds one line to the facts.
 void take(LogFacts& facts, std::int64_t number, std::string_view kind, std::string_view line) {
   if (kind == StepRow::table.kind) {
     facts.last_step = step_of(line);
@@ -146,7 +146,7 @@ bool Rewinds::keep(std::int64_t line, std::int64_t step) const {
 void for_each_line(const std::string& path,
                    const std::function<void(std::int64_t, std::string_view)>& each) {
   const files::InputFile file(path);
-  std::string text;  // from the beginning of a line on
+  std::string text;  // starts at the beginning of a line
   std::int64_t offset = 0, number = 0;
   for (bool more = true; more;) {
     const std::size_t old = text.size();
@@ -163,7 +163,7 @@ void for_each_line(const std::string& path,
     }
     text.erase(0, begin);
     if (text.size() > most_line_bytes)
-      text.resize(1);  // not a line of ours; its end is still looked for
+      text.resize(1);  // not a valid line; only find its end
   }
 }
 

@@ -7,13 +7,13 @@
 //   rewind       the run resumed after this step: rows of later steps above this line no longer
 //                count
 //   cut          the line above was truncated by a kill or a power cut
-//   dropped      `what` ("validation" or "evaluation") was due after `step` and not finished: the
-//                run had to stop. The next start makes it up, and a row of that step follows
+//   dropped      `what` ("validation" or "evaluation") was due after `step` but did not finish,
+//               because the run had to stop. The next start repeats it and adds its row
 //   step, validation, evaluation, checkpoint, skipped, noise_scale, norms, rank_spans,
 //   rank_energy, bucket, anchor
 //                rows of the tables of run.h5 (rows.hpp)
 //   tokenizer, timing_fact, memory
-//                single facts; a later one of the same name replaces an earlier one
+//               single facts; a later one of the same name replaces an earlier one
 //   run_file     run.h5 was written: its bytes and its CRC-32
 //
 // 1. Lines are only appended. Nothing is rewritten, not even at a resume.
@@ -47,12 +47,12 @@ inline constexpr const char* cut_kind = "cut";
 inline constexpr const char* run_file_kind = "run_file";
 
 inline constexpr const char* dropped_kind = "dropped";
-/// Those of single facts.
+/// Kinds of single facts.
 inline constexpr const char* tokenizer_kind = "tokenizer";
 inline constexpr const char* timing_fact_kind = "timing_fact";
 inline constexpr const char* memory_kind = "memory";
 
-// The rows that RunRecord makes itself.
+// Kinds of rows that RunRecord itself creates.
 
 struct AnchorRow {
   std::int64_t first_step = 0, rank = 0;
@@ -68,7 +68,7 @@ struct AnchorRow {
   }
 };
 
-/// A start or a resumption.
+/// The start of a run, or a resume.
 struct SessionRow {
   std::string date_and_time;
   std::int64_t first_step = 0, ranks = 0;
@@ -85,59 +85,59 @@ struct SessionRow {
   }
 };
 
-/// Which rows still count: those of a step that no later rewind took back.
+/// Determines which rows are valid: those of steps that no later rewind withdrew.
 class Rewinds {
  public:
-  /// In the order of the lines.
+  /// Call in the order of the lines.
   void add(std::int64_t line, std::int64_t step);
   [[nodiscard]] bool keep(std::int64_t line, std::int64_t step) const;
 
  private:
-  /// By line; `step` is the lowest of this rewind and all later ones.
+  /// By line; `step` is the lowest of this and all later rewinds.
   std::vector<std::pair<std::int64_t, std::int64_t>> lowest_;
 };
 
 struct LogFacts {
   bool exists = false;
-  std::int64_t lines = 0;                 ///< that are whole
-  std::vector<std::int64_t> damaged;      ///< numbers of lines that are not, from 1
-  std::optional<std::int64_t> last_step;  ///< of the rows that count; nothing: it has none
-  std::int64_t last_checkpoint = 0;       ///< the same of checkpoints
-  /// Steps after which these are still to be made up.
+  std::int64_t lines = 0;                 ///< number of valid lines
+  std::vector<std::int64_t> damaged;      ///< numbers of the other lines, from 1
+  std::optional<std::int64_t> last_step;  ///< last step with a valid row, if any
+  std::int64_t last_checkpoint = 0;       ///< last step with a valid checkpoint row
+  /// Steps after which a validation or an evaluation must still be repeated.
   std::optional<std::int64_t> dropped_validation, dropped_evaluation;
-  std::string run_id;  ///< "" where no session states it
+  std::string run_id;  ///< "" if no session states it
   bool has_tokenizer = false;
   Rewinds rewinds;
-  /// By size and CRC-32 of a run.h5 that the run wrote: the line that states it.
+  /// By size and CRC-32 of a run.h5 that the run wrote: the number of the line that states it.
   std::map<std::pair<std::int64_t, std::string>, std::int64_t> run_files;
-  std::int64_t last_line = 0;  ///< its number, damaged or not
+  std::int64_t last_line = 0;  ///< number of the last line, valid or not
 };
 
 /// Calls `each` with the number of a line, from 1, and the line without its line feed. A last line
-/// without one is left out. Throws StorageError.
+/// without a line feed is omitted. Throws StorageError.
 void for_each_line(const std::string& path,
                    const std::function<void(std::int64_t, std::string_view)>& each);
 
-/// Of the log at `path`. Throws StorageError when the system refuses.
+/// Reads the log at `path`. Throws StorageError if the system refuses.
 LogFacts look_at_log(const std::string& path);
 
-/// "line 7" or "lines 7, 9 and 11", of at most a few.
+/// "line 7" or "lines 7, 9 and 11"; lists only the first few.
 std::string lines_text(const std::vector<std::int64_t>& lines);
 
 class RunLog {
  public:
   enum class Open : std::uint8_t { create, append };
-  /// A new log in whose place nothing may be, or an existing one, whose last line is completed
-  /// where it was cut off. Throws StorageError.
+  /// Creates a log, or opens an existing one; if its last line was cut off, ends that line. Throws
+  /// StorageError, also if a log to be created exists.
   RunLog(std::string path, Open how);
 
-  /// `line` as log_line() makes it. Throws StorageError; nothing may be appended afterwards.
+  /// Appends a log_line(). Throws StorageError; nothing may be appended afterwards.
   void append(std::string_view line);
-  /// Throws StorageError, also when another file, or none, is at the path now.
+  /// Throws StorageError, also if the file at the path was removed or replaced.
   void sync();
   /// Whether a line was appended since the last sync().
   [[nodiscard]] bool waits() const { return waits_; }
-  /// False after a failure, and of one that was moved from.
+  /// False after a failure, and if the object was moved from.
   [[nodiscard]] bool usable() const { return usable_ && file_.is_open(); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 

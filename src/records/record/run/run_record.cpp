@@ -41,7 +41,7 @@ std::string machine(const std::vector<std::string>& hosts) {
   return fmt::format("{}", fmt::join(seen, " "));
 }
 
-/// A value of the deck, which is a YAML word: a number becomes one, and text loses its quotes.
+/// Converts a deck value from YAML to JSON: a number stays a number, and text loses its quotes.
 std::string json_of_word(const std::string& word) {
   const Json value = Json::parse(word, nullptr, false);
   if (value.is_number_integer())
@@ -66,14 +66,14 @@ std::string session_line(const RunHeader& header, std::int64_t first_step) {
                       fmt::format(", \"facts\": {{{}}}, \"deck\": {{{}}}", facts, deck));
 }
 
-/// Which line of the log states the file at `path` as it is; nothing: another program made or
-/// changed it.
+/// The log line that states the present content of the file at `path`; nullopt if another program
+/// created or changed the file.
 std::optional<std::int64_t> line_of_file(const std::string& path, const LogFacts& facts) {
   const auto found = facts.run_files.find(size_and_sum(path));
   return found == facts.run_files.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// The spans in the run.h5 of earlier starts. `warnings` gets a sentence where they are lost.
+/// Reads the spans of earlier starts from run.h5. Adds a sentence to `warnings` if they are lost.
 Spans earlier_spans(const std::string& path,
                     const LogFacts& facts,
                     std::vector<std::string>& warnings) {
@@ -101,7 +101,7 @@ void write_temporary(const std::string& temporary,
                      const Rewinds& rewinds,
                      const Spans& spans) {
   files::expect_writable_place(temporary);
-  const bool is_left = ::access(temporary.c_str(), F_OK) == 0;  // by a run that was killed
+  const bool is_left = ::access(temporary.c_str(), F_OK) == 0;  // left by a killed run
   if (is_left && ::unlink(temporary.c_str()) != 0)
     throw StorageError("record", "remove " + temporary, std::strerror(errno));
   try {
@@ -113,8 +113,8 @@ void write_temporary(const std::string& temporary,
   }
 }
 
-/// Writes run.h5 from the log and the spans. `note` appends and syncs the line that states it,
-/// which must be on the disk before the file has its name: only then a later start trusts it.
+/// Writes run.h5 from the log and the spans. `note` appends and syncs the log line for it before
+/// the file is renamed, because a later start trusts only a file with such a line.
 template <class Note>
 void replace_file(const std::string& directory,
                   const Rewinds& rewinds,
@@ -279,7 +279,7 @@ RunRecord RunRecord::resume(const std::string& directory,
   RunLog log(path, RunLog::Open::append);
   log.append(log_line(rewind_kind, field("step", step)));
   LogFacts facts = before;
-  // The number of that line, or less where a line was cut off before it: no row is between them.
+  // The number of that line, or less if a line before it was cut off; no rows are in between.
   facts.rewinds.add(before.last_line + 1, step);
   std::vector<std::string> warnings;
   Spans spans = earlier_spans(file_in(directory), facts, warnings);

@@ -37,11 +37,11 @@
 
 namespace trireme::record {
 
-/// What a run states about itself at each start.
+/// Facts that a run records at each start.
 struct RunHeader {
-  NameValues facts;                ///< root attributes
+  NameValues facts;                ///< root attributes that are texts
   NameValues deck;                 ///< dotted key, value as in YAML
-  std::vector<std::string> hosts;  ///< of each rank, in rank order
+  std::vector<std::string> hosts;  ///< host of each rank, in rank order
   std::vector<BucketRow> buckets;  ///< in bucket order
   std::string tokenizer = {};      ///< text::Tokenizer::serialized(); empty: not known
   std::vector<std::pair<std::string, std::int64_t>> counts =
@@ -59,14 +59,14 @@ struct RunRecordOptions {
 
 class RunRecord {
  public:
-  /// A new record, for the steps after `step`. Throws UserError when `directory` has a log already,
-  /// StorageError when the log cannot be written.
+  /// Creates a record that starts after `step`. Throws UserError if `directory` has a log already,
+  /// StorageError if the log cannot be written.
   static RunRecord create(const std::string& directory,
                           const RunHeader& header,
                           RunRecordOptions options = {},
                           std::int64_t step = 0);
   /// Continues a record after `step`, and withdraws the rows of later steps. `before`: the result
-  /// of look_at_log(). Throws UserError when the log is another run's.
+  /// of look_at_log(). Throws UserError if the log belongs to another run.
   static RunRecord resume(const std::string& directory,
                           const RunHeader& header,
                           std::int64_t step,
@@ -76,7 +76,7 @@ class RunRecord {
   /// Syncs and writes run.h5; prints a failure on stderr instead of throwing.
   ~RunRecord();
 
-  /// A row of a table of rows.hpp. run.h5 is written soon after a CheckpointRow.
+  /// Appends a row of a table in rows.hpp. run.h5 is written soon after a CheckpointRow.
   template <class Row>
   requires(!std::ranges::range<Row>) void append(const Row& row);
   /// `set` names a group of run.h5; `of` describes the set.
@@ -85,25 +85,25 @@ class RunRecord {
   requires(!std::is_same_v<Row, device::TimeSample>) void append(const std::vector<Row>& rows) {
     for (const Row& row : rows) append(row);
   }
-  /// The validation, or else the evaluation of all sets, that was due after `step` was not
-  /// finished.
+  /// Records that the validation, or else the evaluation of all sets, that was due after `step` did
+  /// not finish.
   void append_dropped(std::int64_t step, bool validation);
   void append(std::span<const device::TimeSample> spans);
   /// Number of spans that were dropped because `span_bytes` were reached.
   [[nodiscard]] std::int64_t spans_left_out() const { return spans_left_out_; }
 
-  /// "flops_per_token", "dropped", … Replaces an earlier value.
+  /// Sets "flops_per_token", "dropped", … Replaces an earlier value.
   void set_timing_fact(const std::string& name, double value, std::string_view unit);
   /// Calendar time of each rank's anchor, in rank order: seconds since 1970.
   void set_anchors(std::span<const double> seconds);
-  /// Bytes. Replaces an earlier value.
+  /// Sets an amount of memory in bytes. Replaces an earlier value.
   void set_memory(const std::string& name, std::int64_t bytes);
 
   /// Syncs and writes run.h5 if that is due. Throws StorageError when the log cannot be synced.
   void do_due();
   /// All rows are on the disk when this returns. Throws StorageError.
   void sync();
-  /// sync(), and run.h5 is written. Throws StorageError; nothing may be appended afterwards.
+  /// Syncs and writes run.h5. Throws StorageError; nothing may be appended afterwards.
   void close();
 
  private:
@@ -118,17 +118,17 @@ class RunRecord {
   Rewinds rewinds_;
   Spans spans_;
   std::int64_t spans_left_out_ = 0;
-  std::int64_t first_step_;  ///< that this start may record
+  std::int64_t first_step_;  ///< first step that this start may record
   RunRecordOptions options_;
-  double last_sync_ = 0, sync_took_ = 0;  ///< when it ended, and how long it took
+  double last_sync_ = 0, sync_took_ = 0;  ///< when the last sync ended, and how long it took
   double last_file_ = 0, file_took_ = 0;
-  bool changed_ = false;      ///< since run.h5 was written
-  bool file_wanted_ = false;  ///< as soon as its share of the time allows
-  bool file_fails_ = false;   ///< and that was told
+  bool changed_ = false;      ///< since run.h5 was last written
+  bool file_wanted_ = false;  ///< write it as soon as file_share allows
+  bool file_fails_ = false;   ///< writing it failed, and that was reported
   bool closed_ = false;
 };
 
-/// Throws UserError when there is no log of a run, StorageError.
+/// Throws UserError if the directory has no log of a run, StorageError if it cannot be read.
 void expect_record(const std::string& directory);
 
 /// Rebuilds RUN_DIR/run.h5 from the log and from the spans of the existing run.h5, while no run

@@ -22,7 +22,7 @@ namespace {
 constexpr std::array all_requests{RunRequest::save, RunRequest::stop, RunRequest::stop_now};
 constexpr std::chrono::seconds between_looks{1};
 
-/// Whether there was such a request; its file is removed.
+/// Whether there was such a request. Removes its file.
 bool take(const std::string& run_directory, RunRequest request) {
   const std::string path = run_directory + "/" + file_of(request);
   return ::unlink(path.c_str()) == 0;

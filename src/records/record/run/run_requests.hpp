@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests to a run from another terminal or another host: `trireme stop` and `trireme save` make a
-// file in the run directory, and rank 0 of the run removes it and acts.
+// Requests to a run from another terminal or host. `trireme stop` and `trireme save` create a file
+// in the run directory; rank 0 of the run removes the file and acts.
 //
-// 1. Only files with exactly these names are looked at and removed: save.request, stop.request and
-//    stop-now.request. Their content has no meaning.
-// 2. Rank 0 looks once a second on a thread of its own, so a file system that stalls delays no
-//    step. It opens the directory before each look: NFS then asks its server, and does not answer
-//    from its cache that there is no such file.
-// 3. Requests that were there before the run locked its directory were for an earlier one:
-//    RunDirectory removes them then. Those that come while the run starts wait for this object.
+// 1. Only files with these exact names are read and removed: save.request, stop.request and
+//    stop-now.request. Their content is ignored.
+// 2. Rank 0 polls once per second on a separate thread, so a stalled file system does not delay a
+//    step. It reopens the directory for each poll: NFS then asks its server, instead of answering
+//    from its cache that the file does not exist.
+// 3. Requests from before the run locked its directory were for an earlier run, so RunDirectory
+//    removes them. Requests that arrive while the run starts are handled when this object exists.
 #pragma once
 
 #include <functional>
@@ -22,21 +22,21 @@ namespace trireme::record {
 
 enum class RunRequest { save, stop, stop_now };
 
-/// The name of its file.
+/// The file name of a request.
 std::string file_of(RunRequest request);
 
-/// Asks the run that uses `run_directory`. Returns who that is ("process 4711 on node07"). Throws
-/// UserError when this is not a run directory or no run uses it, StorageError when the request
-/// cannot be written.
+/// Sends a request to the run that uses `run_directory`. Returns the lock holder ("process 4711 on
+/// node07"). Throws UserError if this is not a run directory or no run uses it, StorageError if the
+/// request cannot be written.
 std::string ask_run(const std::string& run_directory, RunRequest request);
 
-/// Removes what was asked of an earlier run.
+/// Removes requests to an earlier run.
 void remove_requests(const std::string& run_directory);
 
-/// Rank 0's side.
+/// Receives requests on rank 0.
 class RunRequests {
  public:
-  /// `listener` is called by the thread of this object, for each request once.
+  /// The object's thread calls `listener` once for each request.
   RunRequests(std::string run_directory, std::function<void(RunRequest)> listener);
 
  private:

@@ -9,7 +9,7 @@
 namespace trireme::record {
 namespace {
 
-/// How long an idle writer waits before it looks again at what is due.
+/// How long an idle writer waits before it checks again whether a sync or run.h5 is due.
 constexpr std::chrono::seconds idle_time{1};
 
 }  // namespace

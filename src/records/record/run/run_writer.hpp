@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a run's record while steps run: what is to be written waits in a queue, and a thread of
-// its own does it, in the order in which it came. The thread also syncs the record and writes
-// run.h5 when that is due.
+// Writes a run's record while steps run: entries wait in a queue, and a separate thread writes them
+// in order. The thread also syncs the record and writes run.h5 when that is due.
 //
 // 1. One thread calls all members. The record belongs to the writer's thread.
-// 2. The queue holds at most `most_waiting` entries and `most_bytes`; a caller who finds it full()
-//    and writes nevertheless waits for room. A file system that stalls for a while costs no step.
-// 3. When an entry fails, those after it are dropped, and the next write() or finish() throws what
-//    it threw: a record that lost a row is not continued as if it were whole.
-// 4. The destructor writes what waits, unless an entry has failed, and closes the record.
+// 2. The queue holds at most `most_waiting` entries and `most_bytes`. A write() to a full() queue
+//    waits for space. A file system that stalls for a short time does not delay steps.
+// 3. After an entry fails, later entries are dropped, and the next write() or finish() throws its
+//    exception: a record that lost a row must not continue as if it were complete.
+// 4. The destructor writes queued entries, unless one has failed, and closes the record.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +33,7 @@ class RunWriter {
   /// Throws DeviceError when no thread can be started.
   explicit RunWriter(RunRecord record);
 
-  /// `entry` holds copies of what it writes, `bytes` of them in addition to a small object.
+  /// `entry` owns the data that it writes: `bytes`, in addition to a small object.
   void write(Entry entry, std::size_t bytes = 0);
   [[nodiscard]] bool full() const;
   /// Waits until all entries are written.
@@ -53,12 +52,12 @@ class RunWriter {
   void throw_problem();
 
   RunRecord record_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable_any changed_;
   std::deque<Waiting> queue_;  // the first one is being written
-  std::size_t bytes_ = 0;      // of all of them
+  std::size_t bytes_ = 0;      // sum over the queue
   std::exception_ptr problem_;
-  std::jthread thread_;  // last: starts when all else is ready, and ends before it goes
+  std::jthread thread_;  // last: starts after, and is joined before, the other members
 };
 
 }  // namespace trireme::record
