@@ -43,8 +43,8 @@ namespace trireme::bench {
 /// one).
 enum class Field : std::uint8_t { all, likely };
 
-/// The products of a layer as functions, with their operands. Those in one product with GELU, its
-/// gradient or the gradient of the bias are empty where the device does not compute them so.
+/// The products of a layer as functions, with their operands. Those that fuse GELU, its gradient or
+/// the gradient of the bias are empty if the device does not fuse them.
 struct LayerRuns {
   using Run = std::function<void()>;
   struct Operands {

@@ -54,8 +54,8 @@ ExitCode with_deck(comm::World& world,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(SharedDeck&, Log&)>& action);
 
-/// Both, for work that ends on signals, at run.walltime after the start of the process, and shortly
-/// before the end of the scheduler's job. `work` is that of SignalScope.
+/// under_mpi() with with_deck(), for work that ends on a signal, run.walltime after the start of
+/// the process, or shortly before the end of the scheduler's job. `work`: as for SignalScope.
 ExitCode with_deck_until_stopped(
     Arguments arguments,
     const std::string& work,

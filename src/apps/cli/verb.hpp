@@ -45,8 +45,8 @@ struct Verb {
   const char* alias = nullptr;  ///< another name for it
 };
 
-// By the file in verbs/ that has them. The work of most verbs is in lower rooms or in this folder,
-// where it can be tested without a command line.
+// Grouped by their files in verbs/. Most verbs only call code in lower layers or in this folder,
+// which can be tested without a command line.
 Declaration declare_check, declare_plan, declare_verify, declare_help;  // deck.cpp
 Declaration declare_doctor;                                             // doctor.cpp
 Declaration declare_find_rate, declare_tune;                            // tune.cpp

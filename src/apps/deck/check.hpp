@@ -94,7 +94,7 @@ class Rules {
   std::vector<Diagnostic>& findings_;
 };
 
-/// "96 or 128": the multiples of `unit` around `size`, which is none; above 0.
+/// "96 or 128": the positive multiples of `unit` around `size`, which is not a multiple.
 std::string multiples_near(std::int64_t size, std::int64_t unit);
 
 /// Batches that cannot be split over the ranks, and invalid schedules.

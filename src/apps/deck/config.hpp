@@ -2,7 +2,7 @@
 // The whole deck as one struct, with one config struct per section. Reader, echo and
 // help visit all keys through describe(JobConfig).
 //
-// To add a key, add a member with its default and one line of describe() in its room's config.hpp.
+// To add a key, add a member with its default and a line of describe() in its folder's config.hpp.
 // The tests in tests/deck then check that it is read, echoed and explained.
 #pragma once
 

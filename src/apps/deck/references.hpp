@@ -31,7 +31,7 @@ std::string escaped(const std::string& value);
 /// The text of a word that yaml_text() wrote, without its quotes; a list or map as it is.
 std::string plain_text(const std::string& yaml);
 
-/// Puts the values into the tree. One without a value is a finding, at its word, and breaks that.
+/// Puts the values into the tree. A missing value is a finding, and its word becomes broken.
 void put_values(Node& node,
                 const std::string& path,
                 const References& values,

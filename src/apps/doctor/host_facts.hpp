@@ -85,8 +85,8 @@ Launch launch_of(const std::function<std::string(const char*)>& variable);
 /// Version of the libpmix that MPI has loaded into this process, if any; else "".
 std::string loaded_pmix();
 
-/// What the environment of a process tells; nothing if it cannot be read. `process`: its number, or
-/// "self".
+/// The launch according to the environment of a process; empty if it cannot be read. `process`: its
+/// number, or "self".
 Launch launch_in_environment_of(const std::string& process);
 
 /// The launch of this process. Requires: MPI is initialized.

@@ -120,7 +120,7 @@ double BucketTraffic::average_seconds() const {
                                     static_cast<double>(2 * (whole - whole / plan_.replicas()))
                               : 0;
   for (const layout::Bucket& bucket : plan_.buckets()) {
-    if (options_.sharded() && plan_.ranks() > 1)  // the last gather, which nothing hides
+    if (options_.sharded() && plan_.ranks() > 1)  // the last gather, which does not overlap
       seconds += gather_seconds(numbers_of(options_.parameter_dtype),
                                 bytes_of(bucket.elements, options_.parameter_dtype));
     if (across_)
@@ -139,7 +139,7 @@ void BucketTraffic::fill(StepModel& model) const {
   model.shares_slots = layout::shards_gradients(options_.shard);
   if (options_.shard == layout::Shard::parameters)
     model.layerwise = options_.gathers;
-  // With a promised order the sums of a step are added up among all ranks at once.
+  // With a guaranteed order the sums of a step are added up among all ranks at once.
   const bool inside_too = !(across_ && options_.ordered);
   model.sums_s = (inside_too ? inside_.sums_s() : 0) +
                  (across_ && options_.local_steps == 1 ? across_->sums_s() : 0);

@@ -5,7 +5,7 @@
 // With replicas (parallel.replicate) a reduction has two parts, as in a run
 // (comm/transport/replicated_communicator.cpp): a reduce-scatter inside each replica, at the same
 // time in all of them, and then an all-reduce of the shard by messages among the ranks that own it
-// in each replica. If the order of sums is promised, it is one all-reduce of the whole bucket by
+// in each replica. If the order of sums is guaranteed, it is one all-reduce of the whole bucket by
 // messages among all ranks. Gathers stay inside a replica.
 #pragma once
 
@@ -26,18 +26,18 @@
 
 namespace trireme::plan {
 
-/// What ranks communicate over inside of a copy of the state and, where there are several, across.
+/// The wires inside a replica of the state and, if there are several, across replicas.
 struct Wires {
   Wire inside;
   std::optional<Wire> across;
 };
 
-/// The reduction whose links price a deck: `sum` with local steps, whose replicas are averaged apart
-/// from the gradients.
+/// The reduction whose links are used for a deck: `sum` with local steps, because averaging the
+/// replicas is separate from reducing the gradients.
 comm::Reduction reduction_of(const session::Sections& config);
 
-/// `transport`: inside of each copy, without auto. `hosts`: of all ranks of the run. Requires:
-/// replicas of consecutive ranks, equally many in each.
+/// `transport`: inside each replica, never auto. `hosts`: of all ranks of the run. Requires:
+/// replicas of consecutive ranks, with the same number of ranks in each.
 Wires wires_of(const comm::Hosts& hosts,
                int replicas,
                comm::Transport transport,
@@ -51,17 +51,17 @@ class BucketTraffic {
                 const layout::BudgetOptions& options,
                 const Wires& wires);
 
-  /// What was not measured; empty: all is known.
+  /// What was not measured; empty if nothing is missing.
   [[nodiscard]] std::string missing() const;
   /// Whether something was measured on other ranks, hosts or groups.
   [[nodiscard]] bool extrapolated() const;
 
-  /// Fills in what communicates: of each bucket seconds and bytes, both exchanges, and which
+  /// Fills in the communication: seconds and bytes of each bucket, both exchanges, and which
   /// collectives there are. Requires: compute is filled in (compute_cost.hpp); nothing is missing.
   void fill(StepModel& model) const;
-  /// Of averaging the state over the replicas after local steps. Requires: nothing is missing.
+  /// Seconds to average the replicas after local steps. Requires: nothing is missing.
   [[nodiscard]] double average_seconds() const;
-  /// Of a gather inside of a copy. Requires: nothing is missing.
+  /// Seconds of a gather inside a replica. Requires: nothing is missing.
   [[nodiscard]] double gather_seconds(Numbers dtype, std::int64_t bytes) const {
     return inside_.seconds(Operation::all_gather, dtype, bytes);
   }
@@ -75,9 +75,9 @@ class BucketTraffic {
 
   const layout::Plan& plan_;
   const layout::BudgetOptions options_;
-  const double ranks_that_send_;    // of a host, what is compressed, to other hosts
-  LinkCost inside_;                 // of a copy
-  std::optional<LinkCost> across_;  // replicas, or with a promised order everywhere
+  const double ranks_that_send_;    // ranks of a host that send compressed data to others
+  LinkCost inside_;                 // inside a replica
+  std::optional<LinkCost> across_;  // replicas, or all ranks with a guaranteed order
 };
 
 }  // namespace trireme::plan

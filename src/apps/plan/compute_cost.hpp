@@ -28,7 +28,7 @@ namespace trireme::plan {
 /// precision, threads and micro-batch.
 std::string model_text(const model::GptShape& shape);
 
-/// What is planned.
+/// The work of a rank that is planned.
 struct Work {
   std::string model;
   Numbers precision = Numbers::fp32;

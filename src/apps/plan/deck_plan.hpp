@@ -45,39 +45,39 @@ struct DeckPlan {
   layout::StateSlots slots;  ///< of the optimizer, as in the budgets
   optim::Groups groups;
   int hosts = 1;
-  comm::Transport transport{};                     ///< inside of a copy; auto resolved
+  comm::Transport transport{};                     ///< inside a replica; auto resolved
   std::vector<HostTraffic> host_traffic = {};      ///< one per dtype
-  std::string bucket_text = {};                    ///< how the buckets came about
+  std::string bucket_text = {};                    ///< how the buckets were chosen
   std::int64_t reductions_per_step = 1;            ///< of every bucket
   ScheduleTable schedule = {};                     ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
   std::vector<model::RecomputeChoice> recompute = {};  ///< one per dtype
 
-  /// What the deck would take with this parallel.shard; one of them is the deck's own. Of
-  /// plan_with_choices().
+  /// The memory that the deck needs with this parallel.shard; one of them is the deck's own.
+  /// Filled in by plan_with_choices() only.
   struct Sharding {
     layout::Shard shard{};
-    std::vector<layout::Budget> budgets;  ///< one per dtype; none: the deck does not go with it
+    std::vector<layout::Budget> budgets;  ///< one per dtype; empty: not possible with this deck
   };
   std::vector<Sharding> shardings = {};
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
 };
 
-/// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
-/// its batch aside; hosts <= ranks.
+/// For consecutive ranks on `hosts` hosts. Requires: check() accepts the deck for `ranks`, except
+/// for its batch; hosts <= ranks.
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);
 /// The same with `shardings`.
 DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts = 1);
 
-/// All that one rank holds, with parameters in plan.dtypes[dtype].
+/// All bytes that one rank holds, with parameters in plan.dtypes[dtype].
 std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);
 
-/// Throws UserError where the deck's limit for model.recompute is too little in every dtype of the
+/// Throws UserError if the deck's limit for model.recompute is too small in every dtype of the
 /// plan.
 void expect_room(const deck::Deck& deck, const DeckPlan& plan);
-/// What such a limit comes to, a line for each dtype; empty where the deck has words.
+/// The result of such a limit, one line per dtype; empty if the deck sets no limit.
 std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan);
 
 }  // namespace trireme::plan

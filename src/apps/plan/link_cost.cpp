@@ -47,7 +47,7 @@ bool has_all_operations(const Link& link) {
   });
 }
 
-/// How a number of rounds that doubles reach grows.
+/// Number of rounds if the number of ranks that are reached doubles in each.
 double rounds_of(std::int64_t ranks) {
   return std::ceil(std::log2(static_cast<double>(ranks)));
 }

@@ -39,12 +39,11 @@ struct Line {
 /// taken. Requires: at least one point, times above 0.
 Line fit_line(std::span<const Point> points);
 
-/// At the ranks of the measurement: between two measured sizes straight from one to the other;
-/// below the least of them from the fit's latency on, above the largest at the fit's seconds per
-/// byte.
+/// Seconds on the ranks of the measurement: linear between two measured sizes, below the smallest
+/// one starting at the fit's latency, and above the largest one with the fit's seconds per byte.
 double measured_seconds(const Collective& collective, double bytes);
 
-/// The same on `planned` ranks, where it was measured on `measured`. Requires: measured >= 2.
+/// Seconds on `planned` ranks, from a measurement on `measured`. Requires: measured >= 2.
 double seconds_on(const Collective& collective,
                   double bytes,
                   std::int64_t measured,
@@ -52,20 +51,20 @@ double seconds_on(const Collective& collective,
 
 class LinkCost {
  public:
-  /// `machine` outlives it. Of one rank: nothing costs anything.
+  /// `machine` must outlive the object. With one rank all costs are 0.
   static LinkCost find(const Machine& machine, const Wire& wire);
 
-  /// What was not measured; empty: all is known.
+  /// What was not measured; empty if nothing is missing.
   [[nodiscard]] const std::string& missing() const { return missing_; }
   /// Whether ranks, hosts or groups differ from those that were measured.
   [[nodiscard]] bool extrapolated() const { return extrapolated_; }
 
-  /// Of one bucket, padding included. bf16 that was not measured is priced as fp32 of as many
+  /// Seconds for one bucket, padding included. If bf16 was not measured, uses fp32 of as many
   /// bytes. Requires: nothing is missing.
   [[nodiscard]] double seconds(Operation operation, Numbers dtype, std::int64_t bytes) const;
   [[nodiscard]] double sums_s() const;
   [[nodiscard]] double control_s() const;
-  /// Of a copy in memory of `bytes` of each rank; nothing where it was not measured.
+  /// Seconds to copy `bytes` of each rank in memory; none if it was not measured.
   [[nodiscard]] std::optional<double> copy_s(std::int64_t bytes, std::int64_t ranks_on_host) const;
   /// The worst of the parts.
   [[nodiscard]] Sharing sharing() const;
@@ -73,7 +72,7 @@ class LinkCost {
  private:
   struct Part {
     const Link* link = nullptr;
-    std::int64_t measured = 2, planned = 2;  ///< of what takes part
+    std::int64_t measured = 2, planned = 2;  ///< participants: ranks or hosts
     double bytes = 1, crowding = 1;          ///< factors of bytes and seconds (rule 4)
   };
 

@@ -19,8 +19,8 @@
 namespace trireme::plan {
 namespace {
 
-/// The describe() visitor that writes a line per key. Items that hold lists begin with a key that
-/// is none.
+/// The describe() visitor that writes one YAML line per key. An item that contains lists must begin
+/// with a plain key, whose line gets the item's dash.
 class Writer {
  public:
   Writer(std::string indent, std::string first_indent, std::string& text)
@@ -97,7 +97,7 @@ Machine merged(Machine older, const Machine& newer) {
 }
 
 std::string machine_table(const Machine& machine) {
-  // No bandwidth where the sizes took equally long, up to noise.
+  // There is no bandwidth if all sizes took equally long, up to noise.
   const auto bandwidth = [](double seconds_per_byte) {
     return seconds_per_byte > 1e-15 ? fmt::format("{:.3f}", 1e-9 / seconds_per_byte) : "-";
   };

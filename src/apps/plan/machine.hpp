@@ -33,8 +33,8 @@ constexpr Numbers numbers_of(DType dtype) {
   return dtype == DType::bf16 ? Numbers::bf16 : Numbers::fp32;
 }
 
-/// A bucket's size, and the median of the slowest rank's times, or the least of those of larger
-/// buckets where that is less.
+/// A bucket's size, and the median of the slowest rank's times, but at most that of any larger
+/// bucket.
 struct Point {
   std::int64_t bytes = 0;
   double seconds = 0;
@@ -51,7 +51,7 @@ struct Collective {
   std::vector<Point> points;  ///< sizes ascend
 };
 
-/// What ranks communicate over.
+/// The connection over which ranks communicate.
 struct Wire {
   comm::Transport transport = comm::Transport::self;  ///< never auto
   comm::Reduction reduction = comm::Reduction::sum;
@@ -80,7 +80,7 @@ struct Sharing {
 /// What was measured over a wire.
 struct Link : Wire, Sharing {
   double sums_s = 0;     ///< to add up norm and loss of a step over all ranks
-  double control_s = 0;  ///< in which ranks agree on what is to be done after a step
+  double control_s = 0;  ///< for the ranks to agree on requests after a step
   /// To copy a rank's state to itself and to its partner (session/memory_copies.hpp), all ranks at
   /// the same time. 0: not measured.
   double copy_s_per_byte = 0;
@@ -108,10 +108,10 @@ struct Compute {
   double norm_s_per_element = 0;   ///< to square and add a gradient that a rank owns
   double update_s_per_element = 0;
   double matrices_s = 0;       ///< Muon: to orthogonalize all matrices on one rank
-  double waiting_share = 0;    ///< of a step, that ranks wait for the slowest of them, on average
+  double waiting_share = 0;    ///< mean share of a step in which ranks wait for the slowest
   std::vector<ReadyAt> ready;  ///< in the order of backward
 
-  /// Of a step, but for norm and update.
+  /// Seconds of a step without norm and update.
   [[nodiscard]] double seconds(std::int64_t micro_steps) const {
     return rest_s + static_cast<double>(micro_steps - 1) * micro_step_s + last_micro_step_s;
   }
@@ -131,26 +131,26 @@ struct Machine {
 
 /// How far apart two sizes are: the logarithm of their ratio.
 double distance(double a, double b);
-/// How many threads or ranks there are to a CPU, at least 1.
+/// Number of threads or ranks per CPU, at least 1.
 double crowding(std::int64_t all, std::int64_t cpus);
 
-/// `older` with what was measured now: links and compute rows of the same kind give way.
+/// `older`, with the new measurements. They replace links and compute rows of the same kind.
 Machine merged(Machine older, const Machine& newer);
 
-/// Throws UserError with all findings; of a version that this program does not read, with that
-/// alone. `path` only names the file in messages.
+/// Throws UserError with all findings; for a version that this program cannot read, only with that.
+/// `path` only names the file in messages.
 Machine parse_machine(const std::string& bytes, const std::string& path);
 
 /// The same from a file. Throws UserError also when it cannot be read.
 Machine read_machine(const std::string& path);
 
-/// parse_machine() of it gives the same numbers.
+/// The text of a machine file, from which parse_machine() reads the same numbers.
 std::string machine_text(const Machine& machine);
 
 /// For people: links with their fits, compute rows.
 std::string machine_table(const Machine& machine);
 
-/// Of times, which are at most eleven days.
+/// Key of times, which are at most 1e6 s.
 inline constexpr Key<double> seconds_key{.unit = "s", .min = 0.0, .max = 1e6};
 inline constexpr Key<double> needed_seconds{
     .unit = "s", .min = 0.0, .max = 1e6, .above_min = true, .required = true};

@@ -12,7 +12,7 @@
 namespace trireme::plan {
 namespace {
 
-/// What one rank holds or sends, by name; JSON keys and table rows are made of it.
+/// An amount that one rank holds or sends, with its name: a JSON key and a table row.
 struct Amount {
   std::string key;
   std::string label;
@@ -74,7 +74,7 @@ std::string gpu_note(const DeckPlan& plan) {
          "in the host's memory\n";
 }
 
-/// What each choice of parallel.shard would hold and send.
+/// The memory and traffic of each choice of parallel.shard.
 std::string shardings_text(const DeckPlan& plan) {
   std::string text = fmt::format("\n{:<32}", "each rank with parallel.shard");
   for (const DType dtype : plan.dtypes)
@@ -94,7 +94,7 @@ std::string shardings_text(const DeckPlan& plan) {
   return text;
 }
 
-/// The same for programs.
+/// The same as JSON.
 Json shardings_json(const DeckPlan& plan) {
   Json json;
   for (const DeckPlan::Sharding& one : plan.shardings) {

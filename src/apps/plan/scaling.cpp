@@ -56,8 +56,8 @@ std::pair<std::size_t, ComputeCost> compute_of(const deck::Deck& deck,
   return best;
 }
 
-/// In an update whole matrices go to their owners and back: twice what a gather of as many bytes
-/// would send.
+/// In an update whole matrices are sent to their owners and back, which takes twice as long as a
+/// gather of as many bytes.
 double matrices_seconds(const BucketTraffic& traffic, const DeckPlan& plan) {
   const std::int64_t sent = plan.matrices ? plan.matrices->sent_bytes : 0;
   const int ranks = plan.plan.ranks();
@@ -85,7 +85,7 @@ std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
-/// A step of `local_steps` updates like this one, and an average that nothing hides.
+/// `local_steps` updates like `update`, then an average of the replicas that overlaps with nothing.
 StepPrediction with_local_steps(const StepPrediction& update,
                                 std::int64_t local_steps,
                                 double average_s,

@@ -27,7 +27,7 @@ namespace trireme::plan {
 struct ScalingRow {
   int ranks = 1, hosts = 1;
   std::string missing;                ///< why there are no times: a sentence
-  bool links_carried_over = false;    ///< communication is of other ranks
+  bool links_carried_over = false;    ///< communication was measured on other ranks
   bool compute_carried_over = false;  ///< so is compute, on a host
   bool compute_estimated = false;     ///< compute is of another model, by FLOP
   bool encoding_left_out = false;     ///< of compressed gradients, only the bytes are predicted
@@ -50,9 +50,9 @@ ScalingRow scaling_row(const deck::Deck& deck,
                        int hosts,
                        std::int64_t weak_micro_steps);
 
-/// One row per number of ranks. `ranks` has those asked for, the first is that of the deck's batch;
-/// one number alone is put among the powers of two up to 4096. `hosts`: of the first; 1 leaves
-/// ranks per host to the machine file.
+/// One row per number in `ranks`, of which the first is that of the deck's batch. A single number
+/// is put among the powers of two up to 4096. `hosts`: of the first number; 1: the machine file
+/// gives the ranks per host.
 Scaling scaling_of(const deck::Deck& deck,
                    const Machine& machine,
                    std::vector<int> ranks,

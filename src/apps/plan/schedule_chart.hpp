@@ -3,9 +3,9 @@
 // momentum, the batch), as charts and a table for people and as points for programs, from the very
 // functions that a run calls at each step.
 //
-// A chart's columns are equal parts of the run; each shows the largest value of its steps. What
-// stays the same has no chart, the learning rate aside. The table has the steps where a curve turns
-// and the quarters between, with the rate of every group of parameters that has a peak of its own.
+// A chart's columns are equal parts of the run; each shows the largest value of its steps. Values
+// that do not change have no chart, except the learning rate. The table has the steps where a curve
+// turns and the quarters between, with the rate of every group of parameters with its own peak.
 #pragma once
 
 #include <cstdint>

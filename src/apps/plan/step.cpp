@@ -35,7 +35,7 @@ std::vector<Event> events_of(const StepModel& model) {
   return events;
 }
 
-/// Plays steps one after another.
+/// Simulates steps one after another.
 class Play {
  public:
   explicit Play(const StepModel& model)

@@ -56,7 +56,7 @@ struct StepModel {
   double rest_s = 0, sums_s = 0, control_s = 0;
   double matrices_s = 0;            ///< Muon's
   std::size_t matrices_before = 0;  ///< the bucket before whose update they come
-  /// Of the slowest rank's compute: what the others do not need, on average, and wait.
+  /// Mean share of the slowest rank's compute in which the other ranks wait.
   double waiting_share = 0;
   bool overlap_gradients = true, overlap_parameters = true;
   bool reduces_each = false;                       ///< every micro-step reduces

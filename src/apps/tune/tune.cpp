@@ -38,7 +38,7 @@ constexpr std::size_t most_micro_batches = 8;
 /// Settings that are run in rounds, in addition to the deck's own: those of other computes, and
 /// those of other transports and buckets.
 constexpr std::size_t computes_to_run = 2, links_to_run = 3;
-/// Of these, and of the best of them against the deck's own (confirms()).
+/// Rounds of these settings, and of the best one against the deck's own (confirms()).
 constexpr int rounds_of_runs = 4, rounds_again = 8;
 constexpr std::size_t searches = 2;
 /// Least settings in a search, however long a step takes.

@@ -49,12 +49,12 @@ class BatchSizes {
     TRIREME_EXPECT(smallest() >= 1, "{} sequences", smallest());
   }
 
-  /// Of step `step`.
+  /// Sequences of step `step`.
   [[nodiscard]] std::int64_t at(std::int64_t step) const {
     TRIREME_EXPECT(step >= 1, "step {}", step);
     return (std::ranges::upper_bound(parts_, step, {}, &Part::step) - 1)->sequences;
   }
-  /// Of the steps 1 to `steps` together.
+  /// Sequences of the steps 1 to `steps` together.
   [[nodiscard]] std::int64_t until(std::int64_t steps) const {
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < parts_.size() && parts_[i].step <= steps; ++i) {
@@ -82,7 +82,7 @@ struct Range {
   std::int64_t first = 0, last = 0;
   bool operator==(const Range&) const = default;
 };
-/// Of "40-60" or "40"; nothing for other words.
+/// The range in "40-60" or "40"; none for other words.
 std::optional<Range> range_of(const std::string& word);
 
 /// The samples that a run skips (data.skip).
@@ -92,9 +92,9 @@ class Skips {
   /// Requires: range_of() reads the words.
   explicit Skips(const std::vector<std::string>& words);
 
-  /// How many of the samples [0, end).
+  /// Number of skipped samples in [0, end).
   [[nodiscard]] std::int64_t count(std::int64_t end) const;
-  /// Whether the same of the samples [0, end).
+  /// Whether both skip the same samples in [0, end).
   [[nodiscard]] bool same_before(std::int64_t end, const Skips& other) const;
   /// The sample after the last of `count` samples that are used from sample `first` on; `first`
   /// for none.

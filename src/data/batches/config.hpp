@@ -16,7 +16,7 @@ namespace trireme::batches {
 /// Where the rows of a batch begin.
 enum class Rows : std::uint8_t { stream, documents };
 
-/// What a fraction of the training text is taken for validation by.
+/// How a fraction of the training text is chosen for validation.
 enum class ValidationBy : std::uint8_t { automatic, documents, tail };
 
 /// Files of text or of tokens; at most one of the two is given.

@@ -51,7 +51,7 @@ class Windows {
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::int64_t num_tokens() const { return count_; }
   [[nodiscard]] std::int64_t context() const { return context_; }
-  /// Names the tokens that it shows: of the stream, which part of it, and how it is cut.
+  /// Identifies the tokens that it shows: the stream, the part of it, and how it is cut.
   [[nodiscard]] std::uint64_t content_hash() const;
   void fill(std::int64_t window,
             std::span<std::int32_t> tokens,
@@ -78,13 +78,13 @@ class Dataset {
           std::optional<std::uint64_t> shuffle_seed,
           Skips skips = {});
 
-  /// Of all parts.
+  /// Tokens of all parts.
   [[nodiscard]] std::int64_t num_tokens() const;
   /// Windows of all parts.
   [[nodiscard]] std::int64_t num_samples() const;
   [[nodiscard]] std::int64_t context() const { return parts_.front().context(); }
   [[nodiscard]] const std::vector<Windows>& parts() const { return parts_; }
-  /// Names what it shows: the parts and their quotas.
+  /// Identifies what it shows: the parts and their quotas.
   [[nodiscard]] std::uint64_t content_hash() const;
   [[nodiscard]] const Skips& skips() const { return skips_; }
   /// The first global sample index whose window is known: where this mixture begins.
@@ -124,8 +124,8 @@ struct Split {
   std::optional<Dataset> validation;
 };
 
-/// Names the data of a run, training and validation: equal where, and only where, every token and
-/// the border between the two are.
+/// Identifies the data of a run, training and validation: equal if and only if every token and the
+/// border between the two are equal.
 std::uint64_t content_hash(const Split& split);
 
 /// What a step needs of the data.

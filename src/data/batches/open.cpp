@@ -48,7 +48,7 @@ std::vector<Source> sources_of(const DataConfig& config) {
   return sources;
 }
 
-/// Whether tokens are the bytes of the text, as they lie in it.
+/// Whether tokens are the bytes of the text, unchanged.
 bool plain_bytes(const Setup& setup, const FilesConfig& files) {
   const bool none = files.separator == "auto" || files.separator == "none";
   const bool chosen =

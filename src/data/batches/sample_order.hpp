@@ -71,7 +71,7 @@ class MixtureOrder {
   [[nodiscard]] const std::vector<std::int64_t>& quotas() const { return quotas_; }
 
  private:
-  /// One block, dealt out; the last one that was asked for is kept.
+  /// The places of one block; the last block that was requested is cached.
   struct Block {
     std::mutex mutex;
     std::int64_t number = -1;

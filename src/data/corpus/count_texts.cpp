@@ -19,7 +19,7 @@
 namespace trireme::corpus {
 namespace {
 
-/// Of packed counts that travel at once, of all ranks.
+/// Bytes of packed counts that all ranks together send at once.
 constexpr std::int64_t parcel_bytes = std::int64_t{128} << 20U;
 
 struct Block {
@@ -169,7 +169,7 @@ class Counting {
   const CountRequest& request_;
   comm::World& world_;
   std::vector<Block> blocks_;     ///< of this rank
-  std::int64_t total_bytes_ = 0;  ///< of them
+  std::int64_t total_bytes_ = 0;  ///< of these blocks
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> bytes_{0}, text_bytes_{0};  ///< in this pass
 };

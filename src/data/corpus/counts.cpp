@@ -17,12 +17,12 @@ namespace {
 /// Size of an entry of the table of long pieces, without its bytes.
 constexpr std::int64_t long_overhead = 96;
 
-/// Of training on a piece: its symbols, their places in the lists of pairs, the pairs (train.cpp).
+/// Bytes to train on a piece: symbols, their places in the lists of pairs, pairs (train.cpp).
 std::int64_t training_bytes(std::size_t bytes) {
   return 40 * static_cast<std::int64_t>(bytes + 1) + 64;
 }
 
-/// As they travel between ranks.
+/// Counts as they are sent between ranks.
 using Packed = std::vector<std::pair<std::string, std::uint64_t>>;
 
 }  // namespace

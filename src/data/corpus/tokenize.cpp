@@ -140,7 +140,7 @@ files::FileLock locked_parts(const TokenizeRequest& request, const comm::World& 
 /// Number and manifest of each unit that a rank made.
 using Results = std::vector<std::pair<std::size_t, std::string>>;
 
-/// What a start before left of a unit that it had finished.
+/// The manifest of a unit that an earlier start had finished; none if there is none.
 std::optional<tokens::Manifest> done_before(const TokenizeRequest& request, std::size_t unit) {
   const std::string path = request.record_of(unit);
   if (!files::exists(path))
@@ -206,7 +206,7 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
   return manifest;
 }
 
-/// What killed starts left of shards that were written again.
+/// Removes what killed starts left of shards that were written again.
 void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manifest) {
   std::set<std::string> shards;
   for (const auto* set : {&manifest.train, &manifest.validation})
@@ -294,7 +294,7 @@ Corpus tokenize(TokenizeRequest request, comm::World& world, Log& log) {
     else if (state == State::absent && !request.is_cache)  // a cache's names are of its text
       expect_place(request);
     lock.emplace(locked_parts(request, world, log));
-    if (state_of(request, job) == State::finished) {  // by a start that ended just now
+    if (state_of(request, job) == State::finished) {  // by another start, a moment ago
       remove_parts(request, 0);
       return;
     }

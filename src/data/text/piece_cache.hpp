@@ -101,7 +101,7 @@ class PieceCache {
   [[nodiscard]] bool holds(const Entry& entry, const PieceKey& key) const {
     return entry.key == key && (entry.tokenizer & ~15U) == stamp_;
   }
-  /// More than most_tokens are not held: the entry's count is 0.
+  /// More than most_tokens tokens are not stored: the entry's count is 0.
   void put(Entry& entry, const PieceKey& key, const Token* tokens, std::size_t count) const {
     count = count > most_tokens ? 0 : count;
     entry.key = key;

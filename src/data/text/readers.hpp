@@ -2,8 +2,8 @@
 // Readers of the vocabulary files of other programs. Each reads the bytes of a file, with its path
 // for messages, and throws a UserError that names the line, offset or key of a mistake.
 //
-// A file that asks for what is not supported is refused by the key's name: its tokens would be
-// other ones.
+// A file that needs an unsupported feature is refused, naming the key, because its tokens would
+// differ.
 #pragma once
 
 #include <optional>

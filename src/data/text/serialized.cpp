@@ -61,7 +61,7 @@ class Words {
   std::string_view rest_;
 };
 
-/// Below 2^32; 0 for a word that is none.
+/// The word as a number below 2^32; 0 if it is not one.
 std::uint32_t number(std::string_view word) {
   std::uint32_t number = 0;
   std::from_chars(word.data(), word.data() + word.size(), number);

@@ -18,7 +18,7 @@ namespace trireme::text {
 class Spellings {
  public:
   Spellings() = default;
-  /// None of them is empty.
+  /// Requires: no text is empty.
   explicit Spellings(std::vector<std::string> texts);
 
   [[nodiscard]] bool empty() const { return texts_.empty(); }
@@ -29,7 +29,7 @@ class Spellings {
     std::size_t at = std::string_view::npos;  ///< npos: none
     std::size_t number = 0;                   ///< in texts()
   };
-  /// The first at or after `from`, and of those that begin there the longest.
+  /// The first spelling at or after `from`; of several that begin there, the longest.
   [[nodiscard]] Found find(std::string_view text, std::size_t from = 0) const;
   /// Whether one begins before `place` and ends at or after it.
   [[nodiscard]] bool covers(std::string_view text, std::size_t place) const;

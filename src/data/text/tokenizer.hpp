@@ -44,7 +44,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::vector<Token> ends_of_text() const {
     return end_of_text() ? std::vector{*end_of_text()} : std::vector<Token>();
   }
-  /// Special tokens by their spelling: what no text is encoded as.
+  /// Special tokens by their spelling. encode() never produces them.
   [[nodiscard]] virtual std::vector<std::pair<std::string, Token>> special_tokens() const {
     return {};
   }
@@ -53,9 +53,9 @@ class Tokenizer {
   [[nodiscard]] virtual std::vector<std::string> uncut() const { return {}; }
   /// As the second line of serialized() has it: "bytes", "bpe".
   [[nodiscard]] virtual std::string kind() const = 0;
-  /// Of everything that decides the tokens of documents.
+  /// Hash of everything that decides the tokens of documents.
   [[nodiscard]] virtual std::uint64_t hash() const = 0;
-  /// What tokenizer_from() reads back.
+  /// The text that tokenizer_from() reads.
   [[nodiscard]] virtual std::string serialized() const = 0;
 
   /// Appends the tokens of `text`. A text is one document: cutting it changes the tokens around the

@@ -17,7 +17,7 @@ constexpr bool in_signs(Kind kind) {
   return kind == Kind::punctuation || kind == Kind::symbol;
 }
 
-/// The character at `at`, or a space that is none where the text ends.
+/// The character at `at`; at the end of the text, a space of 0 bytes.
 inline Character detail_at(const Byte* at, const Byte* end, const Kind* details) {
   return at < end ? character_at(at, end, details) : Character{Kind::space, 0};
 }
@@ -35,7 +35,7 @@ const Byte* after_run(const Byte* at, const Byte* end, const Kind* details, Belo
 
 /// A word in capitals and then small letters that begins at `at`; letters without case and marks are
 /// both. `*lower`: the end of the longest one with a small letter at its end, or `at`; returns the
-/// end of its capitals when there is none such.
+/// end of its capitals if there is none.
 inline const Byte* after_cased(const Byte* at,
                                const Byte* end,
                                const Kind* details,

@@ -21,7 +21,7 @@
 namespace trireme::tokens {
 namespace {
 
-/// Pieces of plain text are about so long.
+/// Approximate length of pieces of plain text.
 constexpr std::size_t piece_bytes = std::size_t{4} << 20U;
 constexpr std::size_t read_bytes = std::size_t{1} << 20U;
 /// What next_cut() must see before the place from which it looks.

@@ -26,7 +26,7 @@ struct ManifestShard {
   std::uint64_t hash = 0;  ///< IndexHeader::hash
 };
 
-/// Of the counts; without a name and a hash.
+/// The sum of the counts, without a name and a hash.
 ManifestShard sum_of(const std::vector<ManifestShard>& shards);
 
 struct Manifest {

@@ -50,7 +50,7 @@ int open_error(const std::string& path) {
   return 0;
 }
 
-/// A link whose end is not there, or a file that went away between two looks.
+/// A dangling link, or a file that was removed between two calls.
 bool leads_nowhere(int error) {
   return error == ENOENT || error == ELOOP;
 }
@@ -82,7 +82,7 @@ class Finder {
     found_.add({}, key_, fmt::format(text, std::forward<Args>(args)...));
   }
 
-  /// What the user pointed at, by name or by a glob.
+  /// Takes a path that the user gave by name or by a glob.
   void take(const std::string& path, const struct stat& status, bool named) {
     if (S_ISREG(status.st_mode)) {
       if (named && status.st_size == 0)

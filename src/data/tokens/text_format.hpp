@@ -54,7 +54,7 @@ struct TextNotes {
     return std::tie(documents, separators, bad_lines, spelled, bad_places, spelled_as);
   }
   void add(const TextNotes& other);
-  /// A line for each of them, and warnings.
+  /// Logs a line for each note, and warnings.
   void say(const TextFormat& format, const std::string& key, Log& log) const;
 };
 

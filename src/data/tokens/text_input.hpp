@@ -16,7 +16,7 @@
 
 namespace trireme::tokens {
 
-/// By the first bytes of the file.
+/// The compression, according to the first bytes of the file.
 Packing packing_of(const std::string& path);
 
 /// Sequential; one thread uses it.

@@ -35,7 +35,7 @@ std::uint64_t hash_of_blocks(const std::vector<std::uint64_t>& hashes, const Tok
   return hash_bytes(bytes_of(hashes), static_cast<std::uint64_t>(file.tokens * file.width));
 }
 
-/// Numbers that products can be made of.
+/// Whether the sizes are valid, and small enough that their products do not overflow.
 bool has_sizes(const IndexHeader& header) {
   constexpr std::int64_t most = std::int64_t{1} << 56U;
   return std::has_single_bit(header.width) && header.width <= 8 && header.tokens >= 0 &&

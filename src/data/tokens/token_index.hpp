@@ -79,7 +79,7 @@ FileIdentity identity_of(const std::string& path);
 /// Searches for no end of text.
 inline constexpr std::int32_t no_end_of_text = -1;
 
-/// Of a whole file, or of consecutive blocks.
+/// The index of a whole file, or of consecutive blocks.
 struct TokenIndex {
   std::vector<std::uint64_t> blocks;    ///< the hash of each
   std::vector<std::int64_t> documents;  ///< the tokens that are the end of text
@@ -110,11 +110,11 @@ static_assert(sizeof(IndexHeader) == 128);
 /// Makes an index of tokens that come in their order.
 class Indexer {
  public:
-  /// Of tokens of `width` bytes, from token `first` of the file on, which begins a block.
+  /// For tokens of `width` bytes, from token `first` of the file on, which begins a block.
   Indexer(int width, std::int32_t end_of_text, std::int64_t first = 0)
       : width_(width), end_of_text_(end_of_text), next_(first) {}
 
-  /// Whole tokens.
+  /// Requires: whole tokens.
   void add(std::span<const std::byte> bytes);
   /// Nothing may be added afterwards.
   TokenIndex finish();

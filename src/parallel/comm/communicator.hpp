@@ -152,7 +152,7 @@ struct Options {
   /// Bytes for the terms of one bf16 sum on a GPU; larger sums are computed in parts. 0: the run
   /// has no such sums.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
-  /// Of the sharded state. One means all ranks of the world.
+  /// Replicas of the sharded state. A single replica has all ranks of the world.
   layout::ReplicaRanks replicas{};
   /// Whether sums are over the ranks of one replica only.
   bool sums_inside = false;

@@ -35,7 +35,7 @@ bool has_blocks(GradientDType dtype) {
   return dtype_of(dtype) == DType::u8;
 }
 
-/// Of encoded elements. Requires: whole blocks, if there are any.
+/// Bytes of encoded elements. Requires: whole blocks, if the dtype has blocks.
 std::int64_t bytes_of(GradientDType dtype, std::int64_t elements) {
   return has_blocks(dtype) ? ops::coded_bytes(code_of(dtype), elements)
                            : elements * static_cast<std::int64_t>(size_bytes(dtype_of(dtype)));

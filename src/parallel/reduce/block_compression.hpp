@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_dtype: int8 and fp8: a byte per element, and one per 64 for their scale; top4 and top1:
-// the largest of each 64 elements (ops/block_codes.hpp).
+// gradient_dtype: int8 and fp8 send one byte per element and one byte per 64 elements for their
+// scale; top4 and top1 send only the largest of each 64 elements (ops/block_codes.hpp).
 //
 // Each rank encodes its gradients plus its error, and sends each shard to its owner. The owner
 // decodes the terms of all ranks, its own among them, and adds them in fp32 in rank order. With
 // shard: none it then encodes the sum, plus the error of its earlier sums, and sends it to all
 // ranks, which decode the same bytes. Source: Tang et al., "DoubleSqueeze", 2019.
 //
-// Local steps send the changes of weights between replicas in the same way
-// (optim/local_steps.hpp), also rounded to bf16 or as they are, which have no errors.
+// Local steps send the changes of weights between replicas in the same way (optim/local_steps.hpp).
+// They also support bf16 and fp32, both without error feedback.
 //
-// 1. Blocks do not depend on buckets or shards, and each element of a sum has one error, so the
-//    bits do not either. With shard: none they differ, because the sum is encoded as well.
+// 1. Blocks do not depend on buckets or shards, and each element of a sum has one error. So the
+//    bits are the same, except with shard: none, because it encodes the sum as well.
 // 2. Messages are a comm::Transfer, directly from rank to rank, on every transport.
 #pragma once
 
@@ -34,17 +34,17 @@ struct CodedBuckets {
   std::vector<std::int64_t> shares;  ///< elements, by bucket
 
   [[nodiscard]] CompressionBytes bytes() const;
-  /// That a rank sends in a reduction of a bucket of such shares.
+  /// Bytes that a rank sends in the reduction of a bucket with shares of this size.
   [[nodiscard]] std::int64_t sent_bytes(std::int64_t share) const;
 };
 CodedBuckets coded_buckets(const ParallelConfig& config, const layout::Plan& plan);
 
 class BlockCompression final : public Compression {
  public:
-  /// `parts`: by bucket, of its values, each with as many owners, which are ranks of the
-  /// communicator. Owner k of a part adds the k-th share of it, of whole blocks. Requires: this rank
-  /// is the same one of the owners in all parts. `values`: by bucket, with fp32, which is sent from
-  /// where it is.
+  /// `parts`: by bucket, the parts of its values, each with `ranks` owners, which are ranks of the
+  /// communicator. Owner k of a part adds its k-th share, which has whole blocks. Requires: this
+  /// rank has the same index among the owners of all parts. `values`: by bucket, with fp32, which
+  /// is sent in place.
   BlockCompression(const CodedBuckets& buckets,
                    std::vector<std::vector<layout::SharedPart>> parts,
                    const std::vector<View>& values,

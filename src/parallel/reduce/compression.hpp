@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Methods that send less than the gradients. One replaces the collective of a bucket
-// (gradient_store.hpp); the states of buckets, overlap and the optimizer are not concerned.
+// Compression: methods that send fewer bytes than the gradients have. They replace the collective
+// of a bucket (gradient_store.hpp). Bucket states, overlap and the optimizer do not change.
 //
 //   block_compression.hpp  gradient_dtype: int8, fp8, top4, top1
 //   power_sgd.hpp          gradient_rank
@@ -15,9 +15,9 @@
 //
 // 1. A sum has the same bits in every run on the same ranks, and depends neither on buckets nor on
 //    what arrives first.
-// 2. What later steps depend on is carried(), and a checkpoint contains it. A step that the
-//    optimizer skips is sent like any other one.
-// 3. After construction no call allocates. One rank compresses nothing, unless with a tree.
+// 2. carried() is the state on which later steps depend. Checkpoints contain it. A step that the
+//    optimizer skips is sent like any other step.
+// 3. After construction no call allocates. A single rank compresses only with reduction: tree.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@
 
 namespace trireme::reduce {
 
-/// Numbers of some elements of a bucket, fp32, that later steps depend on.
+/// State of some elements of a bucket, in fp32, on which later steps depend.
 struct Carried {
   /// owner: ranks have different elements. rank: every rank that sends has its own numbers of the
   /// same elements; leaf: every leaf. all: every rank has the same numbers, of the first elements of

@@ -46,8 +46,8 @@ int num_waiting_sums(std::int64_t leaves);
 
 class Leaves {
  public:
-  /// `most`: leaves of a step. `gradients`: the arena in which every leaf accumulates. Where there is
-  /// a `compression`, it keeps the leaves, because each has an error.
+  /// `most`: leaves of a step. `gradients`: the arena in which every leaf accumulates. A
+  /// `compression`, if any, keeps the leaves, because each leaf has an error.
   Leaves(std::int64_t most,
          const layout::Plan& plan,
          View gradients,

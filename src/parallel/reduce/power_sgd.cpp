@@ -27,7 +27,7 @@ bool has_factors(const layout::Parameter& parameter, std::int64_t rank) {
          rank * (parameter.shape[0] + parameter.shape[1]) < parameter.elements();
 }
 
-/// Of one parameter: the factors, or all of it.
+/// Elements of one parameter: its factors, or all of it.
 Elements elements_of(const layout::Parameter& parameter, std::int64_t rank) {
   if (!has_factors(parameter, rank))
     return {.first = parameter.elements()};

@@ -11,16 +11,16 @@
 //   gradient = Q P^T     the projection of the sum of all M on the columns of P
 //   error = M - M P P^T  with the rank's own Q, so all errors together are what was not sent
 //
-// The factors have `rank` columns (here stored as rows). Columns that say nothing are replaced by
-// random ones (ops/low_rank.hpp), so Q starts at zero, and recovers from gradients that are not
-// finite.
+// The factors have `rank` columns (here stored as rows). Columns without information are replaced
+// by random ones (ops/low_rank.hpp). So Q can start at zero, and it recovers from gradients that
+// are not finite.
 //
-// With reduction: tree each leaf has an error, instead of each rank, and what is said of ranks above
-// is said of leaves; their terms are added in pairs. So the bits do not depend on the number of
-// ranks. A rank holds an error for each of its leaves, but no partial sums.
+// With reduction: tree all of this applies to leaves instead of ranks: each leaf has an error, and
+// the terms of leaves are added in pairs. So the bits do not depend on the number of ranks. A rank
+// holds an error for each of its leaves, but no partial sums.
 //
-// 1. Only matrices whose factors have fewer elements are sent so. The others, biases and gains are
-//    sent whole, with the first factors.
+// 1. A matrix is sent as factors only if these have fewer elements. Other matrices, biases and
+//    gains are sent whole, with the first factors.
 // 2. There are two all-reduces per bucket, in fp32 and the order of parallel.reduction; also with
 //    shards, so that every rank has the whole sum.
 #pragma once
@@ -79,7 +79,7 @@ class PowerSgd final : public Compression {
   std::int64_t place(const layout::Bucket& bucket, std::int64_t factors_begin);
   /// The error of a leaf; without error feedback the gradient itself.
   [[nodiscard]] View matrix(const Parameter& parameter, std::size_t leaf, View gradient) const;
-  /// Where a term of a leaf is computed: that of the first one where their sum is wanted.
+  /// Memory for the term of a leaf: for the first leaf the sum itself.
   [[nodiscard]] View term(View sum, std::size_t leaf) const;
   /// Adds the terms of all leaves in pairs.
   void add_terms(View sum, device::Stream& stream) const;

@@ -18,7 +18,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// What the first rank read of one set, for all.
+/// What the first rank read of one set, to broadcast to all ranks.
 struct Found {
   Tokens text;
   std::vector<batches::Question> questions;

@@ -31,9 +31,9 @@ struct EvaluationData {
   std::vector<batches::Question> questions;
 };
 
-/// Collective; one item for each set. `key_of`: names of their keys in findings. `tokenizer` is null
-/// where it is not known, in which case no set is text. Throws UserError with the findings about all
-/// sets, StorageError. Says in `log` which files were left out.
+/// Collective; one item per set. `key_of`: names of the sets' keys in findings. `tokenizer`: null
+/// if it is not known; then no set is text. Throws UserError with the findings about all sets, and
+/// StorageError. Logs which files were left out.
 std::vector<EvaluationData> read_evaluation_data(const std::vector<session::EvaluationSet>& sets,
                                                  const KeyOf& key_of,
                                                  const model::GptShape& shape,

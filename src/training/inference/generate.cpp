@@ -38,7 +38,7 @@ std::size_t count_reaching(double share, Tokens& tokens, const Weights& weights)
   return count;
 }
 
-/// The tokens that stay, in increasing order.
+/// The tokens that may be drawn, in increasing order.
 Tokens kept_tokens(std::span<const float> logits,
                    const Weights& weights,
                    const Distribution& distribution) {

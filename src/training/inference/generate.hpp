@@ -5,9 +5,9 @@
 // and prompt give the same tokens whatever else is generated at the same time, and on any number of
 // ranks and threads.
 //
-// A text ends
-//   length       after `tokens` tokens,
-//   end_of_text  with that token, which is not part of it, where one is named,
+// A text ends for one of these reasons:
+//   length       `tokens` tokens were generated
+//   end_of_text  this token, if one is named, was drawn; it is not part of the text
 //   repetition   when the newest `repetition` tokens occur in it already, a second time in a row or
 //                anywhere before, where that number is not 0; prompts do not count.
 #pragma once
@@ -29,7 +29,7 @@
 namespace trireme::inference {
 
 struct Distribution {
-  /// 0 takes the most likely token, the lowest of equals.
+  /// 0: take the most likely token; of equally likely ones, that with the lowest id.
   double temperature = 1.0;
   std::int64_t top_k = 0;  ///< 0: all
   double top_p = 1.0;      ///< above 0; 1: all
@@ -54,15 +54,15 @@ struct GenerateRules {
   std::int64_t tokens = 64;  ///< the most that are generated
   Distribution distribution{};
   std::uint64_t seed = 0;
-  /// Only tokens below are drawn: a vocabulary may be padded beyond its tokenizer. 0: all.
+  /// Only ids below this number are drawn: a vocabulary may be padded beyond its tokenizer. 0: all.
   std::int64_t alphabet = 0;
   std::vector<std::int32_t> ends_of_text{};
   std::int64_t repetition = 0;
 };
 
 struct GenerateRequest {
-  std::vector<std::int32_t> prompt;  ///< one token at least
-  std::uint64_t sample = 0;          ///< which random numbers
+  std::vector<std::int32_t> prompt;  ///< at least one token
+  std::uint64_t sample = 0;          ///< selects the random numbers
 };
 
 struct Generated {
@@ -72,18 +72,18 @@ struct Generated {
   auto fields() { return std::tie(tokens, end); }
 };
 
-/// Whether the newest `count` of `tokens` occur in it already; never for 0.
+/// Whether the newest `count` tokens also occur earlier in `tokens`; false for 0.
 bool repeats(std::span<const std::int32_t> tokens, std::int64_t count);
 
-/// What follows each prompt. As many texts grow at a time as `model` has slots. `decided`, if any,
+/// Generates a text after each prompt, as many at a time as `model` has slots. `decided`, if any,
 /// is called for each token when it is drawn, with the number of its request.
 std::vector<Generated> generate(NextLogits& model,
                                 std::span<const GenerateRequest> requests,
                                 const GenerateRules& rules,
                                 const std::function<void(std::size_t, std::int32_t)>& decided = {});
 
-/// The tokens of a prompt. `commands`: special tokens may be spelled out in it. An empty one is
-/// `begin`, the token that begins a text, or a line break.
+/// The tokens of a prompt. `commands`: whether special tokens may be spelled out in it. For an
+/// empty prompt: `begin`, the token that begins a text, or else a line break.
 std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
                                         const std::string& prompt,
                                         bool commands,

@@ -22,15 +22,15 @@
 
 namespace trireme::inference {
 
-/// Which model is meant.
+/// Names the model to load.
 struct ModelSource {
-  std::string path;                  ///< all that weights::open_model() reads, or a run directory
+  std::string path;                  ///< what weights::open_model() reads, or a run directory
   std::optional<std::int64_t> step;  ///< of a checkpoint in a run directory; none: the newest
 };
 
 struct LoadedModel {
   weights::StoredModel stored;
-  /// Null where the run had token files without one, or there is none next to the weights.
+  /// Null if the run had token files without a tokenizer, or if none is next to the weights.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Stream> stream;
@@ -38,15 +38,15 @@ struct LoadedModel {
 
   [[nodiscard]] const model::GptShape& shape() const { return stored.shape; }
   [[nodiscard]] bool from_checkpoint() const { return stored.format == "checkpoint"; }
-  /// Which model this is, for people.
+  /// Identifies the model, for people.
   [[nodiscard]] std::string title() const;
-  /// Throws UserError where there is none, and for one whose tokens the model does not hold.
+  /// Throws UserError if there is none, or if it has tokens outside the model's vocabulary.
   [[nodiscard]] const text::Tokenizer& known_tokenizer() const;
 };
 
-/// Collective: the first rank examines the files, every rank reads them, into this rank's share of
-/// the CPUs (OpenMP's threads are set to it). Throws UserError where there is no such model, or it
-/// is damaged.
+/// Collective. The first rank examines the files, and every rank reads them. Sets the number of
+/// OpenMP's threads to this rank's share of the CPUs. Throws UserError if there is no such model or
+/// it is damaged.
 LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log);
 
 }  // namespace trireme::inference

@@ -18,7 +18,7 @@ struct Judged {
   std::size_t place;  ///< among all choices of all questions
 };
 
-/// The number of the smallest; the lowest of equals.
+/// The index of the smallest value; of equal values, the lowest index.
 std::int64_t smallest(const std::vector<double>& values) {
   return std::ranges::min_element(values) - values.begin();
 }

@@ -26,7 +26,7 @@
 
 namespace trireme::inference {
 
-/// How many of the questions were answered rightly.
+/// The number of questions that were answered correctly.
 struct Accuracy {
   std::int64_t right = 0, of = 0;
 
@@ -49,7 +49,7 @@ ChoiceScores multiple_choice(Scorer& scorer,
                              comm::World& world,
                              const comm::Wanted& interrupts = {});
 
-/// The row that judges a choice after its context, cut to the newest tokens.
+/// The row that scores a choice after its context, cut to the newest tokens.
 Row row_of(const std::vector<std::int32_t>& context,
            const std::vector<std::int32_t>& choice,
            std::int64_t longest);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's logits for what comes after some texts, computed in two ways: with keys and values kept
+// Computes a model's logits for the next token of texts in two ways: with keys and values cached
 // from token to token (model/decoder.hpp), or from the whole window each time (Gpt::next_logits).
 //
-// 1. The model sees the text's window (window_begin): all of it while it fits into the context, and
-//    from then on its newest tokens. A window moves by half a context at a time, so that a decoder,
-//    which has to read a moved window again, does so seldom. Both ways see the same window, so both
-//    give the same logits: to the bit where the decoder guarantees that.
-// 2. What is after a text depends on the text alone, not on the slot or on the other requests.
+// 1. The model sees the text's window (window_begin): the whole text if it fits into the context,
+//    else its newest tokens. A window moves by half a context at a time, because a decoder must
+//    read a moved window again. Both ways use the same window, so they give the same logits, with
+//    the same bits if the decoder guarantees that.
+// 2. The logits after a text depend on the text alone, not on its slot or on other requests.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class NextLogits {
   void after(std::span<const Request> requests, std::span<float> logits);
 
  private:
-  /// What a sequence of the decoder holds.
+  /// The part of a text that a sequence of the decoder holds.
   struct Slot {
     std::size_t begin = 0;  ///< of the window, in its text
     std::vector<std::int32_t> tokens;

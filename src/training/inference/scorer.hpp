@@ -35,7 +35,7 @@
 
 namespace trireme::inference {
 
-/// targets[i] is what comes after tokens[i]; a negative one is not judged. Equal lengths.
+/// targets[i] is the token after tokens[i]; a negative target has no loss. Equal lengths.
 struct Row {
   std::vector<std::int32_t> tokens, targets;
 };

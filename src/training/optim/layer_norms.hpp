@@ -51,7 +51,7 @@ class LayerNorms {
               std::span<const layout::Piece> own,
               const ops::GradientNorm& norm,
               device::Stream& stream);
-  /// Sends what was added to the host.
+  /// Copies the sums to the host.
   void fetch(device::Stream& stream);
   /// Of step `step`, by layout::Parameter::group. Collective. Requires: the host has waited for
   /// fetch().

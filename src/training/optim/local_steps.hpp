@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local steps: replicas (parallel.replicate) that make several updates without each other, and are
-// then averaged. Formulas and sources: docs/design/training.md, "Local steps".
+// Local steps: replicas (parallel.replicate) make several updates independently and are then
+// averaged. Formulas and sources: docs/design/training.md, "Local steps".
 //
 // In each update a replica adds up the gradients of an equal part of its sequences over its own
 // ranks, clips them and updates its weights. With outer.dtype the terms of d and d itself are
@@ -8,9 +8,9 @@
 // whatever type gradients are sent in.
 //
 // Averaging the moments as well (Local Adam, arXiv 2505.22549) would send three times as much, and
-// lowers the loss less than as many bytes for more frequent averages
-// (docs/results/local_steps.csv). A run that continues with another number of replicas gives them
-// the moments of the old ones in turn.
+// lowers the loss less than spending these bytes on more frequent averages
+// (docs/results/local_steps.csv). If a run resumes with another number of replicas, they receive
+// the moments of the old replicas cyclically.
 //
 // 1. Sums over replicas are in the order of replicas, so the bits do not depend on buckets. Replicas
 //    with different numbers of ranks have different shards: what two ranks of each have in common

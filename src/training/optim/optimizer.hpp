@@ -25,8 +25,8 @@
 //    skipped step counts in the schedule and in the bias correction, but changes no moment.
 // 6. The result of a step must be read before the step after the next one begins: the host may be
 //    one step ahead, never two.
-// 7. With local steps (local_steps.hpp) replicas do not know of each other between averages: sums,
-//    norms and errors are those of one replica.
+// 7. With local steps (local_steps.hpp) replicas are independent between averages: sums, norms and
+//    errors are those of one replica.
 //
 // Threads: all members are called from the host thread that owns the compute stream. step() and
 // result() are collective; step() does not wait for compute, result() waits until the step is over.
@@ -121,8 +121,8 @@ class Optimizer {
   /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
   /// throws UserError with these names, on all ranks.
   StepResult result(std::int64_t update);
-  /// How many steps in a row, of which `step` is the last, had an update that was skipped. A
-  /// checkpoint of that step holds it, and a resume hands it to continue_skips().
+  /// Number of consecutive steps, ending with `step`, that had a skipped update. The checkpoint of
+  /// that step stores it, and a resumed run passes it to continue_skips().
   [[nodiscard]] std::int64_t skipped_in_a_row(std::int64_t step) const {
     return step == skipped_step_ ? skipped_in_a_row_ : 0;
   }
@@ -147,7 +147,7 @@ class Optimizer {
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
   /// Memory for whole matrices, in addition to the state; 0 without them.
   [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
-  /// Memory in which local steps send less, in addition to the state.
+  /// Memory for the compression of local steps, in addition to the state.
   [[nodiscard]] std::int64_t outer_bytes() const {
     return outer_memory(config_.outer, engine_.plan()).held;
   }
@@ -195,7 +195,7 @@ class Optimizer {
   void finish_matrices(PendingResult& pending, BucketIndex bucket, bool sent);
   std::span<const StepResult::Span> times_of_matrices(const PendingResult& pending);
   [[nodiscard]] View words(std::int64_t sum) const;
-  /// In fp32 runs, whose masters have no further memory.
+  /// True in fp32 runs, whose masters have no memory of their own.
   [[nodiscard]] bool masters_are_parameters() const {
     return engine_.parameter_dtype() == DType::f32;
   }
@@ -215,7 +215,7 @@ class Optimizer {
   reduce::Engine& engine_;
   comm::Communicator& communicator_;
   comm::World& world_;
-  comm::World& summed_;  // the ranks over which sums are: all, or with local steps the replica's
+  comm::World& summed_;  // all ranks, or with local steps those of the replica
   device::Stream& compute_;
 
   const Groups groups_;

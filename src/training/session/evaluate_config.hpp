@@ -21,7 +21,7 @@ struct EvaluationSet {
   std::string multiple_choice;
   batches::ChoiceFormat format = batches::ChoiceFormat::hellaswag;
 
-  /// Whether it is read by way of a tokenizer.
+  /// Whether a tokenizer is needed to read it.
   [[nodiscard]] bool is_text() const {
     return !text.empty() || (!multiple_choice.empty() && format == batches::ChoiceFormat::jsonl);
   }

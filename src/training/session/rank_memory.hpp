@@ -40,7 +40,7 @@ struct RankKind {
   device::Kind device = device::Kind::cpu;
 };
 
-/// All on which it depends; refers to what outlives it.
+/// Everything on which a rank's memory depends. The referenced objects must outlive it.
 struct RankNeeds {
   const Sections& config;
   const model::GptShape& shape;
@@ -56,7 +56,7 @@ std::int64_t most_micro_steps(const Sections& config, int ranks);
 layout::BudgetOptions budget_options(const Sections& config,
                                      const layout::Plan& plan,
                                      const RankKind& kind);
-/// What sending less needs, of gradients and of local steps.
+/// Memory for the compression of gradients and of local steps.
 reduce::CompressionBytes compression_bytes(const Sections& config, const layout::Plan& plan);
 /// All fields except peer_bytes; includes the memory for whole matrices.
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind);

@@ -47,9 +47,9 @@ std::optional<double> slurm_joules();
 std::optional<double> slurm_end(double now, std::string& warning);
 
 /// Sets the time limit of `signals`: run.walltime, or shortly before the end of the job, whichever
-/// comes first. Asks the scheduler at once and then every minute, on a thread of its own, so that a
-/// slow answer delays no step. An answer that says nothing, or that the job has ended, changes
-/// nothing; where the first one tells no end, and nothing else does, there is a warning.
+/// comes first. Asks the scheduler at once and then every minute, on its own thread, so that a slow
+/// answer delays no step. An answer without an end, or that the job has ended, changes nothing.
+/// Warns if the first answer has no end and no other source has one.
 class JobClock {
  public:
   /// The run ends at `deadline` on the steady clock if the job does not end earlier. `warn` is

@@ -83,7 +83,7 @@ struct Requests {
 /// The number of ranks with each request, and the sum of the bytes. Collective.
 Requests agree(comm::World& world, const Requests& mine);
 
-/// When a run must end, on the steady clock, and what says so.
+/// When a run must end, on the steady clock, and the source of this limit.
 struct TimeLimit {
   double deadline = std::numeric_limits<double>::infinity();
   std::string source = "run.walltime";

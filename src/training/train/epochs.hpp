@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts how often a run has gone through its training data, part by part of a mixture.
+// Counts the epochs of a run, separately for each part of a mixture.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace trireme::train {
 
-/// How many epochs the first `samples` of a run are, for people.
+/// The number of epochs in the first `samples` of a run, for people.
 std::string epochs_text(const batches::Dataset& dataset, std::int64_t samples);
-/// A warning where they go more often through a part than repeated data helps; empty: they do not.
+/// A warning if they repeat a part more often than repeated data helps; else empty.
 std::string epochs_warning(const batches::Dataset& dataset, std::int64_t samples);
 /// A line for each part of which an epoch ends between the first `before` and the first `after`
 /// samples.

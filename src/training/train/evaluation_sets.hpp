@@ -2,9 +2,9 @@
 // evaluate.sets: losses and answers of the model while it trains.
 //
 // 1. Files are read and checked once, before the first step; text and questions stay in memory.
-// 2. The results are those that `trireme evaluate` has for the run's parameters, in the precision
-//    of the run, and have the same bits on any number of ranks of a CPU.
-// 3. The activations of an evaluation are made for it and given back after it.
+// 2. The results are equal to those of `trireme evaluate` for the run's parameters, in the
+//    precision of the run, and have the same bits on any number of ranks of a CPU.
+// 3. The activations of an evaluation are allocated for it and freed after it.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,13 @@ class EvaluationSets {
     std::string text;  ///< for people
   };
 
-  /// Collective. Throws UserError with all findings about all sets. Says in `log` which files were
-  /// left out.
+  /// Collective. Throws UserError with all findings about all sets. Logs which files were left out.
   EvaluationSets(const session::Job& job, comm::World& world, Log& log);
 
   /// Whether any set is due after `step`.
   [[nodiscard]] bool due(std::int64_t step) const;
-  /// Collective. Those that are due after `step`. Throws comm::Interrupted when `interrupts` is
-  /// true on any rank.
+  /// Collective. Evaluates the sets that are due after `step`. Throws comm::Interrupted when
+  /// `interrupts` is true on any rank.
   std::vector<Result> evaluate(std::int64_t step,
                                session::Session& session,
                                const comm::Wanted& interrupts = {});

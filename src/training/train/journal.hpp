@@ -44,17 +44,17 @@ class Journal {
           const record::NameValues& origin,
           Log& log);
 
-  /// A row of /steps when one is due, and the engine's bucket times as samples. Returns how long
-  /// forward and backward waited for the network.
+  /// Writes a row of /steps if one is due, and the engine's bucket times as samples. Returns how
+  /// long forward and backward waited for the network, in seconds.
   double step(const record::StepRow& row, const session::StepOutcome& outcome);
-  /// A row of another table. One of /evaluation/SET comes after the set's name and description.
+  /// Writes a row of another table. For /evaluation/SET the set's name and description precede it.
   template <class... Row>
   void append(const Row&... row) {
     write([=](record::RunRecord& file) { file.append(row...); });
   }
   void norms(std::int64_t step, std::span<const optim::LayerNorm> layers);
-  /// The validation, or else the evaluation of all sets, that was due after `step` was not
-  /// finished.
+  /// Records that the validation, or else the evaluation of all sets, that was due after `step` was
+  /// not finished.
   void dropped(std::int64_t step, bool validation);
   /// Whether the start before dropped them after the step that this one resumes from; on all ranks.
   [[nodiscard]] bool owes_validation() const { return owes_[0] > 0; }
@@ -63,32 +63,32 @@ class Journal {
   /// must not become visible before the rows of its steps: the run that resumes there would miss
   /// them.
   void flush(bool to_disk = true);
-  /// A row of /checkpoints, and its samples.
+  /// Writes a row of /checkpoints, and its samples.
   void checkpoint(const session::Saver::Saved& saved);
-  /// Collective: brings what was measured until `step` to the record: the energy of each rank,
+  /// Collective. Writes what was measured until `step` to the record: the energy of each rank,
   /// statistics over all ranks and the whole spans of the sample. Called every few steps and at the
   /// end.
   void collect(std::int64_t step);
-  /// Collective, about a second, without touching the run's state: measures what matrix products
-  /// reach on this machine now, prints and records how much of it the median step achieved, or
-  /// the mean one of a batch that changes. Nothing without spans.
+  /// Collective; takes about a second. Measures the rate of matrix products on this machine, prints
+  /// and records the share of it that the median step achieved, or the mean step if the batch
+  /// changes. Does not change the run's state. Does nothing without spans.
   void compare_with_ceiling(MeasureCeiling measure_ceiling);
-  /// Collective: the last samples until `step`, memory figures, and the record closed. Requires:
-  /// compute has waited for all parameters. Throws StorageError when run.h5 cannot be written, or
-  /// warns where the run is not `whole` and is to be resumed.
+  /// Collective. Writes the last samples until `step` and memory figures, and closes the record.
+  /// Requires: compute has waited for all parameters. If run.h5 cannot be written, throws
+  /// StorageError, or warns if the run is not `whole` and is to be resumed.
   void close(std::int64_t step, const session::Saver& saver, bool whole);
 
-  /// Where the time of a step went, one line per span name; what is inside another span is taken
-  /// out of it, so the lines add up. Rank 0 only.
+  /// Prints the time of a step by span name. The time of inner spans is subtracted from that of the
+  /// outer one, so the lines add up. Rank 0 only.
   void print_summary() const;
 
  private:
-  /// Waits that began before the step are between steps, and are in the spans there: an
-  /// evaluation's, for one.
+  /// Waits that began before the step are between steps, and are contained in the spans there, for
+  /// example that of an evaluation.
   void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
-  /// On rank 0, `entry` with the record, while steps run. When too much waits already, so does
-  /// this; the other ranks then wait however long it takes: a file system that is slow is not a
-  /// rank that is late.
+  /// On rank 0, passes `entry` to the thread that writes the record. Blocks if too much is queued.
+  /// The other ranks then wait as long as it takes, because a slow file system does not make the
+  /// rank late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
   session::Session& session_;

@@ -5,8 +5,8 @@
 //   |G|^2 = (B_big |G_big|^2 - B_small |G_small|^2) / (B_big - B_small)
 //   tr(S) = (|G_small|^2 - |G_big|^2) / (1 / B_small - 1 / B_big)
 //
-// Steps with a batch far below the noise scale go almost twice as far with twice the batch; far
-// above it, a larger batch buys nothing.
+// Far below the noise scale, a step with twice the batch makes almost twice the progress. Far above
+// it, a larger batch gains nothing.
 //
 // Here B_big is a step and B_small one leaf of the tree that adds up its gradients
 // (reduce/leaves.hpp); |G_small|^2 is the mean over all leaves. Sequences count as independent.
@@ -14,10 +14,10 @@
 // 1. A quotient of estimates is biased, and an estimate of one step is noisy and may be negative:
 //    both are averaged over steps first, the first 1 / (1 - smoothing) of them with equal weights,
 //    then with weights that fall by `smoothing` per measurement.
-// 2. The squared norms are sums without an order over gradients of the same leaves, so rows have
-//    the same bits on every number of ranks.
-// 3. A checkpoint holds the averages to the bit: a resumed run gives the rows of one that was not
-//    interrupted.
+// 2. The squared norms are order-free sums over gradients of the same leaves, so rows have the same
+//    bits on any number of ranks.
+// 3. A checkpoint stores the averages exactly, so a resumed run writes the same rows as a run that
+//    was not interrupted.
 //
 // One thread. Every rank keeps the same object, because every rank writes its part of a checkpoint.
 #pragma once
@@ -46,18 +46,18 @@ class NoiseScale {
   /// `context`: tokens of a sequence. Requires: 0 <= smoothing < 1.
   NoiseScale(std::int64_t context, double smoothing);
 
-  /// The row of /noise_scale of a step, which the averages now hold. Requires: 0 < leaf < step.
+  /// Adds a step to the averages. Returns its row of /noise_scale. Requires: 0 < leaf < step.
   record::NoiseScaleRow add(std::int64_t step,
                             const Batches& batches,
                             double leaf_norm_squared,
                             double norm_squared);
-  /// As it is now; NaN while it is not known.
+  /// The current noise scale; NaN while it is not known.
   [[nodiscard]] double sequences() const;
   [[nodiscard]] double tokens() const;
 
   /// The averages as one line of text, for a checkpoint.
   [[nodiscard]] std::string packed() const;
-  /// Takes what packed() gave; "" leaves the averages empty. Throws UserError naming `checkpoint`.
+  /// Restores the result of packed(); "" leaves them empty. Throws UserError naming `checkpoint`.
   void continue_from(const std::string& packed, const std::string& checkpoint);
 
  private:

@@ -25,27 +25,27 @@
 
 namespace trireme::train {
 
-/// Whether the run in `path` has made all its steps, by its newest checkpoint, or by its record
-/// where the deck asks for no checkpoints; and no evaluation after the last one was dropped.
+/// Whether the run in `path` has made all its steps: by its newest checkpoint, if no evaluation
+/// after it was dropped, or by its record, if the deck asks for no checkpoints.
 bool is_finished(const session::Job& job, const std::string& path);
 /// Collective. The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished,
 /// when the deck asks for a new run then.
 std::string choose_directory(const session::Job& job, comm::World& world);
-/// Two runs in one directory would overwrite each other's files.
+/// Warns if there is no lock: two runs in one directory would overwrite each other's files.
 void warn_unlocked(const record::RunDirectory& directory, Log& log);
 
-/// Rank 0, of a run that is finished: writes run.h5 where the run was killed before it could. Warns
-/// when that fails.
+/// Rank 0, of a finished run: writes run.h5 if the run was killed before it could. Warns if that
+/// fails.
 void complete_run_file(const std::string& directory, Log& log);
 
-/// Rank 0, before anything but the directory is made. Gives a checkpoint back the name that a save
-/// which was killed had taken from it. Throws StorageError when the run had
-/// checkpoints and none is there now, unless the deck asks for step 0.
+/// Rank 0, before anything but the directory is created. If a killed save had renamed a checkpoint,
+/// restores its name. Throws StorageError if the run had checkpoints and none is there now, unless
+/// the deck asks for step 0.
 void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job);
 
 struct OpenedRecord {
   record::RunRecord record;
-  /// What the start before dropped after the step that the run continues from.
+  /// What the earlier start dropped after the step from which the run resumes.
   bool owes_validation = false, owes_evaluation = false;
 };
 

@@ -6,10 +6,10 @@
 // shown; others make it another experiment and need an entry in run.allow_changes; the rest
 // never change, because the state in the checkpoint would mean nothing.
 //
-// 1. Nothing of the run has been touched when a change is refused, and all refusals come at once.
-// 2. The data are judged by their hash, not by their names: text that moved is the same, text that
-//    was edited under its old name is not.
-// 3. So is the tokenizer: one that moved is the same, and another one is always refused.
+// 1. Changes are refused before anything of the run is modified, and all are reported at once.
+// 2. Data are compared by their hash, not by their names: text that was moved is the same, text
+//    that was edited under its old name is not.
+// 3. So is the tokenizer: a moved one is the same, and a different one is always refused.
 // 4. What a checkpoint does not state is not compared: an imported model has no deck and no data.
 #pragma once
 
@@ -58,8 +58,8 @@ std::vector<std::string> change_table(const Resumed& resumed,
                                       const session::Job& job,
                                       const std::string& data_hash);
 
-/// A sentence when the deck names weights, which only a new run reads, with those that the run
-/// began with; else nothing.
+/// If the deck names weights, which only a new run reads: a sentence that states the weights with
+/// which the run began. Else empty.
 std::string unread_weights(const Resumed& resumed, const session::Job& job);
 
 /// A sentence when the learning rate jumps between the last step of the checkpoint and the next

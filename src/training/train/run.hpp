@@ -27,8 +27,8 @@
 namespace trireme::train {
 
 struct Run {
-  /// Collective, as all of it. Opens the run directory and the data, and builds the session. The
-  /// arguments must outlive the object.
+  /// Collective, like all members. Opens the run directory and the data, and builds the session.
+  /// The arguments must outlive the object.
   Run(const session::Job& job,
       comm::World& world,
       Log& log,
@@ -37,9 +37,9 @@ struct Run {
 
   /// Initial values or the newest checkpoint, and the files of the run, unless it is finished.
   void start();
-  /// Throws StorageError when what the run writes would be lost.
+  /// Throws StorageError if files that the run writes would be lost.
   void expect_in_place();
-  /// Makes room on the terminal for a line of our own.
+  /// Clears the progress bar before another line is printed.
   void clear_progress() {
     if (progress)
       progress->clear();

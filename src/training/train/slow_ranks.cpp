@@ -15,7 +15,7 @@ namespace {
 
 /// The standard deviation of normal values over their MAD.
 constexpr double deviation_of_mad = 1.4826;
-/// That of the median of a window over that of its values, times how far outside is no accident.
+/// Six standard deviations of the median of a window, in those of its values.
 const double certain = 6 * 1.2533 / std::sqrt(static_cast<double>(SlowRankRule::window));
 
 /// The lower median of ascending values without one of them.

@@ -7,12 +7,12 @@
 // decide alike without another message. Only when a rank is found slow does it
 // broadcast what slows it down (base/host_load.hpp).
 //
-// The rule: steps are added up until they are long enough not to be noise (sample_s). What counts
-// in a sample is the logarithm of a rank's time over the median of the other ranks. Over a window
-// of samples a rank is slow if the median of this is above log(least_factor) and far above what the
-// samples vary by (MAD, of the rank or of the usual rank, the larger), and what ranks differ by. It
-// is reported after two windows in a row, and again when it has been below half of the threshold
-// for two windows in a row.
+// The rule: steps are added up to samples that are long enough not to be noise (sample_s). The
+// value of a sample is the logarithm of a rank's time over the median of the other ranks. A rank is
+// slow in a window of samples if the median of its values is above log(least_factor), far above the
+// variation of samples (MAD of this or of the usual rank, the larger), and far above the
+// differences between ranks. It is reported after two such windows in a row, and again when it has
+// been below half of the threshold for two windows in a row.
 //
 // 1. All ranks call all members, in every step.
 // 2. A rank without micro-steps of its own, or with a smaller share of a batch that its number of

@@ -16,7 +16,7 @@
 
 namespace trireme::train {
 
-/// What was measured travels to rank 0 this often.
+/// Measurements are sent to rank 0 at this interval, in steps.
 inline constexpr std::int64_t collect_every_steps = 50;
 
 struct SpanSample {

@@ -33,7 +33,7 @@
 namespace trireme::train {
 namespace {
 
-/// Of one rank's part of a checkpoint, until the first was measured: a busy shared file system.
+/// Rate for one rank's part of a checkpoint before the first one: a busy shared file system.
 constexpr double assumed_bytes_per_s = 50e6;
 
 class Trainer : Run {
@@ -97,7 +97,7 @@ class Trainer : Run {
     return (when.at_checkpoints && (saves || step == first_step)) ||
            (when.every_steps > 0 && step % when.every_steps == 0);
   }
-  /// Of all steps of the run after this one.
+  /// Tokens of all steps of the run after this one.
   [[nodiscard]] double tokens_after(std::int64_t step) const {
     const std::int64_t samples = training.sizes.until(job.run.steps) - training.sizes.until(step);
     return static_cast<double>(samples * job.shape.context);

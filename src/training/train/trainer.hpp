@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run: from an opened machine to the last checkpoint. This class alone connects all rooms.
+// The training run, from its start to the last checkpoint. Only this component connects all others.
 //
 // Between steps (session/session.hpp), in this order: record, evaluation, sample, checkpoint, stop.
 //
-// Steps are enqueued, and looked at (recorded, printed, refused when a gradient is not finite) as
-// soon as every rank's device has finished them, at the latest when the next one is enqueued: so a
-// device never waits for its host, which is one step ahead at most.
+// Steps are enqueued. Their results are processed (recorded, printed, refused if a gradient is not
+// finite) when all devices have finished them, at the latest when the next step is enqueued. So a
+// device never waits for its host, which is at most one step ahead.
 //
 // 1. Collective calls happen in the same order on all ranks, also when one rank fails; what may
 //    fail on some ranks only goes through comm::together().
@@ -31,9 +31,9 @@ namespace trireme::train {
 /// left for them. Collective.
 using MeasureCeiling = double (*)(const session::Session& session, comm::World& world);
 
-/// Trains by `job`. All ranks call. Returns `done`, or session::code_of() the reason when it
-/// stopped early after a checkpoint. `measure_ceiling` is called once, after the last step. `copies`
-/// are used again after a loss.
+/// Trains as `job` states. Collective. Returns `done`, or session::code_of() of the reason if the
+/// run stopped early after a checkpoint. `measure_ceiling` is called once, after the last step.
+/// `copies` are used again after a loss.
 ExitCode train(const session::Job& job,
                comm::World& world,
                Log& log,

@@ -11,7 +11,7 @@
 namespace trireme::comm {
 namespace {
 
-/// A rank's starts are chunks ahead of its own sums. So messages of the two kinds pass each other.
+/// A rank's starts are chunks ahead of its own sums, so the two kinds may overtake each other.
 constexpr int started_tag = 12, passed_tag = 14;
 /// Lower limit of the size of messages, unless the blocks or the caller's chunks are smaller.
 constexpr std::size_t smallest_chunk_bytes = 8192;

@@ -29,7 +29,7 @@ class Hosts {
 
   [[nodiscard]] int ranks() const { return static_cast<int>(places_.size()); }
   [[nodiscard]] int count() const { return static_cast<int>(members_.size()); }
-  /// Whether all have the same number of ranks.
+  /// Whether all hosts have the same number of ranks.
   [[nodiscard]] bool equal() const;
   /// The ranks of a host, ascending.
   [[nodiscard]] const std::vector<int>& members(int host) const {

@@ -60,7 +60,7 @@ class MpiWorld final : public World {
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
   /// Transports register their collectives with it as well.
   [[nodiscard]] Watchdog& watchdog() { return *watchdog_; }
-  /// Of lanes (Watchdog::add()).
+  /// The part of this world's lanes (Watchdog::add()).
   [[nodiscard]] int lane_part() const { return lane_part_; }
   /// Waits for the control plane's collectives.
   [[nodiscard]] Progress& progress() { return *progress_; }

@@ -16,7 +16,7 @@ namespace trireme::comm {
 
 /// Cancels the requests that are still active when a collective fails. From then on no memory is
 /// freed: MPI may write messages that it has begun to receive, and peers may send more. After a
-/// lost rank, waits until MPI has given them up. Does nothing after success.
+/// lost rank, waits until MPI has completed them with an error. Does nothing after success.
 class CancelOnExit {
  public:
   explicit CancelOnExit(std::span<MPI_Request> requests) : requests_(requests) {}
@@ -43,9 +43,9 @@ inline bool completed(MPI_Request& request) {
   return flag != 0;
 }
 
-/// Waits inside the current collective until one of MPI is complete; `meanwhile` returns whether it
-/// made progress. After a lost rank, also waits until MPI has given the collective up, and with it
-/// the memory: MPI cannot cancel collectives.
+/// Waits inside the current collective until an MPI collective is complete. `meanwhile` returns
+/// whether it made progress. After a lost rank, also waits until MPI has released the collective
+/// and its memory, because MPI cannot cancel collectives.
 template <class Meanwhile>
 void await(MPI_Request& request, Progress& progress, const Meanwhile& meanwhile) {
   const OnExit give_up([&] {

@@ -49,15 +49,15 @@ class TemporaryDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Removes those of this process, which is about to end without destructors. Other threads that
-  /// want to make one wait for that end. Can be called again, for files that they made since.
+  /// Removes the directories of this process, which is about to end without destructors. Threads
+  /// that want to create one wait for that end. May be called again, for files created since.
   static void remove_all() noexcept {
     mutex.lock();
     std::ranges::for_each(made_here, remove);
   }
 
  private:
-  /// Other threads may still be making and renaming files there, for a while.
+  /// Other threads may still create and rename files there for a while.
   static void remove(const std::string& path) noexcept {
     const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     std::error_code problem;

@@ -73,7 +73,7 @@ class World {
   virtual void exchange(const std::string& mine, int /*to*/, std::string& theirs, int from) {
     theirs = std::move(gather_all(mine).at(static_cast<std::size_t>(from)));
   }
-  /// Throws LostRank if this rank knows of a loss: what communication left may then be anything.
+  /// Throws LostRank if this rank knows of a loss: received data may then be undefined.
   virtual void expect_no_loss() {}
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 

@@ -8,9 +8,9 @@
 // thread does. It names a rank that is silent or late, continues if one is at work, and continues
 // for one more deadline if all ranks have enqueued the collective. After that, and on an error, it
 // prints the collective and NCCL's own message, aborts the communicator and ends the job. After a
-// lost rank, where the others continue, it only aborts the communicator: what is enqueued ends with
-// any values, and the next call throws LostRank. Who waits for the GPU then asks
-// World::expect_no_loss() before it uses what is there.
+// lost rank, if the others continue, it only aborts the communicator: enqueued collectives end with
+// undefined results, and the next call throws LostRank. A thread that has waited for the GPU must
+// then call World::expect_no_loss() before it uses the results.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL has
 //    completed them. All calls hold the lock of this object, so that the monitor never aborts while
